@@ -1,0 +1,2 @@
+//! The `dunlin` binary: subcommands and nothing else.
+fn main() {}
