@@ -1,0 +1,208 @@
+//! A small blocking client: one connection, requests as lists of words, replies through the strict
+//! decoder of [`crate::reply`].
+
+use crate::reply::{Protocol, Reply, decode};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long a reply may take before the test fails, unless `DUNLIN_TEST_TIMEOUT` (seconds) says
+/// otherwise, as a run under a sanitizer needs.
+pub fn patience() -> Duration {
+    let seconds = std::env::var("DUNLIN_TEST_TIMEOUT").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(10))
+}
+
+/// Encodes a request as an array of bulk strings.
+pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.as_ref().len()).as_bytes());
+        bytes.extend_from_slice(word.as_ref());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// One connection. Push messages that arrive before the reply that is waited for are kept aside
+/// and come out of [`Client::push`]; under RESP2 nothing distinguishes them from replies.
+pub struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+    consumed: usize,
+    pushes: VecDeque<Reply>,
+    protocol: Protocol,
+}
+
+impl Client {
+    /// Connects; the connection speaks RESP2 until [`Client::set_protocol`] or a `HELLO`.
+    pub fn connect(address: SocketAddr) -> io::Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, patience())?;
+        stream.set_nodelay(true)?;
+        Ok(Client {
+            stream,
+            received: Vec::new(),
+            consumed: 0,
+            pushes: VecDeque::new(),
+            protocol: Protocol::Resp2,
+        })
+    }
+
+    /// Connects and switches to `protocol` by `HELLO`.
+    pub fn connect_with(address: SocketAddr, protocol: Protocol) -> io::Result<Client> {
+        let mut client = Client::connect(address)?;
+        if protocol == Protocol::Resp3 {
+            client.protocol = Protocol::Resp3;
+            let reply = client.command(&["HELLO", "3"])?;
+            if !matches!(reply, Reply::Map(_)) {
+                return Err(io::Error::other(format!("HELLO 3 was answered by {reply:?}")));
+            }
+        }
+        Ok(client)
+    }
+
+    /// The protocol replies are decoded by.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Decodes what follows by `protocol`; sends nothing.
+    pub fn set_protocol(&mut self, protocol: Protocol) {
+        self.protocol = protocol;
+    }
+
+    /// Sends a request and waits for its reply; pushes in between are kept aside.
+    pub fn command<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Reply> {
+        self.send(words)?;
+        self.reply()
+    }
+
+    /// Sends a request.
+    pub fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<()> {
+        self.send_raw(&encode(words))
+    }
+
+    /// Sends bytes as they are.
+    pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// The next reply that is not a push; pushes before it are kept aside.
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        let deadline = Instant::now() + patience();
+        loop {
+            match self.wire(deadline)? {
+                push @ Reply::Push(_) => self.pushes.push_back(push),
+                reply => return Ok(reply),
+            }
+        }
+    }
+
+    /// The next message of any kind: first the pushes kept aside, then what arrives.
+    pub fn message(&mut self) -> io::Result<Reply> {
+        self.message_within(patience())
+    }
+
+    /// As [`Client::message`], with a patience of the caller's: `ErrorKind::TimedOut` after it.
+    pub fn message_within(&mut self, patience: Duration) -> io::Result<Reply> {
+        match self.pushes.pop_front() {
+            Some(push) => Ok(push),
+            None => self.wire(Instant::now() + patience),
+        }
+    }
+
+    /// The next push message kept aside, if there is one; reads nothing.
+    pub fn push(&mut self) -> Option<Reply> {
+        self.pushes.pop_front()
+    }
+
+    /// Whether anything, a whole reply or a part of one or the end of the stream, has arrived and
+    /// was not read yet. Does not wait.
+    pub fn has_data(&mut self) -> io::Result<bool> {
+        if !self.pushes.is_empty() || self.consumed < self.received.len() {
+            return Ok(true);
+        }
+        self.stream.set_nonblocking(true)?;
+        let seen = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        match seen {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) if is_gone(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the server has closed the connection; an error if it sends anything instead.
+    pub fn expect_closed(&mut self) -> io::Result<()> {
+        match self.wire(Instant::now() + patience()) {
+            Ok(reply) => Err(io::Error::other(format!("not closed, but answered by {reply:?}"))),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof || is_gone(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The socket, for tests that need to shut one direction or set its buffers.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn wire(&mut self, deadline: Instant) -> io::Result<Reply> {
+        loop {
+            if self.consumed < self.received.len() {
+                let decoded = decode(&self.received[self.consumed..], self.protocol);
+                match decoded.map_err(|why| io::Error::new(ErrorKind::InvalidData, why))? {
+                    Some((reply, used)) => {
+                        self.consumed += used;
+                        if self.consumed == self.received.len() {
+                            self.received.clear();
+                            self.consumed = 0;
+                        }
+                        return Ok(reply);
+                    }
+                    None if self.consumed > 0 => {
+                        self.received.drain(..self.consumed);
+                        self.consumed = 0;
+                    }
+                    None => {}
+                }
+            }
+            self.receive(deadline)?;
+        }
+    }
+
+    fn receive(&mut self, deadline: Instant) -> io::Result<()> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "no reply in time"));
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        // Grows with what is pending, so that a huge reply is not decoded again every few bytes.
+        let room = self.received.len().clamp(16 << 10, 64 << 20);
+        let start = self.received.len();
+        self.received.resize(start + room, 0);
+        let read = self.stream.read(&mut self.received[start..]);
+        self.received.truncate(start + read.as_ref().copied().unwrap_or(0));
+        match read {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed")),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                Err(io::Error::new(ErrorKind::TimedOut, "no reply in time"))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Whether an error says that the other side is gone.
+pub fn is_gone(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+    )
+}

@@ -1,0 +1,14 @@
+//! Black-box tests of a running server: everything here talks to it as any client would.
+//!
+//! - [`server`] starts and stops the server under test and the reference it is compared with;
+//! - [`client`] and [`reply`] are a small, strict client of both protocols;
+//! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`.
+//!
+//! The crate is used by tests only and depends on no other crate of the workspace.
+
+pub mod client;
+pub mod expect;
+pub mod notation;
+pub mod reply;
+pub mod script;
+pub mod server;

@@ -1,0 +1,413 @@
+//! Starts and stops the servers that tests talk to.
+//!
+//! Which program is tested is decided here and nowhere else: the workspace's own `dunlin server`,
+//! built when needed, or whatever `DUNLIN_SERVER` names, such as
+//! `DUNLIN_SERVER="chroot DIR valkey-server"` to check the tests themselves. The reference that
+//! Dunlin is compared with is `DUNLIN_REFERENCE`, or Valkey in the folder that `tests/peers` fills.
+
+use crate::client::{Client, patience};
+use crate::reply::Protocol;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How the server under test talks to its sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// `--io-backend io_uring`
+    IoUring,
+    /// `--io-backend epoll`
+    Epoll,
+}
+
+impl Backend {
+    /// The value of `--io-backend`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Backend::IoUring => "io_uring",
+            Backend::Epoll => "epoll",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// A program that can be started as a server.
+#[derive(Clone, Debug)]
+pub struct Program {
+    words: Vec<String>,
+    /// Where the program's `/` is, if it runs under `chroot`.
+    root: PathBuf,
+}
+
+impl Program {
+    /// The server under test.
+    pub fn under_test() -> Program {
+        match std::env::var("DUNLIN_SERVER") {
+            Ok(command) if !command.trim().is_empty() => Program::from_command(&command),
+            _ => {
+                let path = built_binary();
+                Program {
+                    words: vec![path.to_string_lossy().into_owned(), "server".into()],
+                    root: "/".into(),
+                }
+            }
+        }
+    }
+
+    /// The server that replies are compared with, or why there is none. Installs it if it can.
+    pub fn reference() -> Result<Program, String> {
+        static FOUND: OnceLock<Result<Program, String>> = OnceLock::new();
+        FOUND
+            .get_or_init(|| {
+                if let Ok(command) = std::env::var("DUNLIN_REFERENCE") {
+                    return Ok(Program::from_command(&command));
+                }
+                let script = repository().join("tests/peers");
+                let output = Command::new(&script)
+                    .output()
+                    .map_err(|error| format!("{} does not run: {error}", script.display()))?;
+                if !output.status.success() {
+                    return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+                }
+                let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                Ok(Program::from_command(&format!("chroot {root} valkey-server")))
+            })
+            .clone()
+    }
+
+    /// A program from a command line, split at white space.
+    pub fn from_command(command: &str) -> Program {
+        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let chroot = words.iter().position(|word| word == "chroot" || word.ends_with("/chroot"));
+        let root = match chroot.and_then(|at| words.get(at + 1)) {
+            Some(root) => root.into(),
+            None => "/".into(),
+        };
+        Program { words, root }
+    }
+
+    /// Whether this is Dunlin, with its own options, rather than a server it is compared with.
+    pub fn is_dunlin(&self) -> bool {
+        self.words.iter().any(|word| word.ends_with("dunlin"))
+    }
+
+    /// The I/O back-ends to run a test on: both of Dunlin, the only one of any other server.
+    /// `DUNLIN_IO_BACKEND` narrows it down to one.
+    pub fn backends(&self) -> Vec<Option<Backend>> {
+        if !self.is_dunlin() {
+            return vec![None];
+        }
+        match std::env::var("DUNLIN_IO_BACKEND").as_deref() {
+            Ok("io_uring") => vec![Some(Backend::IoUring)],
+            Ok("epoll") => vec![Some(Backend::Epoll)],
+            _ => vec![Some(Backend::IoUring), Some(Backend::Epoll)],
+        }
+    }
+
+    /// The last word of the command's program, for messages.
+    pub fn name(&self) -> &str {
+        let last = self.words.iter().rfind(|word| *word != "server");
+        last.and_then(|word| word.rsplit('/').next()).unwrap_or("server")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.args(&self.words[1..]);
+        command
+    }
+}
+
+/// What a server is started with.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Arguments after the ones every test server gets.
+    pub arguments: Vec<String>,
+    /// The text of a configuration file to start from.
+    pub config: Option<String>,
+    /// The I/O back-end to force.
+    pub backend: Option<Backend>,
+}
+
+impl Options {
+    /// Only arguments.
+    pub fn arguments(arguments: &[&str]) -> Options {
+        Options {
+            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            ..Options::default()
+        }
+    }
+}
+
+/// A running server. Dropping it kills it; [`Server::stop`] asks it to go.
+pub struct Server {
+    program: Program,
+    options: Options,
+    port: u16,
+    /// The server's working directory as the test sees it, removed in the end.
+    directory: PathBuf,
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+impl Server {
+    /// Starts `program` on a free port of the loopback and waits until it accepts connections.
+    /// The error holds the server's log.
+    pub fn start(program: &Program, options: Options) -> io::Result<Server> {
+        let directory = new_directory(program)?;
+        if let Some(config) = &options.config {
+            std::fs::write(directory.join("server.conf"), config)?;
+        }
+        loop {
+            let port = free_port()?;
+            let (child, log) = spawn(program, &options, &directory, port)?;
+            let directory = directory.clone();
+            let (program, options) = (program.clone(), options.clone());
+            let mut server = Server { program, options, port, directory, child, log };
+            match server.wait_until_ready() {
+                Ok(()) => return Ok(server),
+                // Another process took the port between our look and the server's bind.
+                Err(_) if server.log().contains("Address already in use") => {
+                    server.directory = PathBuf::new();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address it listens on.
+    pub fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// The process id.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The program it runs.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Its working directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// A new connection that speaks `protocol`.
+    pub fn connect(&self, protocol: Protocol) -> io::Result<Client> {
+        Client::connect_with(self.address(), protocol)
+    }
+
+    /// What it has logged so far, of all its runs.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the server to end by SIGTERM and waits for it.
+    pub fn stop(mut self) -> io::Result<ExitStatus> {
+        self.terminate()
+    }
+
+    /// Stops the server and starts it again on the same port, directory and options.
+    pub fn restart(&mut self) -> io::Result<()> {
+        let status = self.terminate()?;
+        if !status.success() {
+            return Err(io::Error::other(format!("the server ended with {status}")));
+        }
+        let before = self.log();
+        let (child, log) = spawn(&self.program, &self.options, &self.directory, self.port)?;
+        self.child = child;
+        log.lock().unwrap_or_else(PoisonError::into_inner).insert_str(0, &before);
+        self.log = log;
+        self.wait_until_ready()
+    }
+
+    fn terminate(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        signal(self.child.id(), "TERM")?;
+        let deadline = Instant::now() + patience();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                let log = self.log();
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the server did not end after SIGTERM; its log:\n{log}"),
+                ));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn wait_until_ready(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + patience();
+        loop {
+            if let Ok(mut client) = Client::connect(self.address())
+                && let Ok(reply) = client.command(&["PING"])
+                && !reply.text().is_some_and(|text| text.starts_with(b"LOADING"))
+            {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                // Its last words may still be in the pipe.
+                thread::sleep(Duration::from_millis(50));
+                let log = self.log();
+                return Err(io::Error::other(format!("the server ended with {status}:\n{log}")));
+            }
+            if Instant::now() > deadline {
+                let log = self.log();
+                return Err(io::Error::new(
+                    ErrorKind::TimedOut,
+                    format!("the server does not accept connections; its log:\n{log}"),
+                ));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if !self.directory.as_os_str().is_empty() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+/// Sends a signal by name (`TERM`, `INT`, `KILL` …) to a process.
+pub fn signal(process_id: u32, name: &str) -> io::Result<()> {
+    let command = format!("kill -{name} {process_id}");
+    let status = Command::new("sh").args(["-c", &command]).stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
+}
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_root.ancestors().nth(2).unwrap_or(crate_root).to_owned()
+}
+
+fn spawn(
+    program: &Program,
+    options: &Options,
+    directory: &Path,
+    port: u16,
+) -> io::Result<(Child, Arc<Mutex<String>>)> {
+    let inside = match directory.strip_prefix(&program.root) {
+        Ok(path) => Path::new("/").join(path),
+        Err(_) => directory.to_owned(),
+    };
+    let mut command = program.command();
+    if options.config.is_some() {
+        command.arg(inside.join("server.conf"));
+    }
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    command.args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"]);
+    command.arg("--dir").arg(&inside);
+    if let Some(backend) = options.backend {
+        command.args(["--io-backend", backend.name()]);
+    }
+    command.args(&options.arguments);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("{:?}: {error}", program.words.join(" ")))
+        })?;
+    let log = Arc::new(Mutex::new(String::new()));
+    for stream in [
+        child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
+        child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>),
+    ]
+    .into_iter()
+    .flatten()
+    {
+        let log = Arc::clone(&log);
+        thread::spawn(move || collect(stream, &log));
+    }
+    Ok((child, log))
+}
+
+/// Copies lines into the log until the stream ends.
+fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
+    let mut reader = BufReader::new(stream);
+    let mut line = Vec::new();
+    while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
+        let text = String::from_utf8_lossy(&line);
+        log.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        line.clear();
+    }
+}
+
+/// A port nobody listens on now.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+fn new_directory(program: &Program) -> io::Result<PathBuf> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let base = if program.root == Path::new("/") {
+        std::env::temp_dir()
+    } else {
+        program.root.join("tmp")
+    };
+    let directory = base.join(format!("dunlin-test-{}-{count}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    Ok(directory)
+}
+
+/// The workspace's own server beside the running test, built from what is in the tree now.
+fn built_binary() -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let test = std::env::current_exe().expect("a process knows its executable");
+            // Tests are in target/PROFILE/deps, programs in target/PROFILE.
+            let mut folder = test.parent().expect("an executable is in a folder");
+            if folder.ends_with("deps") {
+                folder = folder.parent().expect("deps is inside a profile's folder");
+            }
+            let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+            build.args(["build", "--quiet", "--package", "dunlin", "--bin", "dunlin"]);
+            if folder.ends_with("release") {
+                build.arg("--release");
+            }
+            if let Some(target) = folder.parent() {
+                build.arg("--target-dir").arg(target);
+            }
+            let status = build.current_dir(repository()).status();
+            assert!(
+                status.as_ref().is_ok_and(ExitStatus::success),
+                "dunlin does not build: {status:?}"
+            );
+            folder.join("dunlin")
+        })
+        .clone()
+}
