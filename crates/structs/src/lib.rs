@@ -4,6 +4,7 @@ pub mod crc16;
 pub mod crc64;
 pub mod glob;
 pub mod hashing;
+pub mod intset;
 pub mod listpack;
 pub mod lzf;
 pub mod numbers;
