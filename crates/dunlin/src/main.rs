@@ -1,2 +1,141 @@
-//! The `dunlin` binary: subcommands and nothing else.
-fn main() {}
+//! The `dunlin` binary: which subcommand is meant, and nothing else.
+
+mod usage;
+
+use server::process::facts;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// The status for arguments that make no sense, as in most Unix programs.
+const MISUSE: u8 = 2;
+
+fn main() -> ExitCode {
+    match parse(std::env::args_os().collect()) {
+        Request::Server(args) => server::run(args),
+        Request::Print(text) => print(&text),
+        Request::Refuse(text) => {
+            eprint!("{text}");
+            ExitCode::from(MISUSE)
+        }
+    }
+}
+
+/// What the arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    /// Run the server; the program's name and the server's own arguments.
+    Server(Vec<OsString>),
+    /// Print this and succeed.
+    Print(String),
+    /// Say this on standard error and fail.
+    Refuse(String),
+}
+
+fn parse(mut args: Vec<OsString>) -> Request {
+    let program = args.first().cloned().unwrap_or_default();
+    if is_server_name(&program) {
+        return parse_server(args);
+    }
+    let Some(command) = args.get(1) else {
+        return Request::Refuse(usage::program());
+    };
+    match command.to_str() {
+        Some("server") => {
+            args.remove(1);
+            parse_server(args)
+        }
+        Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
+            None => Request::Print(usage::program()),
+            Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
+            Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
+        },
+        Some("version" | "--version" | "-v" | "-V") => {
+            Request::Print(format!("dunlin {}\n", facts::VERSION))
+        }
+        _ => Request::Refuse(usage::unknown_command(&command.to_string_lossy())),
+    }
+}
+
+/// `--version` and `--help` count only as the first argument, as in redis-server: further on they
+/// would be directives.
+fn parse_server(args: Vec<OsString>) -> Request {
+    match args.get(1).and_then(|first| first.to_str()) {
+        Some("-v" | "--version") => Request::Print(usage::server_version()),
+        Some("-h" | "--help") => {
+            let program = args.first().map(|name| name.to_string_lossy()).unwrap_or_default();
+            let called = if is_server_name(OsStr::new(&*program)) {
+                program.into_owned()
+            } else {
+                format!("{program} server")
+            };
+            Request::Print(usage::server(&called))
+        }
+        _ => Request::Server(args),
+    }
+}
+
+/// A link with one of these names makes existing scripts start Dunlin.
+fn is_server_name(program: &OsStr) -> bool {
+    let name = Path::new(program).file_name();
+    name.is_some_and(|name| name == "redis-server" || name == "valkey-server")
+}
+
+/// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(line: &str) -> Request {
+        parse(line.split(' ').map(OsString::from).collect())
+    }
+
+    fn server(line: &str) -> Request {
+        Request::Server(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn the_server_gets_its_arguments_untouched() {
+        assert_eq!(request("dunlin server"), server("dunlin"));
+        assert_eq!(request("dunlin server a.conf --port 1"), server("dunlin a.conf --port 1"));
+        assert_eq!(request("dunlin server - --version"), server("dunlin - --version"));
+    }
+
+    #[test]
+    fn a_link_named_like_another_server_is_the_server() {
+        assert_eq!(request("src/redis-server a.conf"), server("src/redis-server a.conf"));
+        assert_eq!(request("valkey-server"), server("valkey-server"));
+        assert_eq!(request("redis-server server"), server("redis-server server"));
+        let Request::Print(text) = request("/bin/redis-server -v") else { panic!() };
+        assert!(text.starts_with("Dunlin server v=") && text.contains(" bits=64"), "{text}");
+    }
+
+    #[test]
+    fn help_names_the_program_as_it_was_called() {
+        let Request::Print(text) = request("dunlin server --help") else { panic!() };
+        assert!(text.starts_with("Usage: dunlin server "), "{text}");
+        let Request::Print(text) = request("./redis-server -h") else { panic!() };
+        assert!(text.starts_with("Usage: ./redis-server "), "{text}");
+        assert_eq!(request("dunlin help"), request("dunlin --help"));
+        assert!(matches!(request("dunlin help server"), Request::Print(_)));
+        assert!(
+            matches!(request("dunlin --version"), Request::Print(text) if text.starts_with("dunlin "))
+        );
+    }
+
+    #[test]
+    fn anything_else_is_refused_by_name() {
+        let Request::Refuse(text) = request("dunlin sevrer") else { panic!() };
+        assert!(text.contains("'sevrer'"), "{text}");
+        assert!(matches!(request("dunlin"), Request::Refuse(_)));
+        assert!(matches!(request("dunlin help nothing"), Request::Refuse(_)));
+    }
+}

@@ -1,0 +1,52 @@
+//! The texts of `dunlin help` and its kin.
+
+use server::process::facts;
+
+/// What `dunlin help` prints.
+pub fn program() -> String {
+    "\
+Usage: dunlin COMMAND [ARGUMENT ...]
+
+Commands:
+  server    run the data store; takes what redis-server takes
+  help      print this, or the help of a command: dunlin help server
+  version   print the version
+
+Called through a link named redis-server or valkey-server, dunlin is the server.
+"
+    .to_owned()
+}
+
+/// What is said about a command that does not exist.
+pub fn unknown_command(command: &str) -> String {
+    format!("dunlin: there is no command '{command}'; 'dunlin help' lists them all\n")
+}
+
+/// What `dunlin server --help` prints, for a server started as `called`.
+pub fn server(called: &str) -> String {
+    format!(
+        "\
+Usage: {called} [CONFIG] [--DIRECTIVE VALUE ...] [-]
+       {called} -             read the configuration from standard input
+       {called} -v | --version
+       {called} -h | --help
+
+CONFIG is a redis.conf or valkey.conf. Directives given as arguments come after it, so they win.
+Without arguments the server runs with the default configuration on port 6379.
+
+Examples:
+       {called}
+       {called} /etc/dunlin.conf
+       {called} --port 7777 --io-threads 4
+       {called} /etc/dunlin.conf --loglevel verbose -
+       echo 'maxmemory 128mb' | {called} -
+"
+    )
+}
+
+/// What `dunlin server --version` prints: the shape scripts know from redis-server.
+pub fn server_version() -> String {
+    let (sha, version) = (facts::GIT_SHA1, facts::VERSION);
+    let (allocator, bits) = (facts::ALLOCATOR, facts::ARCH_BITS);
+    format!("Dunlin server v={version} sha={sha}:0 malloc={allocator} bits={bits}\n")
+}

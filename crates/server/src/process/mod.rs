@@ -1,0 +1,35 @@
+//! The process around the server: log, signals, crashes, daemon, supervisors, limits of the
+//! machine, and the facts INFO tells about it.
+//!
+//! Each module stands alone and takes plain values; the start-up sequence in the crate root wires
+//! them to the configuration. Nothing here knows a connection, a key or a command.
+
+pub mod alt_stack;
+pub mod argv_area;
+pub mod crash;
+pub mod crash_report;
+pub mod daemonize;
+pub mod facts;
+pub mod local_time;
+pub mod log;
+mod log_line;
+pub mod pidfile;
+mod registers;
+pub mod signal_safe;
+pub mod signals;
+pub mod supervised;
+pub mod syslog;
+#[cfg(test)]
+mod testing;
+pub mod thread;
+pub mod title;
+
+/// The operating system's words for an error, without Rust's `(os error N)`: log lines then read
+/// as Redis's do.
+pub fn os_error(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
