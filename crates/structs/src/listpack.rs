@@ -213,36 +213,47 @@ impl Listpack {
         self.iter().next_back()
     }
 
-    /// Removes the leftmost element; false if there is none.
+    /// Removes the leftmost element after `read` has seen it.
     #[inline]
-    pub fn drop_front(&mut self) -> bool {
+    pub fn pop_front<R>(&mut self, read: impl FnOnce(Element<'_>) -> R) -> Option<R> {
         if self.is_empty() {
-            return false;
+            return None;
         }
         // SAFETY: there is an entry behind the header.
-        let len = unsafe { entry::skip(self.at(HEADER)) };
+        let (element, len) = unsafe { entry::decode(self.at(HEADER)) };
+        let result = read(element);
         let (total, count) = (self.bytes_len(), self.header_count());
         self.set_header(self.start() + len, total - len, count);
         self.removed(1);
-        true
+        Some(result)
+    }
+
+    /// Removes the rightmost element after `read` has seen it.
+    #[inline]
+    pub fn pop_back<R>(&mut self, read: impl FnOnce(Element<'_>) -> R) -> Option<R> {
+        if self.is_empty() {
+            return None;
+        }
+        let total = self.bytes_len();
+        // SAFETY: there is an entry in front of the end byte.
+        let (element, len) = unsafe { entry::decode(entry::previous(self.at(total - 1))) };
+        let result = read(element);
+        self.set_header(self.start(), total - len, self.header_count());
+        self.set_byte(total - len - 1, EOF);
+        self.removed(1);
+        Some(result)
+    }
+
+    /// Removes the leftmost element; false if there is none.
+    #[inline]
+    pub fn drop_front(&mut self) -> bool {
+        self.pop_front(|_| ()).is_some()
     }
 
     /// Removes the rightmost element; false if there is none.
     #[inline]
     pub fn drop_back(&mut self) -> bool {
-        if self.is_empty() {
-            return false;
-        }
-        let total = self.bytes_len();
-        // SAFETY: there is an entry in front of the end byte.
-        let len = unsafe {
-            let end = self.at(total - 1);
-            end.offset_from(entry::previous(end)) as usize
-        };
-        self.set_header(self.start(), total - len, self.header_count());
-        self.set_byte(total - len - 1, EOF);
-        self.removed(1);
-        true
+        self.pop_back(|_| ()).is_some()
     }
 
     // Reading.
@@ -266,6 +277,17 @@ impl Listpack {
         let offset = self.offset_of(index)?;
         // SAFETY: `offset_of` gives the start of an entry.
         Some(unsafe { Iter::new(self.at(offset), self.at(self.end())) })
+    }
+
+    /// The elements up to and with the one at `index`, which counts as for [`Listpack::iter_at`]:
+    /// to be walked from the back.
+    pub fn iter_up_to(&self, index: i64) -> Option<Iter<'_>> {
+        let offset = self.offset_of(index)?;
+        // SAFETY: `offset_of` gives the start of an entry, and the end is its own.
+        unsafe {
+            let start = self.at(offset);
+            Some(Iter::new(self.at(HEADER), start.add(entry::skip(start))))
+        }
     }
 
     /// The element at `index`, which counts as for [`Listpack::iter_at`].

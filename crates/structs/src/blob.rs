@@ -1,0 +1,91 @@
+//! A byte string of fixed length behind one pointer.
+//!
+//! ```text
+//!   handle ─▶ | len u64 | bytes … |
+//! ```
+//!
+//! A `Box<[u8]>` is two words in its owner; list nodes and hash items have room for one.
+#![allow(unsafe_code)] // Owns raw memory.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ops::Deref;
+use std::ptr::NonNull;
+
+/// An owned byte string; see the module's documentation.
+pub struct Blob {
+    memory: NonNull<u64>,
+}
+
+const HEAD: usize = size_of::<u64>();
+const _: () = assert!(size_of::<Option<Blob>>() == size_of::<usize>());
+
+// SAFETY: the allocation is owned and plain bytes.
+unsafe impl Send for Blob {}
+// SAFETY: a shared blob is only read.
+unsafe impl Sync for Blob {}
+
+fn layout(len: usize) -> Layout {
+    Layout::from_size_align(HEAD + len, align_of::<u64>()).expect("bytes that fit into memory")
+}
+
+impl Blob {
+    /// Copies `bytes`.
+    pub fn new(bytes: &[u8]) -> Self {
+        let layout = layout(bytes.len());
+        // SAFETY: the layout is not empty and has room for the length and the bytes.
+        unsafe {
+            let Some(memory) = NonNull::new(alloc(layout).cast::<u64>()) else {
+                handle_alloc_error(layout)
+            };
+            memory.write(bytes.len() as u64);
+            let target = memory.as_ptr().cast::<u8>().add(HEAD);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
+            Self { memory }
+        }
+    }
+
+    /// Bytes allocated.
+    pub fn allocated_bytes(&self) -> usize {
+        HEAD + self.len()
+    }
+
+    /// Gives up ownership; only [`Blob::from_raw`] takes it back.
+    #[inline]
+    pub(crate) fn into_raw(self) -> NonNull<u8> {
+        std::mem::ManuallyDrop::new(self).memory.cast()
+    }
+
+    /// # Safety
+    /// `raw` must come from [`Blob::into_raw`], and be used once.
+    #[inline]
+    pub(crate) unsafe fn from_raw(raw: NonNull<u8>) -> Self {
+        Self { memory: raw.cast() }
+    }
+}
+
+impl Deref for Blob {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the length and that many bytes are written at allocation.
+        unsafe {
+            let len = self.memory.read() as usize;
+            std::slice::from_raw_parts(self.memory.as_ptr().cast::<u8>().add(HEAD), len)
+        }
+    }
+}
+
+impl Clone for Blob {
+    fn clone(&self) -> Self {
+        Self::new(self)
+    }
+}
+
+impl Drop for Blob {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout, and not used after.
+        unsafe { dealloc(self.memory.as_ptr().cast(), layout(self.len())) };
+    }
+}
