@@ -1,1 +1,55 @@
-//! Placeholder while the crate is being written.
+//! The configuration: `redis.conf` and `valkey.conf`, the command line, `CONFIG GET`, `CONFIG SET`
+//! and `CONFIG REWRITE`.
+//!
+//! This crate reads files and opens no socket. It says what an option is set to; what a change
+//! asks of the server is done by the closure that [`Config::set`] is given.
+//!
+//! ```text
+//! Arguments::parse ──► load ──► Loaded { config: Arc<Config>, users, renames, … }
+//!        the table ──► OPTIONS        │
+//!                                     ├─ config.maxmemory(), config.bind(), …   hot and cold reads
+//!                                     ├─ config.get(patterns)                   CONFIG GET
+//!                                     ├─ config.set(pairs, context, apply)      CONFIG SET
+//!                                     └─ config.rewrite(text, users)            CONFIG REWRITE
+//! ```
+
+mod accessors;
+mod args;
+mod checks;
+mod choices;
+mod events;
+mod include;
+mod limits;
+mod load;
+mod memory;
+mod proc_title;
+mod rewrite;
+mod runtime;
+mod spec;
+mod store;
+mod table;
+mod value;
+mod words;
+
+pub use accessors::ClientMemory;
+pub use args::Arguments;
+pub use choices::{
+    AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpointType,
+    IoBackend, LogFormat, LogLevel, LogTimestampFormat, MaxmemoryPolicy, OomScoreAdj,
+    PropagationErrorBehavior, ProtectedAction, RdbVersionCheck, ReplDisklessLoad,
+    SanitizeDumpPayload, ShutdownOptions, Supervised, SyslogFacility, TlsAuthClients,
+    TlsAuthClientsUser,
+};
+pub use events::KeyspaceEvents;
+pub use limits::{ClientClass, OutputLimit};
+pub use load::{Directive, LoadError, Loaded, Origin, load, load_text};
+pub use memory::{format_memory, parse_memory};
+pub use proc_title::expand_proc_title;
+pub use rewrite::replace_file;
+pub use runtime::{ApplyError, Changed, SetContext, SetError, is_sensitive};
+pub use spec::{Check, Effect, Kind, Spec};
+pub use store::Config;
+pub use structs::glob;
+pub use table::{DEPRECATED, OPTION_COUNT, OPTIONS, find};
+pub use value::{Primary, SavePoint, Text};
+pub use words::{quote_word, split_words};

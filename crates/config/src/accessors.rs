@@ -1,0 +1,290 @@
+//! The typed accessors: how the rest of the server reads the configuration.
+//!
+//! Each is named after its option. Where the name of an option and its row disagree about the
+//! type, or there is no such row, the crate does not compile.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::choices::*;
+use crate::events::KeyspaceEvents;
+use crate::limits::{ClientClass, OutputLimit};
+use crate::store::Config;
+use crate::table::{index_of, number_index, text_index};
+use crate::value::{Primary, SavePoint, Text, Value};
+
+/// Declares accessors of one type: the method, the option it reads, and the conversion from the
+/// stored number.
+macro_rules! numbers {
+    ($($method:ident: $type:ty = $option:literal as $convert:expr;)+) => {
+        impl Config {$(
+            #[doc = concat!("`", $option, "`.")]
+            #[inline]
+            pub fn $method(&self) -> $type {
+                const AT: usize = number_index($option);
+                ($convert)(self.number(AT))
+            }
+        )+}
+    };
+}
+
+/// The same for options that are text.
+macro_rules! texts {
+    ($($method:ident = $option:literal;)+) => {
+        impl Config {$(
+            #[doc = concat!("`", $option, "`; empty if it is not set.")]
+            pub fn $method(&self) -> Text {
+                const AT: usize = text_index($option);
+                match self.load(AT) {
+                    Value::Text(text) => text,
+                    _ => unreachable!("the kind is checked by the compiler"),
+                }
+            }
+        )+}
+    };
+}
+
+fn yes(number: u64) -> bool {
+    number != 0
+}
+
+fn unsigned(number: u64) -> u64 {
+    number
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn port(number: u64) -> u16 {
+    u16::try_from(number).unwrap_or(0)
+}
+
+fn signed(number: u64) -> i64 {
+    number as i64
+}
+
+numbers! {
+    port: u16 = "port" as port;
+    tls_port: u16 = "tls-port" as port;
+    unixsocketperm: u32 = "unixsocketperm" as small;
+    tcp_backlog: u32 = "tcp-backlog" as small;
+    tcp_keepalive: u32 = "tcp-keepalive" as small;
+    timeout: u64 = "timeout" as unsigned;
+    protected_mode: bool = "protected-mode" as yes;
+    maxclients: usize = "maxclients" as count;
+    max_new_connections_per_cycle: u32 = "max-new-connections-per-cycle" as small;
+    max_new_tls_connections_per_cycle: u32 = "max-new-tls-connections-per-cycle" as small;
+    io_threads: usize = "io-threads" as count;
+    io_backend: IoBackend = "io-backend" as IoBackend::from_number;
+    client_query_buffer_limit: usize = "client-query-buffer-limit" as count;
+    proto_max_bulk_len: usize = "proto-max-bulk-len" as count;
+    tracking_table_max_keys: usize = "tracking-table-max-keys" as count;
+    snapshot_buffer_limit: u64 = "snapshot-buffer-limit" as unsigned;
+
+    tls_auth_clients: TlsAuthClients = "tls-auth-clients" as TlsAuthClients::from_number;
+    tls_auth_clients_user: TlsAuthClientsUser = "tls-auth-clients-user" as TlsAuthClientsUser::from_number;
+    tls_prefer_server_ciphers: bool = "tls-prefer-server-ciphers" as yes;
+    tls_session_caching: bool = "tls-session-caching" as yes;
+    tls_session_cache_size: usize = "tls-session-cache-size" as count;
+    tls_session_cache_timeout: u32 = "tls-session-cache-timeout" as small;
+
+    daemonize: bool = "daemonize" as yes;
+    supervised: Supervised = "supervised" as Supervised::from_number;
+    databases: usize = "databases" as count;
+    loglevel: LogLevel = "loglevel" as LogLevel::from_number;
+    log_format: LogFormat = "log-format" as LogFormat::from_number;
+    log_timestamp_format: LogTimestampFormat = "log-timestamp-format" as LogTimestampFormat::from_number;
+    hide_user_data_from_log: bool = "hide-user-data-from-log" as yes;
+    syslog_enabled: bool = "syslog-enabled" as yes;
+    syslog_facility: SyslogFacility = "syslog-facility" as SyslogFacility::from_number;
+    always_show_logo: bool = "always-show-logo" as yes;
+    set_proc_title: bool = "set-proc-title" as yes;
+    crash_log_enabled: bool = "crash-log-enabled" as yes;
+    shutdown_on_sigint: ShutdownOptions = "shutdown-on-sigint" as ShutdownOptions::from_number;
+    shutdown_on_sigterm: ShutdownOptions = "shutdown-on-sigterm" as ShutdownOptions::from_number;
+    shutdown_timeout: u32 = "shutdown-timeout" as small;
+    oom_score_adj: OomScoreAdj = "oom-score-adj" as OomScoreAdj::from_number;
+    disable_thp: bool = "disable-thp" as yes;
+    hz: u32 = "hz" as small;
+    dynamic_hz: bool = "dynamic-hz" as yes;
+    activerehashing: bool = "activerehashing" as yes;
+    busy_reply_threshold: u64 = "busy-reply-threshold" as unsigned;
+    acllog_max_len: usize = "acllog-max-len" as count;
+    acl_pubsub_default: AclPubsubDefault = "acl-pubsub-default" as AclPubsubDefault::from_number;
+    enable_protected_configs: ProtectedAction = "enable-protected-configs" as ProtectedAction::from_number;
+    enable_debug_command: ProtectedAction = "enable-debug-command" as ProtectedAction::from_number;
+    enable_module_command: ProtectedAction = "enable-module-command" as ProtectedAction::from_number;
+    commandlog_execution_slower_than: i64 = "commandlog-execution-slower-than" as signed;
+    commandlog_slow_execution_max_len: usize = "commandlog-slow-execution-max-len" as count;
+    commandlog_request_larger_than: i64 = "commandlog-request-larger-than" as signed;
+    commandlog_large_request_max_len: usize = "commandlog-large-request-max-len" as count;
+    commandlog_reply_larger_than: i64 = "commandlog-reply-larger-than" as signed;
+    commandlog_large_reply_max_len: usize = "commandlog-large-reply-max-len" as count;
+    latency_monitor_threshold: u64 = "latency-monitor-threshold" as unsigned;
+    latency_tracking: bool = "latency-tracking" as yes;
+    notify_keyspace_events: KeyspaceEvents = "notify-keyspace-events" as KeyspaceEvents::from_number;
+    extended_redis_compatibility: bool = "extended-redis-compatibility" as yes;
+
+    maxmemory: u64 = "maxmemory" as unsigned;
+    maxmemory_policy: MaxmemoryPolicy = "maxmemory-policy" as MaxmemoryPolicy::from_number;
+    maxmemory_samples: usize = "maxmemory-samples" as count;
+    maxmemory_eviction_tenacity: u32 = "maxmemory-eviction-tenacity" as small;
+    lfu_log_factor: u32 = "lfu-log-factor" as small;
+    lfu_decay_time: u32 = "lfu-decay-time" as small;
+    active_expire_effort: u32 = "active-expire-effort" as small;
+    lazyfree_lazy_eviction: bool = "lazyfree-lazy-eviction" as yes;
+    lazyfree_lazy_expire: bool = "lazyfree-lazy-expire" as yes;
+    lazyfree_lazy_server_del: bool = "lazyfree-lazy-server-del" as yes;
+    lazyfree_lazy_user_del: bool = "lazyfree-lazy-user-del" as yes;
+    lazyfree_lazy_user_flush: bool = "lazyfree-lazy-user-flush" as yes;
+    activedefrag: bool = "activedefrag" as yes;
+    import_mode: bool = "import-mode" as yes;
+
+    hash_max_listpack_entries: usize = "hash-max-listpack-entries" as count;
+    hash_max_listpack_value: usize = "hash-max-listpack-value" as count;
+    list_max_listpack_size: i64 = "list-max-listpack-size" as signed;
+    list_compress_depth: u32 = "list-compress-depth" as small;
+    set_max_intset_entries: usize = "set-max-intset-entries" as count;
+    set_max_listpack_entries: usize = "set-max-listpack-entries" as count;
+    set_max_listpack_value: usize = "set-max-listpack-value" as count;
+    zset_max_listpack_entries: usize = "zset-max-listpack-entries" as count;
+    zset_max_listpack_value: usize = "zset-max-listpack-value" as count;
+    hll_sparse_max_bytes: usize = "hll-sparse-max-bytes" as count;
+    stream_node_max_bytes: usize = "stream-node-max-bytes" as count;
+    stream_node_max_entries: usize = "stream-node-max-entries" as count;
+
+    rdbcompression: bool = "rdbcompression" as yes;
+    rdbchecksum: bool = "rdbchecksum" as yes;
+    rdb_version_check: RdbVersionCheck = "rdb-version-check" as RdbVersionCheck::from_number;
+    stop_writes_on_bgsave_error: bool = "stop-writes-on-bgsave-error" as yes;
+    sanitize_dump_payload: SanitizeDumpPayload = "sanitize-dump-payload" as SanitizeDumpPayload::from_number;
+    appendonly: bool = "appendonly" as yes;
+    appendfsync: AppendFsync = "appendfsync" as AppendFsync::from_number;
+    replica_read_only: bool = "replica-read-only" as yes;
+    replica_priority: u32 = "replica-priority" as small;
+    min_replicas_to_write: u32 = "min-replicas-to-write" as small;
+    min_replicas_max_lag: u32 = "min-replicas-max-lag" as small;
+    repl_backlog_size: u64 = "repl-backlog-size" as unsigned;
+    repl_diskless_load: ReplDisklessLoad = "repl-diskless-load" as ReplDisklessLoad::from_number;
+    propagation_error_behavior: PropagationErrorBehavior = "propagation-error-behavior" as PropagationErrorBehavior::from_number;
+    cluster_preferred_endpoint_type: ClusterEndpointType = "cluster-preferred-endpoint-type" as ClusterEndpointType::from_number;
+    cluster_config_save_behavior: ClusterConfigSaveBehavior = "cluster-config-save-behavior" as ClusterConfigSaveBehavior::from_number;
+    cluster_enabled: bool = "cluster-enabled" as yes;
+}
+
+texts! {
+    unixsocket = "unixsocket";
+    unixsocketgroup = "unixsocketgroup";
+    server_cpulist = "server-cpulist";
+    bio_cpulist = "bio-cpulist";
+    bind_source_addr = "bind-source-addr";
+    tls_cert_file = "tls-cert-file";
+    tls_key_file = "tls-key-file";
+    tls_key_file_pass = "tls-key-file-pass";
+    tls_ca_cert_file = "tls-ca-cert-file";
+    tls_ca_cert_dir = "tls-ca-cert-dir";
+    tls_protocols = "tls-protocols";
+    tls_ciphers = "tls-ciphers";
+    tls_ciphersuites = "tls-ciphersuites";
+    pidfile = "pidfile";
+    logfile = "logfile";
+    syslog_ident = "syslog-ident";
+    proc_title_template = "proc-title-template";
+    ignore_warnings = "ignore-warnings";
+    requirepass = "requirepass";
+    aclfile = "aclfile";
+    availability_zone = "availability-zone";
+    dbfilename = "dbfilename";
+    appendfilename = "appendfilename";
+    appenddirname = "appenddirname";
+    primaryuser = "primaryuser";
+    primaryauth = "primaryauth";
+}
+
+/// What `maxmemory-clients` allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientMemory {
+    /// No limit.
+    Unlimited,
+    /// So many bytes.
+    Bytes(u64),
+    /// A percentage of `maxmemory`; no limit while that has none.
+    Percent(u8),
+}
+
+impl Config {
+    /// `dir`: the working directory, absolute once a configuration was loaded.
+    pub fn dir(&self) -> PathBuf {
+        const AT: usize = text_index("dir");
+        match self.load(AT) {
+            Value::Text(text) => text.as_path().to_path_buf(),
+            _ => unreachable!("the kind is checked by the compiler"),
+        }
+    }
+
+    /// `bind`: the addresses to listen on, in order.
+    pub fn bind(&self) -> Arc<[Text]> {
+        const AT: usize = index_of("bind");
+        match self.load(AT) {
+            Value::Addresses(addresses) => addresses,
+            _ => unreachable!("bind holds addresses"),
+        }
+    }
+
+    /// `save`: the save points, in order.
+    pub fn save_points(&self) -> Arc<[SavePoint]> {
+        const AT: usize = index_of("save");
+        match self.load(AT) {
+            Value::Save(points) => points,
+            _ => unreachable!("save holds save points"),
+        }
+    }
+
+    /// `replicaof`: the primary, if this server is a replica.
+    pub fn replicaof(&self) -> Option<Primary> {
+        const AT: usize = index_of("replicaof");
+        match self.load(AT) {
+            Value::ReplicaOf(primary) => primary,
+            _ => unreachable!("replicaof holds a primary"),
+        }
+    }
+
+    /// `latency-tracking-info-percentiles`, in order.
+    pub fn latency_tracking_info_percentiles(&self) -> Arc<[f64]> {
+        const AT: usize = index_of("latency-tracking-info-percentiles");
+        match self.load(AT) {
+            Value::Percentiles(percentiles) => percentiles,
+            _ => unreachable!("the option holds percentiles"),
+        }
+    }
+
+    /// `oom-score-adj-values`: the scores of a primary, a replica and a background child.
+    pub fn oom_score_adj_values(&self) -> [i32; 3] {
+        const AT: usize = index_of("oom-score-adj-values");
+        match self.load(AT) {
+            Value::OomScores(scores) => scores,
+            _ => unreachable!("the option holds scores"),
+        }
+    }
+
+    /// `client-output-buffer-limit` of a class.
+    #[inline]
+    pub fn client_output_buffer_limit(&self, class: ClientClass) -> OutputLimit {
+        self.output_limit(class as usize)
+    }
+
+    /// `maxmemory-clients`.
+    pub fn maxmemory_clients(&self) -> ClientMemory {
+        const AT: usize = number_index("maxmemory-clients");
+        match self.number(AT) as i64 {
+            0 => ClientMemory::Unlimited,
+            bytes @ 1.. => ClientMemory::Bytes(bytes.unsigned_abs()),
+            percent => ClientMemory::Percent(percent.unsigned_abs().min(100) as u8),
+        }
+    }
+}

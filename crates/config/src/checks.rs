@@ -1,0 +1,85 @@
+//! The checks of text options: each says in Redis's words why a value is refused.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::proc_title;
+
+type Verdict = Result<(), &'static str>;
+
+/// The longest host name a cluster announces, with the byte that ends it in C.
+const HOSTNAME_LIMIT: usize = 256;
+
+fn refuse_unless(ok: bool, reason: &'static str) -> Verdict {
+    if ok { Ok(()) } else { Err(reason) }
+}
+
+pub(crate) fn dbfilename(name: &[u8]) -> Verdict {
+    refuse_unless(!name.is_empty(), "dbfilename can't be empty")?;
+    refuse_unless(!is_path(name), "dbfilename can't be a path, just a filename")
+}
+
+pub(crate) fn appendfilename(name: &[u8]) -> Verdict {
+    refuse_unless(!name.is_empty(), "appendfilename can't be empty")?;
+    refuse_unless(!is_path(name), "appendfilename can't be a path, just a filename")
+}
+
+pub(crate) fn appenddirname(name: &[u8]) -> Verdict {
+    refuse_unless(!name.is_empty(), "appenddirname can't be empty")?;
+    refuse_unless(!is_path(name), "appenddirname can't be a path, just a dirname")
+}
+
+pub(crate) fn cluster_config_file(name: &[u8]) -> Verdict {
+    refuse_unless(!name.is_empty(), "cluster-config-file can't be empty")
+}
+
+fn is_path(name: &[u8]) -> bool {
+    name.contains(&b'/') || name.contains(&b'\\')
+}
+
+pub(crate) fn announced_hostname(name: &[u8]) -> Verdict {
+    refuse_unless(name.len() < HOSTNAME_LIMIT, "Hostnames must be less than 256 characters")?;
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
+    refuse_unless(
+        name.iter().all(allowed),
+        "Hostnames may only contain alphanumeric characters, hyphens or dots",
+    )
+}
+
+pub(crate) fn announced_nodename(name: &[u8]) -> Verdict {
+    refuse_unless(is_plain(name), "Announced human node name contained invalid character")
+}
+
+pub(crate) fn announced_ip(address: &[u8]) -> Verdict {
+    refuse_unless(is_plain(address), "cluster-announce-ip contains invalid character")
+}
+
+/// Whether a string can stand in the cluster's state file without being quoted.
+fn is_plain(text: &[u8]) -> bool {
+    const SPECIAL: &[u8] = b"!\"#$%&'()*+,;<=>?@[\\]^{|}~";
+    text.iter().all(|byte| byte.is_ascii_graphic() && !SPECIAL.contains(byte))
+}
+
+pub(crate) fn ipv4(address: &[u8]) -> Verdict {
+    refuse_unless(parses::<Ipv4Addr>(address), "Invalid IPv4 address")
+}
+
+pub(crate) fn ipv6(address: &[u8]) -> Verdict {
+    refuse_unless(parses::<Ipv6Addr>(address), "Invalid IPv6 address")
+}
+
+fn parses<T: std::str::FromStr>(text: &[u8]) -> bool {
+    text.is_empty() || str::from_utf8(text).is_ok_and(|text| text.parse::<T>().is_ok())
+}
+
+pub(crate) fn proc_title_template(template: &[u8]) -> Verdict {
+    refuse_unless(
+        proc_title::is_valid(template),
+        "template format is invalid or contains unknown variables",
+    )
+}
+
+/// Only the shape of the name is checked: no locale is loaded.
+pub(crate) fn locale(name: &[u8]) -> Verdict {
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.@-".contains(byte);
+    refuse_unless(name.iter().all(allowed), "Invalid locale name")
+}

@@ -1,0 +1,395 @@
+//! Reading a configuration: a file, standard input, the command line, and what they include.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::args::Arguments;
+use crate::include::expand_pattern;
+use crate::spec::{Effect, Kind, Spec};
+use crate::store::{Config, default_of};
+use crate::table::{DEPRECATED, OPTIONS, index_of, position};
+use crate::value::{SavePoint, Value, parse};
+use crate::words::split_words;
+
+/// How deep files may include each other; a file that includes itself is an error, not a loop.
+const MAX_INCLUDE_DEPTH: usize = 64;
+
+/// A line of the configuration, for messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The number of the line, from 1; the command line's options follow the file's last line.
+    pub number: usize,
+    /// The line without the blanks around it.
+    pub line: Vec<u8>,
+}
+
+/// A directive that is not an option: someone else knows what to do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directive {
+    /// The words of the line after the directive's name.
+    pub words: Vec<Vec<u8>>,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+impl Directive {
+    /// The error that stops the start when the directive turns out to be wrong.
+    pub fn error(&self, reason: impl Into<String>) -> LoadError {
+        LoadError::Line { origin: self.origin.clone(), reason: reason.into() }
+    }
+}
+
+/// A configuration that was read without an error.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The values.
+    pub config: Arc<Config>,
+    /// The absolute path of the configuration file, for `CONFIG REWRITE`.
+    pub file: Option<PathBuf>,
+    /// `rename-command` lines: the command and its new name, which may be empty.
+    pub renames: Vec<Directive>,
+    /// `user` lines: the name and the rules.
+    pub users: Vec<Directive>,
+    /// `loadmodule` lines, which have no effect.
+    pub modules: Vec<Directive>,
+    /// The directives that were given but have no effect, each once, in order.
+    pub without_effect: Vec<&'static str>,
+}
+
+/// Why the configuration cannot be used. The server prints it and exits with status 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoadError {
+    /// A line is wrong.
+    Line {
+        /// The line.
+        origin: Origin,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The configuration as a whole is wrong.
+    Whole {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A file cannot be read. Redis logs this rather than to print it in the form of the others.
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The reason the system gives.
+        reason: String,
+    },
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title =
+            concat!("\n*** FATAL CONFIG FILE ERROR (Dunlin ", env!("CARGO_PKG_VERSION"), ") ***\n");
+        match self {
+            LoadError::Line { origin, reason } => write!(
+                f,
+                "{title}Reading the configuration file, at line {}\n>>> '{}'\n{reason}\n",
+                origin.number,
+                String::from_utf8_lossy(&origin.line)
+            ),
+            LoadError::Whole { reason } => writeln!(f, "{title}{reason}"),
+            LoadError::Open { path, reason } => {
+                write!(f, "Fatal error, can't open config file '{}': {reason}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Reads the configuration the command line asks for: the file first, then `stdin` if it is
+/// asked for, then the options.
+///
+/// Nothing but files is touched: the working directory of the process stays what it is (see
+/// [`Config::dir`]), though the log file is created if it does not exist, to find out now
+/// whether it can be.
+pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadError> {
+    let start_dir = std::env::current_dir().map_err(|error| LoadError::Whole {
+        reason: format!("Can't find the working directory: {}", system_reason(&error)),
+    })?;
+    let file = arguments.file.as_ref().map(|file| start_dir.join(file));
+    let mut text = match &file {
+        Some(path) => read_file(path)?,
+        None => Vec::new(),
+    };
+    if arguments.reads_stdin {
+        stdin.read_to_end(&mut text).map_err(|error| LoadError::Open {
+            path: PathBuf::from("-"),
+            reason: system_reason(&error),
+        })?;
+    }
+    text.push(b'\n');
+    text.extend_from_slice(&arguments.options);
+
+    let mut loader = Loader::new(start_dir);
+    loader.read(&text)?;
+    loader.finish(file)
+}
+
+/// Reads a configuration from text alone, for tests and tools.
+pub fn load_text(text: &[u8]) -> Result<Loaded, LoadError> {
+    let mut options = text.to_vec();
+    options.push(b'\n');
+    let arguments = Arguments { options, ..Arguments::default() };
+    load(&arguments, &mut io::empty()).map_err(|error| match error {
+        // `load` puts an empty line in front of the options.
+        LoadError::Line { origin, reason } => LoadError::Line {
+            origin: Origin { number: origin.number - 1, line: origin.line },
+            reason,
+        },
+        other => other,
+    })
+}
+
+struct Loader {
+    config: Arc<Config>,
+    /// Where relative paths start: the working directory, or `dir` once that was read.
+    dir: PathBuf,
+    include_depth: usize,
+    /// The points of all `save` lines so far; the first line replaces the default.
+    save_points: Option<Vec<SavePoint>>,
+    renames: Vec<Directive>,
+    users: Vec<Directive>,
+    modules: Vec<Directive>,
+    has_module_options: bool,
+    without_effect: Vec<&'static str>,
+}
+
+impl Loader {
+    fn new(dir: PathBuf) -> Loader {
+        Loader {
+            config: Config::new(),
+            dir,
+            include_depth: 0,
+            save_points: None,
+            renames: Vec::new(),
+            users: Vec::new(),
+            modules: Vec::new(),
+            has_module_options: false,
+            without_effect: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, text: &[u8]) -> Result<(), LoadError> {
+        for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+            let line = trim(line);
+            if line.is_empty() || line[0] == b'#' {
+                continue;
+            }
+            let origin = Origin { number: at + 1, line: line.to_vec() };
+            let Some(mut words) = split_words(line) else {
+                let reason = "Unbalanced quotes in configuration line".to_string();
+                return Err(LoadError::Line { origin, reason });
+            };
+            if words.is_empty() {
+                continue;
+            }
+            let name = words.remove(0).to_ascii_lowercase();
+            let at_line = |reason| LoadError::Line { origin: origin.clone(), reason };
+            match position(&name) {
+                Some(at) => self.set_option(at, words).map_err(at_line)?,
+                None => self.directive(&name, words, origin)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_option(&mut self, at: usize, mut words: Vec<Vec<u8>>) -> Result<(), String> {
+        let spec = &OPTIONS[at];
+        if spec.takes_many_words()
+            && let [only] = words.as_slice()
+            && !only.is_empty()
+        {
+            // `save "60 1"` is what `save 60 1` is. Words that do not split are none at all.
+            words = split_words(only).unwrap_or_default();
+        }
+        let value = parse(spec, &words, &self.config.load(at))?;
+        let value = self.config.resolve_in(&self.dir, spec, value)?;
+        let value = match value {
+            Value::Save(points) => Value::Save(self.add_save_points(&words, &points).into()),
+            other => other,
+        };
+        if let (Kind::Directory, Value::Text(dir)) = (spec.kind, &value) {
+            self.dir = dir.as_path().to_path_buf();
+        }
+        self.config.store(at, value);
+        self.note_effect(spec.name(), spec.effect());
+        Ok(())
+    }
+
+    /// Lines of `save` add up; `save ""` starts over.
+    fn add_save_points(&mut self, words: &[Vec<u8>], points: &[SavePoint]) -> Vec<SavePoint> {
+        let starts_over = words.len() == 1;
+        let all = self.save_points.get_or_insert_default();
+        if starts_over {
+            all.clear();
+        }
+        all.extend_from_slice(points);
+        all.clone()
+    }
+
+    fn note_effect(&mut self, name: &'static str, effect: Effect) {
+        if effect == Effect::NotYet && !self.without_effect.contains(&name) {
+            self.without_effect.push(name);
+        }
+    }
+
+    /// Handles a line that does not set an option.
+    fn directive(
+        &mut self,
+        name: &[u8],
+        words: Vec<Vec<u8>>,
+        origin: Origin,
+    ) -> Result<(), LoadError> {
+        let count = words.len();
+        let directive = Directive { words, origin };
+        match name {
+            b"include" if count == 1 => return self.include(&directive),
+            b"rename-command" if count == 2 => self.renames.push(directive),
+            b"user" if count >= 1 => self.users.push(directive),
+            b"loadmodule" if count >= 1 => {
+                self.modules.push(directive);
+                self.note_effect("loadmodule", Effect::NotYet);
+            }
+            b"sentinel" if count == 0 => {}
+            b"sentinel" => {
+                return Err(directive.error("sentinel directive while not in sentinel mode"));
+            }
+            _ if count == 1 && is_deprecated(name) => {}
+            _ if name.contains(&b'.') && count == 0 => {
+                return Err(directive.error("Module config specified without value"));
+            }
+            _ if name.contains(&b'.') => self.has_module_options = true,
+            _ => return Err(directive.error("Bad directive or wrong number of arguments")),
+        }
+        Ok(())
+    }
+
+    fn include(&mut self, directive: &Directive) -> Result<(), LoadError> {
+        if self.include_depth == MAX_INCLUDE_DEPTH {
+            return Err(directive.error("Files include each other too deeply"));
+        }
+        let pattern = &directive.words[0];
+        let mut text = Vec::new();
+        if pattern.iter().any(|byte| b"*?[".contains(byte)) {
+            for path in expand_pattern(&self.dir, pattern) {
+                text.extend(read_file(&path)?);
+            }
+        } else {
+            let given = Path::new(std::ffi::OsStr::from_bytes(pattern));
+            let unreadable = |error: io::Error| LoadError::Open {
+                path: given.to_path_buf(),
+                reason: system_reason(&error),
+            };
+            text = fs::read(self.dir.join(given)).map_err(unreadable)?;
+        }
+        self.include_depth += 1;
+        self.read(&text)?;
+        self.include_depth -= 1;
+        Ok(())
+    }
+
+    /// Checks what no line alone can be blamed for.
+    fn finish(self, file: Option<PathBuf>) -> Result<Loaded, LoadError> {
+        let config = self.config;
+        let whole = |reason: String| Err(LoadError::Whole { reason });
+        let logfile = config.logfile();
+        if !logfile.is_empty() {
+            let path = self.dir.join(logfile.as_path());
+            if let Err(error) = fs::OpenOptions::new().append(true).create(true).open(path) {
+                return whole(format!("Can't open the log file: {}", system_reason(&error)));
+            }
+        }
+        if config.cluster_enabled() && config.replicaof().is_some() {
+            return whole("replicaof directive not allowed in cluster mode".into());
+        }
+        if self.has_module_options && self.modules.is_empty() {
+            return whole(
+                "Module Configuration detected without loadmodule directive or no ApplyConfig \
+                 call: aborting"
+                    .into(),
+            );
+        }
+        const DIR: usize = index_of("dir");
+        if config.load(DIR) == default_of(DIR) {
+            config.store(DIR, Value::Text(self.dir.as_os_str().as_bytes().into()));
+        }
+        Ok(Loaded {
+            config,
+            file,
+            renames: self.renames,
+            users: self.users,
+            modules: self.modules,
+            without_effect: self.without_effect,
+        })
+    }
+}
+
+impl Config {
+    /// What is stored for a value a user asked for, with `dir` as the working directory so far.
+    pub(crate) fn resolve(&self, spec: &Spec, value: Value) -> Result<Value, String> {
+        self.resolve_in(&self.dir(), spec, value)
+    }
+
+    fn resolve_in(&self, dir: &Path, spec: &Spec, value: Value) -> Result<Value, String> {
+        const HZ: usize = index_of("hz");
+        match (spec.kind, value) {
+            (Kind::Directory, Value::Text(given)) => {
+                let path =
+                    enter(&dir.join(given.as_path())).map_err(|error| system_reason(&error))?;
+                Ok(Value::Text(path.as_os_str().as_bytes().into()))
+            }
+            // Out of range is not an error: `hz` is a hint.
+            (_, Value::Number(hz)) if spec.name() == OPTIONS[HZ].name() => {
+                Ok(Value::Number(hz.clamp(1, 500)))
+            }
+            (_, value) => Ok(value),
+        }
+    }
+}
+
+/// The real path of a directory, if the process could make it its working directory.
+fn enter(path: &Path) -> io::Result<PathBuf> {
+    let real = fs::canonicalize(path)?;
+    if fs::metadata(&real)?.is_dir() {
+        Ok(real)
+    } else {
+        Err(io::Error::from(io::ErrorKind::NotADirectory))
+    }
+}
+
+fn is_deprecated(name: &[u8]) -> bool {
+    DEPRECATED.iter().any(|known| known.as_bytes() == name)
+}
+
+fn trim(line: &[u8]) -> &[u8] {
+    let is_blank = |byte: &u8| b" \t\r\n".contains(byte);
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    &line[start..end]
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, LoadError> {
+    fs::read(path).map_err(|error| LoadError::Open {
+        path: path.to_path_buf(),
+        reason: system_reason(&error),
+    })
+}
+
+/// The system's text for an error, as C's `strerror` gives it.
+pub(crate) fn system_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_string(),
+        None if error.kind() == io::ErrorKind::NotADirectory => "Not a directory".into(),
+        None => text,
+    }
+}

@@ -1,0 +1,121 @@
+//! The cluster.
+
+use crate::checks;
+use crate::choices::{ClusterConfigSaveBehavior, ClusterEndpointType};
+use crate::spec::range::{COUNT, LONG, PORT, POSITIVE};
+use crate::spec::{Spec, choice, flag, int, memory, optional, text};
+
+pub(super) const OPTIONS: &[Spec] = &[
+    flag("cluster-enabled", "no", "be a node of a cluster").immutable().not_yet(),
+    text("cluster-config-file", "nodes.conf", "file the node keeps its view of the cluster in")
+        .checked(checks::cluster_config_file)
+        .immutable()
+        .not_yet(),
+    choice(
+        "cluster-config-save-behavior",
+        ClusterConfigSaveBehavior::CHOICES,
+        "sync",
+        "what to do when that file cannot be written",
+    )
+    .not_yet(),
+    int("cluster-databases", POSITIVE, "1", "number of databases in a cluster")
+        .immutable()
+        .not_yet(),
+    int("cluster-node-timeout", LONG, "15000", "milliseconds after which a node counts as failing")
+        .not_yet(),
+    int("cluster-port", PORT, "0", "port of the cluster bus; 0 is the port plus 10000")
+        .immutable()
+        .not_yet(),
+    int(
+        "cluster-migration-barrier",
+        COUNT,
+        "1",
+        "replicas a primary keeps before it gives one away",
+    )
+    .not_yet(),
+    flag("cluster-allow-replica-migration", "yes", "let replicas move to primaries that have none")
+        .not_yet(),
+    int(
+        "cluster-replica-validity-factor",
+        COUNT,
+        "10",
+        "how old a replica's data may be for promotion",
+    )
+    .alias(&["cluster-slave-validity-factor"])
+    .not_yet(),
+    flag("cluster-replica-no-failover", "no", "never promote this replica")
+        .alias(&["cluster-slave-no-failover"])
+        .not_yet(),
+    flag("cluster-require-full-coverage", "yes", "refuse queries while a slot has no node")
+        .not_yet(),
+    flag("cluster-allow-reads-when-down", "no", "answer reads while the cluster is down").not_yet(),
+    flag(
+        "cluster-allow-pubsubshard-when-down",
+        "yes",
+        "allow sharded pub/sub while the cluster is down",
+    )
+    .not_yet(),
+    int(
+        "cluster-manual-failover-timeout",
+        POSITIVE,
+        "5000",
+        "milliseconds a manual fail-over may take",
+    )
+    .not_yet(),
+    optional("cluster-announce-ip", "address told to the cluster")
+        .checked(checks::announced_ip)
+        .not_yet(),
+    int("cluster-announce-port", PORT, "0", "port told to the cluster").not_yet(),
+    int("cluster-announce-tls-port", PORT, "0", "TLS port told to the cluster").not_yet(),
+    int("cluster-announce-bus-port", PORT, "0", "bus port told to the cluster").not_yet(),
+    optional("cluster-announce-client-ipv4", "IPv4 address told to clients")
+        .checked(checks::ipv4)
+        .not_yet(),
+    optional("cluster-announce-client-ipv6", "IPv6 address told to clients")
+        .checked(checks::ipv6)
+        .not_yet(),
+    int("cluster-announce-client-port", PORT, "0", "port told to clients").not_yet(),
+    int("cluster-announce-client-tls-port", PORT, "0", "TLS port told to clients").not_yet(),
+    optional("cluster-announce-hostname", "host name told to clients")
+        .checked(checks::announced_hostname)
+        .not_yet(),
+    optional("cluster-announce-human-nodename", "name of the node in logs")
+        .checked(checks::announced_nodename)
+        .not_yet(),
+    choice(
+        "cluster-preferred-endpoint-type",
+        ClusterEndpointType::CHOICES,
+        "ip",
+        "what clients are told to connect to",
+    )
+    .not_yet(),
+    int(
+        "cluster-blacklist-ttl",
+        (i64::MIN, i64::MAX),
+        "60",
+        "seconds a forgotten node stays forgotten",
+    )
+    .not_yet(),
+    int("cluster-ping-interval", LONG, "0", "milliseconds between pings of the bus")
+        .hidden()
+        .not_yet(),
+    int("cluster-message-gossip-perc", (1, 100), "10", "percentage of nodes in a gossip message")
+        .hidden()
+        .not_yet(),
+    int("cluster-slot-migration-log-max-len", LONG, "1000", "slot migrations remembered").not_yet(),
+    flag("cluster-slot-stats-enabled", "no", "count what each slot uses").not_yet(),
+    int(
+        "cluster-compatibility-sample-ratio",
+        (0, 100),
+        "0",
+        "percentage of commands checked for cluster compatibility",
+    )
+    .not_yet(),
+    memory(
+        "slot-migration-max-failover-repl-bytes",
+        (-1, i64::MAX as u64),
+        "0",
+        "bytes behind at which a slot changes hands; -1 waits for none",
+    )
+    .not_yet(),
+];

@@ -1,0 +1,139 @@
+//! Sockets, connections and reactors.
+
+use crate::choices::IoBackend;
+use crate::spec::range::{COUNT, PORT, SIZE};
+use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
+
+pub(super) const OPTIONS: &[Spec] = &[
+    special(
+        "bind",
+        Kind::Addresses,
+        "* -::*",
+        "addresses to listen on; - before one: do not mind if it fails",
+    ),
+    int("port", PORT, "6379", "TCP port; 0 opens none"),
+    optional("unixsocket", "path of the Unix socket").immutable(),
+    special(
+        "unixsocketperm",
+        Kind::Octal { min: 0, max: 0o777 },
+        "0",
+        "mode of the Unix socket; 0 leaves it to the umask",
+    )
+    .immutable(),
+    optional("unixsocketgroup", "group of the Unix socket").immutable(),
+    int("tcp-backlog", COUNT, "511", "connections the kernel may hold before they are accepted")
+        .immutable(),
+    int("tcp-keepalive", COUNT, "300", "seconds of silence before a TCP keep-alive; 0 sends none"),
+    int("timeout", COUNT, "0", "seconds before an idle client is closed; 0 never closes one"),
+    flag("protected-mode", "yes", "refuse remote clients while the default user has no password"),
+    int("maxclients", (1, u32::MAX as i64), "10000", "connections that are served at a time"),
+    int(
+        "max-new-connections-per-cycle",
+        (1, 1000),
+        "10",
+        "connections accepted in one turn of a reactor",
+    ),
+    int(
+        "max-new-tls-connections-per-cycle",
+        (1, 1000),
+        "1",
+        "TLS connections accepted in one turn of a reactor",
+    ),
+    int("io-threads", (0, 256), "0", "reactor threads; 0 is one for each usable core").immutable(),
+    choice(
+        "io-backend",
+        IoBackend::CHOICES,
+        "auto",
+        "kernel interface of the reactors: auto, io_uring or epoll",
+    )
+    .immutable(),
+    flag("io-threads-always-active", "no", "keep I/O threads busy under any load")
+        .hidden()
+        .not_yet(),
+    int("events-per-io-thread", COUNT, "2", "events that wake another I/O thread")
+        .hidden()
+        .not_yet(),
+    int(
+        "min-io-threads-avoid-copy-reply",
+        COUNT,
+        "7",
+        "I/O threads from which big replies are not copied",
+    )
+    .hidden()
+    .not_yet(),
+    int(
+        "min-string-size-avoid-copy-reply",
+        COUNT,
+        "16384",
+        "string size from which replies are not copied",
+    )
+    .hidden()
+    .not_yet(),
+    int("min-string-size-avoid-copy-reply-threaded", COUNT, "65536", "the same with I/O threads")
+        .hidden()
+        .not_yet(),
+    int("prefetch-batch-max-size", (0, 128), "16", "keys prefetched at a time").not_yet(),
+    optional("server-cpulist", "cores the reactors are pinned to, such as 0-3 or 0-6:2")
+        .alias(&["server_cpulist"])
+        .immutable(),
+    optional("bio-cpulist", "cores the background threads are pinned to")
+        .alias(&["bio_cpulist"])
+        .immutable()
+        .not_yet(),
+    optional("aof-rewrite-cpulist", "cores the AOF rewrite is pinned to")
+        .alias(&["aof_rewrite_cpulist"])
+        .immutable()
+        .not_yet(),
+    optional("bgsave-cpulist", "cores the snapshot is pinned to")
+        .alias(&["bgsave_cpulist"])
+        .immutable()
+        .not_yet(),
+    optional("bind-source-addr", "local address of outgoing connections").not_yet(),
+    int("socket-mark-id", (0, u32::MAX as i64), "0", "SO_MARK of listening sockets; 0 sets none")
+        .immutable()
+        .not_yet(),
+    flag("mptcp", "no", "accept multipath TCP").immutable().not_yet(),
+    special("rdma-bind", Kind::Addresses, "", "RDMA addresses to listen on")
+        .frozen(NO_RDMA)
+        .not_yet(),
+    int("rdma-port", PORT, "0", "RDMA port").frozen(NO_RDMA).not_yet(),
+    int("rdma-rx-size", (64 << 10, 16 << 20), "1048576", "RDMA receive buffer")
+        .immutable()
+        .not_yet(),
+    int("rdma-completion-vector", (-1, 1024), "-1", "RDMA completion vector").immutable().not_yet(),
+    memory(
+        "client-query-buffer-limit",
+        (1 << 20, i64::MAX as u64),
+        "1gb",
+        "bytes of unread requests a client may pile up",
+    ),
+    special(
+        "client-output-buffer-limit",
+        Kind::OutputLimits,
+        "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60",
+        "bytes of unsent replies a client may pile up, by class",
+    ),
+    memory(
+        "proto-max-bulk-len",
+        (1 << 20, i64::MAX as u64),
+        "512mb",
+        "longest argument of a request",
+    ),
+    special(
+        "maxmemory-clients",
+        Kind::MemoryOrPercent,
+        "0",
+        "memory all clients may use together; 0 is no limit",
+    ),
+    memory("cluster-link-sendbuf-limit", (0, u64::MAX), "0", "unsent bytes of a cluster link")
+        .not_yet(),
+    int(
+        "tracking-table-max-keys",
+        (0, i64::MAX),
+        "1000000",
+        "keys remembered for client-side caching",
+    ),
+    memory("snapshot-buffer-limit", SIZE, "64mb", "memory a running snapshot may use").not_yet(),
+];
+
+const NO_RDMA: &str = "No RDMA building support.";

@@ -1,0 +1,90 @@
+//! Snapshots and the append-only file.
+
+use crate::checks;
+use crate::choices::{AppendFsync, RdbVersionCheck, SanitizeDumpPayload};
+use crate::spec::range::{ANY_INT, COUNT, SIZE};
+use crate::spec::{Kind, Spec, choice, flag, int, memory, special, text};
+
+pub(super) const OPTIONS: &[Spec] = &[
+    special(
+        "save",
+        Kind::Save,
+        "3600 1 300 100 60 10000",
+        "snapshot after so many seconds with so many changes",
+    )
+    .not_yet(),
+    text("dbfilename", "dump.rdb", "name of the snapshot")
+        .checked(checks::dbfilename)
+        .protected()
+        .not_yet(),
+    flag("rdbcompression", "yes", "compress strings in snapshots").not_yet(),
+    flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable().not_yet(),
+    choice(
+        "rdb-version-check",
+        RdbVersionCheck::CHOICES,
+        "strict",
+        "whether newer snapshots are refused",
+    )
+    .not_yet(),
+    flag("rdb-del-sync-files", "no", "delete snapshots made for replication").not_yet(),
+    flag("rdb-save-incremental-fsync", "yes", "force snapshots to the disk bit by bit").not_yet(),
+    int("rdb-key-save-delay", ANY_INT, "0", "microseconds to wait after each saved key, for tests")
+        .hidden()
+        .not_yet(),
+    int("key-load-delay", ANY_INT, "0", "microseconds to wait after each loaded key, for tests")
+        .hidden()
+        .not_yet(),
+    int(
+        "loading-process-events-interval-bytes",
+        (1024, i32::MAX as i64),
+        "2097152",
+        "bytes loaded between answers to clients",
+    )
+    .hidden()
+    .not_yet(),
+    flag("stop-writes-on-bgsave-error", "yes", "refuse writes while snapshots fail").not_yet(),
+    choice(
+        "sanitize-dump-payload",
+        SanitizeDumpPayload::CHOICES,
+        "no",
+        "whose payloads are checked in depth; Dunlin checks all",
+    )
+    .not_yet(),
+    flag("appendonly", "no", "keep an append-only file").not_while_loading().not_yet(),
+    text("appendfilename", "appendonly.aof", "base name of the append-only files")
+        .checked(checks::appendfilename)
+        .immutable()
+        .not_yet(),
+    text("appenddirname", "appendonlydir", "directory of the append-only files")
+        .checked(checks::appenddirname)
+        .immutable()
+        .not_yet(),
+    choice(
+        "appendfsync",
+        AppendFsync::CHOICES,
+        "everysec",
+        "when the append-only file is forced to the disk",
+    )
+    .not_yet(),
+    flag("no-appendfsync-on-rewrite", "no", "no fsync while files are rewritten").not_yet(),
+    int(
+        "auto-aof-rewrite-percentage",
+        COUNT,
+        "100",
+        "growth that starts a rewrite; 0 never starts one",
+    )
+    .not_yet(),
+    memory("auto-aof-rewrite-min-size", SIZE, "64mb", "size below which no rewrite starts")
+        .not_yet(),
+    flag(
+        "aof-load-truncated",
+        "yes",
+        "accept an append-only file that ends in the middle of a command",
+    )
+    .not_yet(),
+    flag("aof-use-rdb-preamble", "yes", "begin append-only files with a snapshot").not_yet(),
+    flag("aof-timestamp-enabled", "no", "note the time in the append-only file").not_yet(),
+    flag("aof-rewrite-incremental-fsync", "yes", "force rewritten files to the disk bit by bit")
+        .not_yet(),
+    flag("aof-disable-auto-gc", "no", "keep old append-only files").hidden().not_yet(),
+];

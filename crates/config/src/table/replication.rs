@@ -1,0 +1,98 @@
+//! Primaries and replicas.
+
+use crate::choices::{PropagationErrorBehavior, ReplDisklessLoad};
+use crate::spec::range::{COUNT, LONG, PORT, POSITIVE, SIZE};
+use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
+
+pub(super) const OPTIONS: &[Spec] = &[
+    special("replicaof", Kind::ReplicaOf, "", "host and port of the primary")
+        .alias(&["slaveof"])
+        .immutable()
+        .not_yet(),
+    optional("primaryuser", "user a replica logs in as")
+        .alias(&["masteruser"])
+        .sensitive()
+        .not_yet(),
+    optional("primaryauth", "password a replica logs in with")
+        .alias(&["masterauth"])
+        .sensitive()
+        .not_yet(),
+    flag("replica-serve-stale-data", "yes", "answer while the primary is away")
+        .alias(&["slave-serve-stale-data"])
+        .not_yet(),
+    flag("replica-read-only", "yes", "refuse writes on a replica")
+        .alias(&["slave-read-only"])
+        .not_yet(),
+    flag("replica-ignore-maxmemory", "yes", "let only the primary evict")
+        .alias(&["slave-ignore-maxmemory"])
+        .not_yet(),
+    flag("replica-lazy-flush", "yes", "free the old data set in the background")
+        .alias(&["slave-lazy-flush"])
+        .not_yet(),
+    flag("replica-announced", "yes", "be listed by Sentinel").not_yet(),
+    flag("replica-ignore-disk-write-errors", "no", "keep replicating while the disk fails")
+        .not_yet(),
+    int("replica-priority", COUNT, "100", "rank for promotion by Sentinel; 0 is never promoted")
+        .alias(&["slave-priority"])
+        .not_yet(),
+    optional("replica-announce-ip", "address told to the primary")
+        .alias(&["slave-announce-ip"])
+        .not_yet(),
+    int("replica-announce-port", PORT, "0", "port told to the primary")
+        .alias(&["slave-announce-port"])
+        .not_yet(),
+    memory(
+        "replica-full-sync-buffer-limit",
+        SIZE,
+        "0",
+        "memory a replica may use during a full synchronisation",
+    )
+    .not_yet(),
+    flag("repl-diskless-sync", "yes", "send snapshots to replicas without a file").not_yet(),
+    int("repl-diskless-sync-delay", COUNT, "5", "seconds to wait for more replicas").not_yet(),
+    int(
+        "repl-diskless-sync-max-replicas",
+        COUNT,
+        "0",
+        "replicas that end the wait; 0 waits in any case",
+    )
+    .not_yet(),
+    choice(
+        "repl-diskless-load",
+        ReplDisklessLoad::CHOICES,
+        "disabled",
+        "how a replica loads without a file",
+    )
+    .not_while_loading()
+    .not_yet(),
+    flag("repl-rdb-channel", "no", "send snapshots over a second connection").hidden().not_yet(),
+    flag("dual-channel-replication-enabled", "no", "send snapshots over a second connection")
+        .not_yet(),
+    int("repl-ping-replica-period", POSITIVE, "10", "seconds between pings to replicas")
+        .alias(&["repl-ping-slave-period"])
+        .not_yet(),
+    int("repl-timeout", POSITIVE, "60", "seconds after which a link counts as dead").not_yet(),
+    flag("repl-disable-tcp-nodelay", "no", "save packets at the price of delay").not_yet(),
+    flag("repl-mptcp", "no", "use multipath TCP to the primary").immutable().not_yet(),
+    memory(
+        "repl-backlog-size",
+        (1, i64::MAX as u64),
+        "10mb",
+        "history kept for replicas that come back",
+    )
+    .not_yet(),
+    int("repl-backlog-ttl", LONG, "3600", "seconds the history is kept without replicas").not_yet(),
+    int("min-replicas-to-write", COUNT, "0", "replicas without which writes are refused")
+        .alias(&["min-slaves-to-write"])
+        .not_yet(),
+    int("min-replicas-max-lag", COUNT, "10", "seconds a replica may lag and still count")
+        .alias(&["min-slaves-max-lag"])
+        .not_yet(),
+    choice(
+        "propagation-error-behavior",
+        PropagationErrorBehavior::CHOICES,
+        "ignore",
+        "what to do when a replicated command fails",
+    )
+    .not_yet(),
+];
