@@ -4,8 +4,14 @@
 //! Each module stands alone and takes plain values; the start-up sequence in the crate root wires
 //! them to the configuration. Nothing here knows a connection, a key or a command.
 
+pub mod affinity;
 pub mod alt_stack;
 pub mod argv_area;
+pub mod banner;
+pub mod cgroup;
+pub mod checks;
+pub mod cpulist;
+pub mod cpus;
 pub mod crash;
 pub mod crash_report;
 pub mod daemonize;
@@ -13,8 +19,13 @@ pub mod facts;
 pub mod local_time;
 pub mod log;
 mod log_line;
+pub mod memory;
+pub mod numa;
+pub mod oom_score;
+pub mod open_files;
 pub mod pidfile;
 mod registers;
+pub mod shutdown;
 pub mod signal_safe;
 pub mod signals;
 pub mod supervised;
