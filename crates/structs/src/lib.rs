@@ -3,7 +3,9 @@
 pub mod blob;
 pub mod crc16;
 pub mod crc64;
+mod either;
 pub mod glob;
+pub mod hash;
 pub mod hashing;
 pub mod intset;
 pub mod list;
@@ -11,4 +13,8 @@ pub mod listpack;
 pub mod lzf;
 pub mod numbers;
 pub mod random;
+mod sampling;
+mod scan;
+pub mod set;
+mod size_class;
 pub mod table;

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Manages raw memory; every function states what it relies on.
 
 use super::{COUNT_UNKNOWN, HEADER, Listpack};
+use crate::size_class::size_class;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
 
@@ -19,13 +20,6 @@ const _: () = assert!(PREFIX == 8);
 
 /// Allocations with less than this are not worth making smaller.
 const SHRINK_MIN: usize = 96;
-
-/// Rounds an allocation up to a size the allocator has: multiples of 16, above 128 quarters of
-/// the power of two below.
-fn size_class(bytes: usize) -> usize {
-    let step = if bytes <= 128 { 16 } else { bytes.next_power_of_two() / 8 };
-    bytes.next_multiple_of(step)
-}
 
 /// The capacity for a listpack that has just outgrown its own and now needs `bytes`.
 fn grown_capacity(bytes: usize) -> usize {

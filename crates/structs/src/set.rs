@@ -1,0 +1,443 @@
+//! The set type: integers in an intset, few short members in a listpack, others in a hash table.
+//!
+//! The thresholds are Redis's ([`SetLimits`]) and so are the conversions, which go one way only:
+//!
+//! ```text
+//!   intset ──▶ listpack ──▶ hash table
+//!     └─────────────────────────▲
+//! ```
+//!
+//! In the small encodings everything is O(n) of a bounded n (lookup in an intset is O(log n)); in
+//! the table lookup, addition, removal and a random member are O(1), each with one hash
+//! computation and one search. A member of the table is one allocation of its bytes and one of
+//! length ([`member`]), reached by 8 bytes and a fingerprint in a slot.
+
+mod member;
+#[cfg(test)]
+mod tests;
+
+use crate::either::Either;
+use crate::hashing::hash;
+use crate::intset::Intset;
+use crate::listpack::{Element, Listpack, Malformed};
+use crate::numbers::{decimal_len, parse_i64};
+use crate::random::Rng;
+use crate::sampling::select;
+use crate::scan::scan_table;
+use crate::table::{Item, Table};
+use member::Member;
+use std::collections::HashSet;
+
+/// The thresholds of the small encodings, named as their options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SetLimits {
+    /// `set-max-intset-entries`
+    pub max_intset_entries: usize,
+    /// `set-max-listpack-entries`
+    pub max_listpack_entries: usize,
+    /// `set-max-listpack-value`, in bytes
+    pub max_listpack_value: usize,
+}
+
+impl Default for SetLimits {
+    fn default() -> Self {
+        Self { max_intset_entries: 512, max_listpack_entries: 128, max_listpack_value: 64 }
+    }
+}
+
+impl SetLimits {
+    /// An intset counts in 32 bits, and Redis stops at 2^30.
+    fn intset_entries(&self) -> usize {
+        self.max_intset_entries.min(1 << 30)
+    }
+}
+
+/// A set of byte strings; see the module's documentation.
+pub struct Set {
+    repr: Repr,
+}
+
+enum Repr {
+    Intset(Intset),
+    Listpack(Listpack),
+    Table(Box<Table<Member>>),
+}
+
+const _: () = assert!(size_of::<Set>() <= 16);
+
+/// A set in its serialized form.
+pub enum SetContents<'a, I> {
+    /// The bytes of an intset.
+    Intset(&'a [u8]),
+    /// The bytes of a listpack.
+    Listpack(&'a [u8]),
+    /// The members.
+    Table(I),
+}
+
+impl Set {
+    /// An empty set in the encoding that suits `first`, the first member that is to come, and the
+    /// number of members expected.
+    pub fn new(first: &[u8], expected: usize, limits: &SetLimits) -> Self {
+        let repr = if parse_i64(first).is_some() && expected <= limits.max_intset_entries {
+            Repr::Intset(Intset::new())
+        } else if expected <= limits.max_listpack_entries {
+            Repr::Listpack(Listpack::new())
+        } else {
+            Repr::Table(Box::new(Table::with_capacity(expected)))
+        };
+        Self { repr }
+    }
+
+    /// An empty set in the encoding that its first member can choose freely.
+    pub fn empty() -> Self {
+        Self { repr: Repr::Intset(Intset::new()) }
+    }
+
+    /// Converts if a command is about to add more members than the encoding may hold.
+    pub fn will_grow(&mut self, added: usize, limits: &SetLimits) {
+        let exceeded = match &self.repr {
+            Repr::Intset(_) => added > limits.max_intset_entries,
+            Repr::Listpack(_) => added > limits.max_listpack_entries,
+            Repr::Table(_) => false,
+        };
+        if exceeded {
+            self.become_table(added);
+        }
+    }
+
+    /// Takes the intset of an RDB file or DUMP payload.
+    pub fn from_intset(intset: Intset, limits: &SetLimits) -> Self {
+        let len = intset.len();
+        let mut set = Self { repr: Repr::Intset(intset) };
+        if len > limits.intset_entries() {
+            set.become_table(len);
+        }
+        set
+    }
+
+    /// Takes the listpack of an RDB file or DUMP payload; it must not be empty or have a member
+    /// twice.
+    pub fn from_listpack(listpack: Listpack, limits: &SetLimits) -> Result<Self, Malformed> {
+        let count = listpack.count();
+        let distinct: HashSet<Vec<u8>> = listpack.iter().map(|member| member.to_vec()).collect();
+        if count == 0 || distinct.len() != count {
+            return Err(Malformed);
+        }
+        let mut set = Self { repr: Repr::Listpack(listpack) };
+        if count > limits.max_listpack_entries {
+            set.become_table(count);
+        }
+        Ok(set)
+    }
+
+    /// Number of members.
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.repr {
+            Repr::Intset(intset) => intset.len(),
+            Repr::Listpack(listpack) => listpack.count(),
+            Repr::Table(table) => table.len(),
+        }
+    }
+
+    /// Whether there is no member.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name OBJECT ENCODING gives.
+    pub fn encoding(&self) -> &'static str {
+        match &self.repr {
+            Repr::Intset(_) => "intset",
+            Repr::Listpack(_) => "listpack",
+            Repr::Table(_) => "hashtable",
+        }
+    }
+
+    /// Bytes allocated for this set. Takes time in proportion to the members.
+    pub fn allocated_bytes(&self) -> usize {
+        match &self.repr {
+            Repr::Intset(intset) => intset.allocated_bytes(),
+            Repr::Listpack(listpack) => listpack.allocated_bytes(),
+            Repr::Table(table) => {
+                let members: usize = table.iter().map(Member::allocated_bytes).sum();
+                size_of::<Table<Member>>() + table.allocated_bytes() + members
+            }
+        }
+    }
+
+    // Members.
+
+    /// Whether `member` is one.
+    #[inline]
+    pub fn contains(&self, member: &[u8]) -> bool {
+        match &self.repr {
+            Repr::Intset(intset) => parse_i64(member).is_some_and(|value| intset.contains(value)),
+            Repr::Listpack(listpack) => listpack.find(member, 1).is_some(),
+            Repr::Table(table) => table.get(hash(member), member).is_some(),
+        }
+    }
+
+    /// Whether `member`, taken from another collection, is one.
+    #[inline]
+    pub fn contains_element(&self, member: Element<'_>) -> bool {
+        match (&self.repr, member) {
+            (Repr::Intset(intset), Element::Int(value)) => intset.contains(value),
+            _ => member.with_bytes(|member| self.contains(member)),
+        }
+    }
+
+    /// Adds a member; false if it was one.
+    #[inline]
+    pub fn insert(&mut self, member: &[u8], limits: &SetLimits) -> bool {
+        match &mut self.repr {
+            Repr::Table(table) => insert_into(table, member),
+            Repr::Listpack(listpack) => {
+                if listpack.find(member, 1).is_some() {
+                    return false;
+                }
+                if listpack.count() < limits.max_listpack_entries
+                    && member.len() <= limits.max_listpack_value
+                    && listpack.has_room_for(member.len())
+                {
+                    listpack.push_back(member);
+                    return true;
+                }
+                self.become_table(1);
+                self.insert(member, limits)
+            }
+            Repr::Intset(_) => match parse_i64(member) {
+                Some(value) => self.insert_int(value, limits),
+                None => {
+                    self.leave_intset(member, limits);
+                    self.insert(member, limits)
+                }
+            },
+        }
+    }
+
+    /// Adds a member taken from another collection; false if it was one.
+    #[inline]
+    pub fn insert_element(&mut self, member: Element<'_>, limits: &SetLimits) -> bool {
+        match (&self.repr, member) {
+            (Repr::Intset(_), Element::Int(value)) => self.insert_int(value, limits),
+            _ => member.with_bytes(|member| self.insert(member, limits)),
+        }
+    }
+
+    /// Adds an integer to what must be an intset.
+    fn insert_int(&mut self, value: i64, limits: &SetLimits) -> bool {
+        let Repr::Intset(intset) = &mut self.repr else { unreachable!("asked of an intset") };
+        let added = intset.insert(value);
+        if added && intset.len() > limits.intset_entries() {
+            self.become_table(0);
+        }
+        added
+    }
+
+    /// Removes a member; false if it was none.
+    #[inline]
+    pub fn remove(&mut self, member: &[u8]) -> bool {
+        match &mut self.repr {
+            Repr::Table(table) => {
+                let hash = hash(member);
+                table.occupied(hash, member).map(|slot| slot.remove_hashed(hash)).is_some()
+            }
+            Repr::Listpack(listpack) => match listpack.find_mut(member, 1) {
+                Some(mut cursor) => cursor.delete(1) > 0,
+                None => false,
+            },
+            Repr::Intset(intset) => parse_i64(member).is_some_and(|value| intset.remove(value)),
+        }
+    }
+
+    // Random members.
+
+    /// A member chosen at random, each equally likely.
+    #[inline]
+    pub fn random(&self, rng: &mut Rng) -> Option<Element<'_>> {
+        if self.is_empty() {
+            return None;
+        }
+        match &self.repr {
+            Repr::Intset(intset) => intset.get(rng.index(intset.len())).map(Element::Int),
+            Repr::Listpack(listpack) => listpack.get(rng.index(listpack.count()) as i64),
+            Repr::Table(table) => {
+                table.sample(|| rng.next_u64()).map(|member| Element::Bytes(member.key()))
+            }
+        }
+    }
+
+    /// Removes a member chosen at random, each equally likely, after `read` has seen it.
+    #[inline]
+    pub fn pop_random<R>(
+        &mut self,
+        rng: &mut Rng,
+        read: impl FnOnce(Element<'_>) -> R,
+    ) -> Option<R> {
+        if self.is_empty() {
+            return None;
+        }
+        match &mut self.repr {
+            Repr::Intset(intset) => {
+                let value = intset.remove_at(rng.index(intset.len()));
+                Some(read(Element::Int(value)))
+            }
+            Repr::Listpack(listpack) => {
+                let index = rng.index(listpack.count());
+                let mut cursor = listpack.cursor_at_mut(index as i64)?;
+                let result = cursor.element().map(read);
+                cursor.delete(1);
+                result
+            }
+            Repr::Table(table) => {
+                let member = member::take_sample(table, rng)?;
+                Some(read(Element::Bytes(member.key())))
+            }
+        }
+    }
+
+    /// Calls `visit` with `count` different members chosen at random, or with all if there are not
+    /// more. Every selection is equally likely; its order is not random.
+    pub fn sample_distinct(&self, count: usize, rng: &mut Rng, mut visit: impl FnMut(Element<'_>)) {
+        let len = self.len();
+        // With few of many it is faster to draw again when a member comes twice.
+        if let Repr::Table(table) = &self.repr
+            && count < len / 4
+        {
+            let mut seen = HashSet::with_capacity(count);
+            while seen.len() < count {
+                let Some(member) = table.sample(|| rng.next_u64()) else { return };
+                if seen.insert(member.key().as_ptr()) {
+                    visit(Element::Bytes(member.key()));
+                }
+            }
+            return;
+        }
+        select(self.iter(), count, len, rng, visit);
+    }
+
+    /// Calls `visit` with a member chosen at random, `count` times; members may come repeatedly.
+    pub fn sample_repeated(&self, count: usize, rng: &mut Rng, mut visit: impl FnMut(Element<'_>)) {
+        let listed: Vec<Element<'_>> = match &self.repr {
+            Repr::Listpack(listpack) if count > 1 => listpack.iter().collect(),
+            _ => Vec::new(),
+        };
+        for _ in 0..count {
+            let member = match listed.len() {
+                0 => self.random(rng),
+                len => Some(listed[rng.index(len)]),
+            };
+            let Some(member) = member else { return };
+            visit(member);
+        }
+    }
+
+    // Iteration.
+
+    /// All members, in no particular order.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = Element<'_>> {
+        match &self.repr {
+            Repr::Intset(intset) => Either::First(intset.iter().map(Element::Int)),
+            Repr::Listpack(listpack) => Either::Second(listpack.iter()),
+            Repr::Table(table) => {
+                Either::Third(table.iter().map(|member| Element::Bytes(member.key())))
+            }
+        }
+    }
+
+    /// One step of SSCAN: visits the members at `cursor` (0 at first) until about `count` have
+    /// been seen, and returns the cursor to go on with, 0 at the end.
+    ///
+    /// A member that stays in the set from the first step to the last is visited at least once, and
+    /// exactly once unless the set changes its encoding meanwhile. A small encoding is visited in
+    /// one step.
+    pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>)) -> u64 {
+        match &self.repr {
+            Repr::Table(table) => {
+                scan_table(table, cursor, count, |member| visit(Element::Bytes(member.key())))
+            }
+            _ => {
+                self.iter().for_each(visit);
+                0
+            }
+        }
+    }
+
+    /// The set as RDB files have it.
+    pub fn contents(&self) -> SetContents<'_, impl Iterator<Item = &[u8]>> {
+        match &self.repr {
+            Repr::Intset(intset) => SetContents::Intset(intset.as_bytes()),
+            Repr::Listpack(listpack) => SetContents::Listpack(listpack.as_bytes()),
+            Repr::Table(table) => SetContents::Table(table.iter().map(Member::key)),
+        }
+    }
+
+    // Conversion.
+
+    /// Changes to a listpack, or if that would exceed its limits to a table, because `member`,
+    /// which is no integer, is about to be added to an intset.
+    #[cold]
+    fn leave_intset(&mut self, member: &[u8], limits: &SetLimits) {
+        let Repr::Intset(intset) = &self.repr else { return };
+        let digits = |value: i64| decimal_len(value.unsigned_abs()) + usize::from(value < 0);
+        // The longest integer is the smallest or the largest.
+        let longest = [intset.min(), intset.max()].into_iter().flatten().map(digits).max();
+        if intset.len() < limits.max_listpack_entries
+            && member.len() <= limits.max_listpack_value
+            && longest.unwrap_or(0) <= limits.max_listpack_value
+        {
+            let mut listpack = Listpack::with_capacity(intset.len() * 4);
+            intset.iter().for_each(|value| listpack.push_back_int(value));
+            listpack.shrink_to_fit();
+            self.repr = Repr::Listpack(listpack);
+        } else {
+            self.become_table(1);
+        }
+    }
+
+    /// Changes to a table with room for `more` members.
+    #[cold]
+    fn become_table(&mut self, more: usize) {
+        let mut table = Box::new(Table::with_capacity(self.len() + more));
+        self.iter().for_each(|member| {
+            member.with_bytes(|member| {
+                table.insert_absent(hash(member), Member::new(member));
+            });
+        });
+        self.repr = Repr::Table(table);
+    }
+}
+
+/// Adds a member to a table; false if it was one.
+#[inline]
+fn insert_into(table: &mut Table<Member>, member: &[u8]) -> bool {
+    let hash = hash(member);
+    if table.get(hash, member).is_some() {
+        return false;
+    }
+    table.insert_absent(hash, Member::new(member));
+    // Nobody reads beside a writer here, so what a growth has left behind can go at once.
+    drop(table.take_retired());
+    true
+}
+
+impl Clone for Set {
+    fn clone(&self) -> Self {
+        let repr = match &self.repr {
+            Repr::Intset(intset) => Repr::Intset(intset.clone()),
+            Repr::Listpack(listpack) => Repr::Listpack(listpack.clone()),
+            Repr::Table(table) => {
+                let mut copy = Box::new(Table::with_capacity(table.len()));
+                for member in table.iter() {
+                    copy.insert_absent(hash(member.key()), Member::new(member.key()));
+                }
+                Repr::Table(copy)
+            }
+        };
+        Self { repr }
+    }
+}
