@@ -2,13 +2,16 @@
 //!
 //! - [`server`] starts and stops the server under test and the reference it is compared with;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
-//! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`.
+//! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
+//! - [`differential`] sends random requests to two servers and compares.
 //!
 //! The crate is used by tests only and depends on no other crate of the workspace.
 
 pub mod client;
+pub mod differential;
 pub mod expect;
 pub mod notation;
 pub mod reply;
+pub mod rng;
 pub mod script;
 pub mod server;

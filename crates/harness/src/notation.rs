@@ -469,6 +469,13 @@ fn quoted(text: &[u8]) -> String {
     line + "\""
 }
 
+/// Writes a word of a request so that [`parse_words`] reads it back.
+pub fn print_word(word: &[u8]) -> String {
+    let plain = !word.is_empty()
+        && word.iter().all(|byte| byte.is_ascii_graphic() && !b"\"'\\$".contains(byte));
+    if plain && word.len() <= 60 { lossy(word) } else { quoted(word) }
+}
+
 /// The words before an aggregate's bracket, the brackets and the elements.
 fn aggregate(reply: &Reply) -> Option<(&'static str, char, char)> {
     match reply {

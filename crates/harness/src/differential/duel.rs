@@ -1,0 +1,397 @@
+//! Two servers that are sent the same requests.
+
+use super::Op;
+use super::compare::{Compare, texts};
+use crate::client::Client;
+use crate::notation::print;
+use crate::reply::{Protocol, Reply};
+use crate::server::{Backend, Options, Program, Server};
+use std::collections::BTreeSet;
+use std::io;
+
+/// A difference between the servers.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Index of the request that showed it; the sequence's length if only the data in the end did.
+    pub at: usize,
+    /// What it is about: the command, for telling differences apart.
+    pub about: String,
+    /// Both replies, for reading.
+    pub text: String,
+}
+
+/// One of the two servers with its connections.
+struct Side {
+    program: Program,
+    options: Options,
+    server: Option<Server>,
+    clients: Vec<Client>,
+}
+
+impl Side {
+    /// Fresh connections to a server that is running and empty.
+    fn reset(&mut self, protocol: Protocol, settings: &[(&str, &str)]) -> io::Result<()> {
+        self.clients.clear();
+        if self.server.is_none() || self.connect(protocol).is_err() {
+            self.clients.clear();
+            self.server = None;
+            self.server = Some(Server::start(&self.program, self.options.clone())?);
+            self.connect(protocol)?;
+        }
+        self.ask(0, &["FLUSHALL"])?;
+        let mut request = vec!["CONFIG", "SET"];
+        request.extend(settings.iter().flat_map(|(name, value)| [*name, *value]));
+        let reply = self.ask(0, &request)?;
+        if reply.is_error() { Err(io::Error::other(print(&reply))) } else { Ok(()) }
+    }
+
+    fn connect(&mut self, protocol: Protocol) -> io::Result<()> {
+        let server = self.server.as_ref().ok_or_else(|| io::Error::other("no server"))?;
+        for _ in 0..2 {
+            self.clients.push(server.connect(protocol)?);
+        }
+        Ok(())
+    }
+
+    fn ask<W: AsRef<[u8]>>(&mut self, client: usize, words: &[W]) -> io::Result<Reply> {
+        self.clients[client].command(words)
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.server.as_ref().map(Server::log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().rev().take(30).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// Thresholds at which small values change their encoding: the usual ones, and such that most
+/// values of a random sequence change it.
+const SETTINGS: [&[(&str, &str)]; 2] = [
+    &[
+        ("hash-max-listpack-entries", "512"),
+        ("hash-max-listpack-value", "64"),
+        ("list-max-listpack-size", "-2"),
+        ("set-max-intset-entries", "512"),
+        ("set-max-listpack-entries", "128"),
+        ("set-max-listpack-value", "64"),
+        ("zset-max-listpack-entries", "128"),
+        ("zset-max-listpack-value", "64"),
+    ],
+    &[
+        ("hash-max-listpack-entries", "5"),
+        ("hash-max-listpack-value", "20"),
+        ("list-max-listpack-size", "4"),
+        ("set-max-intset-entries", "5"),
+        ("set-max-listpack-entries", "6"),
+        ("set-max-listpack-value", "20"),
+        ("zset-max-listpack-entries", "5"),
+        ("zset-max-listpack-value", "20"),
+    ],
+];
+
+/// The server under test and the reference.
+pub struct Duel {
+    sides: [Side; 2],
+    /// Which protocol and settings sequences run under.
+    protocol: Protocol,
+    settings: usize,
+    /// Per connection, how the requests queued in its transaction are compared.
+    queued: [Vec<Compare>; 2],
+}
+
+type Replies = (Reply, Reply);
+
+impl Duel {
+    /// Starts both.
+    pub fn new(tested: Program, reference: Program, backend: Option<Backend>) -> io::Result<Duel> {
+        // Blocking commands time out when the clock ticks: often, or they take all the time.
+        let often = Options::arguments(&["--hz", "500"]);
+        let options = Options { backend, ..often.clone() };
+        let side = |program, options| Side { program, options, server: None, clients: Vec::new() };
+        let mut duel = Duel {
+            sides: [side(tested, options), side(reference, often)],
+            protocol: Protocol::Resp2,
+            settings: 0,
+            queued: Default::default(),
+        };
+        duel.reset()?;
+        Ok(duel)
+    }
+
+    /// The names of the commands each server knows.
+    pub fn commands(&mut self) -> io::Result<[BTreeSet<String>; 2]> {
+        let mut names = [BTreeSet::new(), BTreeSet::new()];
+        for (side, names) in self.sides.iter_mut().zip(&mut names) {
+            let reply = side.ask(0, &["COMMAND", "LIST"])?;
+            names
+                .extend(texts(&reply).iter().map(|name| String::from_utf8_lossy(name).to_string()));
+        }
+        Ok(names)
+    }
+
+    /// Runs sequences under what follows from the seed.
+    pub fn configure(&mut self, seed: u64) {
+        self.protocol = if seed & 1 == 0 { Protocol::Resp2 } else { Protocol::Resp3 };
+        self.settings = usize::from(seed & 2 != 0);
+    }
+
+    /// What the sequences run under, for a report.
+    pub fn configuration(&self) -> String {
+        let small = if self.settings == 1 { ", small encoding thresholds" } else { "" };
+        format!("{}{small}", self.protocol)
+    }
+
+    /// Sends a sequence to both servers, empty before it; the first difference, if there is one.
+    pub fn run(&mut self, ops: &[Op]) -> Option<Difference> {
+        if let Err(error) = self.reset() {
+            return Some(self.broken(0, "start", &error));
+        }
+        for (at, op) in ops.iter().enumerate() {
+            match self.step(op) {
+                Ok(None) => {}
+                Ok(Some(text)) => return Some(Difference { at, about: op.name(), text }),
+                Err(error) => return Some(self.broken(at, &op.name(), &error)),
+            }
+        }
+        match self.final_state() {
+            Ok(None) => None,
+            Ok(Some(text)) => {
+                Some(Difference { at: ops.len(), about: "the data in the end".to_owned(), text })
+            }
+            Err(error) => Some(self.broken(ops.len(), "the data in the end", &error)),
+        }
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        self.queued = Default::default();
+        for side in &mut self.sides {
+            side.reset(self.protocol, SETTINGS[self.settings])?;
+        }
+        Ok(())
+    }
+
+    /// A connection that failed: a crash, a hang, or bytes that are not the protocol.
+    fn broken(&mut self, at: usize, about: &str, error: &io::Error) -> Difference {
+        let text =
+            format!("{error}\nthe end of the tested server's log:\n{}", self.sides[0].log_tail());
+        for side in &mut self.sides {
+            side.clients.clear();
+            side.server = None;
+        }
+        Difference { at, about: format!("{about}, connection"), text }
+    }
+
+    /// Sends one request to both servers.
+    fn both<W: AsRef<[u8]>>(&mut self, client: usize, words: &[W]) -> io::Result<Replies> {
+        for side in &mut self.sides {
+            side.clients[client].send(words)?;
+        }
+        let [a, b] = &mut self.sides;
+        Ok((a.clients[client].reply()?, b.clients[client].reply()?))
+    }
+
+    fn step(&mut self, op: &Op) -> io::Result<Option<String>> {
+        let in_transaction = !self.queued[op.client].is_empty();
+        match op.compare {
+            Compare::Pop if !in_transaction => self.pop(op),
+            Compare::Scan if !in_transaction => self.scan(op),
+            Compare::Dump if !in_transaction => self.dump(op),
+            Compare::RandomKey if !in_transaction => {
+                let (a, b) = self.both(op.client, &op.words)?;
+                match a.text() {
+                    Some(key) if b.text().is_some() => {
+                        let exists = self.sides[1].ask(op.client, &[b"EXISTS", key])?;
+                        Ok(unless(exists == Reply::Integer(1), &a, &b))
+                    }
+                    _ => Ok(unless(a == b, &a, &b)),
+                }
+            }
+            _ => {
+                let (a, b) = self.both(op.client, &op.words)?;
+                let same = self.same(op, &a, &b);
+                self.follow_transaction(op, &a);
+                if same && op.compare == Compare::Random && !in_transaction {
+                    return self.check_random(op, &a, &b);
+                }
+                Ok(unless(same, &a, &b))
+            }
+        }
+    }
+
+    /// Compares; the reply of EXEC by what each of its commands asks for.
+    fn same(&self, op: &Op, a: &Reply, b: &Reply) -> bool {
+        let queued = &self.queued[op.client];
+        match (a, b) {
+            (Reply::Array(a), Reply::Array(b))
+                if op.name() == "exec" && a.len() + 1 == queued.len() =>
+            {
+                let compares = queued.iter().skip(1);
+                a.len() == b.len()
+                    && compares.zip(a.iter().zip(b)).all(|(compare, (a, b))| compare.same(a, b))
+            }
+            _ => op.compare.same(a, b),
+        }
+    }
+
+    /// Remembers what is queued: MULTI itself first, to tell an empty transaction from none.
+    fn follow_transaction(&mut self, op: &Op, reply: &Reply) {
+        let queued = &mut self.queued[op.client];
+        match op.name().as_str() {
+            "multi" if !reply.is_error() => *queued = vec![Compare::Equal],
+            "exec" | "discard" => queued.clear(),
+            _ if *reply == Reply::Simple(b"QUEUED".to_vec()) => queued.push(op.compare),
+            _ => {}
+        }
+    }
+
+    /// What one server popped is taken from the other, so that they stay alike.
+    fn pop(&mut self, op: &Op) -> io::Result<Option<String>> {
+        let reply = self.sides[0].ask(op.client, &op.words)?;
+        let Some(member) = reply.text().filter(|_| !reply.is_error()) else {
+            let other = self.sides[1].ask(op.client, &op.words)?;
+            return Ok(unless(reply == other, &reply, &other));
+        };
+        let removed = self.sides[1].ask(op.client, &[b"SREM", op.words[1].as_slice(), member])?;
+        Ok(unless(removed == Reply::Integer(1), &reply, &removed))
+    }
+
+    fn scan(&mut self, op: &Op) -> io::Result<Option<String>> {
+        let mut found = Vec::new();
+        for side in &mut self.sides {
+            found.push(scan_all(side, op)?);
+        }
+        if found[0] == found[1] {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "the tested server found\n{}\nthe reference found\n{}",
+            found[0], found[1]
+        )))
+    }
+
+    fn dump(&mut self, op: &Op) -> io::Result<Option<String>> {
+        let (a, b) = self.both(op.client, &op.words)?;
+        let (Reply::Bulk(ours), Reply::Bulk(theirs)) = (&a, &b) else {
+            return Ok(unless(a == b, &a, &b));
+        };
+        let mut texts = Vec::new();
+        for (side, payload) in self.sides.iter_mut().zip([theirs, ours]) {
+            let reply =
+                side.ask(op.client, &[b"RESTORE".as_slice(), b"x1", b"0", payload, b"REPLACE"])?;
+            if reply.is_error() {
+                texts.push(format!(
+                    "{} cannot restore the other's payload {}: {}",
+                    side.program.name(),
+                    print(&Reply::Bulk(payload.clone())),
+                    print(&reply)
+                ));
+            }
+        }
+        Ok(if texts.is_empty() { None } else { Some(texts.join("\n")) })
+    }
+
+    /// A random selection has been of the right shape: it also has to be of what is there, and
+    /// without repetition if its count is not negative.
+    fn check_random(&mut self, op: &Op, a: &Reply, b: &Reply) -> io::Result<Option<String>> {
+        if a.is_error() || a.is_nil() {
+            return Ok(None);
+        }
+        let key = op.words[1].as_slice();
+        let contents = match op.name().as_str() {
+            "srandmember" => self.sides[1].ask(op.client, &[b"SMEMBERS", key])?,
+            "hrandfield" => self.sides[1].ask(op.client, &[b"HGETALL", key])?,
+            _ => {
+                let words: [&[u8]; 5] = [b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"];
+                self.sides[1].ask(op.client, &words)?
+            }
+        };
+        let there: BTreeSet<_> = texts(&contents).into_iter().collect();
+        let given = texts(a);
+        let distinct = given.iter().collect::<BTreeSet<_>>().len() == given.len();
+        let repeats = op.words.len() != 3 || op.words[2].starts_with(b"-");
+        Ok(unless(given.iter().all(|text| there.contains(text)) && (repeats || distinct), a, b))
+    }
+
+    /// Compares all there is: every database's keys, types, values, encodings and times to live.
+    fn final_state(&mut self) -> io::Result<Option<String>> {
+        // Connection 0 may be inside a transaction.
+        self.both(0, &["DISCARD"])?;
+        for db in ["0", "1"] {
+            self.both(0, &["SELECT", db])?;
+            let (a, b) = self.both(0, &["KEYS", "*"])?;
+            if !Compare::Unordered.same(&a, &b) {
+                return Ok(Some(format!("KEYS * in database {db}\n{}", versus(&a, &b))));
+            }
+            for key in texts(&a) {
+                if let Some(text) = self.same_key(&key)? {
+                    let key = Reply::Bulk(key);
+                    return Ok(Some(format!("key {} in database {db}: {text}", print(&key))));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn same_key(&mut self, key: &[u8]) -> io::Result<Option<String>> {
+        let (kind, other) = self.both(0, &[b"TYPE", key])?;
+        let read: &[&[u8]] = match kind.text() {
+            Some(b"string") => &[b"GET"],
+            Some(b"list") => &[b"LRANGE", b"0", b"-1"],
+            Some(b"set") => &[b"SMEMBERS"],
+            Some(b"zset") => &[b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
+            Some(b"hash") => &[b"HGETALL"],
+            _ => return Ok(unless(kind == other, &kind, &other)),
+        };
+        let contents = match kind.text() {
+            Some(b"set") => Compare::Unordered,
+            Some(b"hash") => Compare::Pairs,
+            _ => Compare::Equal,
+        };
+        let mut request = read.to_vec();
+        request.insert(1, key);
+        for (request, compare) in [
+            (&[b"TYPE", key][..], Compare::Equal),
+            (&request, contents),
+            (&[b"OBJECT", b"ENCODING", key], Compare::Equal),
+            (&[b"PTTL", key], Compare::Millis),
+        ] {
+            let (a, b) = self.both(0, request)?;
+            if !compare.same(&a, &b) {
+                let name = String::from_utf8_lossy(request[0]).into_owned();
+                return Ok(Some(format!("{name}\n{}", versus(&a, &b))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// A whole iteration, as the sorted list of what it found, or its error.
+fn scan_all(side: &mut Side, op: &Op) -> io::Result<String> {
+    let mut words = op.words.clone();
+    let cursor = if op.name() == "scan" { 1 } else { 2 };
+    let pairs = matches!(op.name().as_str(), "hscan" | "zscan")
+        && !words.iter().any(|word| word == b"NOVALUES");
+    let mut found = BTreeSet::new();
+    for _ in 0..100_000 {
+        let reply = side.ask(op.client, &words)?;
+        let Some([Reply::Bulk(next), Reply::Array(items)]) = reply.elements() else {
+            return Ok(print(&reply));
+        };
+        for item in items.chunks(if pairs { 2 } else { 1 }) {
+            found.insert(item.iter().map(print).collect::<Vec<_>>().join(": "));
+        }
+        if next == b"0" {
+            return Ok(found.into_iter().collect::<Vec<_>>().join("\n"));
+        }
+        words[cursor] = next.clone();
+    }
+    Ok("an iteration without end".to_owned())
+}
+
+fn unless(same: bool, a: &Reply, b: &Reply) -> Option<String> {
+    if same { None } else { Some(versus(a, b)) }
+}
+
+fn versus(a: &Reply, b: &Reply) -> String {
+    format!("the tested server replied\n{}\nthe reference replied\n{}", print(a), print(b))
+}
