@@ -112,15 +112,17 @@ impl std::error::Error for LoadError {}
 /// [`Config::dir`]), though the log file is created if it does not exist, to find out now
 /// whether it can be.
 pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadError> {
-    let start_dir = std::env::current_dir().map_err(|error| LoadError::Whole {
-        reason: format!("Can't find the working directory: {}", system_reason(&error)),
-    })?;
-    let file = arguments.file.as_ref().map(|file| start_dir.join(file));
+    let dir = working_directory()?;
+    let file = arguments.file.as_ref().map(|file| dir.join(file));
     let mut text = match &file {
         Some(path) => read_file(path)?,
         None => Vec::new(),
     };
     if arguments.reads_stdin {
+        // Redis runs the file's last line into the first of standard input.
+        if text.last().is_some_and(|last| *last != b'\n') {
+            text.push(b'\n');
+        }
         stdin.read_to_end(&mut text).map_err(|error| LoadError::Open {
             path: PathBuf::from("-"),
             reason: system_reason(&error),
@@ -129,23 +131,21 @@ pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadE
     text.push(b'\n');
     text.extend_from_slice(&arguments.options);
 
-    let mut loader = Loader::new(start_dir);
+    let mut loader = Loader::new(dir);
     loader.read(&text)?;
     loader.finish(file)
 }
 
 /// Reads a configuration from text alone, for tests and tools.
 pub fn load_text(text: &[u8]) -> Result<Loaded, LoadError> {
-    let mut options = text.to_vec();
-    options.push(b'\n');
-    let arguments = Arguments { options, ..Arguments::default() };
-    load(&arguments, &mut io::empty()).map_err(|error| match error {
-        // `load` puts an empty line in front of the options.
-        LoadError::Line { origin, reason } => LoadError::Line {
-            origin: Origin { number: origin.number - 1, line: origin.line },
-            reason,
-        },
-        other => other,
+    let mut loader = Loader::new(working_directory()?);
+    loader.read(text)?;
+    loader.finish(None)
+}
+
+fn working_directory() -> Result<PathBuf, LoadError> {
+    std::env::current_dir().map_err(|error| LoadError::Whole {
+        reason: format!("Can't find the working directory: {}", system_reason(&error)),
     })
 }
 

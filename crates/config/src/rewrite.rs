@@ -127,6 +127,9 @@ impl ConfigFile {
             self.lines[at] = line;
         } else if !is_default {
             if !self.has_signature {
+                if !self.lines.is_empty() {
+                    self.lines.push(Vec::new());
+                }
                 self.lines.push(SIGNATURE.to_vec());
                 self.has_signature = true;
             }

@@ -170,11 +170,10 @@ fn parse_int(word: &[u8], min: i64, max: i64) -> Result<Value, String> {
 fn parse_octal(word: &[u8], min: u64, max: u64) -> Result<Value, String> {
     const REASON: &str = "argument couldn't be parsed as an octal number";
     let digits = str::from_utf8(word).map_err(|_| REASON)?;
-    let number = u64::from_str_radix(digits, 8).map_err(|_| REASON)?;
-    if (min..=max).contains(&number) {
-        Ok(Value::Number(number))
-    } else {
-        Err(format!("argument must be between {min:o} and {max:o} inclusive"))
+    let number = i64::from_str_radix(digits, 8).map_err(|_| REASON)?;
+    match u64::try_from(number) {
+        Ok(number) if (min..=max).contains(&number) => Ok(Value::Number(number)),
+        _ => Err(format!("argument must be between {min:o} and {max:o} inclusive")),
     }
 }
 
@@ -391,9 +390,21 @@ pub(crate) fn render_for_file(spec: &Spec, value: &Value) -> Vec<u8> {
             format_memory(*number).into()
         }
         (Kind::Text { .. } | Kind::Directory | Kind::Events, _) => quote_word(&render(spec, value)),
+        (_, Value::Addresses(addresses)) if !addresses.is_empty() => {
+            addresses.iter().map(|word| quote_if_needed(word)).collect::<Vec<_>>().join(&b' ')
+        }
+        (_, Value::ReplicaOf(Some(primary))) => {
+            [quote_if_needed(&primary.host), format!(" {}", primary.port).into()].concat()
+        }
         _ => {
             let text = render(spec, value);
             if text.is_empty() { b"\"\"".to_vec() } else { text }
         }
     }
+}
+
+/// Addresses look better bare, but one with a line break in it must not become a directive.
+fn quote_if_needed(word: &[u8]) -> Vec<u8> {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"'\\".contains(byte);
+    if !word.is_empty() && word.iter().all(is_plain) { word.to_vec() } else { quote_word(word) }
 }

@@ -125,3 +125,54 @@ const fn same(a: &str, b: &str) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::store::default_of;
+    use crate::value::{parse, render, words_of_argument};
+
+    #[test]
+    fn names_are_unique_and_lower_case() {
+        let mut seen = HashSet::new();
+        for name in OPTIONS.iter().flat_map(Spec::names).chain(DEPRECATED) {
+            assert!(seen.insert(name), "{name} appears twice");
+            let allowed = |byte: u8| byte.is_ascii_lowercase() || b"0123456789-_".contains(&byte);
+            assert!(name.bytes().all(allowed), "{name}");
+        }
+    }
+
+    #[test]
+    fn defaults_can_be_read() {
+        for (at, spec) in OPTIONS.iter().enumerate() {
+            let value = default_of(at);
+            let reported = render(spec, &value);
+            if reported.is_empty() {
+                continue;
+            }
+            let again = parse(spec, &words_of_argument(spec, &reported), &value);
+            assert_eq!(again, Ok(value), "{}", spec.name());
+        }
+    }
+
+    #[test]
+    fn every_option_is_documented_in_a_line() {
+        for spec in &OPTIONS {
+            let doc = spec.doc();
+            assert!(!doc.is_empty() && !doc.contains('\n'), "{}", spec.name());
+            assert!(!doc.ends_with('.'), "{}: a fragment, not a sentence", spec.name());
+        }
+    }
+
+    #[test]
+    fn flags_agree() {
+        for spec in &OPTIONS {
+            let name = spec.name();
+            assert!(!(spec.is_immutable() && spec.is_protected()), "{name}: protected from whom?");
+            assert!(!(spec.is_immutable() && spec.is_volatile()), "{name}: applied when?");
+            assert!(spec.frozen.is_none() || !spec.is_immutable(), "{name}: frozen twice");
+        }
+    }
+}
