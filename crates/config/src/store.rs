@@ -13,6 +13,7 @@
 //! Rejected: a snapshot of the whole configuration behind one pointer. It would make `CONFIG SET`
 //! atomic, but puts a reference count, or a hazard pointer, into every read on the hot paths.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -32,9 +33,22 @@ pub struct Config {
     numbers: [AtomicU64; OPTION_COUNT],
     output_limits: [[AtomicU64; 3]; 3],
     /// The values that are neither of the above, by position; the rest are not used.
-    structured: RwLock<Vec<Value>>,
+    structured: Apart<RwLock<Vec<Value>>>,
     /// Held while options change, so that two clients' `CONFIG SET` do not mix.
-    pub(crate) writer: Mutex<()>,
+    pub(crate) writer: Apart<Mutex<()>>,
+}
+
+/// On cache lines of its own: taking a lock, even to read, writes to it, and must not take the
+/// numbers beside it away from the other cores.
+#[repr(align(128))]
+pub(crate) struct Apart<T>(T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 impl Config {
@@ -43,8 +57,8 @@ impl Config {
         let config = Config {
             numbers: [const { AtomicU64::new(0) }; OPTION_COUNT],
             output_limits: Default::default(),
-            structured: RwLock::new(vec![Value::Number(0); OPTION_COUNT]),
-            writer: Mutex::new(()),
+            structured: Apart(RwLock::new(vec![Value::Number(0); OPTION_COUNT])),
+            writer: Apart(Mutex::new(())),
         };
         for at in 0..OPTION_COUNT {
             config.store(at, default_of(at));
