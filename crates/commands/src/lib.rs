@@ -1,1 +1,37 @@
-//! Placeholder while the crate is being written.
+//! The commands, one file each, grouped by type, and the table of their rows.
+//!
+//! A command reads and changes keys through `cx.db`, answers through `cx.reply` and reports its
+//! changes with `cx.db.changed`. It must not hold state of its own between calls.
+
+pub mod bitmap;
+pub mod connection;
+pub mod generic;
+pub mod hash;
+pub mod limits;
+pub mod list;
+pub mod pubsub;
+pub mod server;
+pub mod set;
+pub mod string;
+pub mod transactions;
+pub mod zset;
+
+use engine::Command;
+
+/// All rows, group by group.
+pub fn rows() -> Vec<&'static Command> {
+    [
+        string::COMMANDS,
+        bitmap::COMMANDS,
+        generic::COMMANDS,
+        hash::COMMANDS,
+        list::COMMANDS,
+        set::COMMANDS,
+        zset::COMMANDS,
+        connection::COMMANDS,
+        transactions::COMMANDS,
+        pubsub::COMMANDS,
+        server::COMMANDS,
+    ]
+    .concat()
+}

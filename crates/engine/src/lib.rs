@@ -1,1 +1,44 @@
-//! Placeholder while the crate is being written.
+//! Running commands: dispatch and its gates, transactions, blocking, publish/subscribe, tracking.
+//!
+//! The engine knows the command *table* but no command, and it does no I/O: a reactor feeds it
+//! bytes and takes away replies, and threads reach each other's clients through [`mailbox`].
+
+pub mod args;
+pub mod background;
+pub mod blocking;
+pub mod clients;
+pub mod command;
+pub mod commandlog;
+pub mod commit;
+pub mod cx;
+pub mod db;
+pub mod dispatch;
+pub mod engine;
+pub mod error;
+pub mod events;
+pub mod evict;
+pub mod interest;
+pub mod journal;
+pub mod keys;
+pub mod locks;
+pub mod mailbox;
+pub mod monitor;
+pub mod pubsub;
+pub mod session;
+pub mod stats;
+pub mod table;
+pub mod tracking;
+pub mod transaction;
+pub mod worker;
+
+pub use args::Args;
+pub use command::{Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Outcome};
+pub use cx::Cx;
+pub use db::Db;
+pub use engine::Engine;
+pub use error::Error;
+pub use events::{Class, Event, event};
+pub use keyspace::{DbIndex, Key, Millis};
+pub use resp::Protocol;
+pub use session::Session;
+pub use worker::Worker;

@@ -1,1 +1,26 @@
-//! Placeholder while the crate is being written.
+//! The keyspace: entries, stripes, expiry, eviction, and the lock that stops the world.
+//!
+//! ```text
+//!  Keyspace ── World                      who may touch anything at all (big-reader lock)
+//!     └─ 1024 × Stripe ── lock            who may touch this stripe
+//!           └─ database ── Table<Entry>   key → entry, in the order of hashes
+//!                     └─── Table<Expiring> the entries that have an expiry
+//! ```
+//!
+//! What must *not* be here: commands, replies, sockets, a clock (time is an argument), effects.
+
+pub mod access;
+pub mod entry;
+pub mod heap_string;
+pub mod keyspace;
+pub mod memory;
+pub mod stripe;
+pub mod types;
+pub mod world;
+
+pub use entry::{Entry, Kind, Object, StringRef, Value};
+pub use heap_string::HeapString;
+pub use keyspace::Keyspace;
+pub use stripe::{BeforeChange, Stripe, StripeData};
+pub use types::{DbIndex, Key, Millis};
+pub use world::World;

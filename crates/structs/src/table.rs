@@ -387,6 +387,16 @@ impl<T: Item> Table<T> {
         Some(unsafe { &*ptr::from_ref(location.cell()).cast::<T>() })
     }
 
+    /// The item with this key, to change what it points to. It must not move to another block:
+    /// for that there is [`Occupied::update`].
+    #[inline]
+    pub fn get_mut(&mut self, hash: u64, key: &[u8]) -> Option<&mut T> {
+        let location = self.find(hash, |item| item.key() == key)?;
+        let cell = location.bucket.as_ptr();
+        // SAFETY: the slot holds a `T`, and `&mut self` is exclusive.
+        Some(unsafe { &mut *(&raw mut (*cell).slots[location.slot]).cast::<T>() })
+    }
+
     /// The slot of the item with this key, to replace or remove it.
     #[inline]
     pub fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T>> {

@@ -1,0 +1,37 @@
+//! The thresholds of the small encodings, as the configuration has them now.
+
+use config::Config;
+use structs::hash::HashLimits;
+use structs::list::ListLimits;
+use structs::set::SetLimits;
+use structs::zset::ZsetLimits;
+
+/// `list-max-listpack-size`.
+pub fn list(config: &Config) -> ListLimits {
+    ListLimits::new(i32::try_from(config.list_max_listpack_size()).unwrap_or(-2))
+}
+
+/// `hash-max-listpack-*`.
+pub fn hash(config: &Config) -> HashLimits {
+    HashLimits {
+        max_listpack_entries: config.hash_max_listpack_entries(),
+        max_listpack_value: config.hash_max_listpack_value(),
+    }
+}
+
+/// `set-max-intset-entries`, `set-max-listpack-*`.
+pub fn set(config: &Config) -> SetLimits {
+    SetLimits {
+        max_intset_entries: config.set_max_intset_entries(),
+        max_listpack_entries: config.set_max_listpack_entries(),
+        max_listpack_value: config.set_max_listpack_value(),
+    }
+}
+
+/// `zset-max-listpack-*`.
+pub fn zset(config: &Config) -> ZsetLimits {
+    ZsetLimits {
+        max_listpack_entries: config.zset_max_listpack_entries(),
+        max_listpack_value: config.zset_max_listpack_value(),
+    }
+}

@@ -1,0 +1,102 @@
+//! The words of a request.
+
+use crate::error::Error;
+use keyspace::Key;
+use std::ops::Index;
+use structs::numbers;
+
+/// The words of a request, the command's name first; cheap to copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a> {
+    words: &'a [&'a [u8]],
+    /// The word whose hash is known, 0 if none.
+    hashed: usize,
+    hash: u64,
+}
+
+impl<'a> Args<'a> {
+    /// Words without a known hash.
+    pub fn new(words: &'a [&'a [u8]]) -> Args<'a> {
+        Args { words, hashed: 0, hash: 0 }
+    }
+
+    /// Words of which one, a key, has been hashed already.
+    #[inline]
+    pub fn with_hash(words: &'a [&'a [u8]], hashed: usize, hash: u64) -> Args<'a> {
+        Args { words, hashed, hash }
+    }
+
+    /// Number of words, the command's name included.
+    #[inline]
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
+    /// Never true of a request that runs.
+    pub fn is_empty(self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// All words.
+    #[inline]
+    pub fn words(self) -> &'a [&'a [u8]] {
+        self.words
+    }
+
+    /// The word at `index`, if there is one.
+    #[inline]
+    pub fn get(self, index: usize) -> Option<&'a [u8]> {
+        self.words.get(index).copied()
+    }
+
+    /// The words from `index` on.
+    pub fn from(self, index: usize) -> &'a [&'a [u8]] {
+        &self.words[index.min(self.words.len())..]
+    }
+
+    /// The word at `index` as a key; its hash is not computed twice.
+    #[inline]
+    pub fn key(self, index: usize) -> Key<'a> {
+        let bytes = self.words[index];
+        if index == self.hashed {
+            return Key { bytes, hash: self.hash };
+        }
+        Key::new(bytes)
+    }
+
+    /// Whether the word at `index` is this keyword, in any case; `false` past the end.
+    #[inline]
+    pub fn is(self, index: usize, keyword: &str) -> bool {
+        self.get(index).is_some_and(|word| word.eq_ignore_ascii_case(keyword.as_bytes()))
+    }
+
+    /// The word at `index` as a 64-bit integer.
+    #[inline]
+    pub fn integer(self, index: usize) -> Result<i64, Error> {
+        self.get(index).and_then(numbers::parse_i64).ok_or(Error::NotInteger)
+    }
+
+    /// The word at `index` as an integer within bounds, or `message` (without `ERR`).
+    pub fn integer_in(
+        self,
+        index: usize,
+        bounds: std::ops::RangeInclusive<i64>,
+        message: &'static str,
+    ) -> Result<i64, Error> {
+        let number = self.integer(index)?;
+        if bounds.contains(&number) { Ok(number) } else { Err(Error::OutOfRange(message)) }
+    }
+
+    /// The word at `index` as a double.
+    pub fn float(self, index: usize) -> Result<f64, Error> {
+        self.get(index).and_then(numbers::parse_f64).ok_or(Error::NotFloat)
+    }
+}
+
+impl<'a> Index<usize> for Args<'a> {
+    type Output = &'a [u8];
+    #[inline]
+    fn index(&self, index: usize) -> &&'a [u8] {
+        &self.words[index]
+    }
+}

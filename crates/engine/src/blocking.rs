@@ -1,0 +1,210 @@
+//! Commands that wait: BLPOP and its kin, and work that a background thread does for a client.
+//!
+//! A blocked command is kept as a [`Waiter`] in the registry of each of its keys, oldest first.
+//! Whoever changes such a key serves the waiters when its own command is committed and unlocked:
+//! it runs the waiter's command again, on the waiter's behalf, with the locks that the command
+//! needs, and posts the reply to the client's thread. So the waiter that waits longest is served
+//! first, and the client that pushed sees the key as the waiter left it.
+//!
+//! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange.
+
+use crate::cx::Cx;
+use crate::error::Error;
+use crate::session::Session;
+use keyspace::{DbIndex, Key, Millis};
+use resp::Protocol;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+
+const WAITING: u8 = 0;
+const SERVING: u8 = 1;
+const DONE: u8 = 2;
+
+/// What a client gets when its command times out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeoutReply {
+    /// `*-1` or `_`.
+    NullArray,
+    /// `$-1` or `_`.
+    Null,
+    /// `:0`.
+    Zero,
+    /// `+OK`.
+    Ok,
+}
+
+impl TimeoutReply {
+    /// Writes it.
+    pub fn write(self, reply: &mut resp::Reply<'_>) {
+        match self {
+            TimeoutReply::NullArray => reply.null_array(),
+            TimeoutReply::Null => reply.null(),
+            TimeoutReply::Zero => reply.integer(0),
+            TimeoutReply::Ok => reply.ok(),
+        }
+    }
+}
+
+/// A command's wish to wait.
+#[derive(Debug)]
+pub(crate) struct BlockRequest {
+    pub keys: Vec<Box<[u8]>>,
+    pub deadline: Option<Millis>,
+    pub on_timeout: TimeoutReply,
+}
+
+/// A blocked command.
+pub struct Waiter {
+    /// The client that waits.
+    pub client: u64,
+    /// Its thread.
+    pub thread: usize,
+    /// Its database.
+    pub db: DbIndex,
+    /// The keys it waits for.
+    pub keys: Vec<Box<[u8]>>,
+    pub(crate) argv: Vec<Box<[u8]>>,
+    pub(crate) protocol: Protocol,
+    pub(crate) no_touch: bool,
+    pub(crate) session_client: Arc<crate::clients::Client>,
+    state: AtomicU8,
+    token: AtomicU64,
+}
+
+impl Waiter {
+    pub(crate) fn new(cx: &Cx<'_>, argv: &[&[u8]], keys: Vec<Box<[u8]>>) -> Waiter {
+        Waiter {
+            client: cx.session.id(),
+            thread: cx.session.client.thread,
+            db: cx.db.index,
+            keys,
+            argv: argv.iter().map(|&word| Box::from(word)).collect(),
+            protocol: cx.reply.protocol(),
+            no_touch: cx.session.no_touch,
+            session_client: Arc::clone(&cx.session.client),
+            state: AtomicU8::new(WAITING),
+            token: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it still waits.
+    pub fn is_waiting(&self) -> bool {
+        self.state.load(Acquire) == WAITING
+    }
+
+    /// Notes the token of the suspension; before the stripes are unlocked.
+    pub(crate) fn set_token(&self, token: u64) {
+        self.token.store(token, Release);
+    }
+
+    /// The token of its suspension.
+    pub(crate) fn token(&self) -> Option<u64> {
+        Some(self.token.load(Acquire))
+    }
+
+    /// Whether its fate is decided.
+    pub fn is_done(&self) -> bool {
+        self.state.load(Acquire) == DONE
+    }
+
+    pub(crate) fn claim(&self) -> bool {
+        self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
+    }
+
+    pub(crate) fn put_back(&self) {
+        self.state.store(WAITING, Release);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.state.store(DONE, Release);
+    }
+
+    /// Ends the wait without serving it; `false` if somebody serves it just now or has.
+    pub fn cancel(&self) -> bool {
+        self.state.compare_exchange(WAITING, DONE, AcqRel, Acquire).is_ok()
+    }
+
+    /// A session to run its command in, away from its own thread.
+    pub(crate) fn guest_session(&self) -> Session {
+        let mut session = Session::new(Arc::clone(&self.session_client), true);
+        session.db = self.db;
+        session.protocol = self.protocol;
+        session.no_touch = self.no_touch;
+        session
+    }
+}
+
+/// Why a session does not read further requests.
+pub struct Suspension {
+    /// Distinguishes this suspension from earlier ones of the same client.
+    pub token: u64,
+    /// When it ends by itself, and with what.
+    pub deadline: Option<Millis>,
+    pub(crate) on_timeout: TimeoutReply,
+    /// The blocked command, if it is one.
+    pub waiter: Option<Arc<Waiter>>,
+    /// Whether CLIENT UNBLOCK may end it.
+    pub can_unblock: bool,
+}
+
+/// The end of a suspension, from another thread.
+pub struct Resumption {
+    /// The suspension's.
+    pub token: Option<u64>,
+    /// The encoded reply.
+    pub reply: Vec<u8>,
+}
+
+impl Cx<'_> {
+    /// Suspends the client until one of `keys` (words of the request) changes so that the
+    /// command can go on, or until the deadline. Inside a transaction, where nothing may block,
+    /// it answers as if the time were up.
+    ///
+    /// The command runs again from its start when a key has changed; it must not have written a
+    /// reply or changed anything when it calls this.
+    pub fn block(
+        &mut self,
+        keys: &[&[u8]],
+        deadline: Option<Millis>,
+        on_timeout: TimeoutReply,
+    ) -> Result<(), Error> {
+        if self.in_transaction {
+            on_timeout.write(&mut self.reply);
+        } else {
+            let keys = keys.iter().map(|&key| Box::from(key)).collect();
+            self.block_request = Some(BlockRequest { keys, deadline, on_timeout });
+        }
+        Ok(())
+    }
+}
+
+/// Reads a timeout argument in seconds, fractions allowed; 0 is for ever.
+pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> {
+    let seconds = structs::numbers::parse_f64(text)
+        .ok_or(Error::text("ERR timeout is not a float or out of range"))?;
+    let ms = (seconds * 1000.0).ceil();
+    if ms > (i64::MAX - now.0) as f64 {
+        return Err(Error::text("ERR timeout is out of range"));
+    }
+    if ms < 0.0 {
+        return Err(Error::text("ERR timeout is negative"));
+    }
+    Ok((ms > 0.0).then_some(Millis(now.0 + ms as i64)))
+}
+
+/// Takes a waiter out of the registries of its keys.
+#[allow(unsafe_code)]
+pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
+    let engine = cx_db.engine;
+    for key in &waiter.keys {
+        let stripe = engine.keyspace.stripe_of(Key::new(key));
+        cx_db.with_stripe(stripe, |data| {
+            // SAFETY: `with_stripe` holds the stripe's lock.
+            let interest = unsafe { engine.interests.stripe(stripe) };
+            interest.retain(waiter.db, key, |of_key| {
+                of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+            });
+            data.has_interest = !interest.is_empty();
+        });
+    }
+}

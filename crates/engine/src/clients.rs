@@ -1,0 +1,164 @@
+//! The registry of connected clients: what CLIENT LIST shows and CLIENT KILL finds.
+//!
+//! A client's state lives in its [`crate::Session`], which only its thread touches. What others
+//! may see of it is copied here with relaxed stores after each batch of commands.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What everybody may know of a client.
+pub struct Client {
+    /// Its number, never used twice.
+    pub id: u64,
+    /// The thread it belongs to.
+    pub thread: usize,
+    /// `ip:port` of the peer, or the path of the Unix socket.
+    pub addr: String,
+    /// `ip:port` it connected to.
+    pub laddr: String,
+    /// The file descriptor, for CLIENT LIST.
+    pub fd: i32,
+    /// When it connected, milliseconds since the epoch.
+    pub created_ms: i64,
+    /// Names it gave itself.
+    pub names: Mutex<Names>,
+    /// Figures that its thread keeps up to date.
+    pub live: Live,
+}
+
+/// Names a client gave itself.
+#[derive(Default, Clone, Debug)]
+pub struct Names {
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// CLIENT SETINFO LIB-NAME.
+    pub lib_name: Vec<u8>,
+    /// CLIENT SETINFO LIB-VER.
+    pub lib_version: Vec<u8>,
+    /// The authenticated user.
+    pub user: String,
+}
+
+/// Figures of a client, each written by its own thread only.
+#[derive(Default)]
+pub struct Live {
+    /// Time of the last command, milliseconds since the epoch.
+    pub last_seen_ms: AtomicI64,
+    /// Selected database.
+    pub db: AtomicU32,
+    /// Flags of CLIENT LIST, as bits; see [`flag`].
+    pub flags: AtomicU64,
+    /// Index of the last command in the table, plus one.
+    pub last_command: AtomicUsize,
+    /// Subscribed channels.
+    pub channels: AtomicUsize,
+    /// Subscribed patterns.
+    pub patterns: AtomicUsize,
+    /// Subscribed shard channels.
+    pub shard_channels: AtomicUsize,
+    /// Queued commands of MULTI plus one; 0 outside.
+    pub multi: AtomicUsize,
+    /// Watched keys.
+    pub watched: AtomicUsize,
+    /// Bytes of the query buffer in use.
+    pub query_bytes: AtomicUsize,
+    /// Bytes of the query buffer that are free.
+    pub query_free_bytes: AtomicUsize,
+    /// Bytes of parsed words of the unfinished command.
+    pub argv_bytes: AtomicUsize,
+    /// Bytes of queued commands.
+    pub multi_bytes: AtomicUsize,
+    /// Bytes of replies that wait to be sent.
+    pub output_bytes: AtomicUsize,
+    /// Capacity of the output buffers.
+    pub output_capacity: AtomicUsize,
+    /// Client that invalidations are redirected to; −1 when tracking is off, 0 to itself.
+    pub redirect: AtomicI64,
+    /// 2 or 3.
+    pub protocol: AtomicU32,
+    /// Bytes received.
+    pub net_in: AtomicU64,
+    /// Bytes sent.
+    pub net_out: AtomicU64,
+    /// Commands run.
+    pub commands: AtomicU64,
+}
+
+/// Bits of [`Live::flags`].
+pub mod flag {
+    /// `b`: waits in a blocking command.
+    pub const BLOCKED: u64 = 1 << 0;
+    /// `x`: inside MULTI.
+    pub const MULTI: u64 = 1 << 1;
+    /// `O`: MONITOR.
+    pub const MONITOR: u64 = 1 << 2;
+    /// `P`: subscribed.
+    pub const PUBSUB: u64 = 1 << 3;
+    /// `U`: by Unix socket.
+    pub const UNIX_SOCKET: u64 = 1 << 4;
+    /// `d`: a watched key changed.
+    pub const WATCH_DIRTY: u64 = 1 << 5;
+    /// `t`: tracking.
+    pub const TRACKING: u64 = 1 << 6;
+    /// `R`: the tracking redirection is gone.
+    pub const BROKEN_REDIRECT: u64 = 1 << 7;
+    /// `B`: broadcast tracking.
+    pub const TRACKING_BCAST: u64 = 1 << 8;
+    /// `e`: not evicted for memory.
+    pub const NO_EVICT: u64 = 1 << 9;
+    /// `T`: does not touch keys' access times.
+    pub const NO_TOUCH: u64 = 1 << 10;
+    /// `c`: closes after the reply.
+    pub const CLOSING: u64 = 1 << 11;
+    /// By TLS; not shown.
+    pub const TLS: u64 = 1 << 12;
+}
+
+impl Client {
+    /// The names, locked for a moment.
+    pub fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All clients.
+#[derive(Default)]
+pub struct Clients {
+    next_id: AtomicU64,
+    by_id: Mutex<BTreeMap<u64, Arc<Client>>>,
+}
+
+impl Clients {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a client; `make` gets its number.
+    pub fn add(&self, make: impl FnOnce(u64) -> Client) -> Arc<Client> {
+        let id = self.next_id.fetch_add(1, Relaxed) + 1;
+        let client = Arc::new(make(id));
+        self.map().insert(id, Arc::clone(&client));
+        client
+    }
+
+    /// Removes a client.
+    pub fn remove(&self, id: u64) {
+        self.map().remove(&id);
+    }
+
+    /// A client by its number.
+    pub fn get(&self, id: u64) -> Option<Arc<Client>> {
+        self.map().get(&id).cloned()
+    }
+
+    /// All clients, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.map().values().cloned().collect()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.map().len()
+    }
+}

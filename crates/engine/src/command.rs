@@ -1,0 +1,408 @@
+//! What a command is: a row of plain static data and the function that runs it.
+//!
+//! Everything that is said *about* commands is derived from the rows: COMMAND, COMMAND DOCS,
+//! COMMAND GETKEYS, the ACL categories, the keys to lock, the gates a request passes and
+//! COMPATIBILITY.md. A row is written next to its function, in the file of the command:
+//!
+//! ```ignore
+//! pub static GETDEL: Command = Command {
+//!     name: "getdel",
+//!     arity: 2,
+//!     flags: Flags::WRITE.with(Flags::FAST),
+//!     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+//!     group: Group::String,
+//!     since: "6.2.0",
+//!     complexity: "O(1)",
+//!     summary: "Returns the string value of a key after deleting it.",
+//!     args: &[Arg::key("key", 0)],
+//!     run: getdel,
+//!     ..Command::ROW
+//! };
+//! ```
+
+use crate::cx::{Args, Cx};
+use crate::error::Error;
+use crate::keys::FindKeys;
+
+/// What `run` returns: the reply is in `cx.reply`, or an error that becomes the reply.
+pub type Outcome = Result<(), Error>;
+
+/// Runs a command whose gates are passed and whose stripes are locked.
+pub type Run = fn(&mut Cx<'_>, Args<'_>) -> Outcome;
+
+/// One row of the command table.
+pub struct Command {
+    /// Lower-case name; of a subcommand the last word only.
+    pub name: &'static str,
+    /// Number of words with the name; negative: at least that many.
+    pub arity: i32,
+    /// What the gates need to know.
+    pub flags: Flags,
+    /// Where the keys are.
+    pub keys: &'static [KeySpec],
+    /// The documentation's group.
+    pub group: Group,
+    /// ACL categories, without the `@`, beyond those that the flags and the group imply; one
+    /// that is implied wrongly is taken away by a minus sign (`-keyspace`).
+    pub categories: &'static [&'static str],
+    /// First version of Redis that had it.
+    pub since: &'static str,
+    /// Time complexity, as the documentation states it.
+    pub complexity: &'static str,
+    /// One sentence for help texts.
+    pub summary: &'static str,
+    /// Changes of behaviour: version, what changed.
+    pub history: &'static [(&'static str, &'static str)],
+    /// Hints for clients and proxies (COMMAND INFO's "tips").
+    pub tips: &'static [&'static str],
+    /// Deprecation: version since, and what to use instead.
+    pub deprecated: Option<(&'static str, &'static str)>,
+    /// The arguments, for COMMAND DOCS and help texts.
+    pub args: &'static [Arg],
+    /// Subcommands; then `run` answers only when the name stands alone.
+    pub subcommands: &'static [&'static Command],
+    /// What HELP prints of a container: a line for each subcommand, and indented ones about it.
+    pub help: &'static [&'static str],
+    /// Finds the keys where the specifications cannot, or cannot tell the flags.
+    pub find_keys: Option<FindKeys>,
+    /// Runs it.
+    pub run: Run,
+}
+
+impl Command {
+    /// The defaults of a row; name, arity, flags and `run` are always given.
+    pub const ROW: Command = Command {
+        name: "",
+        arity: 1,
+        flags: Flags::NONE,
+        keys: &[],
+        group: Group::Generic,
+        categories: &[],
+        since: "1.0.0",
+        complexity: "O(1)",
+        summary: "",
+        history: &[],
+        tips: &[],
+        deprecated: None,
+        args: &[],
+        subcommands: &[],
+        help: &[],
+        find_keys: None,
+        run: |_, _| Err(Error::Syntax),
+    };
+}
+
+/// A set of command flags: those that COMMAND shows, and a few of our own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Flags(pub u64);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Flags = Flags(0);
+    /// May change the keyspace.
+    pub const WRITE: Flags = Flags(1 << 0);
+    /// Reads keys only.
+    pub const READONLY: Flags = Flags(1 << 1);
+    /// Refused when memory is over the limit.
+    pub const DENYOOM: Flags = Flags(1 << 2);
+    /// An administrator's command.
+    pub const ADMIN: Flags = Flags(1 << 3);
+    /// Concerns publish/subscribe.
+    pub const PUBSUB: Flags = Flags(1 << 4);
+    /// Not allowed in scripts.
+    pub const NOSCRIPT: Flags = Flags(1 << 5);
+    /// May block the client.
+    pub const BLOCKING: Flags = Flags(1 << 6);
+    /// Allowed while the data set loads.
+    pub const LOADING: Flags = Flags(1 << 7);
+    /// Allowed on a replica with stale data.
+    pub const STALE: Flags = Flags(1 << 8);
+    /// Not shown to MONITOR.
+    pub const SKIP_MONITOR: Flags = Flags(1 << 9);
+    /// Not logged in the command log.
+    pub const SKIP_COMMANDLOG: Flags = Flags(1 << 10);
+    /// Constant or logarithmic time.
+    pub const FAST: Flags = Flags(1 << 11);
+    /// Allowed before authentication.
+    pub const NO_AUTH: Flags = Flags(1 << 12);
+    /// May propagate although it is not a write.
+    pub const MAY_REPLICATE: Flags = Flags(1 << 13);
+    /// Refused inside MULTI.
+    pub const NO_MULTI: Flags = Flags(1 << 14);
+    /// Allowed while the server waits for a busy script.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 16);
+    /// Cannot be run by asynchronous loading (shown as `no_async_loading`).
+    pub const NO_ASYNC_LOADING: Flags = Flags(1 << 17);
+    /// A request without any key is valid too (`no_mandatory_keys`).
+    pub const NO_MANDATORY_KEYS: Flags = Flags(1 << 18);
+    /// Obeyed by a node that imports the key's slot, as after ASKING.
+    pub const ASKING: Flags = Flags(1 << 19);
+
+    /// Ours: runs with every other thread stopped, and may touch any stripe.
+    pub const WORLD: Flags = Flags(1 << 40);
+    /// Ours: walks stripes one at a time through `cx.keyspace`, locking each itself.
+    pub const WALKS: Flags = Flags(1 << 41);
+    /// Ours: runs inside MULTI at once instead of being queued (EXEC, DISCARD, …).
+    pub const NOT_QUEUED: Flags = Flags(1 << 42);
+    /// Ours: decides by its arguments whether it needs the world (SORT with patterns).
+    pub const MAYBE_WORLD: Flags = Flags(1 << 43);
+
+    /// Ours: meant for other servers rather than users (COMMAND DOCS shows `syscmd`).
+    pub const SYSCMD: Flags = Flags(1 << 44);
+
+    /// Both sets.
+    pub const fn with(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+    /// Whether all of `other` is in the set.
+    #[inline]
+    pub const fn has(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+    /// Whether any of `other` is in the set.
+    #[inline]
+    pub const fn any(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// The documentation's groups.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum Group {
+    Bitmap,
+    Cluster,
+    Connection,
+    Generic,
+    Geo,
+    Hash,
+    Hyperloglog,
+    List,
+    Pubsub,
+    Scripting,
+    Server,
+    Set,
+    SortedSet,
+    Stream,
+    String,
+    Transactions,
+}
+
+/// What a command does with the keys of one specification.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyFlags(pub u32);
+
+impl KeyFlags {
+    /// Reads the value, its type or its size.
+    pub const RO: KeyFlags = KeyFlags(1 << 0);
+    /// Changes the value in place.
+    pub const RW: KeyFlags = KeyFlags(1 << 1);
+    /// Overwrites the value without regard to the old one.
+    pub const OW: KeyFlags = KeyFlags(1 << 2);
+    /// Removes the key.
+    pub const RM: KeyFlags = KeyFlags(1 << 3);
+    /// Returns or uses the value's content.
+    pub const ACCESS: KeyFlags = KeyFlags(1 << 4);
+    /// The new value depends on the old one.
+    pub const UPDATE: KeyFlags = KeyFlags(1 << 5);
+    /// Adds data.
+    pub const INSERT: KeyFlags = KeyFlags(1 << 6);
+    /// Deletes data.
+    pub const DELETE: KeyFlags = KeyFlags(1 << 7);
+    /// Looks like a key but is none (a shard channel, say).
+    pub const NOT_KEY: KeyFlags = KeyFlags(1 << 8);
+    /// The specification misses some keys.
+    pub const INCOMPLETE: KeyFlags = KeyFlags(1 << 9);
+    /// The other flags may differ with the arguments.
+    pub const VARIABLE: KeyFlags = KeyFlags(1 << 10);
+
+    /// Both sets.
+    pub const fn with(self, other: KeyFlags) -> KeyFlags {
+        KeyFlags(self.0 | other.0)
+    }
+    /// Whether all of `other` is in the set.
+    pub const fn has(self, other: KeyFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Where some of a command's keys are; the terms are those of COMMAND INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct KeySpec {
+    /// What happens to these keys.
+    pub flags: KeyFlags,
+    /// Where the search starts.
+    pub begin: Begin,
+    /// How the keys follow.
+    pub find: Find,
+    /// A remark for COMMAND DOCS.
+    pub notes: &'static str,
+}
+
+/// Where a key specification starts.
+#[derive(Clone, Copy, Debug)]
+pub enum Begin {
+    /// At this word (the command's name is word 0).
+    Index(usize),
+    /// After this keyword, searched from word `from` (negative: from the end, backwards).
+    Keyword(&'static str, i32),
+    /// Not expressible.
+    Unknown,
+}
+
+/// How the keys follow the start.
+#[derive(Clone, Copy, Debug)]
+pub enum Find {
+    /// From the start to `last` relative to it (negative: from the end of the request), every
+    /// `step` words; `limit` 2 means half of the remaining words, 0 and 1 all.
+    Range { last: i32, step: usize, limit: usize },
+    /// The number of keys is the word at `index` after the start, the first key at `first`.
+    KeyNum { index: usize, first: usize, step: usize },
+    /// Not expressible.
+    Unknown,
+}
+
+impl KeySpec {
+    /// A specification without a remark.
+    pub const fn new(flags: KeyFlags, begin: Begin, find: Find) -> KeySpec {
+        KeySpec { flags, begin, find, notes: "" }
+    }
+    /// The same, with a remark.
+    pub const fn note(self, notes: &'static str) -> KeySpec {
+        KeySpec { notes, ..self }
+    }
+    /// One key, the first argument.
+    pub const fn one(flags: KeyFlags) -> KeySpec {
+        KeySpec::at(1, flags)
+    }
+    /// One key at word `index`.
+    pub const fn at(index: usize, flags: KeyFlags) -> KeySpec {
+        KeySpec::new(flags, Begin::Index(index), Find::Range { last: 0, step: 1, limit: 0 })
+    }
+    /// All words from `index` to the end, every `step` words.
+    pub const fn rest(index: usize, step: usize, flags: KeyFlags) -> KeySpec {
+        KeySpec::new(flags, Begin::Index(index), Find::Range { last: -1, step, limit: 0 })
+    }
+    /// All words from `index` to the one before the last.
+    pub const fn all_but_last(index: usize, flags: KeyFlags) -> KeySpec {
+        KeySpec::new(flags, Begin::Index(index), Find::Range { last: -2, step: 1, limit: 0 })
+    }
+    /// `numkeys key [key …]`, with `numkeys` at word `index`.
+    pub const fn counted(index: usize, flags: KeyFlags) -> KeySpec {
+        KeySpec::new(flags, Begin::Index(index), Find::KeyNum { index: 0, first: 1, step: 1 })
+    }
+}
+
+/// One argument, for COMMAND DOCS and help texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Arg {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: ArgKind,
+    /// The literal word that introduces it, if any.
+    pub token: &'static str,
+    /// Index of the key specification, for keys.
+    pub key_spec: Option<usize>,
+    /// May be left out.
+    pub optional: bool,
+    /// May be repeated.
+    pub multiple: bool,
+    /// Repeated together with its token.
+    pub multiple_token: bool,
+    /// Version that brought it, if later than the command.
+    pub since: &'static str,
+    /// Version that deprecated it.
+    pub deprecated: &'static str,
+    /// What it does, where the name does not tell.
+    pub summary: &'static str,
+    /// Another text to show in place of the name.
+    pub display: &'static str,
+    /// Parts of a block or alternatives of a choice.
+    pub args: &'static [Arg],
+}
+
+/// The kinds of arguments that COMMAND DOCS knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)]
+pub enum ArgKind {
+    String,
+    Integer,
+    Double,
+    Key,
+    Pattern,
+    UnixTime,
+    PureToken,
+    OneOf,
+    Block,
+}
+
+impl Arg {
+    /// The defaults of an argument.
+    pub const ROW: Arg = Arg {
+        name: "",
+        kind: ArgKind::String,
+        token: "",
+        key_spec: None,
+        optional: false,
+        multiple: false,
+        multiple_token: false,
+        since: "",
+        deprecated: "",
+        summary: "",
+        display: "",
+        args: &[],
+    };
+    /// An argument of some kind.
+    pub const fn new(name: &'static str, kind: ArgKind) -> Arg {
+        Arg { name, kind, ..Arg::ROW }
+    }
+    /// A key of the specification `spec`.
+    pub const fn key(name: &'static str, spec: usize) -> Arg {
+        Arg { name, kind: ArgKind::Key, key_spec: Some(spec), ..Arg::ROW }
+    }
+    /// A literal word.
+    pub const fn token(name: &'static str, token: &'static str) -> Arg {
+        Arg { name, kind: ArgKind::PureToken, token, ..Arg::ROW }
+    }
+    /// One of several alternatives.
+    pub const fn one_of(name: &'static str, args: &'static [Arg]) -> Arg {
+        Arg { name, kind: ArgKind::OneOf, args, ..Arg::ROW }
+    }
+    /// Several arguments that stand together.
+    pub const fn block(name: &'static str, args: &'static [Arg]) -> Arg {
+        Arg { name, kind: ArgKind::Block, args, ..Arg::ROW }
+    }
+    /// The same, introduced by a literal word.
+    pub const fn after(self, token: &'static str) -> Arg {
+        Arg { token, ..self }
+    }
+    /// The same, optional.
+    pub const fn optional(self) -> Arg {
+        Arg { optional: true, ..self }
+    }
+    /// The same, repeatable.
+    pub const fn multiple(self) -> Arg {
+        Arg { multiple: true, ..self }
+    }
+    /// The same, repeatable with its token.
+    pub const fn multiple_token(self) -> Arg {
+        Arg { multiple: true, multiple_token: true, ..self }
+    }
+    /// The same, since a version.
+    pub const fn since(self, since: &'static str) -> Arg {
+        Arg { since, ..self }
+    }
+    /// The same, deprecated since a version.
+    pub const fn deprecated(self, deprecated: &'static str) -> Arg {
+        Arg { deprecated, ..self }
+    }
+    /// The same, with a sentence about it.
+    pub const fn summary(self, summary: &'static str) -> Arg {
+        Arg { summary, ..self }
+    }
+    /// The same, shown to users under another name.
+    pub const fn shown_as(self, display: &'static str) -> Arg {
+        Arg { display, ..self }
+    }
+}

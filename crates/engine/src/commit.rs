@@ -1,0 +1,159 @@
+//! All that follows a change, in one place: journal, WATCH, client-side caches, keyspace events,
+//! the count of changes, and waking blocked clients.
+//!
+//! A command reports changes through [`crate::Db::changed`]; nothing else in the code base calls
+//! any of the mechanisms below. `commit` runs after the command and before its stripes are
+//! unlocked, so the order of journal entries agrees with the order of changes of every key.
+#![allow(unsafe_code)]
+
+use crate::cx::Cx;
+use crate::engine::Engine;
+use crate::events::{self, Class, Event};
+use keyspace::{DbIndex, Key};
+
+/// A change of one key.
+#[derive(Debug)]
+pub struct Change {
+    pub(crate) db: DbIndex,
+    pub(crate) key: Box<[u8]>,
+    pub(crate) stripe: usize,
+    pub(crate) event: Option<Event>,
+}
+
+/// What a command did, until it is committed.
+#[derive(Default, Debug)]
+pub struct Effects {
+    pub(crate) dirty: u64,
+    pub(crate) changes: Vec<Change>,
+    /// What the journal gets before the request: deletions of keys that had expired.
+    deletions: Vec<(DbIndex, Box<[u8]>)>,
+    /// What the journal gets in place of the request; `None`: the request itself.
+    rewritten: Option<Vec<Vec<Vec<u8>>>>,
+    /// Keys for which blocked clients wait, to be served when the locks are free.
+    pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
+}
+
+impl Effects {
+    pub(crate) fn propagate_deletion(&mut self, engine: &Engine, db: DbIndex, key: &[u8]) {
+        if engine.journal.is_read() {
+            self.deletions.push((db, Box::from(key)));
+        }
+    }
+
+    pub(crate) fn propagate_as(&mut self, write: impl FnOnce(&mut Vec<Vec<Vec<u8>>>)) {
+        write(self.rewritten.get_or_insert_default());
+    }
+}
+
+/// Commits what the command that `cx` has just run did. The stripes are still locked.
+#[inline]
+pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
+    if !cx.db.stale.get_mut().is_empty() {
+        remove_stale(cx);
+    }
+    if cx.db.effects.dirty > 0 {
+        cx.engine.stats.dirty.add(cx.db.effects.dirty);
+        cx.db.effects.dirty = 0;
+        if cx.engine.journal.is_read() {
+            journal(cx, argv);
+        }
+    }
+    if !cx.db.effects.changes.is_empty() {
+        apply_changes(cx);
+    }
+}
+
+/// Deletes the keys that the command found expired.
+#[cold]
+fn remove_stale(cx: &mut Cx<'_>) {
+    for (db, key) in std::mem::take(cx.db.stale.get_mut()) {
+        let now = cx.db.now();
+        cx.db.in_db(db, |db| {
+            let key = Key::new(&key);
+            let index = db.index;
+            // Two reads of one key report it twice, and the command may have replaced it.
+            let is_stale = db.with_stripe(db.engine.keyspace.stripe_of(key), |data| {
+                data.find(index, key).is_some_and(|entry| entry.is_expired(now))
+            });
+            if is_stale {
+                db.expire(key);
+            }
+        });
+    }
+}
+
+#[cold]
+fn journal(cx: &mut Cx<'_>, argv: &[&[u8]]) {
+    let effects = &mut cx.db.effects;
+    let mut commands: Vec<Vec<Vec<u8>>> = std::mem::take(&mut effects.deletions)
+        .into_iter()
+        .map(|(_, key)| vec![b"DEL".to_vec(), key.into_vec()])
+        .collect();
+    match effects.rewritten.take() {
+        Some(rewritten) => commands.extend(rewritten),
+        None => commands.push(argv.iter().map(|word| word.to_vec()).collect()),
+    }
+    cx.engine.journal.append(cx.db.index, commands);
+}
+
+fn apply_changes(cx: &mut Cx<'_>) {
+    let engine = cx.engine;
+    for change in std::mem::take(&mut cx.db.effects.changes) {
+        let is_interesting = cx.db.with_stripe(change.stripe, |data| data.has_interest);
+        if is_interesting {
+            // SAFETY: the stripe is locked by this command, and the reference ends here.
+            let interest = unsafe { engine.interests.stripe(change.stripe) };
+            if let Some(of_key) = interest.of(change.db, &change.key) {
+                of_key.watches.iter().for_each(|watch| watch.raise());
+                if !of_key.waiters.is_empty() {
+                    cx.db.effects.ready.push((change.db, change.key.clone()));
+                }
+            }
+            engine.tracking.key_changed(engine, interest, &change.key, cx.session.id());
+        }
+        engine.tracking.broadcast(engine, &change.key, cx.session.id());
+        if let Some(event) = change.event
+            && engine.notifies(event.class)
+        {
+            notify(engine, change.db, &change.key, event);
+        }
+    }
+}
+
+/// Publishes a keyspace event to the channels that the configuration asks for.
+pub fn notify(engine: &Engine, db: DbIndex, key: &[u8], event: Event) {
+    let wanted = engine.config.notify_keyspace_events();
+    if wanted.contains(Class::KEYSPACE) {
+        let mut channel = format!("__keyspace@{}__:", db.0).into_bytes();
+        channel.extend_from_slice(key);
+        engine.pubsub.publish(engine, &channel, event.name.as_bytes());
+    }
+    if wanted.contains(Class::KEYEVENT) {
+        let channel = format!("__keyevent@{}__:{}", db.0, event.name);
+        engine.pubsub.publish(engine, channel.as_bytes(), key);
+    }
+}
+
+/// Reports to everyone who watches or caches keys that whole databases changed (FLUSHALL,
+/// SWAPDB). The world stands still.
+pub fn everything_changed(cx: &mut Cx<'_>, dbs: &[DbIndex]) {
+    let engine = cx.engine;
+    for stripe in 0..engine.keyspace.stripes().len() {
+        // SAFETY: the world stands still.
+        let interest = unsafe { engine.interests.stripe(stripe) };
+        for ((db, key), of_key) in &interest.keys {
+            if !dbs.contains(db) {
+                continue;
+            }
+            of_key.watches.iter().for_each(|watch| watch.raise());
+            if !of_key.waiters.is_empty() {
+                cx.db.effects.ready.push((*db, key.clone()));
+            }
+        }
+    }
+}
+
+/// The event of a deletion by expiry or eviction outside any command.
+pub(crate) fn removal_event(evicted: bool) -> Event {
+    if evicted { events::EVICTED } else { events::EXPIRED }
+}

@@ -1,0 +1,44 @@
+//! What a running command has: its database, its reply, its client, and the server.
+//!
+//! A command never sees a socket, a file, a replica, the clock or another stripe's lock. It reads
+//! and changes keys through `cx.db`, answers through `cx.reply`, and reports what it changed with
+//! `cx.db.changed(key, event)`. When it returns an error, nothing may have been written to the
+//! reply yet and nothing changed.
+
+use crate::blocking::BlockRequest;
+use crate::db::Db;
+use crate::engine::Engine;
+use crate::session::Session;
+use crate::table::Resolved;
+use crate::worker::ThreadContext;
+use keyspace::Millis;
+use resp::Reply;
+
+/// The context of one command.
+pub struct Cx<'a> {
+    /// The selected database.
+    pub db: Db<'a>,
+    /// Where the reply goes.
+    pub reply: Reply<'a>,
+    /// The client.
+    pub session: &'a mut Session,
+    /// The server.
+    pub engine: &'a Engine,
+    /// The thread.
+    pub thread: &'a ThreadContext,
+    /// The row of the command that runs.
+    pub resolved: &'a Resolved,
+    /// Whether it runs inside EXEC (or, later, a script), where nothing may block.
+    pub in_transaction: bool,
+    pub(crate) block_request: Option<BlockRequest>,
+}
+
+impl Cx<'_> {
+    /// The time of this command.
+    #[inline]
+    pub fn now(&self) -> Millis {
+        self.db.now()
+    }
+}
+
+pub use crate::args::Args;

@@ -1,0 +1,491 @@
+//! What a command sees of the keyspace: one database, with Redis's rules of expiry applied.
+//!
+//! Reading methods take `&self`, so a command may look at many keys at once (SINTER); writing
+//! methods take `&mut self`. A key whose time has come is absent to both. Every change must be
+//! reported by [`Db::changed`] (or made by a method that says it reports): `commit` turns the
+//! reports into journal entries, notifications, invalidations and wake-ups.
+#![allow(unsafe_code)]
+
+use crate::commit::{Change, Effects};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::events::{self, Class, Event};
+use crate::locks::Locked;
+use keyspace::access::{self, Policy};
+use keyspace::{
+    DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
+};
+use std::cell::{Cell, RefCell};
+use structs::random::Rng;
+
+/// What to do with a key's expiry when its value is replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetExpiry {
+    /// It no longer expires.
+    Clear,
+    /// It keeps the expiry it has.
+    Keep,
+    /// It expires then.
+    At(Millis),
+}
+
+/// One database, as a command sees it; see the module's documentation.
+pub struct Db<'a> {
+    /// Everything else, for commands about the server.
+    pub engine: &'a Engine,
+    /// The selected database.
+    pub index: DbIndex,
+    pub(crate) now: Millis,
+    pub(crate) policy: Policy,
+    pub(crate) locked: Locked,
+    /// Whether reading a key counts as using it (CLIENT NO-TOUCH, OBJECT, DEBUG say no).
+    pub touches: bool,
+    pub(crate) effects: Effects,
+    pub(crate) stale: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    pub(crate) hits: Cell<u64>,
+    pub(crate) misses: Cell<u64>,
+    pub(crate) random: RefCell<Rng>,
+}
+
+impl<'a> Db<'a> {
+    pub(crate) fn new(engine: &'a Engine, now: Millis, policy: Policy, random: Rng) -> Db<'a> {
+        Db {
+            engine,
+            index: DbIndex(0),
+            now,
+            policy,
+            locked: Locked::None,
+            touches: true,
+            effects: Effects::default(),
+            stale: RefCell::default(),
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            random: RefCell::new(random),
+        }
+    }
+
+    /// The time of this command.
+    #[inline]
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
+    /// A uniform random number.
+    pub fn random(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
+    }
+
+    /// What the access bits of entries mean at present.
+    pub fn access_policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Access bits for a new entry.
+    pub fn fresh_access(&self) -> u32 {
+        access::fresh(self.policy, self.now.0)
+    }
+
+    // ---- reaching a stripe --------------------------------------------------------------
+
+    #[inline]
+    fn check_held(&self, stripe: usize) {
+        debug_assert!(
+            self.locked.covers(stripe),
+            "a command touched a key that its key specification does not name"
+        );
+    }
+
+    #[inline]
+    fn data(&self, key: Key<'_>) -> &StripeData {
+        let stripe = self.engine.keyspace.stripe_of(key);
+        self.check_held(stripe);
+        // SAFETY: the stripe is locked, or the world is stopped; `&self` gives only `&` access.
+        unsafe { self.engine.keyspace.stripe(stripe).data() }
+    }
+
+    #[inline]
+    fn data_mut(&mut self, key: Key<'_>) -> &mut StripeData {
+        let stripe = self.engine.keyspace.stripe_of(key);
+        self.check_held(stripe);
+        // SAFETY: the stripe is locked, or the world is stopped; `&mut self` is exclusive.
+        unsafe { self.engine.keyspace.stripe(stripe).data() }
+    }
+
+    // ---- reading ------------------------------------------------------------------------
+
+    /// The entry, without counting a hit or touching the key.
+    #[inline]
+    pub fn peek(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.data(key).find(self.index, key)?;
+        if entry.is_expired(self.now) {
+            if self.engine.freezes_expiry() {
+                return None;
+            }
+            self.stale.borrow_mut().push((self.index, Box::from(key.bytes)));
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// The entry, counted and touched: what ordinary reading commands use.
+    #[inline]
+    pub fn entry(&self, key: Key<'_>) -> Option<&Entry> {
+        match self.peek(key) {
+            Some(entry) => {
+                self.hits.set(self.hits.get() + 1);
+                self.touch(entry);
+                Some(entry)
+            }
+            None => {
+                self.misses.set(self.misses.get() + 1);
+                if self.engine.notifies(Class::KEY_MISS) {
+                    self.miss(key);
+                }
+                None
+            }
+        }
+    }
+
+    #[cold]
+    fn miss(&self, key: Key<'_>) {
+        crate::commit::notify(self.engine, self.index, key.bytes, events::KEY_MISS);
+    }
+
+    #[inline]
+    fn touch(&self, entry: &Entry) {
+        if !self.touches {
+            return;
+        }
+        let bits = entry.access();
+        let touched = access::touched(self.policy, bits, self.now.0, || self.random() as u32);
+        if touched != bits {
+            entry.set_access(touched);
+        }
+    }
+
+    /// Whether the key is there.
+    #[inline]
+    pub fn exists(&self, key: Key<'_>) -> bool {
+        self.entry(key).is_some()
+    }
+
+    /// The value of a string key.
+    #[inline]
+    pub fn string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
+        match self.entry(key) {
+            None => Ok(None),
+            Some(entry) => entry.string().map(Some).ok_or(Error::WrongType),
+        }
+    }
+
+    /// The value of a key of type `T`: `List`, `Set`, `Hash` or `Zset`.
+    #[inline]
+    pub fn read<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
+        match self.entry(key) {
+            None => Ok(None),
+            Some(entry) => entry.object::<T>().map(Some).ok_or(Error::WrongType),
+        }
+    }
+
+    /// When the key expires; `None` too if it is absent.
+    pub fn expiry(&self, key: Key<'_>) -> Option<Millis> {
+        self.peek(key)?.expiry()
+    }
+
+    // ---- writing ------------------------------------------------------------------------
+
+    /// Removes the key if its time has come, with all that follows; says whether it is there.
+    #[inline]
+    fn settle(&mut self, key: Key<'_>) -> bool {
+        let (now, index) = (self.now, self.index);
+        match self.data(key).find(index, key) {
+            None => false,
+            Some(entry) if entry.is_expired(now) => {
+                self.expire(key);
+                false
+            }
+            Some(entry) => {
+                self.touch(entry);
+                true
+            }
+        }
+    }
+
+    /// Deletes the key if its time has come.
+    pub fn remove_expired(&mut self, key: Key<'_>) {
+        self.settle(key);
+    }
+
+    /// Deletes a key because its time has come.
+    pub(crate) fn expire(&mut self, key: Key<'_>) {
+        let index = self.index;
+        if let Some(entry) = self.data_mut(key).remove(index, key) {
+            self.engine.stats.expired.add(1);
+            self.discard(entry);
+            self.effects.propagate_deletion(self.engine, index, key.bytes);
+            self.changed(key, events::EXPIRED);
+        }
+    }
+
+    /// The value of a key of type `T`, to change it in place. Report with [`Db::changed`], and
+    /// call [`Db::remove_if_empty`] after removing elements.
+    #[inline]
+    pub fn write<T: Object>(&mut self, key: Key<'_>) -> Result<Option<&mut T>, Error> {
+        if !self.settle(key) {
+            return Ok(None);
+        }
+        let index = self.index;
+        self.data_mut(key).object_mut::<T>(index, key).map(Some).ok_or(Error::WrongType)
+    }
+
+    /// The same, made empty if the key is absent; the command must put something in.
+    #[inline]
+    pub fn write_or_create<T: Object>(&mut self, key: Key<'_>) -> Result<&mut T, Error> {
+        let index = self.index;
+        if !self.settle(key) {
+            let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
+            self.data_mut(key).insert_absent(index, key.hash, entry);
+            self.created(key);
+        }
+        self.data_mut(key).object_mut::<T>(index, key).ok_or(Error::WrongType)
+    }
+
+    #[inline]
+    fn created(&mut self, key: Key<'_>) {
+        if self.engine.notifies(Class::NEW) {
+            crate::commit::notify(self.engine, self.index, key.bytes, events::NEW);
+        }
+    }
+
+    /// Removes the key, with a `del` event, if its collection is empty; says whether it did.
+    #[inline]
+    pub fn remove_if_empty<T: Object>(&mut self, key: Key<'_>) -> bool {
+        let index = self.index;
+        let is_empty =
+            self.data(key).find(index, key).and_then(Entry::object::<T>).is_some_and(T::is_empty);
+        if is_empty {
+            self.take(key);
+            self.changed(key, events::DEL);
+        }
+        is_empty
+    }
+
+    /// Sets a string. The value is kept as a number if it spells one. Reports nothing.
+    #[inline]
+    pub fn set_string(&mut self, key: Key<'_>, value: &[u8], expiry: SetExpiry) {
+        let (index, now, access) = (self.index, self.now, self.fresh_access());
+        let touches = self.touches;
+        let data = self.data_mut(key);
+        let mut replaced = None;
+        let found = data.update(index, key, |entry| {
+            let old = entry.expiry();
+            let wanted = match expiry {
+                SetExpiry::Clear => None,
+                SetExpiry::Keep => old.filter(|&at| at >= now),
+                SetExpiry::At(at) => Some(at),
+            };
+            if old == wanted && entry.overwrite_string(value) {
+                if touches {
+                    entry.set_access(access);
+                }
+                return;
+            }
+            let new = Entry::new_string(key.bytes, value, wanted, access);
+            replaced = Some(std::mem::replace(entry, new));
+        });
+        if let Some(old) = replaced {
+            self.discard(old);
+        } else if found.is_none() {
+            let expiry = match expiry {
+                SetExpiry::At(at) => Some(at),
+                SetExpiry::Clear | SetExpiry::Keep => None,
+            };
+            let entry = Entry::new_string(key.bytes, value, expiry, access);
+            self.data_mut(key).insert_absent(index, key.hash, entry);
+            self.created(key);
+        }
+    }
+
+    /// Replaces a string's number by what `change` makes of it (INCR); an absent key counts as
+    /// 0 and is created. The expiry stays. Reports nothing.
+    #[inline]
+    pub fn update_integer(
+        &mut self,
+        key: Key<'_>,
+        change: impl FnOnce(i64) -> Result<i64, Error>,
+    ) -> Result<i64, Error> {
+        let index = self.index;
+        if !self.settle(key) {
+            let number = change(0)?;
+            let entry = Entry::new_integer(key.bytes, number, None, self.fresh_access());
+            self.data_mut(key).insert_absent(index, key.hash, entry);
+            self.created(key);
+            return Ok(number);
+        }
+        let updated = self.data_mut(key).update(index, key, |entry| {
+            let old = entry.string().ok_or(Error::WrongType)?;
+            let number = change(old.integer().ok_or(Error::NotInteger)?)?;
+            if !entry.overwrite_integer(number) {
+                *entry = Entry::new_integer(key.bytes, number, entry.expiry(), entry.access());
+            }
+            Ok(number)
+        });
+        updated.unwrap_or(Err(Error::NoSuchKey))
+    }
+
+    /// The string of a key, in a block of its own, to edit it in place (APPEND, SETRANGE,
+    /// SETBIT); created empty if the key is absent. Its encoding becomes `raw`.
+    pub fn edit_string(&mut self, key: Key<'_>) -> Result<&mut HeapString, Error> {
+        let index = self.index;
+        if !self.settle(key) {
+            let string = HeapString::with_capacity(0);
+            let entry = Entry::new_heap_string(key.bytes, string, None, self.fresh_access());
+            self.data_mut(key).insert_absent(index, key.hash, entry);
+            self.created(key);
+        }
+        self.data_mut(key).heap_string(index, key).ok_or(Error::WrongType)
+    }
+
+    /// Puts a value of any type into the place of whatever the key holds. Reports nothing.
+    pub fn put(&mut self, key: Key<'_>, value: Value, expiry: Option<Millis>) {
+        let entry = Entry::new(key.bytes, value, expiry, self.fresh_access());
+        self.put_entry(key, entry);
+    }
+
+    /// The same with a ready entry, whose key must be this one (RENAME, COPY, RESTORE).
+    pub fn put_entry(&mut self, key: Key<'_>, entry: Entry) {
+        self.settle(key);
+        let index = self.index;
+        match self.data_mut(key).put(index, key.hash, entry) {
+            Some(old) => self.discard(old),
+            None => self.created(key),
+        }
+    }
+
+    /// Takes the entry out of the keyspace (RENAME, MOVE, GETDEL). Reports nothing.
+    pub fn take(&mut self, key: Key<'_>) -> Option<Entry> {
+        if !self.settle(key) {
+            return None;
+        }
+        let index = self.index;
+        self.data_mut(key).remove(index, key)
+    }
+
+    /// Deletes the key and reports `del`; says whether it was there. A big value is freed in
+    /// the background.
+    pub fn delete(&mut self, key: Key<'_>) -> bool {
+        let Some(entry) = self.take(key) else { return false };
+        self.discard(entry);
+        self.changed(key, events::DEL);
+        true
+    }
+
+    /// Frees a value, in the background if that takes long.
+    #[inline]
+    pub fn discard(&self, entry: Entry) {
+        match entry.kind() {
+            Kind::InlineString | Kind::Integer => drop(entry),
+            _ => self.engine.background.free_entry(entry),
+        }
+    }
+
+    /// Sets or clears the expiry of a key that is there. Reports nothing.
+    pub fn set_expiry(&mut self, key: Key<'_>, expiry: Option<Millis>) -> bool {
+        let index = self.index;
+        self.settle(key) && self.data_mut(key).set_expiry(index, key, expiry)
+    }
+
+    /// Runs `work` with another database selected (MOVE, COPY … DB).
+    pub fn in_db<R>(&mut self, db: DbIndex, work: impl FnOnce(&mut Db<'a>) -> R) -> R {
+        let selected = std::mem::replace(&mut self.index, db);
+        let result = work(self);
+        self.index = selected;
+        result
+    }
+
+    // ---- reporting ----------------------------------------------------------------------
+
+    /// Reports that `key` was changed by this event. Call it once a key and change, after it.
+    #[inline]
+    pub fn changed(&mut self, key: Key<'_>, event: Event) {
+        self.effects.dirty += 1;
+        let stripe = self.engine.keyspace.stripe_of(key);
+        if self.data(key).has_interest || self.engine.has_global_interest() {
+            self.effects.changes.push(Change {
+                db: self.index,
+                key: Box::from(key.bytes),
+                stripe,
+                event: Some(event),
+            });
+        }
+    }
+
+    /// Reports a change without an event of its own (the old key's clients must still forget it).
+    pub fn changed_silently(&mut self, key: Key<'_>) {
+        let stripe = self.engine.keyspace.stripe_of(key);
+        if self.data(key).has_interest || self.engine.has_global_interest() {
+            self.effects.changes.push(Change {
+                db: self.index,
+                key: Box::from(key.bytes),
+                stripe,
+                event: None,
+            });
+        }
+    }
+
+    /// Publishes an event without counting a change (rarely right; `changed` is the rule).
+    pub fn notify(&self, key: Key<'_>, event: Event) {
+        if self.engine.notifies(event.class) {
+            crate::commit::notify(self.engine, self.index, key.bytes, event);
+        }
+    }
+
+    /// Adds to the count of changes since the last save beyond one a key (MSET counts each).
+    pub fn add_dirty(&mut self, changes: u64) {
+        self.effects.dirty += changes;
+    }
+
+    /// What goes into the journal in place of the request itself: the same effect in commands
+    /// that need no clock and no chance. `write` runs only if somebody reads the journal.
+    pub fn propagate_as(&mut self, write: impl FnOnce(&mut Vec<Vec<Vec<u8>>>)) {
+        if self.engine.journal.is_read() {
+            self.effects.propagate_as(write);
+        }
+    }
+
+    /// Whether the command has changed anything so far.
+    pub fn is_dirty(&self) -> bool {
+        self.effects.dirty > 0
+    }
+
+    // ---- walking ------------------------------------------------------------------------
+
+    /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
+    /// For commands with `Flags::WALKS`, whose own keys, if any, are not locked.
+    pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &mut StripeData)) {
+        for index in 0..self.engine.keyspace.stripes().len() {
+            self.with_stripe(index, |data| visit(index, data));
+        }
+    }
+
+    /// One stripe, locked for the visit.
+    pub fn with_stripe<R>(&self, index: usize, visit: impl FnOnce(&mut StripeData) -> R) -> R {
+        let stripe = self.engine.keyspace.stripe(index);
+        if self.locked.covers(index) {
+            // SAFETY: held already, and no reference into it is alive: commands that walk do
+            // not hold values meanwhile.
+            return visit(unsafe { stripe.data() });
+        }
+        stripe.lock();
+        // SAFETY: locked above.
+        let result = visit(unsafe { stripe.data() });
+        // SAFETY: locked above.
+        unsafe { stripe.unlock() };
+        result
+    }
+
+    /// Whether the world is stopped for this command.
+    pub fn holds_world(&self) -> bool {
+        self.locked == Locked::World
+    }
+}

@@ -1,0 +1,537 @@
+//! From a request to its effects: gates, locks, the command itself, commit.
+//!
+//! The gates come in Redis's order, because clients see which one refuses first. All of them but
+//! the first are skipped with one test when the session and the server are in no special state.
+
+use crate::args::Args;
+use crate::blocking::{self, Resumption, Suspension, Waiter};
+use crate::command::{Command, Flags};
+use crate::commit;
+use crate::cx::Cx;
+use crate::db::Db;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::keys;
+use crate::locks::{Busy, Locked};
+use crate::mailbox::{Message, Push};
+use crate::pubsub::Space;
+use crate::session::{ReplyMode, Session};
+use crate::table::Resolved;
+use crate::transaction::Queued;
+use keyspace::{DbIndex, Key, Millis};
+use resp::{Protocol, Reply};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+/// Why a request was not run; nothing has happened, and it is to be tried again.
+#[derive(Debug)]
+pub enum NotNow {
+    /// A stripe is held by somebody else.
+    Busy(Busy),
+    /// CLIENT PAUSE.
+    Paused {
+        /// End of the pause.
+        until: Millis,
+    },
+}
+
+/// Runs one request of the session.
+#[inline]
+pub(crate) fn process(
+    cx: &mut Cx<'_>,
+    resolved: Option<&'static Resolved>,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    let Some(row) = resolved.or_else(|| resolve(cx, args)) else { return Ok(()) };
+    let engine = cx.engine;
+    let started = cx.reply.len();
+    let is_special = cx.session.is_special() || engine.is_special();
+    if is_special && !pass_gates(cx, row, args)? {
+        after_reply(cx, row, started);
+        return Ok(());
+    }
+    let flags = row.command.flags;
+    let needs_world = flags.has(Flags::WORLD)
+        || (flags.any(Flags::MAYBE_WORLD.with(Flags::NOT_QUEUED)) && wants_world(cx, row, args));
+    if needs_world {
+        run_in_stopped_world(cx, row, args);
+    } else {
+        run_with_stripes(cx, row, args)?;
+    }
+    if is_special {
+        after_reply(cx, row, started);
+    }
+    if !cx.db.effects.ready.is_empty() {
+        serve_waiters(cx);
+    }
+    Ok(())
+}
+
+/// The row of a request whose name or number of words is wrong, or that was not looked up yet.
+#[cold]
+fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
+    let engine = cx.thread.engine;
+    match engine.table.resolve(args.words()) {
+        Ok(row) => Some(row),
+        Err(error) => {
+            if let Some(multi) = &mut cx.session.multi {
+                multi.is_broken = true;
+            }
+            let started = cx.reply.len();
+            refuse(cx, &error);
+            if let Some(row) = engine.table.find(args[0]) {
+                cx.thread.stats().by_command[row.index].rejected.add_own(1);
+            }
+            if cx.session.reply_mode != ReplyMode::On {
+                silence(cx, started);
+            }
+            None
+        }
+    }
+}
+
+#[cold]
+fn refuse(cx: &mut Cx<'_>, error: &Error) {
+    let line = error.line();
+    cx.reply.error_bytes(&line);
+    cx.engine.count_error(&line);
+}
+
+fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
+    if let Some(multi) = &mut cx.session.multi {
+        multi.is_broken = true;
+    }
+    cx.thread.stats().by_command[row.index].rejected.add_own(1);
+    refuse(cx, error);
+}
+
+/// The gates; `false` if the request is answered already.
+fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
+    let flags = row.command.flags;
+    if !cx.session.authenticated && !flags.has(Flags::NO_AUTH) {
+        reject(cx, row, &Error::NoAuth);
+        return Ok(false);
+    }
+    if let Some(until) = paused_until(cx, row) {
+        return Err(NotNow::Paused { until });
+    }
+    if cx.engine.config.maxmemory() > 0 && !crate::evict::make_room(cx) && flags.has(Flags::DENYOOM)
+    {
+        reject(cx, row, &Error::OutOfMemory);
+        return Ok(false);
+    }
+    if cx.session.is_subscribed()
+        && cx.session.protocol == Protocol::Resp2
+        && !allowed_when_subscribed(row)
+    {
+        let name = &row.full_name;
+        let text = format!(
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+             RESET are allowed in this context"
+        );
+        reject(cx, row, &Error::format(text));
+        return Ok(false);
+    }
+    if cx.session.multi.is_some() && !flags.has(Flags::NOT_QUEUED) {
+        if flags.has(Flags::NO_MULTI) {
+            let text = Error::text("ERR Command not allowed inside a transaction");
+            reject(cx, row, &text);
+            return Ok(false);
+        }
+        if let Some(multi) = &mut cx.session.multi {
+            multi.push(row.index, args.words());
+        }
+        cx.reply.simple("QUEUED");
+        return Ok(false);
+    }
+    if cx.engine.monitors.load(Relaxed) > 0 && !flags.has(Flags::SKIP_MONITOR) {
+        crate::monitor::feed(cx, args);
+    }
+    Ok(true)
+}
+
+fn allowed_when_subscribed(row: &Resolved) -> bool {
+    matches!(
+        row.command.name,
+        "ping"
+            | "subscribe"
+            | "ssubscribe"
+            | "sunsubscribe"
+            | "psubscribe"
+            | "unsubscribe"
+            | "punsubscribe"
+            | "quit"
+            | "reset"
+    )
+}
+
+fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
+    let pause = &cx.engine.pause;
+    let until = Millis(pause.until_ms.load(Relaxed));
+    if until <= cx.now() {
+        return None;
+    }
+    let flags = row.command.flags;
+    let writes = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE))
+        || (row.command.name == "exec" && queue_writes(cx));
+    // What ends a pause must not wait for it.
+    let exempt = matches!(row.full_name.as_str(), "client|unpause" | "client|pause" | "reset");
+    ((!pause.writes_only.load(Relaxed) && !exempt) || writes).then_some(until)
+}
+
+fn queue_writes(cx: &Cx<'_>) -> bool {
+    queued(cx).iter().any(|queued| {
+        let flags = cx.engine.table.all()[queued.command].command.flags;
+        flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE))
+    })
+}
+
+fn queued<'c>(cx: &'c Cx<'_>) -> &'c [Queued] {
+    cx.session.multi.as_ref().map_or(&[], |multi| multi.queue())
+}
+
+/// Whether a command that may need the world does with these arguments. EXEC does if a queued
+/// command does.
+fn wants_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    if row.command.name == "exec" {
+        return queued(cx).iter().any(|queued| {
+            let command = cx.engine.table.all()[queued.command].command;
+            let flags = command.flags;
+            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
+            flags.any(Flags::WORLD.with(Flags::WALKS))
+                || (flags.has(Flags::MAYBE_WORLD) && command_wants_world(command, &words))
+        });
+    }
+    row.command.flags.has(Flags::MAYBE_WORLD) && command_wants_world(row.command, args.words())
+}
+
+/// SORT's BY and GET patterns name keys that only the data know.
+fn command_wants_world(_command: &Command, words: &[&[u8]]) -> bool {
+    words
+        .iter()
+        .skip(2)
+        .any(|word| word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get"))
+}
+
+fn run_in_stopped_world(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    cx.thread.reader.leave();
+    let world = cx.thread.reader.world();
+    let stopped = world.stop();
+    cx.db.locked = Locked::World;
+    call(cx, row, args);
+    finish(cx, args);
+    cx.db.locked = Locked::None;
+    drop(stopped);
+    cx.thread.reader.enter();
+}
+
+#[inline]
+fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
+    let keyspace = &cx.engine.keyspace;
+    let need = if row.single_key > 0 {
+        Locked::One(keyspace.stripe_of(args.key(row.single_key)))
+    } else if row.command.keys.is_empty() && !row.command.flags.has(Flags::NOT_QUEUED) {
+        Locked::None
+    } else {
+        stripes_of(cx, row.command, args)
+    };
+    need.acquire(keyspace).map_err(NotNow::Busy)?;
+    cx.db.locked = need;
+    call(cx, row, args);
+    finish(cx, args);
+    std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+    Ok(())
+}
+
+fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
+    let keyspace = &cx.engine.keyspace;
+    let mut need = Locked::None;
+    if command.name == "exec" {
+        for queued in queued(cx) {
+            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
+            let command = cx.engine.table.all()[queued.command].command;
+            add_keys(cx.engine, command, &words, &mut need);
+        }
+        for (_, key) in &cx.session.watched {
+            need.add(keyspace.stripe_of(Key::new(key)));
+        }
+    } else {
+        add_keys(cx.engine, command, args.words(), &mut need);
+    }
+    need
+}
+
+fn add_keys(engine: &Engine, command: &Command, words: &[&[u8]], need: &mut Locked) {
+    // A request whose keys cannot be found runs with the locks of those that can, and answers
+    // with a syntax error of its own.
+    let _ = keys::for_each_key(command, words, |index, _| {
+        need.add(engine.keyspace.stripe_of(Key::new(words[index])));
+    });
+}
+
+/// Runs a command whose locks are held, and turns its error into its reply.
+#[inline]
+pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    let started = cx.reply.len();
+    let before = Instant::now();
+    cx.resolved = row;
+    let outcome = (row.command.run)(cx, args);
+    let stats = cx.thread.stats();
+    let command_stats = &stats.by_command[row.index];
+    if let Err(error) = &outcome {
+        cx.reply.truncate(started);
+        cx.block_request = None;
+        command_stats.failed.add_own(1);
+        refuse(cx, error);
+    }
+    let nanoseconds = before.elapsed().as_nanos() as u64;
+    command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
+    stats.commands.add_own(1);
+    cx.session.commands += 1;
+    cx.session.last_command = row.index + 1;
+    if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
+        crate::tracking::remember_reads(cx, row.command, args);
+    }
+    crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
+}
+
+/// What follows the command while its locks are held.
+#[inline]
+fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
+    if cx.block_request.is_some() {
+        suspend(cx, args);
+    }
+    commit::commit(cx, args.words());
+}
+
+/// Registers a blocked command with its keys, whose stripes are locked.
+#[cold]
+#[allow(unsafe_code)]
+fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
+    let Some(request) = cx.block_request.take() else { return };
+    let waiter = Arc::new(Waiter::new(cx, args.words(), request.keys));
+    let engine = cx.engine;
+    for key in &waiter.keys {
+        let stripe = engine.keyspace.stripe_of(Key::new(key));
+        cx.db.with_stripe(stripe, |data| {
+            // SAFETY: the stripe is locked.
+            let interest = unsafe { engine.interests.stripe(stripe) };
+            let waiters = &mut interest.of_or_new(waiter.db, key).waiters;
+            // BLPOP k k waits once.
+            if !waiters.iter().any(|other| Arc::ptr_eq(other, &waiter)) {
+                waiters.push(Arc::clone(&waiter));
+            }
+            data.has_interest = true;
+        });
+    }
+    engine.stats.blocked_clients.fetch_add(1, Relaxed);
+    let suspension = Suspension {
+        token: 0,
+        deadline: request.deadline,
+        on_timeout: request.on_timeout,
+        waiter: Some(Arc::clone(&waiter)),
+        can_unblock: true,
+    };
+    let token = cx.thread.suspend(cx.session, suspension);
+    waiter.set_token(token);
+}
+
+/// Serves the clients that wait for the keys that became ready, longest wait first.
+#[cold]
+fn serve_waiters(cx: &mut Cx<'_>) {
+    let mut ready = std::mem::take(&mut cx.db.effects.ready);
+    while !ready.is_empty() {
+        let mut more = Vec::new();
+        for (db, key) in ready {
+            for waiter in waiters_of(&cx.db, db, &key) {
+                if !is_there(&cx.db, db, &key) {
+                    break;
+                }
+                serve(cx, &waiter, &mut more);
+            }
+        }
+        ready = more;
+    }
+}
+
+#[allow(unsafe_code)]
+fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
+    let stripe = db.engine.keyspace.stripe_of(Key::new(key));
+    db.with_stripe(stripe, |_| {
+        // SAFETY: `with_stripe` holds the stripe's lock.
+        let interest = unsafe { db.engine.interests.stripe(stripe) };
+        interest.of(index, key).map_or_else(Vec::new, |of_key| of_key.waiters.clone())
+    })
+}
+
+fn is_there(db: &Db<'_>, index: DbIndex, key: &[u8]) -> bool {
+    let key = Key::new(key);
+    db.with_stripe(db.engine.keyspace.stripe_of(key), |data| data.find(index, key).is_some())
+}
+
+/// Runs a waiter's command again on its behalf.
+fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
+    if !waiter.claim() {
+        return;
+    }
+    let engine = cx.thread.engine;
+    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+    let Ok(row) = engine.table.resolve(&words) else { return waiter.put_back() };
+    let args = Args::new(&words);
+    let mut session = waiter.guest_session();
+    let mut out = Vec::new();
+    let mut guest = Cx {
+        db: Db::new(engine, cx.now(), engine.access_policy(), cx.thread.rng()),
+        reply: Reply::new(&mut out, waiter.protocol),
+        session: &mut session,
+        engine,
+        thread: cx.thread,
+        resolved: row,
+        in_transaction: false,
+        block_request: None,
+    };
+    guest.db.index = waiter.db;
+    guest.db.touches = !waiter.no_touch;
+    let need = stripes_of(&guest, row.command, args);
+    while need.acquire(&engine.keyspace).is_err() {
+        std::thread::yield_now();
+    }
+    guest.db.locked = need;
+    let outcome = (row.command.run)(&mut guest, args);
+    // A key of another type does not end the wait, as it would not have begun it.
+    let goes_on = guest.block_request.take().is_some() || outcome == Err(Error::WrongType);
+    if goes_on {
+        waiter.put_back();
+    } else {
+        if let Err(error) = &outcome {
+            refuse(&mut guest, error);
+        }
+        guest.thread.stats().by_command[row.index].count(0, false);
+        blocking::forget(&guest.db, waiter);
+        waiter.finish();
+    }
+    commit::commit(&mut guest, args.words());
+    std::mem::replace(&mut guest.db.locked, Locked::None).release(&engine.keyspace);
+    ready.append(&mut guest.db.effects.ready);
+    drop(guest);
+    if !goes_on {
+        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        let resumption = Resumption { token: waiter.token(), reply: out };
+        engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
+    }
+}
+
+/// CLIENT REPLY and what belongs to the end of a reply in a special state.
+fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
+    match cx.session.reply_mode {
+        ReplyMode::On => {}
+        ReplyMode::Off | ReplyMode::SkipThis => silence(cx, started),
+        ReplyMode::SkipNext => {
+            silence(cx, started);
+            cx.session.reply_mode = ReplyMode::SkipThis;
+        }
+    }
+    if row.command.name != "caching"
+        && cx.session.multi.is_none()
+        && let Some(tracking) = &mut cx.session.tracking
+    {
+        tracking.caching = None;
+    }
+}
+
+fn silence(cx: &mut Cx<'_>, started: usize) {
+    cx.reply.truncate(started);
+    if cx.session.reply_mode == ReplyMode::SkipThis {
+        cx.session.reply_mode = ReplyMode::On;
+    }
+}
+
+/// Encodes an out-of-band message for a client.
+pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
+    if session.reply_mode != ReplyMode::On && !matches!(push, Push::Monitor(_)) {
+        return;
+    }
+    match push {
+        Push::Message { channel, payload } => {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::PatternMessage { pattern, channel, payload } => {
+            reply.push(4);
+            reply.bulk(b"pmessage");
+            reply.bulk(pattern);
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::ShardMessage { channel, payload } => {
+            reply.push(3);
+            reply.bulk(b"smessage");
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::Invalidate(keys) => write_invalidation(session, keys.as_deref(), reply),
+        Push::TrackingRedirBroken(client) if reply.is_resp3() => {
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(*client as i64);
+        }
+        Push::TrackingRedirBroken(_) => {}
+        Push::Monitor(line) => {
+            reply.raw(b"+");
+            reply.raw(line);
+            reply.raw(b"\r\n");
+        }
+    }
+}
+
+fn write_invalidation(session: &Session, keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {
+    if reply.is_resp3() {
+        reply.push(2);
+        reply.bulk(b"invalidate");
+    } else if session.is_subscribed() {
+        reply.push(3);
+        reply.bulk(b"message");
+        reply.bulk(b"__redis__:invalidate");
+    } else {
+        // RESP2 has no way to tell a client that is not subscribed.
+        return;
+    }
+    match keys {
+        None => reply.null_array(),
+        Some(keys) => {
+            reply.array(keys.len());
+            keys.iter().for_each(|key| reply.bulk(key));
+        }
+    }
+}
+
+/// Ends everything a session takes part in: watches, subscriptions, tracking, waits.
+pub fn release_everything(db: &Db<'_>, session: &mut Session) {
+    let engine = db.engine;
+    crate::transaction::unwatch(db, session);
+    session.multi = None;
+    if let Some(suspension) = session.suspension.take()
+        && let Some(waiter) = suspension.waiter
+        && waiter.cancel()
+    {
+        blocking::forget(db, &waiter);
+        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+    }
+    let subscriptions = std::mem::take(&mut session.subscriptions);
+    for (space, names) in [
+        (Space::Channels, subscriptions.channels),
+        (Space::Patterns, subscriptions.patterns),
+        (Space::ShardChannels, subscriptions.shard_channels),
+    ] {
+        names.iter().for_each(|name| engine.pubsub.unsubscribe(space, name, session.id()));
+    }
+    if session.tracking.take().is_some() {
+        engine.tracking.remove(session.id());
+    }
+    if std::mem::take(&mut session.is_monitor) {
+        engine.monitors.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,208 @@
+//! The server as commands know it: everything that is shared by all threads.
+
+use crate::background::Background;
+use crate::clients::Clients;
+use crate::command::Command;
+use crate::commandlog::CommandLogs;
+use crate::events::Class;
+use crate::interest::Interests;
+use crate::journal::Journal;
+use crate::mailbox::Mailbox;
+use crate::pubsub::PubSub;
+use crate::stats::{Stats, ThreadStats};
+use crate::table::CommandTable;
+use crate::tracking::TrackingTable;
+use config::{Config, MaxmemoryPolicy};
+use keyspace::Keyspace;
+use keyspace::access::Policy;
+use keyspace::keyspace::Assignment;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What the I/O side does for commands; the server crate implements it.
+pub trait Host: Send + Sync {
+    /// Applies changed options (ports, TLS, log level …) or says why it cannot.
+    fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
+    /// Starts an orderly shutdown.
+    fn shutdown(&self, request: ShutdownRequest);
+    /// Writes the configuration file anew (CONFIG REWRITE).
+    fn rewrite_config(&self) -> Result<(), String>;
+    /// Facts about the process for INFO, by section: lines of `name:value`.
+    fn facts(&self, section: &str) -> Vec<(String, String)>;
+    /// A log line at level notice.
+    fn log(&self, line: &str);
+}
+
+/// SHUTDOWN's options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownRequest {
+    /// Save even if no save point is configured.
+    pub save: Option<bool>,
+    /// Do not wait.
+    pub now: bool,
+    /// Ignore errors.
+    pub force: bool,
+}
+
+/// CLIENT PAUSE.
+#[derive(Default)]
+pub struct Pause {
+    /// End of the pause in milliseconds since the epoch; 0 if there is none.
+    pub until_ms: AtomicI64,
+    /// Only writes wait.
+    pub writes_only: AtomicBool,
+}
+
+/// Everything that threads share.
+pub struct Engine {
+    /// The data.
+    pub keyspace: Keyspace,
+    /// The configuration.
+    pub config: Arc<Config>,
+    /// The commands.
+    pub table: CommandTable,
+    /// Connected clients.
+    pub clients: Clients,
+    /// One mailbox a thread.
+    pub mailboxes: Box<[Mailbox]>,
+    /// Counters of each thread.
+    pub thread_stats: Box<[ThreadStats]>,
+    /// Counters of all threads.
+    pub stats: Stats,
+    /// Errors by code.
+    pub errors: Mutex<BTreeMap<String, u64>>,
+    /// Who waits for which key.
+    pub interests: Interests,
+    /// Subscriptions.
+    pub pubsub: PubSub,
+    /// Client-side caches.
+    pub tracking: TrackingTable,
+    /// The journal.
+    pub journal: Journal,
+    /// Slow and large commands.
+    pub commandlogs: CommandLogs,
+    /// Background threads.
+    pub background: Background,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Clients in MONITOR.
+    pub monitors: AtomicUsize,
+    /// DEBUG SET-ACTIVE-EXPIRE.
+    pub active_expire: AtomicBool,
+    /// When the server started, milliseconds since the epoch.
+    pub started_ms: i64,
+    /// 40 hexadecimal digits that name this run.
+    pub run_id: String,
+    host: OnceLock<Box<dyn Host>>,
+}
+
+impl Engine {
+    /// An engine for so many reactor threads. It lives for the rest of the process.
+    pub fn new(config: Arc<Config>, rows: &[&'static Command], threads: usize) -> &'static Engine {
+        let table = CommandTable::build(rows, &[]);
+        let commands = table.all().len();
+        let databases = u32::try_from(config.databases()).unwrap_or(16);
+        let run_id = (0..5)
+            .map(|_| format!("{:08x}", structs::hashing::os_random() as u32))
+            .collect::<String>();
+        Box::leak(Box::new(Engine {
+            keyspace: Keyspace::new(databases, Assignment::ByHash),
+            config,
+            table,
+            clients: Clients::default(),
+            mailboxes: (0..threads).map(|_| Mailbox::default()).collect(),
+            // One more, for background threads.
+            thread_stats: (0..=threads).map(|_| ThreadStats::new(commands)).collect(),
+            stats: Stats::default(),
+            errors: Mutex::default(),
+            interests: Interests::default(),
+            pubsub: PubSub::default(),
+            tracking: TrackingTable::default(),
+            journal: Journal::default(),
+            commandlogs: CommandLogs::default(),
+            background: Background::default(),
+            pause: Pause::default(),
+            monitors: AtomicUsize::new(0),
+            active_expire: AtomicBool::new(true),
+            started_ms: crate::worker::now().0,
+            run_id,
+            host: OnceLock::new(),
+        }))
+    }
+
+    /// Connects the I/O side; once.
+    pub fn set_host(&self, host: Box<dyn Host>) {
+        assert!(self.host.set(host).is_ok(), "an engine has one host");
+    }
+
+    /// The I/O side; `None` in tests of the engine alone.
+    pub fn host(&self) -> Option<&dyn Host> {
+        self.host.get().map(Box::as_ref)
+    }
+
+    /// Number of reactor threads.
+    pub fn threads(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    /// Whether events of a class are published.
+    #[inline]
+    pub fn notifies(&self, class: Class) -> bool {
+        let wanted = self.config.notify_keyspace_events();
+        !wanted.is_empty() && wanted.contains(class)
+    }
+
+    /// Whether somebody wants to know of every change, whatever the key.
+    #[inline]
+    pub fn has_global_interest(&self) -> bool {
+        !self.config.notify_keyspace_events().is_empty() || self.tracking.is_broadcasting()
+    }
+
+    /// What the access bits of entries mean at present.
+    pub fn access_policy(&self) -> Policy {
+        if matches!(
+            self.config.maxmemory_policy(),
+            MaxmemoryPolicy::AllkeysLfu | MaxmemoryPolicy::VolatileLfu
+        ) {
+            Policy::Lfu {
+                log_factor: self.config.lfu_log_factor(),
+                decay_minutes: self.config.lfu_decay_time(),
+            }
+        } else {
+            Policy::Lru
+        }
+    }
+
+    /// Whether the gates beyond the first must be looked at, whatever the session.
+    #[inline]
+    pub fn is_special(&self) -> bool {
+        self.config.maxmemory() > 0
+            || self.pause.until_ms.load(Relaxed) != 0
+            || self.monitors.load(Relaxed) > 0
+    }
+
+    /// Whether expired keys stay where they are because writes are paused.
+    pub fn freezes_expiry(&self) -> bool {
+        self.pause.until_ms.load(Relaxed) != 0
+    }
+
+    /// Counts an error reply by its code.
+    pub fn count_error(&self, line: &[u8]) {
+        self.stats.errors.add(1);
+        let code = line.split(|&b| b == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        // A client that makes up codes must not fill the memory.
+        if errors.len() < 128 || errors.contains_key(&code) {
+            *errors.entry(code).or_default() += 1;
+        }
+    }
+
+    /// Number of keys in a database.
+    pub fn key_count(&self, db: keyspace::DbIndex, walk: &crate::db::Db<'_>) -> usize {
+        let mut count = 0;
+        walk.for_each_stripe(|_, data| count += data.db(db).entries().len());
+        count
+    }
+}

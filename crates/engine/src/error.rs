@@ -1,0 +1,88 @@
+//! What a command can answer instead of a reply; the texts are Redis's, byte for byte.
+
+use std::borrow::Cow;
+
+/// A client error. [`Error::text`] is the one place where they become text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The key holds another type.
+    WrongType,
+    /// The options make no sense.
+    Syntax,
+    /// An argument is not a 64-bit integer.
+    NotInteger,
+    /// An argument is not a number.
+    NotFloat,
+    /// An index or value is out of range.
+    OutOfRange(&'static str),
+    /// There is no such key (where that is an error).
+    NoSuchKey,
+    /// INCR and friends would overflow.
+    Overflow,
+    /// A sum is NaN or infinite.
+    NanOrInfinity,
+    /// A string would grow beyond `proto-max-bulk-len`.
+    StringTooLong,
+    /// The wrong number of arguments for this command.
+    Arity(Cow<'static, str>),
+    /// An expiry that is not positive or overflows, for this command.
+    InvalidExpire(&'static str),
+    /// Memory is over its limit.
+    OutOfMemory,
+    /// `EXEC` after a queueing error.
+    ExecAborted,
+    /// The client has to authenticate.
+    NoAuth,
+    /// A text of the command's own, with its code (`ERR …`).
+    Text(Cow<'static, str>),
+    /// A text of the command's own that quotes what the client sent.
+    Bytes(Vec<u8>),
+}
+
+impl Error {
+    /// `ERR ` and a fixed text.
+    pub const fn text(text: &'static str) -> Error {
+        Error::Text(Cow::Borrowed(text))
+    }
+
+    /// A formatted text with its code.
+    pub fn format(text: String) -> Error {
+        Error::Text(Cow::Owned(text))
+    }
+
+    /// The error's line, without the leading `-`.
+    pub fn line(&self) -> Cow<'_, [u8]> {
+        let text: Cow<'_, str> = match self {
+            Error::WrongType => {
+                "WRONGTYPE Operation against a key holding the wrong kind of value".into()
+            }
+            Error::Syntax => "ERR syntax error".into(),
+            Error::NotInteger => "ERR value is not an integer or out of range".into(),
+            Error::NotFloat => "ERR value is not a valid float".into(),
+            Error::OutOfRange(what) => format!("ERR {what}").into(),
+            Error::NoSuchKey => "ERR no such key".into(),
+            Error::Overflow => "ERR increment or decrement would overflow".into(),
+            Error::NanOrInfinity => "ERR increment would produce NaN or Infinity".into(),
+            Error::StringTooLong => {
+                "ERR string exceeds maximum allowed size (proto-max-bulk-len)".into()
+            }
+            Error::Arity(name) => {
+                format!("ERR wrong number of arguments for '{name}' command").into()
+            }
+            Error::InvalidExpire(name) => {
+                format!("ERR invalid expire time in '{name}' command").into()
+            }
+            Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Error::ExecAborted => {
+                "EXECABORT Transaction discarded because of previous errors.".into()
+            }
+            Error::NoAuth => "NOAUTH Authentication required.".into(),
+            Error::Text(text) => Cow::Borrowed(text.as_ref()),
+            Error::Bytes(bytes) => return Cow::Borrowed(bytes),
+        };
+        match text {
+            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Who waits for a key to change: WATCH, blocked commands and client-side caches.
+//!
+//! One registry beside each stripe, under the stripe's own lock, so that registering and changing
+//! a key exclude each other. A stripe in which nobody is interested says so in one byte that
+//! every write looks at anyway (`StripeData::has_interest`).
+#![allow(unsafe_code)]
+
+use crate::blocking::Waiter;
+use keyspace::DbIndex;
+use keyspace::keyspace::STRIPES;
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+/// A client's watch: raised by the first change of any key it watches.
+#[derive(Debug, Default)]
+pub struct Watch {
+    dirty: AtomicBool,
+}
+
+impl Watch {
+    /// A watched key changed.
+    pub fn raise(&self) {
+        self.dirty.store(true, Release);
+    }
+    /// Whether any watched key changed.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Acquire)
+    }
+}
+
+/// The interests in one key of one database.
+#[derive(Default)]
+pub struct KeyInterest {
+    /// Clients that watch it.
+    pub watches: Vec<Arc<Watch>>,
+    /// Blocked clients, the one that waits longest first.
+    pub waiters: Vec<Arc<Waiter>>,
+}
+
+/// The interests in the keys of one stripe.
+#[derive(Default)]
+pub struct StripeInterest {
+    /// By database and key.
+    pub keys: HashMap<(DbIndex, Box<[u8]>), KeyInterest>,
+    /// Clients that may have the key cached, whatever the database (client-side caching).
+    pub trackers: HashMap<Box<[u8]>, Vec<u64>>,
+}
+
+impl StripeInterest {
+    /// Whether nobody is interested in anything here.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.trackers.is_empty()
+    }
+
+    /// The interests in a key, if any.
+    pub fn of(&mut self, db: DbIndex, key: &[u8]) -> Option<&mut KeyInterest> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        self.keys.get_mut(&(db, Box::from(key)))
+    }
+
+    /// The interests in a key, made if there are none.
+    pub fn of_or_new(&mut self, db: DbIndex, key: &[u8]) -> &mut KeyInterest {
+        self.keys.entry((db, Box::from(key))).or_default()
+    }
+
+    /// Removes the interests in a key that `keep` does not keep.
+    pub fn retain(&mut self, db: DbIndex, key: &[u8], keep: impl FnOnce(&mut KeyInterest)) {
+        let name = (db, Box::from(key));
+        if let Some(interest) = self.keys.get_mut(&name) {
+            keep(interest);
+            if interest.watches.is_empty() && interest.waiters.is_empty() {
+                self.keys.remove(&name);
+            }
+        }
+    }
+}
+
+/// The registries of all stripes.
+pub struct Interests {
+    stripes: Box<[UnsafeCell<StripeInterest>]>,
+}
+
+// SAFETY: each cell is only reached under its stripe's lock, or while the world stands still.
+unsafe impl Sync for Interests {}
+
+impl Default for Interests {
+    fn default() -> Self {
+        Interests { stripes: (0..STRIPES).map(|_| UnsafeCell::default()).collect() }
+    }
+}
+
+impl Interests {
+    /// The registry of a stripe.
+    ///
+    /// # Safety
+    /// The caller must hold the stripe's lock or have stopped the world, and hold no other
+    /// reference to the same registry.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn stripe(&self, index: usize) -> &mut StripeInterest {
+        // SAFETY: the caller's contract.
+        unsafe { &mut *self.stripes[index].get() }
+    }
+}

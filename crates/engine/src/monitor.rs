@@ -1,0 +1,50 @@
+//! MONITOR: every command, as a line, to the clients that asked for it.
+
+use crate::args::Args;
+use crate::clients::flag;
+use crate::cx::Cx;
+use crate::mailbox::{Message, Push};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Posts the request to all monitors.
+#[cold]
+pub(crate) fn feed(cx: &Cx<'_>, args: Args<'_>) {
+    let now = cx.now().0;
+    let mut line = Vec::with_capacity(64);
+    let addr = &cx.session.client.addr;
+    let is_unix = cx.session.transport_flags & flag::UNIX_SOCKET != 0;
+    let addr = if is_unix { format!("unix:{addr}") } else { addr.clone() };
+    // Writing into a vector cannot fail.
+    let _ = write!(line, "{}.{:06} [{} {addr}]", now / 1000, now % 1000 * 1000, cx.db.index.0);
+    for word in args.words() {
+        line.push(b' ');
+        quote(word, &mut line);
+    }
+    let push = Arc::new(Push::Monitor(line.into_boxed_slice()));
+    for client in cx.engine.clients.all() {
+        if client.live.flags.load(Relaxed) & flag::MONITOR != 0 {
+            let message = Message::Push(client.id, Arc::clone(&push));
+            cx.engine.mailboxes[client.thread].post(message);
+        }
+    }
+}
+
+/// Quotes bytes as redis-cli shows them.
+pub fn quote(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(b'"');
+    for &byte in bytes {
+        match byte {
+            b'\\' | b'"' => out.extend_from_slice(&[b'\\', byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            7 => out.extend_from_slice(b"\\a"),
+            8 => out.extend_from_slice(b"\\b"),
+            0x20..=0x7e => out.push(byte),
+            _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    out.push(b'"');
+}

@@ -1,0 +1,210 @@
+//! A connection's state, as far as commands know it. Only its own thread touches it.
+
+use crate::blocking::Suspension;
+use crate::clients::{Client, flag};
+use crate::interest::Watch;
+use crate::transaction::Multi;
+use keyspace::DbIndex;
+use resp::{Parser, Protocol};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What happens to the connection after the commands that ran.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Fate {
+    /// It goes on.
+    #[default]
+    Open,
+    /// It is closed once its replies are sent.
+    CloseAfterReplies,
+    /// It is closed at once.
+    Close,
+}
+
+/// CLIENT REPLY.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ReplyMode {
+    /// Replies are sent.
+    #[default]
+    On,
+    /// None is, until further notice.
+    Off,
+    /// This command's is not (CLIENT REPLY SKIP itself).
+    SkipThis,
+    /// The next command's is not.
+    SkipNext,
+}
+
+/// CLIENT TRACKING's options.
+#[derive(Clone, Debug, Default)]
+pub struct Tracking {
+    /// Client that gets the invalidations; 0: itself.
+    pub redirect: u64,
+    /// Broadcasting mode, with its prefixes.
+    pub broadcast: Option<Vec<Box<[u8]>>>,
+    /// Only keys of the command after CLIENT CACHING yes.
+    pub opt_in: bool,
+    /// All keys but those of the command after CLIENT CACHING no.
+    pub opt_out: bool,
+    /// Not for keys it changed itself.
+    pub no_loop: bool,
+    /// CLIENT CACHING said so for the next command.
+    pub caching: Option<bool>,
+}
+
+/// A connection's subscriptions.
+#[derive(Default, Debug)]
+pub struct Subscriptions {
+    /// SUBSCRIBE.
+    pub channels: BTreeSet<Box<[u8]>>,
+    /// PSUBSCRIBE.
+    pub patterns: BTreeSet<Box<[u8]>>,
+    /// SSUBSCRIBE.
+    pub shard_channels: BTreeSet<Box<[u8]>>,
+}
+
+impl Subscriptions {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.channels.is_empty() && self.patterns.is_empty() && self.shard_channels.is_empty()
+    }
+}
+
+/// A connection's state; see the module's documentation.
+pub struct Session {
+    /// The registry's entry.
+    pub client: Arc<Client>,
+    /// Selected database.
+    pub db: DbIndex,
+    /// Protocol of replies.
+    pub protocol: Protocol,
+    /// Whether it may run commands.
+    pub authenticated: bool,
+    /// MULTI's queue.
+    pub multi: Option<Box<Multi>>,
+    /// Watched keys.
+    pub watched: Vec<(DbIndex, Box<[u8]>)>,
+    /// Raised when a watched key changes; `None` when nothing is watched.
+    pub watch: Option<Arc<Watch>>,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// CLIENT TRACKING.
+    pub tracking: Option<Box<Tracking>>,
+    /// The client that invalidations went to is gone.
+    pub tracking_broken: bool,
+    /// Subscriptions.
+    pub subscriptions: Subscriptions,
+    /// MONITOR.
+    pub is_monitor: bool,
+    /// CLIENT NO-TOUCH.
+    pub no_touch: bool,
+    /// CLIENT NO-EVICT.
+    pub no_evict: bool,
+    /// What it waits for.
+    pub suspension: Option<Suspension>,
+    /// What happens after the replies.
+    pub fate: Fate,
+    /// Connected by a Unix socket or from the machine itself.
+    pub is_local: bool,
+    /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`]).
+    pub transport_flags: u64,
+    pub(crate) parser: Parser,
+    /// Commands run.
+    pub(crate) commands: u64,
+    /// Index of the last command, plus one.
+    pub(crate) last_command: usize,
+}
+
+impl Session {
+    /// The state of a new connection.
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Session {
+        Session {
+            client,
+            db: DbIndex(0),
+            protocol: Protocol::Resp2,
+            authenticated,
+            multi: None,
+            watched: Vec::new(),
+            watch: None,
+            reply_mode: ReplyMode::On,
+            tracking: None,
+            tracking_broken: false,
+            subscriptions: Subscriptions::default(),
+            is_monitor: false,
+            no_touch: false,
+            no_evict: false,
+            suspension: None,
+            fate: Fate::Open,
+            is_local: false,
+            transport_flags: 0,
+            parser: Parser::new(),
+            commands: 0,
+            last_command: 0,
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn id(&self) -> u64 {
+        self.client.id
+    }
+
+    /// Whether it is in the mode in which RESP2 allows only subscription commands.
+    pub fn is_subscribed(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
+    /// Bytes of words of a request that is not complete.
+    pub fn pending_argument_bytes(&self) -> usize {
+        self.parser.pending_bytes()
+    }
+
+    /// Whether any rule but the ordinary ones applies to its next command.
+    #[inline]
+    pub(crate) fn is_special(&self) -> bool {
+        self.multi.is_some()
+            || !self.authenticated
+            || self.reply_mode != ReplyMode::On
+            || self.tracking.is_some()
+            || self.is_monitor
+            || !self.subscriptions.is_empty()
+    }
+
+    /// Shows the registry what has changed; after each batch.
+    pub fn publish(&self, now_ms: i64) {
+        let live = &self.client.live;
+        let mut flags = self.transport_flags;
+        let mut set = |condition: bool, bit: u64| {
+            if condition {
+                flags |= bit;
+            }
+        };
+        set(self.suspension.is_some(), flag::BLOCKED);
+        set(self.multi.is_some(), flag::MULTI);
+        set(self.is_monitor, flag::MONITOR);
+        set(self.is_subscribed(), flag::PUBSUB);
+        set(self.watch.as_ref().is_some_and(|w| w.is_dirty()), flag::WATCH_DIRTY);
+        set(self.tracking.is_some(), flag::TRACKING);
+        set(self.tracking_broken, flag::BROKEN_REDIRECT);
+        set(self.tracking.as_ref().is_some_and(|t| t.broadcast.is_some()), flag::TRACKING_BCAST);
+        set(self.no_evict, flag::NO_EVICT);
+        set(self.no_touch, flag::NO_TOUCH);
+        set(self.fate != Fate::Open, flag::CLOSING);
+        live.flags.store(flags, Relaxed);
+        live.last_seen_ms.store(now_ms, Relaxed);
+        live.db.store(self.db.0, Relaxed);
+        live.last_command.store(self.last_command, Relaxed);
+        live.commands.store(self.commands, Relaxed);
+        live.protocol.store(if self.protocol == Protocol::Resp3 { 3 } else { 2 }, Relaxed);
+        live.channels.store(self.subscriptions.channels.len(), Relaxed);
+        live.patterns.store(self.subscriptions.patterns.len(), Relaxed);
+        live.shard_channels.store(self.subscriptions.shard_channels.len(), Relaxed);
+        live.multi.store(self.multi.as_ref().map_or(0, |m| m.len() + 1), Relaxed);
+        live.multi_bytes.store(self.multi.as_ref().map_or(0, |m| m.bytes()), Relaxed);
+        live.watched.store(self.watched.len(), Relaxed);
+        live.argv_bytes.store(self.parser.pending_bytes(), Relaxed);
+        let redirect = self.tracking.as_ref().map_or(-1, |t| t.redirect as i64);
+        live.redirect.store(redirect, Relaxed);
+    }
+}

@@ -1,0 +1,219 @@
+//! Counters: what INFO reports.
+//!
+//! Global counters are relaxed atomics that only slow paths add to. What every command counts
+//! (calls, time, hits) goes to [`ThreadStats`], which only its own thread writes: a load and a
+//! store, no shared cache line. Readers sum over the threads.
+
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
+
+/// A counter.
+#[derive(Default, Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds, from any thread.
+    #[inline]
+    pub fn add(&self, number: u64) {
+        self.0.fetch_add(number, Relaxed);
+    }
+    /// Adds, from the only thread that ever does.
+    #[inline]
+    pub fn add_own(&self, number: u64) {
+        self.0.store(self.0.load(Relaxed) + number, Relaxed);
+    }
+    /// The count.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+    /// Sets the count.
+    pub fn set(&self, number: u64) {
+        self.0.store(number, Relaxed);
+    }
+}
+
+/// Counters that slow paths add to.
+#[derive(Default)]
+pub struct Stats {
+    /// Changes since the last save.
+    pub dirty: Counter,
+    /// Keys deleted because their time came.
+    pub expired: Counter,
+    /// Keys evicted.
+    pub evicted: Counter,
+    /// Clients evicted for `maxmemory-clients`.
+    pub evicted_clients: Counter,
+    /// Connections accepted.
+    pub connections: Counter,
+    /// Connections refused by `maxclients`.
+    pub rejected_connections: Counter,
+    /// Error replies.
+    pub errors: Counter,
+    /// Clients closed because of `client-query-buffer-limit`.
+    pub query_buffer_disconnections: Counter,
+    /// Clients closed because of `client-output-buffer-limit`.
+    pub output_buffer_disconnections: Counter,
+    /// Failed authentications.
+    pub acl_denied_auth: Counter,
+    /// Commands that unblocked or timed out are now running as blocked clients.
+    pub blocked_clients: AtomicI64,
+    /// Milliseconds since the epoch when the statistics were reset.
+    pub reset_at_ms: AtomicI64,
+    /// Share of volatile keys that are estimated to have expired, in percent times 100.
+    pub expired_stale_permyriad: Counter,
+    /// Active expiry cycles that ran out of time.
+    pub expire_cycles_cut_short: Counter,
+    /// Milliseconds spent in active expiry.
+    pub expire_cycle_ms: Counter,
+    /// Largest input and output seen of a client, in bytes.
+    pub largest_query: Counter,
+    /// As above.
+    pub largest_output: Counter,
+}
+
+/// Counters that one thread writes.
+#[derive(Default)]
+pub struct ThreadStats {
+    /// Commands run.
+    pub commands: Counter,
+    /// Keys found.
+    pub hits: Counter,
+    /// Keys not found.
+    pub misses: Counter,
+    /// Bytes received.
+    pub net_in: Counter,
+    /// Bytes sent.
+    pub net_out: Counter,
+    /// Reads from sockets.
+    pub reads: Counter,
+    /// Writes to sockets.
+    pub writes: Counter,
+    /// By [`crate::table::Resolved::index`].
+    pub by_command: Box<[CommandStats]>,
+}
+
+/// Counters of one command on one thread.
+#[derive(Default)]
+pub struct CommandStats {
+    /// Times it ran.
+    pub calls: Counter,
+    /// Nanoseconds it ran.
+    pub nanoseconds: Counter,
+    /// Times a gate refused it.
+    pub rejected: Counter,
+    /// Times it ran and answered with an error.
+    pub failed: Counter,
+    histogram: AtomicPtr<Histogram>,
+}
+
+/// Buckets of a [`Histogram`]: 16 for each doubling of the duration.
+const BUCKETS: usize = 16 * 40;
+
+/// How often a command took how long: a logarithmic histogram with an error of 1/16.
+pub struct Histogram {
+    counts: Box<[Counter]>,
+}
+
+impl Histogram {
+    fn index(nanoseconds: u64) -> usize {
+        if nanoseconds < 16 {
+            return nanoseconds as usize;
+        }
+        let exponent = 63 - nanoseconds.leading_zeros() as usize;
+        let mantissa = (nanoseconds >> (exponent - 4)) as usize & 15;
+        ((exponent - 3) * 16 + mantissa).min(BUCKETS - 1)
+    }
+
+    /// The longest duration that counts into a bucket, in nanoseconds.
+    pub fn upper_bound(index: usize) -> u64 {
+        if index < 16 {
+            return index as u64;
+        }
+        let exponent = index / 16 + 3;
+        let mantissa = (index % 16) as u64;
+        ((16 + mantissa + 1) << (exponent - 4)) - 1
+    }
+
+    /// The counts by bucket.
+    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.counts.iter().map(Counter::get)
+    }
+}
+
+impl CommandStats {
+    /// Counts a call; only its thread does.
+    #[inline]
+    pub fn count(&self, nanoseconds: u64, with_histogram: bool) {
+        self.calls.add_own(1);
+        self.nanoseconds.add_own(nanoseconds);
+        if with_histogram {
+            self.own_histogram().counts[Histogram::index(nanoseconds)].add_own(1);
+        }
+    }
+
+    #[inline]
+    #[allow(unsafe_code)]
+    fn own_histogram(&self) -> &Histogram {
+        let mut at = self.histogram.load(Relaxed);
+        if at.is_null() {
+            let counts = (0..BUCKETS).map(|_| Counter::default()).collect();
+            at = Box::into_raw(Box::new(Histogram { counts }));
+            self.histogram.store(at, std::sync::atomic::Ordering::Release);
+        }
+        // SAFETY: set once, by this thread, and freed with `self`.
+        unsafe { &*at }
+    }
+
+    /// The histogram, if anything was counted.
+    #[allow(unsafe_code)]
+    pub fn histogram(&self) -> Option<&Histogram> {
+        let at = self.histogram.load(std::sync::atomic::Ordering::Acquire);
+        // SAFETY: null or a leaked box that lives as long as `self`.
+        unsafe { at.as_ref() }
+    }
+
+    /// Forgets everything (CONFIG RESETSTAT). Counts of a command that runs just now may survive.
+    pub fn reset(&self) {
+        for counter in [&self.calls, &self.nanoseconds, &self.rejected, &self.failed] {
+            counter.set(0);
+        }
+        if let Some(histogram) = self.histogram() {
+            histogram.counts.iter().for_each(|count| count.set(0));
+        }
+    }
+}
+
+impl Drop for CommandStats {
+    #[allow(unsafe_code)]
+    fn drop(&mut self) {
+        let at = *self.histogram.get_mut();
+        if !at.is_null() {
+            // SAFETY: made by `Box::into_raw` in `own_histogram`, freed once.
+            drop(unsafe { Box::from_raw(at) });
+        }
+    }
+}
+
+impl ThreadStats {
+    /// Counters for so many commands.
+    pub fn new(commands: usize) -> ThreadStats {
+        ThreadStats {
+            by_command: (0..commands).map(|_| CommandStats::default()).collect(),
+            ..ThreadStats::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_lies_within_its_bucket() {
+        for nanoseconds in (0..100_000).chain([1 << 30, 3 << 35]) {
+            let index = Histogram::index(nanoseconds);
+            assert!(nanoseconds <= Histogram::upper_bound(index), "{nanoseconds}");
+            assert!(index == 0 || nanoseconds > Histogram::upper_bound(index - 1), "{nanoseconds}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Finding a command's row by its name, quickly: a small perfect-enough hash table built once.
+
+use crate::command::{Begin, Command, Find};
+use crate::error::Error;
+
+/// A row with what can be worked out from it beforehand.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The row.
+    pub command: &'static Command,
+    /// The container, of a subcommand.
+    pub parent: Option<&'static Command>,
+    /// `client|kill`; a plain command's own name.
+    pub full_name: String,
+    /// Place in the per-command statistics.
+    pub index: usize,
+    /// The word of the only key, where every request has exactly one at the same place; else 0.
+    pub single_key: usize,
+}
+
+/// All commands; see [`CommandTable::build`].
+pub struct CommandTable {
+    all: Vec<Resolved>,
+    /// Open addressing over the hash of the upper-cased name; indexes into `all` plus one.
+    slots: Vec<u16>,
+    /// Names in force for top-level commands (`rename-command` may differ from the row's).
+    names: Vec<String>,
+}
+
+impl std::fmt::Debug for Command {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+#[inline]
+fn hash_name(name: &[u8]) -> usize {
+    let mut hash = name.len() as u64;
+    for &byte in name {
+        hash = (hash ^ u64::from(byte | 0x20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^= hash >> 29;
+    }
+    hash as usize
+}
+
+impl CommandTable {
+    /// Builds the table. `renamed` maps a command's own name to another; an empty one hides it.
+    pub fn build(rows: &[&'static Command], renamed: &[(String, String)]) -> CommandTable {
+        let mut table = CommandTable { all: Vec::new(), slots: Vec::new(), names: Vec::new() };
+        let mut top = Vec::new();
+        for row in rows {
+            let name = renamed
+                .iter()
+                .rev()
+                .find(|(from, _)| from.eq_ignore_ascii_case(row.name))
+                .map_or(row.name, |(_, to)| to.as_str())
+                .to_ascii_lowercase();
+            top.push((table.all.len(), name));
+            table.add(row, None);
+            for sub in row.subcommands {
+                table.add(sub, Some(row));
+            }
+        }
+        table.slots = vec![0; (top.len() * 4).next_power_of_two()];
+        table.names = vec![String::new(); table.all.len()];
+        for (index, name) in top {
+            if !name.is_empty() {
+                let mask = table.slots.len() - 1;
+                let mut slot = hash_name(name.as_bytes()) & mask;
+                while table.slots[slot] != 0 {
+                    slot = (slot + 1) & mask;
+                }
+                table.slots[slot] = index as u16 + 1;
+                table.names[index] = name;
+            }
+        }
+        table
+    }
+
+    fn add(&mut self, command: &'static Command, parent: Option<&'static Command>) {
+        let full_name = match parent {
+            Some(parent) => format!("{}|{}", parent.name, command.name),
+            None => command.name.to_owned(),
+        };
+        let single_key = match command.keys {
+            [spec] => match (spec.begin, spec.find) {
+                (Begin::Index(at), Find::Range { last: 0, .. })
+                    if !spec.flags.has(crate::command::KeyFlags::NOT_KEY)
+                        && !spec.flags.has(crate::command::KeyFlags::INCOMPLETE) =>
+                {
+                    at
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        self.all.push(Resolved { command, parent, full_name, index: self.all.len(), single_key });
+    }
+
+    /// Every command and subcommand, in the order of their indexes.
+    pub fn all(&self) -> &[Resolved] {
+        &self.all
+    }
+
+    /// The top-level command of this name, in any case.
+    #[inline]
+    pub fn find(&self, name: &[u8]) -> Option<&Resolved> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash_name(name) & mask;
+        loop {
+            let index = (self.slots[slot] as usize).checked_sub(1)?;
+            if name.eq_ignore_ascii_case(self.names[index].as_bytes()) {
+                return Some(&self.all[index]);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// A subcommand of a container, in any case.
+    pub fn subcommand(&self, container: &Resolved, name: &[u8]) -> Option<&Resolved> {
+        let subs = container.command.subcommands.len();
+        self.all[container.index + 1..=container.index + subs]
+            .iter()
+            .find(|sub| name.eq_ignore_ascii_case(sub.command.name.as_bytes()))
+    }
+
+    /// By full name, `client|kill` or `get`, as ACL rules and COMMAND INFO write it.
+    pub fn by_full_name(&self, name: &[u8]) -> Option<&Resolved> {
+        match name.iter().position(|&b| b == b'|') {
+            Some(bar) => self.subcommand(self.find(&name[..bar])?, &name[bar + 1..]),
+            None => self.find(name),
+        }
+    }
+
+    /// The row that a request is for: command or subcommand, with the number of words checked.
+    #[inline]
+    pub fn resolve(&self, argv: &[&[u8]]) -> Result<&Resolved, Error> {
+        let Some(found) = argv.first().and_then(|name| self.find(name)) else {
+            return Err(unknown(argv));
+        };
+        let found = if found.command.subcommands.is_empty() || argv.len() < 2 {
+            found
+        } else {
+            match self.subcommand(found, argv[1]) {
+                Some(sub) => sub,
+                None => return Err(unknown_subcommand(found, argv[1])),
+            }
+        };
+        let arity = found.command.arity;
+        let words = argv.len() as i32;
+        if (arity > 0 && words != arity) || words < -arity {
+            return Err(Error::Arity(found.full_name.clone().into()));
+        }
+        Ok(found)
+    }
+}
+
+/// Redis's text for a command it does not know; quotes what was sent, within limits.
+#[cold]
+fn unknown(argv: &[&[u8]]) -> Error {
+    let mut text = b"ERR unknown command '".to_vec();
+    let name = argv.first().copied().unwrap_or_default();
+    text.extend_from_slice(&name[..name.len().min(128)]);
+    text.extend_from_slice(b"', with args beginning with: ");
+    let mut room = 128usize;
+    for word in &argv[1.min(argv.len())..] {
+        if room == 0 {
+            break;
+        }
+        let shown = &word[..word.len().min(room)];
+        text.push(b'\'');
+        text.extend_from_slice(shown);
+        text.extend_from_slice(b"' ");
+        room = room.saturating_sub(shown.len() + 3);
+    }
+    Error::Bytes(text)
+}
+
+#[cold]
+fn unknown_subcommand(container: &Resolved, name: &[u8]) -> Error {
+    let mut text = b"ERR unknown subcommand '".to_vec();
+    text.extend_from_slice(&name[..name.len().min(128)]);
+    text.extend_from_slice(b"'. Try ");
+    text.extend_from_slice(container.command.name.to_ascii_uppercase().as_bytes());
+    text.extend_from_slice(b" HELP.");
+    Error::Bytes(text)
+}

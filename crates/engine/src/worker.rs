@@ -1,0 +1,541 @@
+//! One reactor thread's half of the engine: from bytes to commands and back.
+//!
+//! [`Worker::feed`] is the life of a request: parse a batch, hash its keys and prefetch their
+//! buckets, prefetch the entries, then run one command after the other.
+
+use crate::args::Args;
+use crate::blocking::{Resumption, Suspension};
+use crate::clients::{Client, Names};
+use crate::cx::Cx;
+use crate::db::Db;
+use crate::dispatch;
+use crate::engine::Engine;
+use crate::locks::Busy;
+use crate::mailbox::Push;
+use crate::session::{Fate, Session};
+use crate::stats::ThreadStats;
+use crate::table::Resolved;
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Key, Millis};
+use resp::{Limits, Parsed, Protocol, Reply};
+use std::cell::Cell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use structs::random::Rng;
+
+/// Requests that are parsed and prefetched together; about what a core can have under way.
+const BATCH: usize = 32;
+
+/// The time now.
+pub fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Millis(since.map_or(0, |d| d.as_millis() as i64))
+}
+
+/// What commands may know of their thread.
+pub struct ThreadContext {
+    /// The engine, for what outlives a command.
+    pub engine: &'static Engine,
+    /// Which thread.
+    pub index: usize,
+    /// Its registration with the world.
+    pub reader: Reader<'static>,
+    pub(crate) next_token: Cell<u64>,
+    pub(crate) deadlines: std::cell::RefCell<BinaryHeap<Reverse<(Millis, u64, u64)>>>,
+    /// Clients in MONITOR or waiting for CLIENT PAUSE to end, of this thread.
+    pub(crate) seed: Cell<u64>,
+}
+
+impl ThreadContext {
+    /// The thread's counters.
+    #[inline]
+    pub fn stats(&self) -> &'static ThreadStats {
+        &self.engine.thread_stats[self.index]
+    }
+
+    /// Suspends a session: it reads no further request until it is resumed.
+    pub fn suspend(&self, session: &mut Session, mut suspension: Suspension) -> u64 {
+        let token = self.next_token.get() + 1;
+        self.next_token.set(token);
+        suspension.token = token;
+        if let Some(deadline) = suspension.deadline {
+            self.deadlines.borrow_mut().push(Reverse((deadline, session.id(), token)));
+        }
+        session.suspension = Some(suspension);
+        token
+    }
+
+    pub(crate) fn rng(&self) -> Rng {
+        let mut rng = Rng::seeded(self.seed.get());
+        self.seed.set(rng.next_u64());
+        rng
+    }
+}
+
+/// Who has connected, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// `ip:port`, or the path of the Unix socket.
+    pub addr: String,
+    /// What it connected to.
+    pub laddr: String,
+    /// File descriptor.
+    pub fd: i32,
+    /// Unix socket or loopback address.
+    pub is_local: bool,
+    /// [`crate::clients::flag`] bits of the transport.
+    pub transport_flags: u64,
+}
+
+/// What [`Worker::feed`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// Bytes of the input that are done with.
+    pub consumed: usize,
+    /// What comes next.
+    pub next: Next,
+}
+
+/// What the reactor has to do with a connection next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Wait for at least so many more bytes.
+    Read {
+        /// A lower bound of the bytes that have to come.
+        missing: usize,
+    },
+    /// A stripe is busy or the batch was cut: feed again in the next turn.
+    Again,
+    /// The session is suspended: do not feed until it is resumed.
+    Suspended,
+    /// Writes are paused: feed again then, or when told to look again.
+    Paused {
+        /// End of the pause.
+        until: Millis,
+    },
+    /// See the session's fate.
+    Closing,
+}
+
+/// A thread's half of the engine.
+pub struct Worker {
+    context: ThreadContext,
+    argv: Vec<&'static [u8]>,
+    pending: Vec<Pending>,
+}
+
+/// A parsed request of a batch.
+#[derive(Clone, Copy)]
+struct Pending {
+    /// Its words in the batch's argv.
+    words: (usize, usize),
+    /// Where it ends in the input.
+    end: usize,
+    /// Its row, if the name and the number of words are right.
+    resolved: Option<&'static Resolved>,
+    /// The hash of its only key.
+    hash: u64,
+}
+
+impl Worker {
+    /// The worker of thread `index`; to be made on that thread.
+    pub fn new(engine: &'static Engine, index: usize) -> Worker {
+        Worker {
+            context: ThreadContext {
+                engine,
+                index,
+                reader: engine.keyspace.world().register(),
+                next_token: Cell::new(0),
+                deadlines: std::cell::RefCell::default(),
+                seed: Cell::new(structs::hashing::os_random()),
+            },
+            argv: Vec::new(),
+            pending: Vec::new(),
+        }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &'static Engine {
+        self.context.engine
+    }
+
+    /// The thread's context.
+    pub fn context(&self) -> &ThreadContext {
+        &self.context
+    }
+
+    /// A connection was accepted.
+    pub fn connect(&mut self, peer: Peer) -> Session {
+        let engine = self.context.engine;
+        engine.stats.connections.add(1);
+        let needs_password = !engine.config.requirepass().is_empty();
+        let client = engine.clients.add(|id| Client {
+            id,
+            thread: self.context.index,
+            addr: peer.addr,
+            laddr: peer.laddr,
+            fd: peer.fd,
+            created_ms: now().0,
+            names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
+            live: crate::clients::Live::default(),
+        });
+        let mut session = Session::new(client, !needs_password);
+        session.is_local = peer.is_local;
+        session.transport_flags = peer.transport_flags;
+        session.publish(now().0);
+        session
+    }
+
+    /// A connection is gone, by whatever cause.
+    pub fn disconnect(&mut self, mut session: Session) {
+        let engine = self.context.engine;
+        engine.clients.remove(session.id());
+        self.context.reader.enter();
+        let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+        dispatch::release_everything(&db, &mut session);
+        self.context.reader.leave();
+    }
+
+    /// Runs the requests at the start of `input`, appending replies to `out`.
+    pub fn feed(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Fed {
+        let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
+        let mut pending = std::mem::take(&mut self.pending);
+        let mut inline = Vec::new();
+        let fed = self.feed_batches(session, input, out, &mut argv, &mut pending, &mut inline);
+        argv.clear();
+        // The allocation is kept; there is no element left to convert.
+        self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
+        self.pending = pending;
+        fed
+    }
+
+    fn feed_batches<'i>(
+        &mut self,
+        session: &mut Session,
+        input: &'i [u8],
+        out: &mut Vec<u8>,
+        argv: &mut Vec<&'i [u8]>,
+        pending: &mut Vec<Pending>,
+        inline: &mut Vec<u8>,
+    ) -> Fed {
+        let engine = self.context.engine;
+        let now = now();
+        let mut consumed = 0;
+        let mut next = Next::Read { missing: 1 };
+        self.context.reader.enter();
+        let protocol = session.protocol;
+        let db = Db::new(engine, now, engine.access_policy(), self.context.rng());
+        let mut cx = Cx {
+            db,
+            reply: Reply::new(out, protocol),
+            session,
+            engine,
+            thread: &self.context,
+            resolved: &engine.table.all()[0],
+            in_transaction: false,
+            block_request: None,
+        };
+        cx.db.index = cx.session.db;
+        loop {
+            argv.clear();
+            pending.clear();
+            let limits = limits(cx.session, engine);
+            let most = if cx.session.authenticated { BATCH } else { 1 };
+            let mut at = consumed;
+            let mut stop = None;
+            while pending.len() < most {
+                match cx.session.parser.next(&input[at..], limits) {
+                    Parsed::Request { consumed: used } => {
+                        if cx.session.parser.is_inline() {
+                            if pending.is_empty() {
+                                inline.clear();
+                                inline.extend_from_slice(cx.session.parser.owned_words());
+                                let words: Vec<_> = cx.session.parser.words().to_vec();
+                                let words: Vec<&[u8]> =
+                                    words.into_iter().map(|word| &inline[word]).collect();
+                                let end = at + used;
+                                match run(&mut cx, &words, None, 0) {
+                                    Ok(()) => consumed = end,
+                                    Err(cause) => stop = Some(cause),
+                                }
+                            }
+                            // Behind others it is looked at again when they have run.
+                            break;
+                        }
+                        let start = argv.len();
+                        let words = cx.session.parser.words();
+                        argv.extend(words.iter().map(|w| &input[at + w.start..at + w.end]));
+                        at += used;
+                        let words = &argv[start..];
+                        let resolved = engine.table.resolve(words).ok();
+                        let hash = match resolved {
+                            Some(row) if row.single_key > 0 => {
+                                let key = Key::new(words[row.single_key]);
+                                let stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key));
+                                prefetch_bucket(stripe, cx.db.index, key.hash);
+                                key.hash
+                            }
+                            _ => 0,
+                        };
+                        let words = (start, argv.len());
+                        pending.push(Pending { words, end: at, resolved, hash });
+                    }
+                    Parsed::Incomplete { missing } => {
+                        stop = Some(Next::Read { missing });
+                        break;
+                    }
+                    Parsed::Error(text) => {
+                        stop = Some(Next::Closing);
+                        if pending.is_empty() {
+                            protocol_error(&mut cx, &text);
+                        } else {
+                            // Found again once the requests before it have run.
+                            stop = None;
+                        }
+                        break;
+                    }
+                }
+            }
+            if pending.len() > 1 {
+                for request in pending.iter() {
+                    if let Some(row) = request.resolved
+                        && row.single_key > 0
+                    {
+                        let bytes = argv[request.words.0 + row.single_key];
+                        let key = Key { bytes, hash: request.hash };
+                        let stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key));
+                        prefetch_entry(stripe, cx.db.index, request.hash);
+                    }
+                }
+            }
+            let mut cut = None;
+            for request in pending.iter() {
+                let words = &argv[request.words.0..request.words.1];
+                if words.is_empty() {
+                    consumed = request.end;
+                    continue;
+                }
+                match run(&mut cx, words, request.resolved, request.hash) {
+                    Ok(()) => consumed = request.end,
+                    Err(cause) => {
+                        cut = Some(cause);
+                        break;
+                    }
+                }
+                if let Some(cause) = halted(cx.session) {
+                    cut = Some(cause);
+                    break;
+                }
+            }
+            let halted = halted(cx.session);
+            let cause = cut.or(halted);
+            if let Some(cause) = cause {
+                // What was parsed beyond this point is parsed again.
+                cx.session.parser = resp::Parser::new();
+                next = cause;
+                break;
+            }
+            match stop {
+                Some(Next::Read { missing }) => {
+                    next = Next::Read { missing };
+                    break;
+                }
+                Some(cause) => {
+                    next = cause;
+                    break;
+                }
+                None if consumed == input.len() => break,
+                None if self.context.reader.is_wanted() => {
+                    self.context.reader.leave();
+                    self.context.reader.enter();
+                }
+                None => {}
+            }
+        }
+        let stats = self.context.stats();
+        stats.hits.add_own(cx.db.hits.get());
+        stats.misses.add_own(cx.db.misses.get());
+        cx.session.publish(now.0);
+        self.context.reader.leave();
+        Fed { consumed, next }
+    }
+
+    /// Writes an out-of-band message into a client's output.
+    pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) {
+        let mut reply = Reply::new(out, session.protocol);
+        dispatch::write_push(session, push, &mut reply);
+    }
+
+    /// Ends a suspension with a reply from elsewhere; `false` if it was not this one.
+    pub fn resume(
+        &mut self,
+        session: &mut Session,
+        resumption: Resumption,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_it = session
+            .suspension
+            .as_ref()
+            .is_some_and(|s| resumption.token.is_none_or(|token| token == s.token));
+        if is_it {
+            session.suspension = None;
+            if session.reply_mode == crate::session::ReplyMode::On {
+                out.extend_from_slice(&resumption.reply);
+            }
+            session.publish(now().0);
+        }
+        is_it
+    }
+
+    /// The next moment at which a suspension ends by itself.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        self.context.deadlines.borrow().peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// The clients whose deadlines have come, with the tokens of their suspensions.
+    pub fn due(&self, now: Millis) -> Vec<(u64, u64)> {
+        let mut deadlines = self.context.deadlines.borrow_mut();
+        let mut due = Vec::new();
+        while let Some(&Reverse((at, client, token))) = deadlines.peek() {
+            if at > now {
+                break;
+            }
+            deadlines.pop();
+            due.push((client, token));
+        }
+        due
+    }
+
+    /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
+    /// if somebody serves the client just now.
+    pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Vec<u8>) -> bool {
+        self.end_wait(session, Some(token), out, |suspension, reply| {
+            suspension.on_timeout.write(reply);
+        })
+    }
+
+    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK): with an error, or as if the
+    /// time were up.
+    pub fn unblock(&mut self, session: &mut Session, with_error: bool, out: &mut Vec<u8>) -> bool {
+        if !session.suspension.as_ref().is_some_and(|s| s.can_unblock) {
+            return false;
+        }
+        self.end_wait(session, None, out, |suspension, reply| {
+            if with_error {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            } else {
+                suspension.on_timeout.write(reply);
+            }
+        })
+    }
+
+    fn end_wait(
+        &mut self,
+        session: &mut Session,
+        token: Option<u64>,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&Suspension, &mut Reply<'_>),
+    ) -> bool {
+        let Some(suspension) = &session.suspension else { return false };
+        if token.is_some_and(|token| token != suspension.token) {
+            return false;
+        }
+        if let Some(waiter) = &suspension.waiter {
+            if !waiter.cancel() {
+                // Being served: look again shortly unless the reply is on its way.
+                if !waiter.is_done() {
+                    let again = Millis(now().0 + 1);
+                    let entry = Reverse((again, session.id(), suspension.token));
+                    self.context.deadlines.borrow_mut().push(entry);
+                }
+                return false;
+            }
+            let engine = self.context.engine;
+            self.context.reader.enter();
+            let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+            crate::blocking::forget(&db, waiter);
+            self.context.reader.leave();
+            engine.stats.blocked_clients.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        let mut reply = Reply::new(out, session.protocol);
+        write(suspension, &mut reply);
+        session.suspension = None;
+        session.publish(now().0);
+        true
+    }
+
+    /// A context outside any request, for work on the keyspace in small bites (active expiry).
+    pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> R {
+        let engine = self.context.engine;
+        self.context.reader.enter();
+        let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+        let result = work(&mut db);
+        self.context.reader.leave();
+        result
+    }
+}
+
+/// Whether the session runs no further command for now.
+fn halted(session: &Session) -> Option<Next> {
+    if session.suspension.is_some() {
+        return Some(Next::Suspended);
+    }
+    (session.fate != Fate::Open).then_some(Next::Closing)
+}
+
+fn limits(session: &Session, engine: &Engine) -> Limits {
+    if session.authenticated {
+        let bulk_len = i64::try_from(engine.config.proto_max_bulk_len()).unwrap_or(i64::MAX);
+        Limits { words: i64::from(i32::MAX), bulk_len }
+    } else {
+        Limits::UNAUTHENTICATED
+    }
+}
+
+#[inline]
+fn run(
+    cx: &mut Cx<'_>,
+    words: &[&[u8]],
+    resolved: Option<&'static Resolved>,
+    hash: u64,
+) -> Result<(), Next> {
+    if words.is_empty() {
+        return Ok(());
+    }
+    let args = match resolved {
+        Some(row) if row.single_key > 0 => Args::with_hash(words, row.single_key, hash),
+        _ => Args::new(words),
+    };
+    match dispatch::process(cx, resolved, args) {
+        Ok(()) => Ok(()),
+        Err(dispatch::NotNow::Busy(Busy)) => Err(Next::Again),
+        Err(dispatch::NotNow::Paused { until }) => Err(Next::Paused { until }),
+    }
+}
+
+#[cold]
+fn protocol_error(cx: &mut Cx<'_>, text: &str) {
+    cx.reply.error(&format!("ERR Protocol error: {text}"));
+    cx.session.fate = Fate::CloseAfterReplies;
+}
+
+#[inline]
+#[allow(unsafe_code)]
+fn prefetch_bucket(stripe: &keyspace::Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: `feed` runs inside the world.
+    unsafe { stripe.prefetch_bucket(db, hash) }
+}
+
+#[inline]
+#[allow(unsafe_code)]
+fn prefetch_entry(stripe: &keyspace::Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: `feed` runs inside the world.
+    unsafe { stripe.prefetch_entry(db, hash) }
+}
+
+/// A protocol, for sessions that are made outside a connection.
+pub const DEFAULT_PROTOCOL: Protocol = Protocol::Resp2;
+
+/// A client's registry entry, shared.
+pub type ClientHandle = Arc<Client>;

@@ -1,0 +1,117 @@
+//! The 24 bits of an entry that remember how it was used, for eviction and OBJECT.
+//!
+//! Under an LRU (or no) policy they are the time of the last access in seconds, modulo 2^24.
+//! Under an LFU policy they are Redis's: 16 bits of minutes since the last decay and an 8-bit
+//! logarithmic counter.
+//!
+//! ```text
+//!   23             8 7        0
+//!  ┌────────────────┬──────────┐
+//!  │ minutes        │ counter  │   LFU
+//!  └────────────────┴──────────┘
+//! ```
+
+/// The counter of a new key: not the first to go.
+pub const LFU_INITIAL: u8 = 5;
+const CLOCK_MASK: u32 = (1 << 24) - 1;
+
+/// Which meaning the bits have, with the tuning of LFU.
+#[derive(Clone, Copy, Debug)]
+pub enum Policy {
+    /// Time of last access.
+    Lru,
+    /// `lfu-log-factor` and `lfu-decay-time` (minutes).
+    Lfu {
+        /// Higher: more accesses are needed to saturate the counter.
+        log_factor: u32,
+        /// Minutes after which the counter drops by one; 0 never.
+        decay_minutes: u32,
+    },
+}
+
+fn minutes(now_ms: i64) -> u32 {
+    ((now_ms / 60_000) & 0xffff) as u32
+}
+
+/// The bits of a new entry.
+#[inline]
+pub fn fresh(policy: Policy, now_ms: i64) -> u32 {
+    match policy {
+        Policy::Lru => (now_ms / 1000) as u32 & CLOCK_MASK,
+        Policy::Lfu { .. } => minutes(now_ms) << 8 | u32::from(LFU_INITIAL),
+    }
+}
+
+/// The bits after an access; `random` is a uniform number.
+#[inline]
+pub fn touched(policy: Policy, bits: u32, now_ms: i64, random: impl FnOnce() -> u32) -> u32 {
+    match policy {
+        Policy::Lru => (now_ms / 1000) as u32 & CLOCK_MASK,
+        Policy::Lfu { log_factor, .. } => {
+            let counter = frequency(policy, bits, now_ms);
+            let base = u32::from(counter.saturating_sub(LFU_INITIAL));
+            let odds = u64::from(base) * u64::from(log_factor) + 1;
+            let raise = counter < 255 && u64::from(random()) * odds < 1 << 32;
+            minutes(now_ms) << 8 | u32::from(counter + u8::from(raise))
+        }
+    }
+}
+
+/// The decayed counter (OBJECT FREQ).
+pub fn frequency(policy: Policy, bits: u32, now_ms: i64) -> u8 {
+    let counter = bits as u8;
+    match policy {
+        Policy::Lfu { decay_minutes, .. } if decay_minutes > 0 => {
+            let passed = minutes(now_ms).wrapping_sub(bits >> 8) & 0xffff;
+            counter.saturating_sub((passed / decay_minutes).min(255) as u8)
+        }
+        _ => counter,
+    }
+}
+
+/// Seconds since the last access (OBJECT IDLETIME).
+pub fn idle_seconds(bits: u32, now_ms: i64) -> u32 {
+    ((now_ms / 1000) as u32).wrapping_sub(bits) & CLOCK_MASK
+}
+
+/// How much an entry deserves to be evicted: higher goes first.
+pub fn eviction_score(policy: Policy, bits: u32, now_ms: i64) -> u64 {
+    match policy {
+        Policy::Lru => u64::from(idle_seconds(bits, now_ms)),
+        Policy::Lfu { .. } => 255 - u64::from(frequency(policy, bits, now_ms)),
+    }
+}
+
+/// Bits that say "idle for `seconds`" (RESTORE … IDLETIME).
+pub fn with_idle(seconds: u32, now_ms: i64) -> u32 {
+    ((now_ms / 1000) as u32).wrapping_sub(seconds) & CLOCK_MASK
+}
+
+/// Bits that say "used this often" (RESTORE … FREQ).
+pub fn with_frequency(counter: u8, now_ms: i64) -> u32 {
+    minutes(now_ms) << 8 | u32::from(counter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lru_counts_seconds_and_wraps() {
+        let bits = fresh(Policy::Lru, 1_700_000_000_000);
+        assert_eq!(idle_seconds(bits, 1_700_000_012_000), 12);
+        assert_eq!(idle_seconds(with_idle(100, 5_000), 5_000), 100);
+    }
+
+    #[test]
+    fn lfu_rises_by_luck_and_decays_by_minutes() {
+        let policy = Policy::Lfu { log_factor: 10, decay_minutes: 1 };
+        let now = 1_700_000_000_000;
+        let mut bits = fresh(policy, now);
+        bits = touched(policy, bits, now, || 0);
+        assert_eq!(frequency(policy, bits, now), LFU_INITIAL + 1);
+        bits = touched(policy, bits, now, || u32::MAX);
+        assert_eq!(frequency(policy, bits, now), LFU_INITIAL + 1);
+        assert_eq!(frequency(policy, bits, now + 3 * 60_000), LFU_INITIAL - 2);
+    }
+}

@@ -1,0 +1,762 @@
+//! An entry: key, value, expiry and access bits in one block behind one pointer.
+//!
+//! ```text
+//!  word (u32):  31-30 unused │ 29 wide │ 28 expires │ 27-24 kind │ 23-0 access bits
+//!
+//!  a short string      word │ klen u8 │ vlen u8 │ [expiry i64] │ key │ value
+//!  a longer one        word │ klen u32 │ vlen u32 │ [expiry] │ key │ value        (wide)
+//!  number, big string  word │ klen u32 │ payload 8 B │ [expiry] │ key
+//!  list, set, hash …   word │ klen u32 │ payload 16 B │ [expiry] │ key
+//! ```
+//!
+//! A 16-byte key with a 1-byte value takes a 24-byte block. A string value lives inside the entry
+//! unless a block of its own wastes less (500 bytes: 544 instead of 640) or it is edited in place
+//! (APPEND, SETBIT …). Numbers are kept as such, so that INCR writes 8 bytes.
+//!
+//! Rejected: a separate value object (Redis's robj: 16 bytes and a cache miss more), a digest of
+//! the key (the table's fingerprint suffices), storing the expiry in the table only (one more
+//! miss for each read of a volatile key).
+#![allow(unsafe_code)]
+
+use crate::heap_string::{self, HeapString};
+use crate::memory::block_size;
+use crate::types::Millis;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use structs::hash::Hash;
+use structs::list::List;
+use structs::set::Set;
+use structs::table::Item;
+use structs::zset::Zset;
+
+/// How a value is held; with the value itself this gives type and encoding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// A string inside the entry.
+    InlineString = 0,
+    /// A string that is the decimal form of a number.
+    Integer = 1,
+    /// A string in a block of its own.
+    HeapString = 2,
+    /// A list.
+    List = 3,
+    /// A set.
+    Set = 4,
+    /// A hash.
+    Hash = 5,
+    /// A sorted set.
+    Zset = 6,
+    /// A value that is not in RAM; the payload says where it is (the flash tier's).
+    Cold = 7,
+}
+
+impl Kind {
+    fn from_bits(bits: u32) -> Kind {
+        match bits & 15 {
+            0 => Kind::InlineString,
+            1 => Kind::Integer,
+            2 => Kind::HeapString,
+            3 => Kind::List,
+            4 => Kind::Set,
+            5 => Kind::Hash,
+            6 => Kind::Zset,
+            _ => Kind::Cold,
+        }
+    }
+
+    /// Whether the value is a string.
+    #[inline]
+    pub fn is_string(self) -> bool {
+        matches!(self, Kind::InlineString | Kind::Integer | Kind::HeapString)
+    }
+
+    /// The name TYPE gives it.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Kind::InlineString | Kind::Integer | Kind::HeapString => "string",
+            Kind::List => "list",
+            Kind::Set => "set",
+            Kind::Hash => "hash",
+            Kind::Zset => "zset",
+            Kind::Cold => "none",
+        }
+    }
+}
+
+const EXPIRES: u32 = 1 << 28;
+const WIDE: u32 = 1 << 29;
+const ACCESS: u32 = (1 << 24) - 1;
+/// Inline strings above this many bytes get a block of their own whatever it wastes.
+const INLINE_MAX: usize = 4096;
+
+/// The offset of the key by the six tag bits (kind, expires, wide).
+const KEY_OFFSET: [u8; 64] = {
+    let mut table = [0; 64];
+    let mut tag = 0;
+    while tag < 64 {
+        let (kind, expires, wide) = (tag & 15, tag >> 4 & 1, tag >> 5 & 1);
+        let header = if kind == Kind::InlineString as usize {
+            if wide == 1 { 12 } else { 6 }
+        } else if kind == Kind::Integer as usize
+            || kind == Kind::HeapString as usize
+            || kind == Kind::Cold as usize
+        {
+            16
+        } else {
+            24
+        };
+        table[tag] = (header + 8 * expires) as u8;
+        tag += 1;
+    }
+    table
+};
+
+/// A type that an entry can hold, other than a string.
+///
+/// # Safety
+/// `KIND` must be unique to the type, and the type at most 16 bytes with an alignment of 8.
+pub unsafe trait Object: Sized + Send {
+    /// Its kind.
+    const KIND: Kind;
+    /// An empty value, for commands that create a key.
+    fn empty() -> Self;
+    /// Whether the key must go because nothing is left in it.
+    fn is_empty(&self) -> bool;
+}
+
+macro_rules! object {
+    ($type:ident, $empty:ident) => {
+        const _: () = assert!(size_of::<$type>() <= 16 && align_of::<$type>() <= 8);
+        // SAFETY: one kind a type, of the same name; size and alignment are checked above.
+        unsafe impl Object for $type {
+            const KIND: Kind = Kind::$type;
+            fn empty() -> Self {
+                $type::$empty()
+            }
+            fn is_empty(&self) -> bool {
+                self.len() == 0
+            }
+        }
+    };
+}
+
+/// A value on its own, out of any entry.
+pub enum Value {
+    /// A string.
+    String(Vec<u8>),
+    /// A list.
+    List(List),
+    /// A set.
+    Set(Set),
+    /// A hash.
+    Hash(Hash),
+    /// A sorted set.
+    Zset(Zset),
+}
+
+/// A string value as it is held.
+#[derive(Clone, Copy, Debug)]
+pub enum StringRef<'a> {
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A number.
+    Integer(i64),
+}
+
+impl<'a> StringRef<'a> {
+    /// The bytes; a number is written into `buf`.
+    pub fn bytes<'b>(self, buf: &'b mut [u8; structs::numbers::INT_MAX_LEN]) -> &'b [u8]
+    where
+        'a: 'b,
+    {
+        match self {
+            StringRef::Bytes(bytes) => bytes,
+            StringRef::Integer(number) => structs::numbers::format_i64(buf, number),
+        }
+    }
+
+    /// A copy of the bytes.
+    pub fn to_vec(self) -> Vec<u8> {
+        self.bytes(&mut [0; structs::numbers::INT_MAX_LEN]).to_vec()
+    }
+
+    /// STRLEN.
+    #[inline]
+    pub fn len(self) -> usize {
+        match self {
+            StringRef::Bytes(bytes) => bytes.len(),
+            StringRef::Integer(number) => {
+                usize::from(number < 0) + structs::numbers::decimal_len(number.unsigned_abs())
+            }
+        }
+    }
+
+    /// Whether it is the empty string.
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+
+    /// The number that it is or spells, by the strict rule.
+    pub fn integer(self) -> Option<i64> {
+        match self {
+            StringRef::Bytes(bytes) => structs::numbers::parse_i64(bytes),
+            StringRef::Integer(number) => Some(number),
+        }
+    }
+}
+
+/// The entry; see the module's documentation.
+#[repr(transparent)]
+pub struct Entry(NonNull<u8>);
+
+// SAFETY: owns its block and its value, which are `Send`.
+unsafe impl Send for Entry {}
+// SAFETY: through `&self` only the access bits change, atomically.
+unsafe impl Sync for Entry {}
+
+// SAFETY: transparent over `NonNull<u8>`; nothing changes a key in place.
+unsafe impl Item for Entry {
+    #[inline]
+    fn key(&self) -> &[u8] {
+        Entry::key(self)
+    }
+}
+
+/// What a new block is to look like.
+#[derive(Clone, Copy)]
+struct Shape {
+    kind: Kind,
+    wide: bool,
+    key_len: usize,
+    value_len: usize,
+}
+
+impl Shape {
+    fn string(key_len: usize, value_len: usize, expires: bool) -> Shape {
+        let wide = key_len > 255 || value_len > 255;
+        let inline = Shape { kind: Kind::InlineString, wide, key_len, value_len };
+        if value_len > INLINE_MAX {
+            return Shape { kind: Kind::HeapString, ..inline };
+        }
+        if wide {
+            let heap = Shape { kind: Kind::HeapString, ..inline };
+            let apart = block_size(heap.size(expires)) + heap_string::block_for(value_len);
+            // A second block costs a cache miss: it has to save a sixteenth at least.
+            if apart + apart / 16 < block_size(inline.size(expires)) {
+                return heap;
+            }
+        }
+        inline
+    }
+    fn tag(self, expires: bool) -> u32 {
+        // Only inline strings have a narrow form.
+        let wide = self.wide && self.kind == Kind::InlineString;
+        (self.kind as u32) << 24 | if expires { EXPIRES } else { 0 } | if wide { WIDE } else { 0 }
+    }
+    fn key_offset(self, expires: bool) -> usize {
+        KEY_OFFSET[(self.tag(expires) >> 24) as usize] as usize
+    }
+    fn size(self, expires: bool) -> usize {
+        let value = if self.kind == Kind::InlineString { self.value_len } else { 0 };
+        self.key_offset(expires) + self.key_len + value
+    }
+}
+
+fn layout(size: usize) -> Layout {
+    Layout::from_size_align(block_size(size), 8).expect("an entry fits the address space")
+}
+
+impl Entry {
+    // ---- making one -------------------------------------------------------------------------
+
+    /// A string; `value` is kept as a number if it spells one.
+    pub fn new_string(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        match structs::numbers::parse_i64(value) {
+            Some(number) => Entry::new_integer(key, number, expiry, access),
+            None => Entry::new_raw_string(key, value, expiry, access),
+        }
+    }
+
+    fn new_raw_string(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        let shape = Shape::string(key.len(), value.len(), expiry.is_some());
+        let entry = Entry::allocate(shape, key, expiry, access);
+        if shape.kind == Kind::HeapString {
+            let raw = HeapString::from_bytes(value).into_raw();
+            // SAFETY: the payload of this kind is one pointer.
+            unsafe { entry.payload::<NonNull<u8>>().write(raw) };
+        } else {
+            // SAFETY: `allocate` made room for the value behind the key.
+            unsafe {
+                let at = entry.at(shape.key_offset(expiry.is_some()) + key.len());
+                at.copy_from_nonoverlapping(value.as_ptr(), value.len());
+            }
+        }
+        entry
+    }
+
+    /// A number.
+    pub fn new_integer(key: &[u8], number: i64, expiry: Option<Millis>, access: u32) -> Entry {
+        let entry = Entry::allocate(Entry::plain(Kind::Integer, key), key, expiry, access);
+        // SAFETY: the payload of this kind is one i64.
+        unsafe { entry.payload::<i64>().write(number) };
+        entry
+    }
+
+    /// A string with a block of its own.
+    pub fn new_heap_string(
+        key: &[u8],
+        string: HeapString,
+        expiry: Option<Millis>,
+        access: u32,
+    ) -> Entry {
+        let entry = Entry::allocate(Entry::plain(Kind::HeapString, key), key, expiry, access);
+        // SAFETY: the payload of this kind is one pointer.
+        unsafe { entry.payload::<NonNull<u8>>().write(string.into_raw()) };
+        entry
+    }
+
+    /// A list, set, hash or sorted set.
+    pub fn new_object<T: Object>(
+        key: &[u8],
+        value: T,
+        expiry: Option<Millis>,
+        access: u32,
+    ) -> Entry {
+        let entry = Entry::allocate(Entry::plain(T::KIND, key), key, expiry, access);
+        // SAFETY: the payload of an object's kind has 16 bytes, aligned to 8.
+        unsafe { entry.payload::<T>().write(value) };
+        entry
+    }
+
+    /// Any value.
+    pub fn new(key: &[u8], value: Value, expiry: Option<Millis>, access: u32) -> Entry {
+        match value {
+            Value::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
+            Value::List(list) => Entry::new_object(key, list, expiry, access),
+            Value::Set(set) => Entry::new_object(key, set, expiry, access),
+            Value::Hash(hash) => Entry::new_object(key, hash, expiry, access),
+            Value::Zset(zset) => Entry::new_object(key, zset, expiry, access),
+        }
+    }
+
+    fn plain(kind: Kind, key: &[u8]) -> Shape {
+        Shape { kind, wide: false, key_len: key.len(), value_len: 0 }
+    }
+
+    /// A block with everything but the value.
+    #[inline]
+    fn allocate(shape: Shape, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        assert!(key.len() <= u32::MAX as usize, "a key of more than 4 GiB");
+        let expires = expiry.is_some();
+        let layout = layout(shape.size(expires));
+        let tag = shape.tag(expires);
+        let offset = shape.key_offset(expires);
+        // SAFETY: the layout is not empty, and every offset written is below its size.
+        unsafe {
+            let Some(at) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
+            let entry = Entry(at);
+            at.cast::<u32>().write(tag | access & ACCESS);
+            if shape.kind == Kind::InlineString && !shape.wide {
+                entry.at(4).write(shape.key_len as u8);
+                entry.at(5).write(shape.value_len as u8);
+            } else {
+                entry.at(4).cast::<u32>().write(shape.key_len as u32);
+                if shape.kind == Kind::InlineString {
+                    entry.at(8).cast::<u32>().write(shape.value_len as u32);
+                }
+            }
+            if let Some(Millis(ms)) = expiry {
+                entry.at(offset - 8).cast::<i64>().write_unaligned(ms);
+            }
+            entry.at(offset).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            entry
+        }
+    }
+
+    // ---- the parts --------------------------------------------------------------------------
+
+    /// # Safety
+    /// `offset` must be within the block.
+    #[inline]
+    unsafe fn at(&self, offset: usize) -> *mut u8 {
+        // SAFETY: the caller's contract.
+        unsafe { self.0.as_ptr().add(offset) }
+    }
+
+    #[inline]
+    fn payload<T>(&self) -> *mut T {
+        // SAFETY: every kind with a payload has it at offset 8.
+        unsafe { self.at(8).cast() }
+    }
+
+    #[inline]
+    fn word(&self) -> u32 {
+        // SAFETY: the word is initialised and aligned, and shared only as an atomic.
+        unsafe { self.0.cast::<AtomicU32>().as_ref() }.load(Relaxed)
+    }
+
+    #[inline]
+    fn is_narrow(word: u32) -> bool {
+        word & (15 << 24 | WIDE) == 0
+    }
+
+    #[inline]
+    fn key_offset(word: u32) -> usize {
+        KEY_OFFSET[(word >> 24 & 63) as usize] as usize
+    }
+
+    #[inline]
+    fn key_len(&self, word: u32) -> usize {
+        // SAFETY: the length stands at offset 4 in all shapes, in one byte or in four.
+        unsafe {
+            if Entry::is_narrow(word) {
+                self.at(4).read() as usize
+            } else {
+                self.at(4).cast::<u32>().read() as usize
+            }
+        }
+    }
+
+    /// The key.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        let word = self.word();
+        // SAFETY: `key_len` bytes at `key_offset` are the key.
+        unsafe { std::slice::from_raw_parts(self.at(Entry::key_offset(word)), self.key_len(word)) }
+    }
+
+    /// The kind of the value.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        Kind::from_bits(self.word() >> 24)
+    }
+
+    /// When it expires.
+    #[inline]
+    pub fn expiry(&self) -> Option<Millis> {
+        let word = self.word();
+        if word & EXPIRES == 0 {
+            return None;
+        }
+        // SAFETY: the expiry stands in the 8 bytes before the key.
+        let at = unsafe { self.at(Entry::key_offset(word) - 8).cast::<i64>() };
+        // SAFETY: as above.
+        Some(Millis(unsafe { at.read_unaligned() }))
+    }
+
+    /// Whether its time has come.
+    #[inline]
+    pub fn is_expired(&self, now: Millis) -> bool {
+        self.expiry().is_some_and(|at| at < now)
+    }
+
+    /// The access bits; see [`crate::access`].
+    #[inline]
+    pub fn access(&self) -> u32 {
+        self.word() & ACCESS
+    }
+
+    /// Sets the access bits.
+    #[inline]
+    pub fn set_access(&self, bits: u32) {
+        let word = self.word() & !ACCESS | bits & ACCESS;
+        // SAFETY: see `word`; whoever holds the stripe's lock is the only writer.
+        unsafe { self.0.cast::<AtomicU32>().as_ref() }.store(word, Relaxed);
+    }
+
+    /// The value, if it is a string.
+    #[inline]
+    pub fn string(&self) -> Option<StringRef<'_>> {
+        let word = self.word();
+        // SAFETY: each arm reads what its kind holds.
+        unsafe {
+            match Kind::from_bits(word >> 24) {
+                Kind::InlineString => {
+                    let start = Entry::key_offset(word) + self.key_len(word);
+                    let len = self.inline_len(word);
+                    Some(StringRef::Bytes(std::slice::from_raw_parts(self.at(start), len)))
+                }
+                Kind::Integer => Some(StringRef::Integer(self.payload::<i64>().read())),
+                Kind::HeapString => {
+                    Some(StringRef::Bytes((*self.payload::<HeapString>()).as_slice()))
+                }
+                _ => None,
+            }
+        }
+    }
+
+    #[inline]
+    fn inline_len(&self, word: u32) -> usize {
+        // SAFETY: only called for inline strings, which have the length here.
+        unsafe {
+            if word & WIDE == 0 {
+                self.at(5).read() as usize
+            } else {
+                self.at(8).cast::<u32>().read() as usize
+            }
+        }
+    }
+
+    /// The value, if it is a `T`.
+    #[inline]
+    pub fn object<T: Object>(&self) -> Option<&T> {
+        // SAFETY: an entry of `T`'s kind holds a `T`.
+        (self.kind() == T::KIND).then(|| unsafe { &*self.payload::<T>() })
+    }
+
+    /// The value, if it is a `T`, to change it.
+    #[inline]
+    pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
+        // SAFETY: an entry of `T`'s kind holds a `T`.
+        (self.kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
+    }
+
+    /// OBJECT ENCODING.
+    pub fn encoding(&self) -> &'static str {
+        match self.kind() {
+            Kind::InlineString => match self.string() {
+                Some(string) if string.len() <= 44 => "embstr",
+                _ => "raw",
+            },
+            Kind::Integer => "int",
+            Kind::HeapString => "raw",
+            Kind::List => self.object::<List>().map_or("", List::encoding),
+            Kind::Set => self.object::<Set>().map_or("", Set::encoding),
+            Kind::Hash => self.object::<Hash>().map_or("", Hash::encoding),
+            Kind::Zset => self.object::<Zset>().map_or("", Zset::encoding),
+            Kind::Cold => "cold",
+        }
+    }
+
+    /// Bytes of the entry's own block.
+    fn own_bytes(&self) -> usize {
+        let word = self.word();
+        let value = if word >> 24 & 15 == 0 { self.inline_len(word) } else { 0 };
+        block_size(Entry::key_offset(word) + self.key_len(word) + value)
+    }
+
+    /// Bytes in all its blocks; for collections an estimate.
+    pub fn memory_usage(&self) -> usize {
+        self.own_bytes()
+            + match self.kind() {
+                Kind::HeapString => {
+                    // SAFETY: an entry of this kind holds a `HeapString`.
+                    unsafe { &*self.payload::<HeapString>() }.allocated_bytes()
+                }
+                Kind::List => self.object::<List>().map_or(0, List::allocated_bytes),
+                Kind::Set => self.object::<Set>().map_or(0, Set::allocated_bytes),
+                Kind::Hash => self.object::<Hash>().map_or(0, Hash::allocated_bytes),
+                Kind::Zset => self.object::<Zset>().map_or(0, Zset::allocated_bytes),
+                Kind::InlineString | Kind::Integer | Kind::Cold => 0,
+            }
+    }
+
+    /// Roughly how many allocations freeing it takes.
+    pub fn free_effort(&self) -> usize {
+        /// Elements that a list's node holds at least, usually.
+        const PER_NODE: usize = 32;
+        let (encoding, elements) = match self.kind() {
+            Kind::List => {
+                self.object::<List>().map_or(("", 1), |l| (l.encoding(), l.len() / PER_NODE))
+            }
+            Kind::Set => self.object::<Set>().map_or(("", 1), |s| (s.encoding(), s.len())),
+            Kind::Hash => self.object::<Hash>().map_or(("", 1), |h| (h.encoding(), h.len())),
+            Kind::Zset => self.object::<Zset>().map_or(("", 1), |z| (z.encoding(), z.len())),
+            Kind::InlineString | Kind::Integer | Kind::HeapString | Kind::Cold => ("", 1),
+        };
+        if matches!(encoding, "listpack" | "intset") { 1 } else { elements.max(1) }
+    }
+
+    // ---- changing it ------------------------------------------------------------------------
+
+    /// Puts `value` into the place of the present string if the block fits and the expiry may
+    /// stay as it is; says whether it did. The fast path of SET.
+    #[inline]
+    pub fn overwrite_string(&mut self, value: &[u8]) -> bool {
+        let word = self.word();
+        if word >> 24 & 15 != Kind::InlineString as u32 {
+            return false;
+        }
+        let key_len = self.key_len(word);
+        let start = Entry::key_offset(word) + key_len;
+        let old = self.inline_len(word);
+        let wide = word & WIDE != 0;
+        if value.len() != old {
+            let fits = block_size(start + value.len()) == block_size(start + old);
+            if !fits || wide != (key_len > 255 || value.len() > 255) {
+                return false;
+            }
+        }
+        if structs::numbers::parse_i64(value).is_some() {
+            return false;
+        }
+        // SAFETY: the block has the size of `start + value.len()`, and the field is its length.
+        unsafe {
+            if wide {
+                self.at(8).cast::<u32>().write(value.len() as u32);
+            } else {
+                self.at(5).write(value.len() as u8);
+            }
+            self.at(start).copy_from_nonoverlapping(value.as_ptr(), value.len());
+        }
+        true
+    }
+
+    /// Puts `number` into the place of the present number; `false` if it is none.
+    #[inline]
+    pub fn overwrite_integer(&mut self, number: i64) -> bool {
+        let is_integer = self.kind() == Kind::Integer;
+        if is_integer {
+            // SAFETY: the payload of this kind is one i64.
+            unsafe { self.payload::<i64>().write(number) };
+        }
+        is_integer
+    }
+
+    /// The string in a block of its own, to edit it; `None` if the value is no string.
+    pub fn heap_string(&mut self) -> Option<&mut HeapString> {
+        if self.kind() != Kind::HeapString {
+            let bytes = self.string()?.to_vec();
+            let string = HeapString::from_bytes(&bytes);
+            let entry = Entry::new_heap_string(self.key(), string, self.expiry(), self.access());
+            *self = entry;
+        }
+        // SAFETY: an entry of this kind holds a `HeapString`.
+        Some(unsafe { &mut *self.payload::<HeapString>() })
+    }
+
+    /// Sets or clears the expiry; the block may move.
+    pub fn set_expiry(&mut self, expiry: Option<Millis>) {
+        match (self.expiry(), expiry) {
+            (None, None) => {}
+            (Some(_), Some(Millis(ms))) => {
+                // SAFETY: the expiry stands in the 8 bytes before the key.
+                unsafe {
+                    let at = self.at(Entry::key_offset(self.word()) - 8).cast::<i64>();
+                    at.write_unaligned(ms);
+                }
+            }
+            _ => {
+                let access = self.access();
+                let old = std::mem::replace(self, Entry::placeholder());
+                let key = old.key().to_vec();
+                *self = old.rebuilt(&key, expiry, access);
+            }
+        }
+    }
+
+    /// An entry without any value to speak of, for the blink of an eye.
+    fn placeholder() -> Entry {
+        Entry::new_integer(b"", 0, None, 0)
+    }
+
+    /// The same value under another key; the expiry stays.
+    pub fn rekeyed(self, key: &[u8]) -> Entry {
+        let (expiry, access) = (self.expiry(), self.access());
+        self.rebuilt(key, expiry, access)
+    }
+
+    fn rebuilt(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        match self.kind() {
+            Kind::InlineString => {
+                let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
+                Entry::new_raw_string(key, &bytes, expiry, access)
+            }
+            kind => {
+                let new = Entry::allocate(Entry::plain(kind, key), key, expiry, access);
+                let len = if matches!(kind, Kind::Integer | Kind::HeapString | Kind::Cold) {
+                    8
+                } else {
+                    16
+                };
+                let old = ManuallyDrop::new(self);
+                // SAFETY: the payload moves to an entry of the same kind, and only the old block
+                // is freed, not the value.
+                unsafe {
+                    new.payload::<u8>().copy_from_nonoverlapping(old.payload::<u8>(), len);
+                    old.free_block();
+                }
+                new
+            }
+        }
+    }
+
+    /// A deep copy under another key (COPY).
+    pub fn duplicate(&self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        fn object<T: Object + Clone>(
+            from: &Entry,
+            key: &[u8],
+            expiry: Option<Millis>,
+            access: u32,
+        ) -> Entry {
+            let value = from.object::<T>().expect("the caller looked at the kind").clone();
+            Entry::new_object(key, value, expiry, access)
+        }
+        match self.kind() {
+            Kind::InlineString => {
+                let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
+                Entry::new_raw_string(key, &bytes, expiry, access)
+            }
+            Kind::HeapString => {
+                // SAFETY: an entry of this kind holds a `HeapString`.
+                let string = unsafe { &*self.payload::<HeapString>() }.clone();
+                Entry::new_heap_string(key, string, expiry, access)
+            }
+            Kind::Integer => {
+                let number = self.string().and_then(StringRef::integer).unwrap_or_default();
+                Entry::new_integer(key, number, expiry, access)
+            }
+            Kind::List => object::<List>(self, key, expiry, access),
+            Kind::Set => object::<Set>(self, key, expiry, access),
+            Kind::Hash => object::<Hash>(self, key, expiry, access),
+            Kind::Zset => object::<Zset>(self, key, expiry, access),
+            Kind::Cold => unreachable!("no cold value exists before the flash tier does"),
+        }
+    }
+
+    /// # Safety
+    /// The entry must not be used afterwards, and its value must be dropped or moved.
+    unsafe fn free_block(&self) {
+        let size = self.own_bytes();
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.0.as_ptr(), layout(size)) };
+    }
+
+    /// The block's address, for the index of expiring entries.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.0
+    }
+
+    /// An alias of an entry, by its address.
+    ///
+    /// # Safety
+    /// The entry must be alive, and the alias must not be dropped.
+    pub(crate) unsafe fn alias(address: NonNull<u8>) -> ManuallyDrop<Entry> {
+        ManuallyDrop::new(Entry(address))
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // SAFETY: each arm drops what its kind holds, once.
+        unsafe {
+            match self.kind() {
+                Kind::InlineString | Kind::Integer | Kind::Cold => {}
+                Kind::HeapString => self.payload::<HeapString>().drop_in_place(),
+                Kind::List => self.payload::<List>().drop_in_place(),
+                Kind::Set => self.payload::<Set>().drop_in_place(),
+                Kind::Hash => self.payload::<Hash>().drop_in_place(),
+                Kind::Zset => self.payload::<Zset>().drop_in_place(),
+            }
+            self.free_block();
+        }
+    }
+}
+
+object!(List, new);
+object!(Set, empty);
+object!(Hash, new);
+object!(Zset, new);

@@ -1,0 +1,193 @@
+//! The keyspace: all stripes, and the ways to reach them.
+
+use crate::memory;
+use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
+use crate::types::{DbIndex, Key};
+use crate::world::World;
+use std::sync::Arc;
+
+/// Number of stripes: a power of two, many more than cores, and small enough that the stripes'
+/// headers stay in a core's cache.
+pub const STRIPES: usize = 1024;
+
+/// How keys are assigned to stripes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Assignment {
+    /// By the hash of the whole key.
+    ByHash,
+    /// By hash slot, so that a slot's keys are in one stripe (cluster mode).
+    BySlot,
+}
+
+/// The keyspace.
+pub struct Keyspace {
+    stripes: Box<[Stripe]>,
+    databases: u32,
+    assignment: Assignment,
+    common: Arc<Common>,
+}
+
+impl Keyspace {
+    /// An empty keyspace of so many databases.
+    pub fn new(databases: u32, assignment: Assignment) -> Keyspace {
+        let common = Arc::new(Common { world: World::new(), outgrown: Outgrown::default() });
+        let stripes = (0..STRIPES).map(|_| Stripe::new(databases, Arc::clone(&common))).collect();
+        Keyspace { stripes, databases, assignment, common }
+    }
+
+    /// Number of databases.
+    pub fn databases(&self) -> u32 {
+        self.databases
+    }
+
+    /// The lock that stops the world.
+    #[inline]
+    pub fn world(&self) -> &World {
+        &self.common.world
+    }
+
+    /// The stripe a key falls in.
+    #[inline]
+    pub fn stripe_of(&self, key: Key<'_>) -> usize {
+        match self.assignment {
+            Assignment::ByHash => key.hash as usize % STRIPES,
+            Assignment::BySlot => structs::crc16::key_slot(key.bytes) as usize % STRIPES,
+        }
+    }
+
+    /// A stripe by its number.
+    #[inline]
+    pub fn stripe(&self, index: usize) -> &Stripe {
+        &self.stripes[index]
+    }
+
+    /// All stripes.
+    pub fn stripes(&self) -> &[Stripe] {
+        &self.stripes
+    }
+
+    /// Frees what tables have outgrown; to be called now and then.
+    pub fn collect_outgrown(&self) {
+        self.common.outgrown.collect(&self.common.world);
+    }
+
+    /// Bytes in use, by the allocator.
+    pub fn used_bytes(&self) -> usize {
+        memory::used_bytes()
+    }
+}
+
+/// Tables that were taken out of the keyspace, to be freed wherever it does no harm.
+pub struct Taken(pub Vec<DbTables>);
+
+impl Taken {
+    /// Number of keys in them.
+    pub fn keys(&self) -> usize {
+        self.0.iter().map(|t| t.entries().len()).sum()
+    }
+}
+
+/// Takes a database's keys (or all databases') away from stripes that are locked or in a world
+/// that is stopped.
+pub fn take_all<'a>(
+    stripes: impl Iterator<Item = &'a mut StripeData>,
+    dbs: impl Iterator<Item = DbIndex> + Clone,
+) -> Taken {
+    let mut taken = Vec::new();
+    for stripe in stripes {
+        for db in dbs.clone() {
+            if !stripe.db(db).entries().is_empty() {
+                taken.push(stripe.take_db(db));
+            }
+        }
+    }
+    Taken(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Entry;
+    use crate::types::Millis;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    const DB: DbIndex = DbIndex(0);
+
+    fn with<R>(
+        keyspace: &Keyspace,
+        key: &[u8],
+        run: impl FnOnce(&mut StripeData, Key<'_>) -> R,
+    ) -> R {
+        let key = Key::new(key);
+        let stripe = keyspace.stripe(keyspace.stripe_of(key));
+        stripe.lock();
+        let result = with_data(stripe, |data| run(data, key));
+        release(stripe);
+        result
+    }
+    #[allow(unsafe_code)]
+    fn with_data<R>(stripe: &Stripe, run: impl FnOnce(&mut StripeData) -> R) -> R {
+        // SAFETY: only called by `with`, under the lock.
+        run(unsafe { stripe.data() })
+    }
+    #[allow(unsafe_code)]
+    fn release(stripe: &Stripe) {
+        // SAFETY: only called by `with`, which holds the lock.
+        unsafe { stripe.unlock() }
+    }
+
+    proptest! {
+        #[test]
+        fn strings_with_and_without_expiry_agree_with_a_model(
+            ops in proptest::collection::vec((0u8..6, 0u8..40, 0usize..700), 0..400)
+        ) {
+            let keyspace = Keyspace::new(2, Assignment::ByHash);
+            let mut model: BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)> = BTreeMap::new();
+            for (op, number, size) in ops {
+                let name = format!("key:{number}").into_bytes();
+                let value = if size % 5 == 0 { size.to_string().into_bytes() } else { vec![b'v'; size] };
+                match op {
+                    0 | 1 => {
+                        let expiry = (op == 1).then_some(Millis(size as i64));
+                        let entry = Entry::new_string(&name, &value, expiry, 0);
+                        with(&keyspace, &name, |s, key| drop(s.put(DB, key.hash, entry)));
+                        model.insert(name, (value, expiry.map(|e| e.0)));
+                    }
+                    2 => {
+                        let gone = with(&keyspace, &name, |s, key| s.remove(DB, key).is_some());
+                        prop_assert_eq!(gone, model.remove(&name).is_some());
+                    }
+                    3 => {
+                        let expiry = (size % 2 == 0).then_some(size as i64);
+                        let done = with(&keyspace, &name, |s, key| s.set_expiry(DB, key, expiry.map(Millis)));
+                        prop_assert_eq!(done, model.contains_key(&name));
+                        if let Some(entry) = model.get_mut(&name) { entry.1 = expiry; }
+                    }
+                    4 => {
+                        let done = with(&keyspace, &name, |s, key| {
+                            s.heap_string(DB, key).map(|string| string.extend(&value)).is_some()
+                        });
+                        prop_assert_eq!(done, model.contains_key(&name));
+                        if let Some(entry) = model.get_mut(&name) { entry.0.extend(value); }
+                    }
+                    _ => {
+                        let done = with(&keyspace, &name, |s, key| {
+                            s.update(DB, key, |entry| entry.overwrite_string(&value)).unwrap_or(false)
+                        });
+                        if done { if let Some(entry) = model.get_mut(&name) { entry.0 = value; } }
+                    }
+                }
+                for (name, (value, expiry)) in &model {
+                    with(&keyspace, name, |s, key| {
+                        let entry = s.find(DB, key).expect("the model has it");
+                        assert_eq!(&entry.string().expect("a string").to_vec(), value);
+                        assert_eq!(entry.expiry().map(|e| e.0), *expiry);
+                        let index = s.db(DB).expiring().get(key.hash, key.bytes);
+                        assert_eq!(index.map(|i| i.entry().key()), expiry.map(|_| key.bytes));
+                    });
+                }
+            }
+        }
+    }
+}

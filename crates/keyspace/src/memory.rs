@@ -1,0 +1,123 @@
+//! Memory accounting by the allocator, at the price of one addition to a thread's own counter.
+//!
+//! The binary installs [`Counting`] around its allocator. Every thread adds to a counter of its
+//! own (no atomic read-modify-write, no shared cache line); [`used_bytes`] sums them. Sizes are
+//! rounded as the allocator rounds them, so that the figure is what the process really holds in
+//! blocks, without the allocator's own slack, which is "fragmentation".
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+
+const SLOTS: usize = 1024;
+/// Threads beyond the number of slots share this one and pay for atomic additions.
+const SHARED: usize = 0;
+const UNASSIGNED: usize = usize::MAX;
+
+#[repr(align(64))]
+struct Counter(AtomicIsize);
+
+static COUNTERS: [Counter; SLOTS] = [const { Counter(AtomicIsize::new(0)) }; SLOTS];
+static NEXT: AtomicUsize = AtomicUsize::new(SHARED + 1);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static SLOT: Cell<usize> = const { Cell::new(UNASSIGNED) };
+}
+
+/// The size of the block that the allocator hands out for `size` bytes: steps of 8 up to 64
+/// bytes, then four steps for each doubling.
+#[inline]
+pub const fn block_size(size: usize) -> usize {
+    if size <= 64 {
+        return if size == 0 { 8 } else { (size + 7) & !7 };
+    }
+    let step = 1 << ((usize::BITS - (size - 1).leading_zeros()) - 3);
+    (size + step - 1) & !(step - 1)
+}
+
+#[inline]
+fn add(bytes: isize) {
+    let slot = SLOT.get();
+    if slot == UNASSIGNED {
+        return assign(bytes);
+    }
+    let counter = &COUNTERS[slot % SLOTS].0;
+    if slot == SHARED {
+        counter.fetch_add(bytes, Relaxed);
+    } else {
+        counter.store(counter.load(Relaxed).wrapping_add(bytes), Relaxed);
+    }
+}
+
+#[cold]
+fn assign(bytes: isize) {
+    let slot = NEXT.fetch_add(1, Relaxed);
+    SLOT.set(if slot < SLOTS { slot } else { SHARED });
+    add(bytes);
+}
+
+/// Bytes in allocated blocks, over all threads.
+pub fn used_bytes() -> usize {
+    let threads = NEXT.load(Relaxed).min(SLOTS);
+    let sum: isize = COUNTERS[..threads].iter().map(|c| c.0.load(Relaxed)).sum();
+    let used = sum.max(0) as usize;
+    PEAK.fetch_max(used, Relaxed);
+    used
+}
+
+/// The highest figure that [`used_bytes`] has returned.
+pub fn peak_bytes() -> usize {
+    PEAK.load(Relaxed).max(used_bytes())
+}
+
+/// Forgets the peak (CONFIG RESETSTAT, MEMORY PURGE do not, but tests want to).
+pub fn reset_peak() {
+    PEAK.store(0, Relaxed);
+}
+
+/// An allocator that counts; see the module's documentation.
+pub struct Counting<A>(pub A);
+
+// SAFETY: every call is passed on unchanged; counting touches no allocated memory.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(block_size(layout.size()) as isize);
+        // SAFETY: the caller's contract.
+        unsafe { self.0.alloc(layout) }
+    }
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        add(block_size(layout.size()) as isize);
+        // SAFETY: the caller's contract.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+    #[inline]
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        add(-(block_size(layout.size()) as isize));
+        // SAFETY: the caller's contract.
+        unsafe { self.0.dealloc(at, layout) }
+    }
+    #[inline]
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        add(block_size(size) as isize - block_size(layout.size()) as isize);
+        // SAFETY: the caller's contract.
+        unsafe { self.0.realloc(at, layout, size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_sizes() {
+        for (size, block) in
+            [(1, 8), (23, 24), (24, 24), (64, 64), (65, 80), (122, 128), (129, 160), (508, 512)]
+        {
+            assert_eq!(block_size(size), block, "{size}");
+        }
+    }
+}

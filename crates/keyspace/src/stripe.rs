@@ -1,0 +1,360 @@
+//! A stripe: a lock and, for every database, a small table.
+//!
+//! The methods of [`StripeData`] are the only way to change an entry, and each calls
+//! `before_change` first: that is where a running snapshot takes what it has not yet written.
+//! None of them knows about expiry rules, effects or commands; the engine builds on them.
+#![allow(unsafe_code)]
+
+use crate::entry::{Entry, Object};
+use crate::heap_string::HeapString;
+use crate::types::{DbIndex, Key, Millis};
+use crate::world::{Grace, World};
+use parking_lot::lock_api::RawMutex as _;
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Mutex, PoisonError};
+use structs::table::{Buckets, Item, ScanPosition, Table};
+
+/// Sees an entry's home before it changes; a snapshot's hook.
+pub trait BeforeChange: Send {
+    /// `hash` names the home of `table` that is about to change.
+    fn before_change(&mut self, db: DbIndex, hash: u64, table: &Table<Entry>);
+}
+
+/// An entry that expires, as the index of such entries holds it: an alias, not an owner.
+#[repr(transparent)]
+pub struct Expiring(NonNull<u8>);
+
+// SAFETY: only used under the stripe's lock, as the entry itself.
+unsafe impl Send for Expiring {}
+// SAFETY: as above.
+unsafe impl Sync for Expiring {}
+
+// SAFETY: transparent over `NonNull<u8>`; it is removed before its entry is.
+unsafe impl Item for Expiring {
+    fn key(&self) -> &[u8] {
+        // SAFETY: the index only holds addresses of live entries, whose keys outlive `self`.
+        unsafe { &*ptr::from_ref(Entry::alias(self.0).key()) }
+    }
+}
+
+impl Expiring {
+    /// The entry.
+    pub fn entry(&self) -> &Entry {
+        // SAFETY: `Entry` is transparent over the same address, and alive as long as the index
+        // holds it.
+        unsafe { &*ptr::from_ref(&self.0).cast::<Entry>() }
+    }
+}
+
+/// What a stripe holds of one database.
+#[derive(Default)]
+pub struct DbTables {
+    pub(crate) entries: Table<Entry>,
+    pub(crate) expiring: Table<Expiring>,
+}
+
+impl DbTables {
+    /// All entries.
+    pub fn entries(&self) -> &Table<Entry> {
+        &self.entries
+    }
+    /// The entries that expire.
+    pub fn expiring(&self) -> &Table<Expiring> {
+        &self.expiring
+    }
+}
+
+/// Arrays that tables have outgrown, until no prefetch can be looking at them.
+#[derive(Default)]
+pub struct Outgrown {
+    waiting: Mutex<Vec<(Grace, Buckets)>>,
+}
+
+impl Outgrown {
+    fn add(&self, world: &World, buckets: Buckets) {
+        let entry = (world.grace(), buckets);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+    }
+
+    /// Frees the arrays that every thread has stopped looking at.
+    pub fn collect(&self, world: &World) {
+        let mut free = Vec::new();
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut index = 0;
+        while index < waiting.len() {
+            if world.has_passed(&waiting[index].0) {
+                free.push(waiting.swap_remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        drop(waiting);
+        drop(free);
+    }
+}
+
+/// What the stripes of one keyspace share.
+pub(crate) struct Common {
+    pub world: World,
+    pub outgrown: Outgrown,
+}
+
+/// The contents of a stripe; reached through its lock.
+pub struct StripeData {
+    /// Database 0, which nearly every key is in; `repr(C)` of the stripe keeps it near the lock.
+    first: DbTables,
+    others: Vec<DbTables>,
+    /// Somebody watches, tracks or waits for a key of this stripe; kept by the engine.
+    pub has_interest: bool,
+    snapshot: Option<Box<dyn BeforeChange>>,
+    common: Arc<Common>,
+}
+
+impl StripeData {
+    /// The tables of a database.
+    #[inline]
+    pub fn db(&self, db: DbIndex) -> &DbTables {
+        match db.0 {
+            0 => &self.first,
+            n => &self.others[n as usize - 1],
+        }
+    }
+
+    #[inline]
+    fn db_mut(&mut self, db: DbIndex) -> &mut DbTables {
+        match db.0 {
+            0 => &mut self.first,
+            n => &mut self.others[n as usize - 1],
+        }
+    }
+
+    /// Installs or removes a snapshot's hook.
+    pub fn set_snapshot(&mut self, hook: Option<Box<dyn BeforeChange>>) {
+        self.snapshot = hook;
+    }
+
+    #[inline]
+    fn before_change(&mut self, db: DbIndex, hash: u64) {
+        if self.snapshot.is_some() {
+            self.tell_snapshot(db, hash);
+        }
+    }
+
+    #[cold]
+    fn tell_snapshot(&mut self, db: DbIndex, hash: u64) {
+        if let Some(mut hook) = self.snapshot.take() {
+            hook.before_change(db, hash, &self.db(db).entries);
+            self.snapshot = Some(hook);
+        }
+    }
+
+    /// The entry, expired or not.
+    #[inline]
+    pub fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
+        self.db(db).entries.get(key.hash, key.bytes)
+    }
+
+    /// Lets `change` rewrite the entry; it may move to another block.
+    #[inline]
+    pub fn update<R>(
+        &mut self,
+        db: DbIndex,
+        key: Key<'_>,
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
+        self.before_change(db, key.hash);
+        let DbTables { entries, expiring } = self.db_mut(db);
+        let mut slot = entries.occupied(key.hash, key.bytes)?;
+        // The index is looked up first: afterwards the old address may be no entry any more.
+        let was_expiring = slot.get().expiry().is_some();
+        let index = if was_expiring { expiring.occupied(key.hash, key.bytes) } else { None };
+        let (result, address, expires) = slot.update(|entry| {
+            let result = change(entry);
+            (result, entry.address(), entry.expiry().is_some())
+        });
+        match (index, expires) {
+            (Some(mut slot), true) => slot.update(|alias| *alias = Expiring(address)),
+            (Some(slot), false) => drop(slot.remove_hashed(key.hash)),
+            (None, true) => expiring.insert_absent(key.hash, Expiring(address)),
+            (None, false) => {}
+        }
+        Some(result)
+    }
+
+    /// The value, if it is a `T`; to be changed only through this.
+    #[inline]
+    pub fn object_mut<T: Object>(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut T> {
+        self.before_change(db, key.hash);
+        self.db_mut(db).entries.get_mut(key.hash, key.bytes)?.object_mut::<T>()
+    }
+
+    /// The string in a block of its own, to edit it.
+    pub fn heap_string(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut HeapString> {
+        self.update(db, key, |entry| entry.heap_string().is_some())?.then_some(())?;
+        self.db_mut(db).entries.get_mut(key.hash, key.bytes)?.heap_string()
+    }
+
+    /// Adds an entry whose key is absent.
+    #[inline]
+    pub fn insert_absent(&mut self, db: DbIndex, hash: u64, entry: Entry) {
+        self.before_change(db, hash);
+        let tables = self.db_mut(db);
+        if entry.expiry().is_some() {
+            tables.expiring.insert_absent(hash, Expiring(entry.address()));
+        }
+        tables.entries.insert_absent(hash, entry);
+        if tables.entries.has_retired() {
+            self.retire(db);
+        }
+    }
+
+    #[cold]
+    fn retire(&mut self, db: DbIndex) {
+        if let Some(buckets) = self.db_mut(db).entries.take_retired() {
+            self.common.outgrown.add(&self.common.world, buckets);
+        }
+    }
+
+    /// Puts an entry in the place of the one with the same key, if any; returns the old one.
+    pub fn put(&mut self, db: DbIndex, hash: u64, entry: Entry) -> Option<Entry> {
+        let bytes: &[u8] = entry.key();
+        // SAFETY: `entry` is not dropped before the last use of the key.
+        let key = Key { bytes: unsafe { &*ptr::from_ref(bytes) }, hash };
+        if self.find(db, key).is_none() {
+            self.insert_absent(db, hash, entry);
+            return None;
+        }
+        let mut entry = Some(entry);
+        self.update(db, key, |old| entry.take().map(|new| std::mem::replace(old, new)))?
+    }
+
+    /// Removes the entry.
+    pub fn remove(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
+        self.before_change(db, key.hash);
+        let tables = self.db_mut(db);
+        let slot = tables.entries.occupied(key.hash, key.bytes)?;
+        if slot.get().expiry().is_some() {
+            tables.expiring.remove(key.hash, key.bytes);
+        }
+        let slot = tables.entries.occupied(key.hash, key.bytes)?;
+        let entry = slot.remove_hashed(key.hash);
+        if tables.entries.has_retired() {
+            self.retire(db);
+        }
+        Some(entry)
+    }
+
+    /// Sets or clears an entry's expiry.
+    pub fn set_expiry(&mut self, db: DbIndex, key: Key<'_>, expiry: Option<Millis>) -> bool {
+        self.update(db, key, |entry| entry.set_expiry(expiry)).is_some()
+    }
+
+    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's.
+    /// Nobody may prefetch meanwhile: the world must stand still.
+    pub fn take_db(&mut self, db: DbIndex) -> DbTables {
+        std::mem::take(self.db_mut(db))
+    }
+
+    /// Exchanges two databases (SWAPDB); the world must stand still.
+    pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
+        if a != b {
+            let taken = self.take_db(a);
+            let other = std::mem::replace(self.db_mut(b), taken);
+            *self.db_mut(a) = other;
+        }
+    }
+
+    /// One step of a walk over a database in the order of hashes.
+    pub fn scan(
+        &self,
+        db: DbIndex,
+        from: ScanPosition,
+        visit: impl FnMut(&Entry),
+    ) -> Option<ScanPosition> {
+        self.db(db).entries.scan(from, visit)
+    }
+}
+
+/// A lock and what it protects, on cache lines of their own.
+#[repr(C, align(64))]
+pub struct Stripe {
+    lock: parking_lot::RawMutex,
+    data: UnsafeCell<StripeData>,
+}
+
+// SAFETY: `data` is only reached under `lock` or while the world stands still.
+unsafe impl Sync for Stripe {}
+
+impl Stripe {
+    pub(crate) fn new(databases: u32, common: Arc<Common>) -> Stripe {
+        Stripe {
+            lock: parking_lot::RawMutex::INIT,
+            data: UnsafeCell::new(StripeData {
+                first: DbTables::default(),
+                others: (1..databases).map(|_| DbTables::default()).collect(),
+                has_interest: false,
+                snapshot: None,
+                common,
+            }),
+        }
+    }
+
+    /// Locks; spins a little, then sleeps.
+    #[inline]
+    pub fn lock(&self) {
+        self.lock.lock();
+    }
+
+    /// Locks if nobody holds the lock.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        self.lock.try_lock()
+    }
+
+    /// Unlocks.
+    ///
+    /// # Safety
+    /// The caller must hold the lock.
+    #[inline]
+    pub unsafe fn unlock(&self) {
+        // SAFETY: the caller's contract.
+        unsafe { self.lock.unlock() }
+    }
+
+    /// The contents.
+    ///
+    /// # Safety
+    /// The caller must hold the lock or have stopped the world, and must not hold another
+    /// reference into the same stripe that conflicts.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn data(&self) -> &mut StripeData {
+        // SAFETY: the caller's contract.
+        unsafe { &mut *self.data.get() }
+    }
+
+    /// Fetches the bucket that a key of database `db` is in. May run beside a writer.
+    ///
+    /// # Safety
+    /// The calling thread must be inside the world, so that no array it looks at is freed.
+    #[inline]
+    pub unsafe fn prefetch_bucket(&self, db: DbIndex, hash: u64) {
+        if db.0 == 0 {
+            // SAFETY: `first` never moves; the table's racy reads are atomics.
+            unsafe { Table::prefetch(&raw const (*self.data.get()).first.entries, hash) }
+        }
+    }
+
+    /// Fetches the entry itself, once its bucket is in the cache.
+    ///
+    /// # Safety
+    /// As for [`Stripe::prefetch_bucket`].
+    #[inline]
+    pub unsafe fn prefetch_entry(&self, db: DbIndex, hash: u64) {
+        if db.0 == 0 {
+            // SAFETY: as above.
+            unsafe { Table::prefetch_item(&raw const (*self.data.get()).first.entries, hash) }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The lock that stops the world: a big-reader lock.
+//!
+//! A thread that works on the keyspace is a reader: it *enters* once for a batch of commands, at
+//! the cost of two stores to a cache line of its own. Whoever needs everything (FLUSHALL, a
+//! transaction with KEYS, the instant a snapshot begins) *stops* the world: it raises a flag,
+//! makes every core see it (membarrier), and waits until no reader is inside. The readers pay
+//! nothing for the fence; the stopper pays for all.
+//!
+//! The counters of the readers serve a second purpose. Memory that others may still be reading
+//! without a lock (the arrays a table has outgrown, which prefetching looks at) is freed once
+//! every reader has left the batch it was in: [`World::grace`].
+#![allow(unsafe_code)]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most threads that can ever register.
+const MAX_READERS: usize = 4096;
+
+#[repr(align(128))]
+struct Slot {
+    /// Odd while its thread is inside.
+    turns: AtomicU64,
+}
+
+/// The lock.
+pub struct World {
+    slots: Box<[Slot]>,
+    registered: AtomicUsize,
+    /// 1 while somebody stops or has stopped the world.
+    stopping: AtomicU32,
+    stopper: Mutex<()>,
+    /// Whether readers must fence for themselves, where the kernel has no membarrier.
+    readers_fence: AtomicBool,
+}
+
+/// A thread's registration.
+pub struct Reader<'w> {
+    world: &'w World,
+    slot: usize,
+}
+
+/// Proof that the world stands still; it goes on when this is dropped.
+pub struct Stopped<'w> {
+    world: &'w World,
+    _stopper: MutexGuard<'w, ()>,
+}
+
+/// A moment; see [`World::grace`].
+pub struct Grace {
+    turns: Vec<u64>,
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: i32 = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
+
+fn membarrier(command: i32) -> bool {
+    // SAFETY: membarrier takes plain numbers and touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World::new()
+    }
+}
+
+impl World {
+    /// A world in which nobody is registered.
+    pub fn new() -> World {
+        let fence_by_kernel = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
+        World {
+            slots: (0..MAX_READERS).map(|_| Slot { turns: AtomicU64::new(0) }).collect(),
+            registered: AtomicUsize::new(0),
+            stopping: AtomicU32::new(0),
+            stopper: Mutex::new(()),
+            readers_fence: AtomicBool::new(!fence_by_kernel),
+        }
+    }
+
+    /// Registers the calling thread, for the rest of the process.
+    pub fn register(&self) -> Reader<'_> {
+        let slot = self.registered.fetch_add(1, AcqRel);
+        assert!(slot < MAX_READERS, "more than {MAX_READERS} threads work on the keyspace");
+        Reader { world: self, slot }
+    }
+
+    /// Stops the world. The caller must not be inside.
+    pub fn stop(&self) -> Stopped<'_> {
+        let stopper = self.stopper.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stopping.store(1, SeqCst);
+        if !self.readers_fence.load(Relaxed) {
+            membarrier(MEMBARRIER_PRIVATE_EXPEDITED);
+        }
+        fence(SeqCst);
+        for slot in &self.slots[..self.registered.load(Acquire).min(MAX_READERS)] {
+            wait_until(|| slot.turns.load(Acquire) & 1 == 0);
+        }
+        Stopped { world: self, _stopper: stopper }
+    }
+
+    /// Notes where every reader stands.
+    pub fn grace(&self) -> Grace {
+        let registered = self.registered.load(Acquire).min(MAX_READERS);
+        Grace { turns: self.slots[..registered].iter().map(|s| s.turns.load(SeqCst)).collect() }
+    }
+
+    /// Whether every reader that was inside at that moment has left since.
+    pub fn has_passed(&self, grace: &Grace) -> bool {
+        grace
+            .turns
+            .iter()
+            .zip(&self.slots)
+            .all(|(&then, slot)| then & 1 == 0 || slot.turns.load(Acquire) != then)
+    }
+}
+
+/// Spins shortly, then lets others run: the one waited for may need this core.
+fn wait_until(mut done: impl FnMut() -> bool) {
+    let mut spins = 0u32;
+    while !done() {
+        spins += 1;
+        if spins < 200 {
+            std::hint::spin_loop();
+        } else if spins < 1000 {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// Begins a batch; waits while the world is stopped.
+    #[inline]
+    pub fn enter(&self) {
+        let turns = &self.world.slots[self.slot].turns;
+        loop {
+            let now = turns.load(Relaxed);
+            debug_assert!(now & 1 == 0, "entered twice");
+            turns.store(now + 1, Release);
+            if self.world.readers_fence.load(Relaxed) {
+                fence(SeqCst);
+            } else {
+                std::sync::atomic::compiler_fence(SeqCst);
+            }
+            if self.world.stopping.load(Acquire) == 0 {
+                return;
+            }
+            turns.store(now + 2, Release);
+            wait_until(|| self.world.stopping.load(Acquire) == 0);
+        }
+    }
+
+    /// Ends the batch.
+    #[inline]
+    pub fn leave(&self) {
+        let turns = &self.world.slots[self.slot].turns;
+        let now = turns.load(Relaxed);
+        debug_assert!(now & 1 == 1, "left without having entered");
+        turns.store(now + 1, Release);
+    }
+
+    /// Whether somebody waits for the world to stop; a long batch should end early then.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.world.stopping.load(Relaxed) != 0
+    }
+
+    /// The world this thread is registered with.
+    pub fn world(&self) -> &World {
+        self.world
+    }
+}
+
+impl Drop for Stopped<'_> {
+    fn drop(&mut self) {
+        self.world.stopping.store(0, SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::UnsafeCell;
+
+    struct Shared(UnsafeCell<[u64; 4]>);
+    // SAFETY: the test guards it with the world.
+    unsafe impl Sync for Shared {}
+
+    #[test]
+    fn a_stopper_is_alone() {
+        let world = World::new();
+        let shared = Shared(UnsafeCell::new([0; 4]));
+        let shared = &shared;
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let world = &world;
+                scope.spawn(move || {
+                    let reader = world.register();
+                    for _ in 0..20_000 {
+                        reader.enter();
+                        // SAFETY: readers only read, and writers are alone.
+                        let [a, b, c, d] = unsafe { *shared.0.get() };
+                        reader.leave();
+                        assert!(a == b && b == c && c == d);
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    let _stopped = world.stop();
+                    // SAFETY: the world stands still.
+                    for number in unsafe { &mut *shared.0.get() } {
+                        *number += 1;
+                    }
+                }
+            });
+        });
+        // SAFETY: all threads have ended.
+        assert_eq!(unsafe { *shared.0.get() }, [300; 4]);
+    }
+
+    #[test]
+    fn grace_passes_when_readers_have_left() {
+        let world = World::new();
+        let (a, b) = (world.register(), world.register());
+        a.enter();
+        let grace = world.grace();
+        assert!(!world.has_passed(&grace));
+        b.enter();
+        a.leave();
+        assert!(world.has_passed(&grace));
+        b.leave();
+    }
+}

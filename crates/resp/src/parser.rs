@@ -1,0 +1,402 @@
+//! Finding requests in what a client sent.
+//!
+//! A request is an array of bulk strings, or a line of words ("inline", for people with a
+//! terminal). [`Parser::next`] yields its words as slices of the input, without a copy. A request
+//! that is not complete is not an error: the parser remembers how far it came, so that a request
+//! of a million words that arrives in a thousand pieces is not read a thousand times.
+//!
+//! Error texts are Redis's own, because client libraries and its test suite know them.
+
+use std::ops::Range;
+
+/// Longest inline request and longest line of a header, in bytes.
+pub const INLINE_LIMIT: usize = 64 * 1024;
+
+/// What a client may send.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most words of one request.
+    pub words: i64,
+    /// Longest bulk string in bytes (`proto-max-bulk-len`).
+    pub bulk_len: i64,
+}
+
+impl Limits {
+    /// What a client may send that has not authenticated yet.
+    pub const UNAUTHENTICATED: Limits = Limits { words: 10, bulk_len: 16384 };
+}
+
+/// What [`Parser::next`] found at the start of the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// A request; its words are in the parser. `consumed` bytes of the input belong to it.
+    /// An empty request has no words and is to be ignored.
+    Request {
+        /// Bytes it took.
+        consumed: usize,
+    },
+    /// Not a whole request; at least `missing` more bytes are needed.
+    Incomplete {
+        /// A lower bound of the bytes that have to come.
+        missing: usize,
+    },
+    /// Not RESP. The text follows `Protocol error: `; the connection is to be closed.
+    Error(String),
+}
+
+/// The state of one connection's parser.
+#[derive(Default, Debug)]
+pub struct Parser {
+    words: Vec<Range<usize>>,
+    /// Words that a multi-bulk request still lacks; 0 when no request has begun.
+    left: usize,
+    /// Where the next header starts, relative to the request's first byte.
+    at: usize,
+    /// The length of the bulk whose header has been read but whose body has not.
+    body: Option<usize>,
+    owned: Vec<u8>,
+}
+
+impl Parser {
+    /// A parser for a new connection.
+    pub fn new() -> Parser {
+        Parser::default()
+    }
+
+    /// Whether a request has begun and is not complete.
+    pub fn is_inside_request(&self) -> bool {
+        self.left > 0
+    }
+
+    /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`.
+    pub fn pending_bytes(&self) -> usize {
+        self.words.iter().map(|w| w.len()).sum()
+    }
+
+    /// Whether the request came as a line; its words then are in [`Parser::owned_words`].
+    #[inline]
+    pub fn is_inline(&self) -> bool {
+        !self.owned.is_empty()
+    }
+
+    /// The words of the request that `next` found, as places in its input (or, for an inline
+    /// request, in [`Parser::owned_words`]).
+    #[inline]
+    pub fn words(&self) -> &[Range<usize>] {
+        &self.words
+    }
+
+    /// The unquoted words of an inline request, one behind the other.
+    pub fn owned_words(&self) -> &[u8] {
+        &self.owned
+    }
+
+    /// Looks for a request at the start of `input`, which must start with the same bytes as at
+    /// the last call if that returned `Incomplete`.
+    #[inline]
+    pub fn next(&mut self, input: &[u8], limits: Limits) -> Parsed {
+        if self.left == 0 {
+            self.words.clear();
+            self.owned.clear();
+            match input.first() {
+                None => return Parsed::Incomplete { missing: 1 },
+                Some(b'*') => {}
+                Some(_) => return self.inline(input),
+            }
+            let (words, at) = match header(input, 1) {
+                Header::Number(number, at) => (number, at),
+                Header::Incomplete => return too_long(input, "too big mbulk count string"),
+                Header::Invalid => return Parsed::Error("invalid multibulk length".into()),
+            };
+            if words > limits.words.min(i64::from(i32::MAX)) {
+                return Parsed::Error(
+                    if limits.words == Limits::UNAUTHENTICATED.words {
+                        "unauthenticated multibulk length"
+                    } else {
+                        "invalid multibulk length"
+                    }
+                    .into(),
+                );
+            }
+            if words <= 0 {
+                return Parsed::Request { consumed: at };
+            }
+            self.left = words as usize;
+            self.at = at;
+            self.body = None;
+        }
+        while self.left > 0 {
+            let len = match self.body {
+                Some(len) => len,
+                None => match self.bulk_header(input, limits) {
+                    Ok(len) => len,
+                    Err(outcome) => return outcome,
+                },
+            };
+            let end = self.at + len;
+            if input.len() < end + 2 {
+                self.body = Some(len);
+                return Parsed::Incomplete { missing: end + 2 - input.len() };
+            }
+            self.body = None;
+            self.words.push(self.at..end);
+            self.at = end + 2;
+            self.left -= 1;
+        }
+        Parsed::Request { consumed: self.at }
+    }
+
+    #[inline]
+    fn bulk_header(&mut self, input: &[u8], limits: Limits) -> Result<usize, Parsed> {
+        let rest = &input[self.at.min(input.len())..];
+        match rest.first() {
+            None => return Err(Parsed::Incomplete { missing: 1 }),
+            Some(b'$') => {}
+            Some(&other) => {
+                return Err(Parsed::Error(format!("expected '$', got '{}'", char::from(other))));
+            }
+        }
+        match header(rest, 1) {
+            Header::Number(number, used) => {
+                if number < 0 || number > limits.bulk_len {
+                    let text = if number > limits.bulk_len
+                        && limits.bulk_len == Limits::UNAUTHENTICATED.bulk_len
+                    {
+                        "unauthenticated bulk length"
+                    } else {
+                        "invalid bulk length"
+                    };
+                    return Err(Parsed::Error(text.into()));
+                }
+                self.at += used;
+                Ok(number as usize)
+            }
+            Header::Incomplete => Err(too_long(rest, "too big bulk count string")),
+            Header::Invalid => Err(Parsed::Error("invalid bulk length".into())),
+        }
+    }
+
+    fn inline(&mut self, input: &[u8]) -> Parsed {
+        let Some(end) = input.iter().position(|&b| b == b'\n') else {
+            if input.len() > INLINE_LIMIT {
+                return Parsed::Error("too big inline request".into());
+            }
+            return Parsed::Incomplete { missing: 1 };
+        };
+        let line = input[..end].strip_suffix(b"\r").unwrap_or(&input[..end]);
+        match split_words(line) {
+            Some(words) => {
+                for word in &words {
+                    let start = self.owned.len();
+                    self.owned.extend_from_slice(word);
+                    self.words.push(start..self.owned.len());
+                }
+                if !words.is_empty() {
+                    // A mark that the words are owned, even when all of them are empty.
+                    self.owned.push(0);
+                }
+                Parsed::Request { consumed: end + 1 }
+            }
+            None => Parsed::Error("unbalanced quotes in request".into()),
+        }
+    }
+}
+
+fn too_long(input: &[u8], text: &str) -> Parsed {
+    if input.len() > INLINE_LIMIT {
+        return Parsed::Error(text.into());
+    }
+    Parsed::Incomplete { missing: 1 }
+}
+
+enum Header {
+    Number(i64, usize),
+    Incomplete,
+    Invalid,
+}
+
+/// Reads `<number>\r\n` from `input[from..]`; yields the number and where the next byte is.
+#[inline]
+fn header(input: &[u8], from: usize) -> Header {
+    // Nearly every length has one or two digits.
+    if let [a @ b'0'..=b'9', b'\r', b'\n', ..] = input[from..] {
+        return Header::Number(i64::from(a - b'0'), from + 3);
+    }
+    if let [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', b'\n', ..] = input[from..] {
+        return Header::Number(i64::from(a - b'0') * 10 + i64::from(b - b'0'), from + 4);
+    }
+    header_slow(input, from)
+}
+
+fn header_slow(input: &[u8], from: usize) -> Header {
+    let window = &input[from..input.len().min(from + INLINE_LIMIT)];
+    let Some(end) = window.iter().position(|&b| b == b'\r') else { return Header::Incomplete };
+    if input.len() < from + end + 2 {
+        return Header::Incomplete;
+    }
+    match structs::numbers::parse_i64(&window[..end]) {
+        Some(number) => Header::Number(number, from + end + 2),
+        None => Header::Invalid,
+    }
+}
+
+/// Splits a line into words as redis-cli and redis.conf do: blanks separate, `"…"` with C escapes
+/// and `'…'` quote. `None` when quotes are not balanced.
+pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut words = Vec::new();
+    let mut rest = line;
+    loop {
+        let start = rest.iter().position(|b| !is_space(*b));
+        let Some(start) = start.filter(|&s| rest[s] != 0) else { return Some(words) };
+        rest = &rest[start..];
+        let mut word = Vec::new();
+        rest = split_word(rest, &mut word)?;
+        words.push(word);
+    }
+}
+
+fn split_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] | [0, ..] => return Some(&[]),
+            [b, ..] if is_space(*b) => return Some(rest),
+            [b'"', tail @ ..] => return closed(double_quoted(tail, word)?),
+            [b'\'', tail @ ..] => return closed(single_quoted(tail, word)?),
+            [b, tail @ ..] => {
+                word.push(*b);
+                rest = tail;
+            }
+        }
+    }
+}
+
+/// A closing quote must be followed by a blank or nothing.
+fn closed(rest: &[u8]) -> Option<&[u8]> {
+    rest.first().is_none_or(|b| is_space(*b)).then_some(rest)
+}
+
+fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] => return None,
+            [b'"', tail @ ..] => return Some(tail),
+            [b'\\', b'x', h, l, tail @ ..] if h.is_ascii_hexdigit() && l.is_ascii_hexdigit() => {
+                let digit = |b: u8| char::from(b).to_digit(16).unwrap_or(0) as u8;
+                word.push(digit(*h) * 16 + digit(*l));
+                rest = tail;
+            }
+            [b'\\', b, tail @ ..] => {
+                word.push(match b {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'b' => 8,
+                    b'a' => 7,
+                    other => *other,
+                });
+                rest = tail;
+            }
+            [b, tail @ ..] => {
+                word.push(*b);
+                rest = tail;
+            }
+        }
+    }
+}
+
+fn single_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
+    loop {
+        match rest {
+            [] => return None,
+            [b'\\', b'\'', tail @ ..] => {
+                word.push(b'\'');
+                rest = tail;
+            }
+            [b'\'', tail @ ..] => return Some(tail),
+            [b, tail @ ..] => {
+                word.push(*b);
+                rest = tail;
+            }
+        }
+    }
+}
+
+fn is_space(b: u8) -> bool {
+    matches!(b, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { words: 1024 * 1024, bulk_len: 512 * 1024 * 1024 };
+
+    fn words(parser: &Parser, input: &[u8]) -> Vec<Vec<u8>> {
+        let source = if parser.is_inline() { parser.owned_words() } else { input };
+        parser.words().iter().map(|w| source[w.clone()].to_vec()).collect()
+    }
+
+    /// Parses all requests of `input`, which arrives in two pieces.
+    fn parse_split(input: &[u8], at: usize) -> Vec<Vec<Vec<u8>>> {
+        let mut parser = Parser::new();
+        let mut requests = Vec::new();
+        let mut start = 0;
+        for end in [at, input.len()] {
+            while start < end {
+                match parser.next(&input[start..end], LIMITS) {
+                    Parsed::Request { consumed } => {
+                        requests.push(words(&parser, &input[start..]));
+                        start += consumed;
+                    }
+                    Parsed::Incomplete { missing } => {
+                        assert!(missing >= 1 && (end < input.len()), "stuck at {start}");
+                        break;
+                    }
+                    Parsed::Error(text) => panic!("{text}"),
+                }
+            }
+        }
+        requests
+    }
+
+    #[test]
+    fn requests_cut_at_every_byte() {
+        let input = b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n*0\r\nset \"a b\" 'c'\r\n*1\r\n$12\r\nhello\r\nworld\r\n\r\nPING\n";
+        let whole = parse_split(input, input.len());
+        assert_eq!(whole.len(), 5);
+        assert_eq!(whole[0], [b"GET".to_vec(), vec![]]);
+        assert_eq!(whole[2], [b"set".to_vec(), b"a b".to_vec(), b"c".to_vec()]);
+        assert_eq!(whole[3], [b"hello\r\nworld".to_vec()]);
+        for at in 0..input.len() {
+            assert_eq!(parse_split(input, at), whole, "cut at {at}");
+        }
+    }
+
+    #[track_caller]
+    fn check_error(input: &[u8], limits: Limits, expected: &str) {
+        assert_eq!(Parser::new().next(input, limits), Parsed::Error(expected.into()));
+    }
+
+    #[test]
+    fn errors_have_the_known_texts() {
+        check_error(b"*3\r\n$3\r\nSET\r\nfoo", LIMITS, "expected '$', got 'f'");
+        check_error(b"*3000000000\r\n", LIMITS, "invalid multibulk length");
+        check_error(b"*x\r\n", LIMITS, "invalid multibulk length");
+        check_error(b"*1\r\n$-10\r\n", LIMITS, "invalid bulk length");
+        check_error(b"*1\r\n$2000000000\r\n", LIMITS, "invalid bulk length");
+        check_error(b"set \"a\r\n", LIMITS, "unbalanced quotes in request");
+        check_error(&vec![b'a'; 70_000], LIMITS, "too big inline request");
+        let mut long = b"*".to_vec();
+        long.extend(vec![b'1'; 70_000]);
+        check_error(&long, LIMITS, "too big mbulk count string");
+        check_error(b"*11\r\n", Limits::UNAUTHENTICATED, "unauthenticated multibulk length");
+        check_error(b"*1\r\n$16385\r\n", Limits::UNAUTHENTICATED, "unauthenticated bulk length");
+    }
+
+    #[test]
+    fn missing_bytes_of_a_body_are_announced() {
+        let mut parser = Parser::new();
+        assert_eq!(parser.next(b"*1\r\n$1000\r\nabc", LIMITS), Parsed::Incomplete { missing: 999 });
+        assert!(parser.is_inside_request());
+    }
+}
