@@ -172,8 +172,8 @@ impl Generator {
         if words.len() < 2 {
             return;
         }
-        // A blocking command with another timeout might never end.
-        if words[0].starts_with(b"BL") || words[0].starts_with(b"BR") || words[0].starts_with(b"BZ")
+        // A blocking command with another timeout might never end; SPOP without its count is random.
+        if [words[0].starts_with(b"BL") || words[0].starts_with(b"BR") || words[0].starts_with(b"BZ")b"BL"[..], b"BR", b"BZ", b"SPOP"].iter().any(|name| words[0].starts_with(name))
         {
             return;
         }
@@ -214,7 +214,7 @@ impl Generator {
     fn kind(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
         let rng = &mut self.rng;
         let word: Vec<u8> = match kind {
-            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "k" => self.key(kind),
+            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "w" | "k" => self.key(kind),
             "none" => b"none".to_vec(),
             "#sv" => {
                 let count = 1 + rng.below(3);
@@ -264,7 +264,7 @@ impl Generator {
                 "*", "s*", "?1", "[a-l]*", "[^s]*", "nothing", "*1", "\\*", "[", "a**b", "f*",
             ]))
             .into(),
-            "by" => (*rng.pick(&["s*", "h*->f1", "nosort", "none_*", "*", "h1->*"])).into(),
+            "by" => (*rng.pick(&["s*", "h*->f1", "none_*", "*", "h1->*"])).into(),
             "sb" => {
                 let number = self.float();
                 match self.rng.below(6) {
@@ -315,7 +315,7 @@ impl Generator {
 
     /// A key that mostly holds values of the kind, if anything.
     fn key(&mut self, kind: &str) -> Vec<u8> {
-        let any = kind == "k" || (kind != "y" && self.rng.chance(3));
+        let any = kind == "k" || (!matches!(kind, "y" | "w") && self.rng.chance(3));
         let kind = if any { self.rng.pick(&["s", "b", "l", "h", "t", "z", "x"]) } else { kind };
         let count = if kind == "x" { 1 } else { 4 };
         format!("{kind}{}", 1 + self.rng.below(count)).into()
