@@ -1,6 +1,7 @@
 //! The data structures of the store: they know no command, no clock and no I/O.
 
 pub mod blob;
+mod btree;
 pub mod crc16;
 pub mod crc64;
 mod either;
@@ -18,3 +19,4 @@ mod scan;
 pub mod set;
 mod size_class;
 pub mod table;
+pub mod zset;

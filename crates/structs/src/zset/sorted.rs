@@ -1,0 +1,162 @@
+//! The big encoding: a tree in the order of scores and a hash table from member to score.
+#![allow(unsafe_code)] // The tree refers to members that the table owns.
+
+use super::Change;
+use super::scored::{Scored, ScoredPtr};
+use crate::btree::Tree;
+use crate::hashing::hash;
+use crate::table::{Item, Table};
+use std::ops::Range;
+
+/// Tree and table over the same members.
+///
+/// Invariant: the tree holds exactly the members of the table, each under the score it carries.
+/// That is what makes it sound to let the tree read members: they live in the table.
+pub(super) struct Sorted {
+    tree: Tree,
+    table: Table<Scored>,
+}
+
+/// The member behind a pointer that the tree of `_owner` gave.
+#[inline]
+fn member_of(_owner: &Sorted, member: ScoredPtr) -> &[u8] {
+    // SAFETY: the tree's members live in the table of the same owner, which is borrowed.
+    unsafe { member.member() }
+}
+
+impl Sorted {
+    pub(super) fn with_capacity(members: usize) -> Self {
+        Self { tree: Tree::new(), table: Table::with_capacity(members) }
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.tree.len()
+    }
+
+    pub(super) fn table(&self) -> &Table<Scored> {
+        &self.table
+    }
+
+    /// Takes time in proportion to the members.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        let members: usize = self.table.iter().map(Scored::allocated_bytes).sum();
+        size_of::<Self>() + self.tree.allocated_bytes() + self.table.allocated_bytes() + members
+    }
+
+    #[inline]
+    pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
+        self.table.get(hash(member), member).map(Scored::score)
+    }
+
+    pub(super) fn rank(&self, member: &[u8]) -> Option<(usize, f64)> {
+        let score = self.score(member)?;
+        Some((self.tree.rank(score, member), score))
+    }
+
+    /// See [`super::Zset::update`].
+    pub(super) fn update(
+        &mut self,
+        member: &[u8],
+        decide: impl FnOnce(Option<f64>) -> Option<f64>,
+    ) -> Change {
+        let hash = hash(member);
+        let Some(present) = self.table.get(hash, member) else {
+            let Some(score) = decide(None) else { return Change::Unchanged };
+            self.insert_absent(hash, member, score);
+            return Change::Added;
+        };
+        let (old, pointer) = (present.score(), present.as_ptr());
+        match decide(Some(old)) {
+            Some(new) if new != old => {
+                // SAFETY: the tree's members live in the table, and nobody reads scores meanwhile.
+                unsafe {
+                    self.tree.change_score(old, new, pointer);
+                    pointer.set_score(new);
+                }
+                Change::Updated
+            }
+            _ => Change::Unchanged,
+        }
+    }
+
+    /// Adds a member that is not there.
+    pub(super) fn insert_absent(&mut self, hash: u64, member: &[u8], score: f64) {
+        let scored = Scored::new(member, score);
+        // SAFETY: the tree's members live in the table, and so will this one.
+        unsafe { self.tree.insert(score, scored.as_ptr()) };
+        self.table.insert_absent(hash, scored);
+        // Nobody reads beside a writer here, so what a growth has left behind can go at once.
+        drop(self.table.take_retired());
+    }
+
+    pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let hash = hash(member);
+        let scored = self.table.occupied(hash, member)?.remove_hashed(hash);
+        // SAFETY: the tree's members live in the table, this one until the end of the function.
+        unsafe { self.tree.remove(scored.score(), scored.as_ptr()) };
+        drop(self.table.take_retired());
+        Some(scored.score())
+    }
+
+    /// Removes the members of these ranks in order; `visit` sees each before it goes.
+    pub(super) fn remove_ranks(&mut self, ranks: Range<usize>, mut visit: impl FnMut(&[u8], f64)) {
+        let table = &mut self.table;
+        self.tree.remove_ranks(ranks, |pointer| {
+            // SAFETY: the member lives in the table until the next lines remove it.
+            let member = unsafe { pointer.member() };
+            let hash = hash(member);
+            let found = table.occupied(hash, member).expect("the table has the tree's members");
+            let scored = found.remove_hashed(hash);
+            visit(scored.key(), scored.score());
+        });
+        drop(table.take_retired());
+    }
+
+    #[inline]
+    pub(super) fn get(&self, rank: usize) -> (&[u8], f64) {
+        let (score, member) = self.tree.get(rank);
+        (member_of(self, member), score)
+    }
+
+    #[inline]
+    pub(super) fn range(
+        &self,
+        ranks: Range<usize>,
+    ) -> impl DoubleEndedIterator<Item = (&[u8], f64)> + ExactSizeIterator + Clone {
+        self.tree.range(ranks).map(|(score, member)| (member_of(self, member), score))
+    }
+
+    #[inline]
+    pub(super) fn count_while_score(&self, before: impl Fn(f64) -> bool) -> usize {
+        self.tree.count_while(|score, _| before(score))
+    }
+
+    #[inline]
+    pub(super) fn count_while_member(&self, before: impl Fn(&[u8]) -> bool) -> usize {
+        self.tree.count_while(|_, member| before(member_of(self, member)))
+    }
+
+    #[cfg(test)]
+    pub(super) fn assert_valid(&self) {
+        self.tree.assert_valid();
+        self.table.assert_valid();
+        assert_eq!(self.tree.len(), self.table.len());
+        for (score, pointer) in self.tree.range(0..self.tree.len()) {
+            let member = member_of(self, pointer);
+            let found = self.table.get(hash(member), member).expect("in both");
+            assert!(found.as_ptr() == pointer);
+            assert_eq!(found.score().to_bits(), score.to_bits());
+        }
+    }
+}
+
+impl Clone for Sorted {
+    fn clone(&self) -> Self {
+        let mut copy = Self::with_capacity(self.len());
+        for (member, score) in self.range(0..self.len()) {
+            copy.insert_absent(hash(member), member, score);
+        }
+        copy
+    }
+}
