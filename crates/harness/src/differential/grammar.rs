@@ -173,8 +173,8 @@ impl Generator {
             return;
         }
         // A blocking command with another timeout might never end; SPOP without its count is random.
-        if [words[0].starts_with(b"BL") || words[0].starts_with(b"BR") || words[0].starts_with(b"BZ")b"BL"[..], b"BR", b"BZ", b"SPOP"].iter().any(|name| words[0].starts_with(name))
-        {
+        let first = &words[0];
+        if [b"BL", b"BR", b"BZ", b"SP"].iter().any(|start| first.starts_with(*start)) {
             return;
         }
         // COMMAND alone lists all commands, in no order.
