@@ -1,6 +1,7 @@
 //! The server: reactors, connections, files and the process around them. The only crate that does
 //! I/O.
 
+pub mod net;
 pub mod process;
 
 use std::ffi::OsString;

@@ -1,0 +1,60 @@
+//! The memory that sockets are read into: equal buffers, numbered, shared by all connections of a
+//! thread, because a connection needs one only between the arrival of bytes and their being handled
+//! in the same turn.
+//!
+//! Buffers come in chunks, added when a turn runs out of them. Neighbours are one cache line more
+//! than their size apart: at a power of two every buffer's beginning would fall in the same few
+//! cache sets, and small requests use nothing but beginnings.
+
+/// Bytes in one buffer.
+pub(super) const SIZE: usize = 16 << 10;
+const STRIDE: usize = SIZE + 64;
+/// Buffers in one chunk.
+pub(super) const CHUNK: usize = 64;
+/// The most buffers there may be.
+pub(super) const MOST: usize = 1024;
+
+/// A buffer with bytes in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Filled {
+    pub id: u16,
+    pub len: u32,
+}
+
+pub(super) struct Buffers {
+    chunks: Vec<Box<[u8]>>,
+}
+
+impl Buffers {
+    pub fn new() -> Self {
+        Self { chunks: Vec::new() }
+    }
+
+    pub fn count(&self) -> usize {
+        self.chunks.len() * CHUNK
+    }
+
+    /// Adds a chunk, and says which ids it brought. None when there are as many as there may be.
+    pub fn grow(&mut self) -> Option<std::ops::Range<u16>> {
+        let first = self.count();
+        if first >= MOST {
+            return None;
+        }
+        // Zeroed memory comes untouched from the kernel: a buffer costs what has been used of it.
+        self.chunks.push(vec![0; CHUNK * STRIDE].into_boxed_slice());
+        Some(first as u16..(first + CHUNK) as u16)
+    }
+
+    /// The bytes that were received.
+    #[inline]
+    pub fn filled(&self, buf: Filled) -> &[u8] {
+        let start = buf.id as usize % CHUNK * STRIDE;
+        &self.chunks[buf.id as usize / CHUNK][start..start + buf.len as usize]
+    }
+
+    /// A whole buffer, to be received into.
+    pub fn room(&mut self, id: u16) -> &mut [u8] {
+        let start = id as usize % CHUNK * STRIDE;
+        &mut self.chunks[id as usize / CHUNK][start..start + SIZE]
+    }
+}

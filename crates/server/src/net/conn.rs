@@ -1,0 +1,217 @@
+//! One connection's share of the reactor, and the names connections go by.
+//!
+//! An idle connection costs a [`Link`] (under 128 bytes) and a slot in the handler's array; both
+//! buffers are empty vectors without memory. Output buffers come from the thread's [`Pool`] when
+//! the first reply of a turn is written and go back when the socket has taken it. Everything only
+//! a few connections need (a backlog the peer does not read, a TLS session) is behind a box.
+
+use super::tls::Session;
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::OwnedFd;
+
+/// A connection's name, unique in the process for as long as it matters.
+///
+/// ```text
+///   63        56 55                    24 23                     0
+///  ┌────────────┬────────────────────────┬────────────────────────┐
+///  │   thread   │       generation       │          slot          │
+///  └────────────┴────────────────────────┴────────────────────────┘
+/// ```
+///
+/// A slot is used again, but with the next generation, so an old id finds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnId(u64);
+
+/// The most slots one thread may have.
+pub(super) const MAX_SLOTS: usize = 1 << 24;
+
+impl ConnId {
+    pub(super) fn new(thread: u8, token: Token) -> Self {
+        Self(u64::from(thread) << 56 | token.pack())
+    }
+
+    /// The reactor thread that owns the connection: the index of its waker in [`Net`](super::Net).
+    #[inline]
+    pub fn thread(self) -> usize {
+        (self.0 >> 56) as usize
+    }
+
+    /// The id as a number, for use as a map key or in a message.
+    #[inline]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The id that [`ConnId::as_u64`] gave.
+    #[inline]
+    pub fn from_u64(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    #[inline]
+    pub(super) fn token(self) -> Token {
+        Token::unpack(self.0)
+    }
+}
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Token { slot, generation } = self.token();
+        write!(f, "ConnId({}/{slot}#{generation})", self.thread())
+    }
+}
+
+/// A connection's name within its thread: what a completion carries back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Token {
+    pub slot: u32,
+    pub generation: u32,
+}
+
+impl Token {
+    /// The low 56 bits of a word; the high byte is free for the caller.
+    #[inline]
+    pub fn pack(self) -> u64 {
+        u64::from(self.generation) << 24 | u64::from(self.slot)
+    }
+
+    #[inline]
+    pub fn unpack(bits: u64) -> Self {
+        Self { slot: (bits & 0xff_ffff) as u32, generation: (bits >> 24) as u32 }
+    }
+}
+
+/// What is going on with a connection, one bit each.
+pub(super) mod flag {
+    /// In the list of connections with output to send at the end of the turn.
+    pub const DIRTY: u16 = 1;
+    /// The socket took only part of the output; the rest waits until it is writable.
+    pub const STUCK: u16 = 1 << 1;
+    /// Close when all output has been sent; input is ignored.
+    pub const CLOSING: u16 = 1 << 2;
+    /// Over: in the list of connections to be buried before the turn ends.
+    pub const DEAD: u16 = 1 << 3;
+    /// The handler does not want input now.
+    pub const PAUSED: u16 = 1 << 4;
+    /// The peer does not read its replies: no input is processed until it does.
+    pub const CHOKED: u16 = 1 << 5;
+    /// The handler could not run the next request; tried again every turn.
+    pub const RETRY: u16 = 1 << 6;
+    /// In the list of connections whose left-over input is presented again.
+    pub const RERUN: u16 = 1 << 7;
+    /// The peer has closed its side, but input it sent before is still to be processed.
+    pub const EOF: u16 = 1 << 8;
+    /// The socket is not being read, because too much input waits already.
+    pub const UNREAD: u16 = 1 << 9;
+    /// Speaks TLS.
+    pub const TLS: u16 = 1 << 10;
+    /// The TLS handshake is not over: the handler does not know of the connection yet.
+    pub const HANDSHAKE: u16 = 1 << 11;
+
+    /// Any of these keeps input from the handler.
+    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | CHOKED | RETRY | HANDSHAKE;
+}
+
+/// Output the socket would not take, in the order it is to be sent.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    /// Each buffer is sent whole, except for the first `sent` bytes of the first.
+    pub chunks: VecDeque<Vec<u8>>,
+    pub sent: usize,
+    /// Bytes still to be sent in all chunks.
+    pub bytes: usize,
+}
+
+/// The reactor's side of one connection.
+#[derive(Default)]
+pub(super) struct Link {
+    /// None while the slot is vacant.
+    pub fd: Option<OwnedFd>,
+    pub generation: u32,
+    pub flags: u16,
+    /// Replies of this turn (plain text, with TLS).
+    pub out: Vec<u8>,
+    /// Input the handler has seen and left, or not seen yet, from `start` on.
+    pub rest: Vec<u8>,
+    pub start: usize,
+    /// The handler need not be called before this many bytes are left.
+    pub wanted: usize,
+    pub backlog: Option<Box<Backlog>>,
+    pub tls: Option<Box<Session>>,
+}
+
+impl Link {
+    #[inline]
+    pub fn is(&self, flags: u16) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Bytes of input that are not consumed.
+    #[inline]
+    pub fn unread(&self) -> usize {
+        self.rest.len() - self.start
+    }
+
+    /// Bytes of output that the socket has not taken yet.
+    #[inline]
+    pub fn pending_output(&self) -> usize {
+        self.out.len() + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
+    }
+}
+
+const _: () = assert!(std::mem::size_of::<Link>() <= 128, "idle connections are to be cheap");
+
+/// Empty buffers of one thread, warm in the cache, for replies.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    spare: Vec<Vec<u8>>,
+}
+
+/// A fresh buffer's size: a few small replies.
+const FRESH: usize = 512;
+/// A buffer that has grown beyond this is not worth keeping.
+const KEEP_BYTES: usize = 16 << 10;
+/// More spare buffers than this are not worth keeping.
+const KEEP_COUNT: usize = 256;
+
+impl Pool {
+    #[inline]
+    pub fn get(&mut self) -> Vec<u8> {
+        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FRESH))
+    }
+
+    #[inline]
+    pub fn put(&mut self, mut buf: Vec<u8>) {
+        if buf.capacity() <= KEEP_BYTES && buf.capacity() != 0 && self.spare.len() < KEEP_COUNT {
+            buf.clear();
+            self.spare.push(buf);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_its_parts() {
+        let token = Token { slot: 0xab_cdef, generation: 0xffff_fffe };
+        let id = ConnId::new(200, token);
+        assert_eq!(id.thread(), 200);
+        assert_eq!(id.token(), token);
+        assert_eq!(ConnId::from_u64(id.as_u64()), id);
+    }
+
+    #[test]
+    fn the_pool_keeps_only_what_is_worth_keeping() {
+        let mut pool = Pool::default();
+        pool.put(Vec::new());
+        pool.put(Vec::with_capacity(KEEP_BYTES * 2));
+        assert!(pool.spare.is_empty());
+        let mut buf = Vec::with_capacity(100);
+        buf.push(1);
+        pool.put(buf);
+        assert!(pool.get().is_empty());
+    }
+}

@@ -1,0 +1,124 @@
+//! The state of one reactor that does not depend on its handler: connections and the work lists of
+//! the current turn.
+//!
+//! The handler's callbacks borrow this (through [`ConnIo`](super::ConnIo) and [`Cx`](super::Cx))
+//! while the reactor holds the back-end and the receive buffers apart, so that input can be handed
+//! out without a copy. What a callback asks for is therefore only noted here, in flags and lists,
+//! and carried out by the reactor later in the same turn.
+
+use super::Close;
+use super::conn::{ConnId, Link, Pool, Token, flag};
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+pub(super) struct Core {
+    pub thread: u8,
+    pub links: Vec<Link>,
+    /// Vacant slots.
+    pub free: Vec<u32>,
+    /// Slots vacated in this turn; requests queued for the kernel may still name them.
+    pub limbo: Vec<u32>,
+    /// Descriptors of connections that ended in this turn. They are closed after the kernel has
+    /// taken all queued requests: until then a request may hold the number, which a new connection
+    /// must not get.
+    pub graves: Vec<OwnedFd>,
+    /// Connections with output to send when the turn ends.
+    pub dirty: Vec<u32>,
+    /// Connections to be buried before the turn ends.
+    pub dead: Vec<(u32, Close)>,
+    /// Connections whose left-over input can be presented again.
+    pub rerun: Vec<Token>,
+    /// Connections whose next request could not run.
+    pub retries: Vec<Token>,
+    pub pool: Pool,
+    /// The time at which this turn began.
+    pub now: Instant,
+    /// A connection with more unsent output than this is choked.
+    pub output_limit: usize,
+    pub live: usize,
+    pub stop: bool,
+}
+
+impl Core {
+    pub fn new(thread: u8, output_limit: usize) -> Self {
+        Self {
+            thread,
+            links: Vec::new(),
+            free: Vec::new(),
+            limbo: Vec::new(),
+            graves: Vec::new(),
+            dirty: Vec::new(),
+            dead: Vec::new(),
+            rerun: Vec::new(),
+            retries: Vec::new(),
+            pool: Pool::default(),
+            now: Instant::now(),
+            output_limit,
+            live: 0,
+            stop: false,
+        }
+    }
+
+    #[inline]
+    pub fn token(&self, slot: u32) -> Token {
+        Token { slot, generation: self.links[slot as usize].generation }
+    }
+
+    pub fn id(&self, slot: u32) -> ConnId {
+        ConnId::new(self.thread, self.token(slot))
+    }
+
+    /// The slot of a connection that is still alive.
+    #[inline]
+    pub fn find(&self, token: Token) -> Option<u32> {
+        let link = self.links.get(token.slot as usize)?;
+        (link.generation == token.generation && link.fd.is_some() && !link.is(flag::DEAD))
+            .then_some(token.slot)
+    }
+
+    /// Enters a connection in the list of those to flush, with a buffer to write to.
+    #[inline]
+    pub fn mark_dirty(&mut self, slot: u32) {
+        let link = &mut self.links[slot as usize];
+        if !link.is(flag::DIRTY) {
+            link.flags |= flag::DIRTY;
+            if link.out.capacity() == 0 {
+                link.out = self.pool.get();
+            }
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Enters a connection in the list of those whose left-over input is presented again.
+    pub fn mark_rerun(&mut self, slot: u32) {
+        let token = self.token(slot);
+        let link = &mut self.links[slot as usize];
+        if !link.is(flag::RERUN) {
+            link.flags |= flag::RERUN;
+            self.rerun.push(token);
+        }
+    }
+
+    /// Condemns a connection; it is buried before the turn ends.
+    pub fn kill(&mut self, slot: u32, why: Close) {
+        let link = &mut self.links[slot as usize];
+        if link.fd.is_some() && !link.is(flag::DEAD) {
+            link.flags |= flag::DEAD;
+            self.dead.push((slot, why));
+        }
+    }
+
+    /// Has a connection closed once its output is sent; at once if there is none.
+    pub fn close_after_flush(&mut self, slot: u32) {
+        self.links[slot as usize].flags |= flag::CLOSING;
+        self.mark_dirty(slot);
+    }
+
+    /// True when something is left to do that no event will announce.
+    pub fn hurried(&self) -> bool {
+        !(self.graves.is_empty()
+            && self.rerun.is_empty()
+            && self.retries.is_empty()
+            && self.dead.is_empty())
+    }
+}

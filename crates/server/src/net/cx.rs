@@ -1,0 +1,171 @@
+//! What a handler can do to its connections: [`ConnIo`] is one of them, [`Cx`] all of a thread's.
+
+use super::Close;
+use super::conn::{ConnId, flag};
+use super::core::Core;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Instant;
+
+/// One connection, as its handler sees it.
+pub struct ConnIo<'a> {
+    pub(super) core: &'a mut Core,
+    pub(super) slot: u32,
+}
+
+impl ConnIo<'_> {
+    /// The connection's name.
+    pub fn id(&self) -> ConnId {
+        self.core.id(self.slot)
+    }
+
+    /// The connection's descriptor. The reactor owns it.
+    pub fn fd(&self) -> RawFd {
+        self.core.links[self.slot as usize].fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// The buffer to append replies to. What is in it leaves at the end of the turn. Nothing may be
+    /// removed that was there before this turn's first call: it may belong to earlier requests.
+    #[inline]
+    pub fn out(&mut self) -> &mut Vec<u8> {
+        if !self.core.links[self.slot as usize].is(flag::DIRTY) {
+            self.core.mark_dirty(self.slot);
+        }
+        &mut self.core.links[self.slot as usize].out
+    }
+
+    /// Bytes of output that the socket has not taken yet.
+    #[inline]
+    pub fn pending_output(&self) -> usize {
+        self.core.links[self.slot as usize].pending_output()
+    }
+
+    /// Bytes of input that wait to be consumed, without those a running
+    /// [`data`](super::Handler::data) call holds.
+    pub fn pending_input(&self) -> usize {
+        self.core.links[self.slot as usize].unread()
+    }
+
+    /// Bytes of memory the connection's buffers hold.
+    pub fn buffer_memory(&self) -> usize {
+        let link = &self.core.links[self.slot as usize];
+        link.rest.capacity() + link.out.capacity() + link.backlog.as_ref().map_or(0, |b| b.bytes)
+    }
+
+    /// True when the peer is so far behind with reading its replies that it should not be given
+    /// more for now: see [`NetOptions::output_limit`](super::NetOptions::output_limit).
+    #[inline]
+    pub fn choked(&self) -> bool {
+        self.pending_output() > self.core.output_limit
+    }
+
+    /// Closes the connection; output that has not been sent is dropped.
+    pub fn close(&mut self) {
+        self.core.kill(self.slot, Close::Asked);
+    }
+
+    /// Closes the connection when all its output has been sent. Further input is ignored.
+    pub fn close_after_flush(&mut self) {
+        self.core.close_after_flush(self.slot);
+    }
+
+    /// Stops presenting input. The peer's hanging up is still noticed.
+    pub fn pause(&mut self) {
+        self.core.links[self.slot as usize].flags |= flag::PAUSED;
+    }
+
+    /// Presents input again, beginning with what was left over.
+    pub fn resume(&mut self) {
+        let link = &mut self.core.links[self.slot as usize];
+        if link.is(flag::PAUSED) {
+            link.flags &= !flag::PAUSED;
+            self.core.mark_rerun(self.slot);
+        }
+    }
+
+    /// True between [`ConnIo::pause`] and [`ConnIo::resume`].
+    pub fn is_paused(&self) -> bool {
+        self.core.links[self.slot as usize].is(flag::PAUSED)
+    }
+
+    /// When this turn began.
+    #[inline]
+    pub fn now(&self) -> Instant {
+        self.core.now
+    }
+
+    /// Another connection of the same thread, for instance to write a message to a subscriber. None
+    /// if it is gone.
+    pub fn other(&mut self, id: ConnId) -> Option<ConnIo<'_>> {
+        self.core.lookup(id).map(|slot| ConnIo { core: &mut *self.core, slot })
+    }
+}
+
+impl Core {
+    /// The slot of a live connection of this thread.
+    #[inline]
+    fn lookup(&self, id: ConnId) -> Option<u32> {
+        if id.thread() != self.thread as usize {
+            return None;
+        }
+        self.find(id.token())
+    }
+}
+
+/// All connections of one thread.
+pub struct Cx<'a, C> {
+    pub(super) core: &'a mut Core,
+    pub(super) users: &'a mut [Option<C>],
+}
+
+impl<C> Cx<'_, C> {
+    /// A connection by its name, if it still exists.
+    #[inline]
+    pub fn get(&mut self, id: ConnId) -> Option<(&mut C, ConnIo<'_>)> {
+        let slot = self.core.lookup(id)?;
+        let user = self.users[slot as usize].as_mut()?;
+        Some((user, ConnIo { core: &mut *self.core, slot }))
+    }
+
+    /// Visits every connection, in no particular order.
+    pub fn for_each(&mut self, mut visit: impl FnMut(&mut C, &mut ConnIo<'_>)) {
+        for slot in 0..self.users.len() as u32 {
+            if self.core.links[slot as usize].is(flag::DEAD) {
+                continue;
+            }
+            if let Some(user) = self.users[slot as usize].as_mut() {
+                visit(user, &mut ConnIo { core: &mut *self.core, slot });
+            }
+        }
+    }
+
+    /// How many connections the thread has, those in a TLS handshake included.
+    pub fn len(&self) -> usize {
+        self.core.live
+    }
+
+    /// True when the thread has no connection.
+    pub fn is_empty(&self) -> bool {
+        self.core.live == 0
+    }
+
+    /// This thread's index.
+    pub fn thread(&self) -> usize {
+        self.core.thread as usize
+    }
+
+    /// When this turn began.
+    pub fn now(&self) -> Instant {
+        self.core.now
+    }
+
+    /// Makes a connection with more than `bytes` of unsent output count as
+    /// [choked](ConnIo::choked).
+    pub fn set_output_limit(&mut self, bytes: usize) {
+        self.core.output_limit = bytes;
+    }
+
+    /// Ends this reactor after this turn; output that the sockets take at once is still sent.
+    pub fn stop(&mut self) {
+        self.core.stop = true;
+    }
+}

@@ -1,0 +1,198 @@
+//! The network layer: one reactor per thread, which owns its connections and knows no command.
+//!
+//! A reactor moves bytes between sockets and a [`Handler`]. It is built around *turns*:
+//!
+//! ```text
+//!        ┌────────────────────────────────────────────────────────────────────┐
+//!        │ wait      one system call: sends of the last turn go out, and what │
+//!        │           has arrived comes back as a batch of events              │
+//!        │ deliver   every event to the handler: opened, data, closed         │
+//!        │ woken     when another thread has called the waker; tick when due  │
+//!        │ retry     connections whose next command could not run before      │
+//!        │ end       end_of_turn, then every connection with output is queued │
+//!        └────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! so that a busy server pays for one system call and one wake-up per batch, not per request.
+//!
+//! * [`Net`] is what the threads share: listeners, TLS settings, wakers, the spreading of
+//!   connections. [`Reactor`] is one thread's event loop. [`Cx`] and [`ConnIo`] are what a handler
+//!   can do to its connections.
+//! * Two back-ends (io_uring and epoll) lie behind one internal interface; [`Backend::probe`] picks.
+//! * Connections are named by [`ConnId`], which carries thread and generation: an id that has
+//!   become stale names nothing, never somebody else.
+//!
+//! What must *not* be here: anything that knows a command, a key or a reply.
+
+mod buffers;
+mod conn;
+mod core;
+mod cx;
+mod deliver;
+mod driver;
+mod epoll;
+mod listen;
+mod peer;
+mod probe;
+mod reactor;
+mod settle;
+mod shared;
+mod sys;
+mod tls;
+mod uring;
+mod waker;
+
+pub use conn::ConnId;
+pub use cx::{ConnIo, Cx};
+pub use listen::{Address, BindError, ListenSpec};
+pub use peer::{Kind, PeerInfo};
+pub use probe::{Backend, Choice};
+pub use reactor::Reactor;
+pub use shared::{Net, NetOptions};
+pub use tls::{ClientAuth, TlsContext, TlsError, TlsSettings};
+pub use waker::Waker;
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a handler made of the bytes it was given: see [`Handler::data`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub struct Consumed {
+    /// How many bytes of the input are done with; the rest is presented again.
+    pub bytes: usize,
+    /// When to present it.
+    pub next: Next,
+}
+
+/// When a handler wants to see what it left over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// When at least `missing` more bytes have arrived. Zero means any more. The hint spares a
+    /// handler the sight of every piece of a large request, and the reactor every copy but one.
+    Read {
+        /// How many bytes the current request still lacks, as far as is known.
+        missing: usize,
+    },
+    /// As soon as the other connections have had their turn: the next request could not run now.
+    Retry,
+}
+
+impl Consumed {
+    /// `bytes` are done with, and what is left, if anything, is no complete request.
+    #[inline]
+    pub fn read(bytes: usize) -> Self {
+        Self { bytes, next: Next::Read { missing: 0 } }
+    }
+
+    /// `bytes` are done with, and the request that follows lacks at least `missing` bytes.
+    #[inline]
+    pub fn need(bytes: usize, missing: usize) -> Self {
+        Self { bytes, next: Next::Read { missing } }
+    }
+
+    /// `bytes` are done with, and the request that follows is to be tried again soon.
+    #[inline]
+    pub fn retry(bytes: usize) -> Self {
+        Self { bytes, next: Next::Retry }
+    }
+}
+
+/// Why a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Close {
+    /// The peer closed its side.
+    Eof,
+    /// The connection broke, with this `errno`.
+    Failed(i32),
+    /// The handler asked for it.
+    Asked,
+    /// The TLS session broke.
+    Tls,
+    /// The reactor is stopping.
+    Stopping,
+}
+
+/// Something an operator wants to read in the log. None of these ends more than the connection it
+/// is about.
+#[derive(Debug)]
+pub enum Problem<'a> {
+    /// Accepting failed, with this `errno`; accepting pauses for a moment.
+    Accept(i32),
+    /// A TLS handshake failed: the peer's address and the reason.
+    Handshake(&'a str, &'a str),
+    /// A connection was accepted but could not be set up.
+    Setup(&'a std::io::Error),
+}
+
+impl fmt::Display for Problem<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Accept(errno) => {
+                write!(
+                    f,
+                    "Accepting client connection: {}",
+                    std::io::Error::from_raw_os_error(*errno)
+                )
+            }
+            Self::Handshake(peer, why) => {
+                write!(f, "Error accepting a client connection: {why} (addr={peer})")
+            }
+            Self::Setup(why) => write!(f, "Error registering a new client: {why}"),
+        }
+    }
+}
+
+/// What sits on top of a reactor. One value per thread; every call comes from that thread.
+pub trait Handler: Sized {
+    /// What the handler keeps for each connection.
+    type Conn;
+
+    /// How many events ahead [`Handler::upcoming`] looks; zero for not at all.
+    const LOOKAHEAD: usize = 0;
+
+    /// A connection has been accepted (and, with TLS, its handshake is over). `None` refuses it:
+    /// what has been written to `io` is still sent.
+    fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Self::Conn>;
+
+    /// A look at the input of a connection whose turn comes a little later, to prefetch what its
+    /// requests will touch. Called at most once per connection and turn, and not for every one; the
+    /// default does nothing and costs nothing.
+    #[inline]
+    fn upcoming(&mut self, conn: &mut Self::Conn, input: &[u8]) {
+        let _ = (conn, input);
+    }
+
+    /// Bytes have arrived. `input` is everything not yet consumed, in one piece, and starts where
+    /// the last call stopped. Replies are appended to [`ConnIo::out`]; they leave at the end of the
+    /// turn, together with those of all other connections.
+    ///
+    /// A handler that finds [`ConnIo::choked`] should stop and return what it has consumed: it is
+    /// called again when the peer has read its replies.
+    fn data(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed;
+
+    /// A connection is gone. Called once for each that [`Handler::opened`] accepted.
+    fn closed(&mut self, id: ConnId, conn: Self::Conn, why: Close);
+
+    /// Another thread has called this reactor's [`Waker`].
+    fn woken(&mut self, cx: &mut Cx<'_, Self::Conn>) {
+        let _ = cx;
+    }
+
+    /// The time asked for has passed. Returns the time until the next call.
+    fn tick(&mut self, cx: &mut Cx<'_, Self::Conn>) -> Duration {
+        let _ = cx;
+        Duration::from_secs(1)
+    }
+
+    /// All events of this turn have been delivered, and nothing has been sent yet.
+    #[inline]
+    fn end_of_turn(&mut self, cx: &mut Cx<'_, Self::Conn>) {
+        let _ = cx;
+    }
+
+    /// Something went wrong that belongs in the log.
+    fn problem(&mut self, problem: Problem<'_>) {
+        let _ = problem;
+    }
+}

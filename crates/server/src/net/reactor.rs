@@ -1,0 +1,492 @@
+//! One thread's event loop: see the [module](super) for what a turn is.
+
+use super::conn::{Link, MAX_SLOTS, Token, flag};
+use super::core::Core;
+use super::cx::{ConnIo, Cx};
+use super::deliver::upcoming;
+use super::driver::{Batch, Driver, Event, Flight};
+use super::epoll::Epoll;
+use super::listen::Listener;
+use super::peer::{Kind, PeerInfo, addresses};
+use super::probe::Backend;
+use super::shared::{Arrival, Net};
+use super::sys;
+use super::tls::Session;
+use super::uring::Uring;
+use super::{Close, Handler, Problem};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A TLS peer that has not finished its handshake by then is dropped.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// After a failure to accept (no descriptors left, most likely) listeners rest for this long.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// Turns in a row that only retried, after which retrying slows down.
+const EAGER_RETRIES: u32 = 64;
+const RETRY_REST: Duration = Duration::from_micros(50);
+/// How long a stopping reactor goes on sending to peers that are slow to read.
+const STOP_TIME: Duration = Duration::from_millis(300);
+
+/// One thread's reactor. Made and run on that thread.
+pub struct Reactor<H: Handler> {
+    pub(super) core: Core,
+    pub(super) driver: Driver,
+    pub(super) users: Vec<Option<H::Conn>>,
+    pub(super) handler: H,
+    /// Decrypted input on its way to the handler; empty between events.
+    pub(super) plain: Vec<u8>,
+    /// Buffers that need a second look; empty between turns.
+    pub(super) unsettled: Vec<Flight>,
+    net: Arc<Net>,
+    batch: Batch,
+    listening: Vec<Arc<Listener>>,
+    listening_version: u64,
+    /// Listeners let go of in this turn: a queued request may still name their descriptors.
+    retired: Vec<Arc<Listener>>,
+    /// Listeners whose accepting failed, and when to try again.
+    resting: Vec<u32>,
+    rested_at: Option<Instant>,
+    /// TLS connections before the end of their handshakes, oldest first.
+    handshakes: std::collections::VecDeque<(Token, Instant)>,
+    next_tick: Instant,
+    /// Turns in a row that had nothing to do but retry.
+    fruitless: u32,
+    /// What was flushed last is to be followed up as soon as it is sent.
+    eager: bool,
+    /// An io_uring belongs to the thread that made it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<H: Handler> Reactor<H> {
+    /// Sets up the reactor of thread `thread`, which must be the calling one.
+    ///
+    /// # Errors
+    /// The kernel refused what the back-end needs.
+    ///
+    /// # Panics
+    /// When `net` was made for fewer threads.
+    pub fn new(net: &Arc<Net>, thread: usize, handler: H) -> io::Result<Self> {
+        assert!(thread < net.threads(), "there is no seat for thread {thread}");
+        let waker = net.waker(thread).fd();
+        let driver = match net.options().backend {
+            Backend::Uring => Driver::Uring(Box::new(Uring::new(waker)?)),
+            Backend::Epoll => Driver::Epoll(Box::new(Epoll::new(waker)?)),
+        };
+        // Listeners and mail may be there already.
+        net.waker(thread).wake();
+        Ok(Self {
+            core: Core::new(thread as u8, net.options().output_limit),
+            driver,
+            users: Vec::new(),
+            handler,
+            plain: Vec::new(),
+            unsettled: Vec::new(),
+            net: net.clone(),
+            batch: Batch::default(),
+            listening: Vec::new(),
+            listening_version: 0,
+            retired: Vec::new(),
+            resting: Vec::new(),
+            rested_at: None,
+            handshakes: std::collections::VecDeque::new(),
+            next_tick: Instant::now(),
+            fruitless: 0,
+            eager: false,
+            _not_send: PhantomData,
+        })
+    }
+
+    /// Runs until [`Net::stop`] or [`Cx::stop`]; then sends what the sockets take, reports every
+    /// connection as closed, and returns the handler.
+    ///
+    /// # Errors
+    /// The kernel refused to wait for events, which it does only when something is badly wrong.
+    pub fn run(mut self) -> io::Result<H> {
+        while !self.core.stop {
+            self.turn()?;
+        }
+        self.wind_up()?;
+        let Self { driver, handler, .. } = self;
+        drop(driver);
+        Ok(handler)
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let thread = self.core.thread as usize;
+        let mut timeout = self.timeout();
+        if timeout != Duration::ZERO && !self.net.waker(thread).fall_asleep() {
+            timeout = Duration::ZERO;
+        }
+        self.driver.wait(Some(timeout), &mut self.batch)?;
+        let woken = self.net.waker(thread).take_notice();
+        self.core.now = Instant::now();
+        self.after_submission();
+        self.settle();
+        self.deliver();
+        if woken {
+            self.on_woken();
+        }
+        if self.core.now >= self.next_tick {
+            self.tick();
+        }
+        self.retry();
+        self.bury();
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        self.handler.end_of_turn(&mut cx);
+        self.bury();
+        self.eager = self.flush();
+        self.bury();
+        Ok(())
+    }
+
+    /// How long the next wait may last.
+    fn timeout(&self) -> Duration {
+        if self.eager || self.core.hurried() {
+            let only_retries = !self.eager
+                && self.core.graves.is_empty()
+                && self.core.rerun.is_empty()
+                && self.core.dead.is_empty();
+            let tired = only_retries && self.fruitless > EAGER_RETRIES;
+            return if tired { RETRY_REST } else { Duration::ZERO };
+        }
+        let mut deadline = self.next_tick;
+        if let Some(at) = self.rested_at {
+            deadline = deadline.min(at);
+        }
+        if let Some((_, at)) = self.handshakes.front() {
+            deadline = deadline.min(*at);
+        }
+        deadline.saturating_duration_since(self.core.now)
+    }
+
+    /// The kernel has taken all requests of the last turn: what they named may go.
+    #[inline]
+    fn after_submission(&mut self) {
+        if !self.core.limbo.is_empty() {
+            let Core { free, limbo, graves, .. } = &mut self.core;
+            free.append(limbo);
+            graves.clear();
+        }
+        self.retired.clear();
+    }
+
+    /// Takes every event of the turn to where it belongs.
+    fn deliver(&mut self) {
+        let events = std::mem::take(&mut self.batch.events);
+        for (at, event) in events.iter().enumerate() {
+            if H::LOOKAHEAD > 0
+                && let Some(Event::Data { token, buf }) = events.get(at + H::LOOKAHEAD)
+            {
+                self.look_ahead(*token, *buf);
+            }
+            match *event {
+                Event::Data { token, buf } => self.on_data(token, buf),
+                Event::Eof { token } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_eof(slot);
+                    }
+                }
+                Event::Failed { token, errno } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.core.kill(slot, Close::Failed(errno));
+                    }
+                }
+                Event::HungUp { token, both } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_hung_up(slot, both);
+                    }
+                }
+                Event::Writable { token } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_writable(slot);
+                    }
+                }
+                Event::AcceptFailed { key, errno } => self.on_accept_failed(key, errno),
+            }
+        }
+        self.fruitless = if events.is_empty() { self.fruitless.saturating_add(1) } else { 0 };
+        self.batch.events = events;
+        self.batch.events.clear();
+        if !self.batch.accepted.is_empty() {
+            self.on_accepted();
+        }
+    }
+
+    #[inline]
+    fn look_ahead(&mut self, token: Token, buf: super::buffers::Filled) {
+        if let Some(input) = upcoming(&self.core, &self.driver, token, buf)
+            && let Some(user) = self.users[token.slot as usize].as_mut()
+        {
+            self.handler.upcoming(user, input);
+        }
+    }
+
+    fn on_accepted(&mut self) {
+        let own = self.core.thread as usize;
+        let mut accepted = std::mem::take(&mut self.batch.accepted);
+        for (key, fd) in accepted.drain(..) {
+            // A listener that has just been closed may still have delivered.
+            let Some(from) = self.listening.iter().find(|l| l.key == key).cloned() else {
+                continue;
+            };
+            let arrival = Arrival { fd, from };
+            let thread = self.net.assign(own);
+            if thread == own {
+                self.admit(arrival);
+            } else {
+                self.net.hand_over(thread, arrival);
+            }
+        }
+        self.batch.accepted = accepted;
+    }
+
+    fn on_accept_failed(&mut self, key: u32, errno: i32) {
+        // EINVAL is how a listener ends that has been replaced.
+        if errno != libc::EINVAL && self.resting.is_empty() {
+            self.handler.problem(Problem::Accept(errno));
+        }
+        self.resting.push(key);
+        self.rested_at = Some(self.core.now + ACCEPT_REST);
+    }
+
+    fn on_woken(&mut self) {
+        let thread = self.core.thread as usize;
+        for arrival in self.net.take_mail(thread) {
+            self.admit(arrival);
+        }
+        if self.net.listeners().version() != self.listening_version {
+            self.sync_listeners();
+        }
+        self.core.stop |= self.net.is_stopping();
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        self.handler.woken(&mut cx);
+    }
+
+    fn sync_listeners(&mut self) {
+        let (version, wanted) = self.net.listeners().snapshot();
+        self.listening_version = version;
+        let old = std::mem::take(&mut self.listening);
+        for listener in &wanted {
+            if !old.iter().any(|l| l.key == listener.key) {
+                self.listen(listener);
+            }
+        }
+        for listener in old {
+            if !wanted.iter().any(|l| l.key == listener.key) {
+                self.driver.unlisten(listener.key);
+                self.resting.retain(|key| *key != listener.key);
+                self.retired.push(listener);
+            }
+        }
+        self.listening = wanted;
+    }
+
+    fn listen(&mut self, listener: &Listener) {
+        if let Err(e) = self.driver.listen(listener.key, listener.raw_fd()) {
+            self.handler.problem(Problem::Setup(&e));
+        }
+    }
+
+    /// Makes a new socket a connection of this thread.
+    fn admit(&mut self, arrival: Arrival) {
+        let Arrival { fd, from } = arrival;
+        let kind = from.spec.kind;
+        if kind != Kind::Unix {
+            // Both are wishes: a socket that has died already will say so when it is read.
+            let _ = sys::set_nodelay(fd.as_raw_fd());
+            let _ = sys::set_keepalive(fd.as_raw_fd(), self.net.keepalive_seconds());
+        }
+        let slot = match self.core.free.pop() {
+            Some(slot) => slot,
+            None if self.core.links.len() < MAX_SLOTS => {
+                self.core.links.push(Link::default());
+                self.users.push(None);
+                (self.core.links.len() - 1) as u32
+            }
+            None => {
+                self.net.depart(self.core.thread as usize);
+                return;
+            }
+        };
+        let raw = fd.as_raw_fd();
+        self.core.links[slot as usize].fd = Some(fd);
+        self.core.live += 1;
+        let token = self.core.token(slot);
+        if let Err(e) = self.driver.attach(token, raw) {
+            self.handler.problem(Problem::Setup(&e));
+            self.core.kill(slot, Close::Failed(e.raw_os_error().unwrap_or(libc::EIO)));
+            return;
+        }
+        if kind != Kind::Tls {
+            self.introduce(slot, Some(&from));
+            return;
+        }
+        let session = self.net.tls().map(|context| Session::new(&context));
+        let link = &mut self.core.links[slot as usize];
+        if let Some(Ok(session)) = session {
+            link.tls = Some(Box::new(session));
+            link.flags |= flag::TLS | flag::HANDSHAKE;
+            self.handshakes.push_back((token, self.core.now + HANDSHAKE_TIME));
+        } else {
+            let why = io::Error::other("TLS is not set up");
+            self.handler.problem(Problem::Setup(&why));
+            self.core.kill(slot, Close::Tls);
+        }
+    }
+
+    /// Tells the handler of a connection that is ready for requests.
+    pub(super) fn introduce(&mut self, slot: u32, from: Option<&Listener>) {
+        let peer = self.peer_info(slot, from);
+        let mut io = ConnIo { core: &mut self.core, slot };
+        match self.handler.opened(&peer, &mut io) {
+            Some(user) => self.users[slot as usize] = Some(user),
+            None => self.core.close_after_flush(slot),
+        }
+    }
+
+    pub(super) fn peer_info(&mut self, slot: u32, from: Option<&Listener>) -> PeerInfo {
+        let id = self.core.id(slot);
+        let link = &mut self.core.links[slot as usize];
+        // A TLS connection comes without its listener, which may have gone meanwhile.
+        let kind = from.map_or(Kind::Tls, |listener| listener.spec.kind);
+        let (mut addr, mut local) = (None, None);
+        if kind != Kind::Unix
+            && let Some(fd) = link.fd.take()
+        {
+            let (fd, theirs, ours) = addresses(fd);
+            (addr, local) = (theirs, ours);
+            link.fd = Some(fd);
+        }
+        PeerInfo {
+            id,
+            fd: link.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+            kind,
+            addr,
+            local,
+            unix_path: from.and_then(|listener| listener.unix_path.clone()),
+            cert_name: link.tls.as_ref().and_then(|session| session.peer_name()),
+        }
+    }
+
+    fn tick(&mut self) {
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        let pause = self.handler.tick(&mut cx);
+        self.next_tick = self.core.now + pause;
+    }
+
+    /// Takes up what waited for this turn.
+    fn retry(&mut self) {
+        let now = self.core.now;
+        if self.rested_at.is_some_and(|at| at <= now) {
+            self.rested_at = None;
+            for key in std::mem::take(&mut self.resting) {
+                if let Some(listener) = self.listening.iter().find(|l| l.key == key).cloned() {
+                    self.listen(&listener);
+                }
+            }
+        }
+        while let Some((token, _)) = self.handshakes.front().filter(|(_, at)| *at <= now).copied() {
+            self.handshakes.pop_front();
+            if let Some(slot) = self.core.find(token)
+                && self.core.links[slot as usize].is(flag::HANDSHAKE)
+            {
+                self.tls_failed(slot, "handshake timed out");
+            }
+        }
+        if !self.core.retries.is_empty() {
+            for token in std::mem::take(&mut self.core.retries) {
+                if let Some(slot) = self.core.find(token) {
+                    self.core.links[slot as usize].flags &= !flag::RETRY;
+                    self.again(slot);
+                }
+            }
+        }
+        if !self.core.rerun.is_empty() {
+            for token in std::mem::take(&mut self.core.rerun) {
+                if let Some(slot) = self.core.find(token) {
+                    self.core.links[slot as usize].flags &= !flag::RERUN;
+                    self.again(slot);
+                }
+            }
+        }
+    }
+
+    /// Takes leave of the connections that ended.
+    fn bury(&mut self) {
+        while let Some((slot, why)) = self.core.dead.pop() {
+            let token = self.core.token(slot);
+            let link = &mut self.core.links[slot as usize];
+            self.driver.detach(token, link.flags);
+            // The generation makes every older name of the slot stale.
+            let fresh = Link { generation: link.generation.wrapping_add(1), ..Link::default() };
+            let gone = std::mem::replace(link, fresh);
+            self.core.graves.extend(gone.fd);
+            self.core.limbo.push(slot);
+            self.core.live -= 1;
+            self.net.depart(self.core.thread as usize);
+            if let Some(user) = self.users[slot as usize].take() {
+                let id = super::ConnId::new(self.core.thread, token);
+                self.handler.closed(id, user, why);
+            }
+        }
+    }
+
+    /// Sends what the sockets still take, and ends everything.
+    fn wind_up(&mut self) -> io::Result<()> {
+        for listener in std::mem::take(&mut self.listening) {
+            self.driver.unlisten(listener.key);
+            self.retired.push(listener);
+        }
+        for slot in 0..self.core.links.len() as u32 {
+            let link = &self.core.links[slot as usize];
+            if link.fd.is_some() && !link.is(flag::DEAD | flag::HANDSHAKE) {
+                self.core.close_after_flush(slot);
+            }
+        }
+        self.flush();
+        let deadline = Instant::now() + STOP_TIME;
+        loop {
+            let stuck = self.core.links.iter().any(|link| link.is(flag::STUCK));
+            let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
+            self.driver.wait(Some(timeout), &mut self.batch)?;
+            self.after_submission();
+            self.settle();
+            let events = std::mem::take(&mut self.batch.events);
+            for event in events {
+                match event {
+                    Event::Data { buf, .. } => self.driver.recycle(buf),
+                    Event::Writable { token } => {
+                        if let Some(slot) = self.core.find(token) {
+                            self.on_writable(slot);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            self.flush();
+            self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
+            self.bury();
+            let stuck = self.core.links.iter().any(|link| link.is(flag::STUCK));
+            if !stuck || Instant::now() >= deadline {
+                break;
+            }
+        }
+        self.batch.accepted.clear();
+        for slot in 0..self.core.links.len() as u32 {
+            self.core.kill(slot, Close::Stopping);
+        }
+        self.bury();
+        // Those that were on their way here have nowhere to go.
+        for arrival in self.net.take_mail(self.core.thread as usize) {
+            drop(arrival);
+            self.net.depart(self.core.thread as usize);
+        }
+        // Cancellations go out, so that closing is closing.
+        self.driver.wait(Some(Duration::ZERO), &mut self.batch)?;
+        self.after_submission();
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Output: from the handler's replies to the socket, and what it would not take.
+//!
+//! At the end of a turn every connection that was written to hands its buffer to the driver. When
+//! the next wait returns, all of them are settled: a buffer that went out whole returns to the
+//! pool, and the connection keeps nothing. Only a peer that does not read fast enough gets a
+//! backlog, which is sent by plain system calls whenever the socket takes more, and while it lasts
+//! new replies queue up behind it.
+
+use super::Close;
+use super::Handler;
+use super::conn::{Link, flag};
+use super::core::Core;
+use super::driver::Flight;
+use super::reactor::Reactor;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Replies behind a backlog join it in pieces of at least this.
+const PIECE: usize = 64 << 10;
+/// Bytes sent to one peer before the others get their turn.
+const FAIR: usize = 4 << 20;
+
+impl<H: Handler> Reactor<H> {
+    /// Queues the output of every connection that was written to. True when something is to be
+    /// done as soon as it has been sent.
+    pub(super) fn flush(&mut self) -> bool {
+        let mut dirty = std::mem::take(&mut self.core.dirty);
+        let mut eager = false;
+        for slot in dirty.drain(..) {
+            let link = &mut self.core.links[slot as usize];
+            link.flags &= !flag::DIRTY;
+            let Some(fd) = link.fd.as_ref().map(AsRawFd::as_raw_fd) else { continue };
+            if link.is(flag::DEAD) {
+                continue;
+            }
+            if link.is(flag::STUCK) {
+                queue_behind(link);
+                continue;
+            }
+            let mut buf = std::mem::take(&mut link.out);
+            if link.is(flag::TLS) {
+                buf = seal(&mut self.core, slot, buf);
+            }
+            if buf.is_empty() {
+                self.core.pool.put(buf);
+                if self.core.links[slot as usize].is(flag::CLOSING) {
+                    self.finish(slot);
+                }
+                continue;
+            }
+            let flags = self.core.links[slot as usize].flags;
+            eager |= flags & (flag::CLOSING | flag::CHOKED) != 0;
+            let token = self.core.token(slot);
+            self.driver.send(fd, Flight { buf, token, flags, result: 0 });
+        }
+        self.core.dirty = dirty;
+        eager
+    }
+
+    /// Looks at what became of the buffers that were queued.
+    pub(super) fn settle(&mut self) {
+        let core = &mut self.core;
+        for flight in self.driver.flights().drain(..) {
+            let whole = flight.result as usize == flight.buf.len();
+            if whole && flight.flags & (flag::CLOSING | flag::CHOKED) == 0 {
+                core.pool.put(flight.buf);
+            } else {
+                self.unsettled.push(flight);
+            }
+        }
+        while let Some(flight) = self.unsettled.pop() {
+            self.settle_one(flight);
+        }
+    }
+
+    #[cold]
+    fn settle_one(&mut self, flight: Flight) {
+        let Flight { buf, token, result, .. } = flight;
+        let Some(slot) = self.core.find(token) else { return };
+        let link = &mut self.core.links[slot as usize];
+        if result < 0 && result != -libc::EAGAIN && result != -libc::EINTR {
+            self.core.kill(slot, Close::Failed(-result));
+            return;
+        }
+        let sent = result.max(0) as usize;
+        if sent == buf.len() {
+            self.core.pool.put(buf);
+            self.drained(slot);
+            return;
+        }
+        let backlog = link.backlog.get_or_insert_default();
+        backlog.sent = sent;
+        backlog.bytes += buf.len() - sent;
+        backlog.chunks.push_back(buf);
+        link.flags |= flag::STUCK;
+        self.await_writable(slot);
+    }
+
+    fn await_writable(&mut self, slot: u32) {
+        let token = self.core.token(slot);
+        if let Some(fd) = &self.core.links[slot as usize].fd {
+            self.driver.await_writable(token, fd.as_raw_fd());
+        }
+    }
+
+    /// A socket that was full takes more.
+    pub(super) fn on_writable(&mut self, slot: u32) {
+        let link = &mut self.core.links[slot as usize];
+        if !link.is(flag::STUCK) {
+            return;
+        }
+        match send_backlog(link) {
+            Ok(true) => {
+                link.backlog = None;
+                link.flags &= !flag::STUCK;
+                if !link.out.is_empty() {
+                    self.core.mark_dirty(slot);
+                } else {
+                    self.drained(slot);
+                }
+            }
+            Ok(false) => {
+                self.await_writable(slot);
+                if self.core.links[slot as usize].pending_output() <= self.core.output_limit / 2 {
+                    self.unchoke(slot);
+                }
+            }
+            Err(e) => {
+                let errno = e.raw_os_error().unwrap_or(libc::EIO);
+                self.core.kill(slot, Close::Failed(errno));
+            }
+        }
+    }
+
+    /// All output of a connection has been sent.
+    fn drained(&mut self, slot: u32) {
+        if self.core.links[slot as usize].is(flag::CLOSING) {
+            self.finish(slot);
+        } else {
+            self.unchoke(slot);
+        }
+    }
+
+    fn unchoke(&mut self, slot: u32) {
+        let link = &mut self.core.links[slot as usize];
+        if link.is(flag::CHOKED) {
+            link.flags &= !flag::CHOKED;
+            self.core.mark_rerun(slot);
+        }
+    }
+
+    /// Ends a connection that was to be closed once its output is sent.
+    fn finish(&mut self, slot: u32) {
+        let asked = !self.core.links[slot as usize].is(flag::EOF);
+        self.core.kill(slot, if asked { Close::Asked } else { Close::Eof });
+    }
+}
+
+/// Moves replies behind the backlog once they are worth a piece of their own.
+fn queue_behind(link: &mut Link) {
+    if link.out.len() < PIECE || link.is(flag::TLS) {
+        return;
+    }
+    if let Some(backlog) = link.backlog.as_mut() {
+        let piece = std::mem::take(&mut link.out);
+        backlog.bytes += piece.len();
+        backlog.chunks.push_back(piece);
+    }
+}
+
+/// Encrypts a TLS connection's replies.
+fn seal(core: &mut Core, slot: u32, plain: Vec<u8>) -> Vec<u8> {
+    let mut wire = core.pool.get();
+    let link = &mut core.links[slot as usize];
+    let closing = link.is(flag::CLOSING);
+    if let Some(session) = link.tls.as_mut() {
+        session.seal(&plain, &mut wire);
+        if closing {
+            session.say_goodbye();
+            session.seal(&[], &mut wire);
+        }
+    }
+    core.pool.put(plain);
+    wire
+}
+
+/// Sends as much of a backlog as the socket takes. True when nothing is left.
+fn send_backlog(link: &mut Link) -> io::Result<bool> {
+    let (Some(fd), Some(backlog)) = (link.fd.as_ref(), link.backlog.as_mut()) else {
+        return Ok(true);
+    };
+    let mut budget = FAIR;
+    while let Some(chunk) = backlog.chunks.front() {
+        let unsent = &chunk[backlog.sent..];
+        let unsent = &unsent[..unsent.len().min(FAIR)];
+        match super::sys::send(fd.as_raw_fd(), unsent) {
+            Ok(n) => {
+                backlog.sent += n;
+                backlog.bytes -= n;
+                if backlog.sent == chunk.len() {
+                    backlog.sent = 0;
+                    backlog.chunks.pop_front();
+                }
+                budget = budget.saturating_sub(n);
+                if budget == 0 {
+                    return Ok(backlog.chunks.is_empty());
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,212 @@
+//! What the reactor threads share: listeners, settings that can change at run time, and each
+//! thread's seat, through which others reach it.
+
+use super::listen::{BindError, ListenSpec, Listener, Listeners};
+use super::probe::Backend;
+use super::tls::TlsContext;
+use super::waker::Waker;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// How the network layer is set up.
+#[derive(Debug, Clone)]
+pub struct NetOptions {
+    /// The back-end, as [`Backend::choose`] found it.
+    pub backend: Backend,
+    /// How many reactor threads there will be, at most 255.
+    pub threads: usize,
+    /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
+    pub keepalive_seconds: u32,
+    /// Pending connections a listener may have.
+    pub backlog: u32,
+    /// Bytes of unsent output beyond which a connection's requests wait.
+    pub output_limit: usize,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Epoll,
+            threads: 1,
+            keepalive_seconds: 300,
+            backlog: 511,
+            output_limit: 1 << 20,
+        }
+    }
+}
+
+/// A new connection on its way to its thread.
+pub(super) struct Arrival {
+    pub fd: OwnedFd,
+    pub from: Arc<Listener>,
+}
+
+/// One thread, as the others see it.
+struct Seat {
+    waker: Waker,
+    /// Connections it has or has been assigned.
+    connections: AtomicUsize,
+    mail: Mutex<Vec<Arrival>>,
+}
+
+/// What all reactor threads share. Made once, before the threads.
+pub struct Net {
+    options: NetOptions,
+    keepalive_seconds: AtomicU32,
+    stopping: AtomicBool,
+    seats: Box<[Seat]>,
+    assigning: Mutex<()>,
+    listeners: Listeners,
+    tls: Mutex<Option<Arc<TlsContext>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that is locked here can be left half-changed by a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Net {
+    /// Prepares for `options.threads` reactors.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn new(options: NetOptions) -> io::Result<Arc<Self>> {
+        let threads = options.threads.clamp(1, 255);
+        let seat = |_| {
+            let (connections, mail) = (AtomicUsize::new(0), Mutex::default());
+            Ok(Seat { waker: Waker::new()?, connections, mail })
+        };
+        Ok(Arc::new(Self {
+            keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
+            stopping: AtomicBool::new(false),
+            seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
+            assigning: Mutex::new(()),
+            listeners: Listeners::default(),
+            tls: Mutex::new(None),
+            options,
+        }))
+    }
+
+    /// Makes `specs` the listeners, now and at run time: keeps those that are open, opens the new
+    /// ones, closes the others. If one cannot be opened, nothing changes.
+    ///
+    /// # Errors
+    /// Which listener could not be opened, and why, in Redis's words.
+    pub fn rebind(&self, specs: &[ListenSpec]) -> Result<(), BindError> {
+        self.listeners.rebind(specs, self.options.backlog)?;
+        self.wake_all();
+        Ok(())
+    }
+
+    /// The addresses the TCP listeners have.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.addresses()
+    }
+
+    /// Sets what TLS connections accepted from now on use; the others keep what they have.
+    pub fn set_tls(&self, context: Option<Arc<TlsContext>>) {
+        *lock(&self.tls) = context;
+    }
+
+    /// Sets the keep-alive time of connections accepted from now on; zero for none.
+    pub fn set_keepalive(&self, seconds: u32) {
+        self.keepalive_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    /// The waker of a thread: the one that [`ConnId::thread`](super::ConnId::thread) names.
+    ///
+    /// # Panics
+    /// When there is no such thread.
+    #[inline]
+    pub fn waker(&self, thread: usize) -> &Waker {
+        &self.seats[thread].waker
+    }
+
+    /// Wakes every reactor.
+    pub fn wake_all(&self) {
+        for seat in &self.seats {
+            seat.waker.wake();
+        }
+    }
+
+    /// How many reactor threads there are.
+    pub fn threads(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Connections of one thread, those on their way to it included.
+    pub fn connections(&self, thread: usize) -> usize {
+        self.seats[thread].connections.load(Ordering::Relaxed)
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &NetOptions {
+        &self.options
+    }
+
+    /// Ends all reactors; output their sockets take at once is still sent.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn keepalive_seconds(&self) -> u32 {
+        self.keepalive_seconds.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {
+        lock(&self.tls).clone()
+    }
+
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// Picks the thread with the fewest connections, the caller's if it is among them, and counts
+    /// the new connection there.
+    pub(super) fn assign(&self, own: usize) -> usize {
+        // Accepting is rare and expensive enough for a lock, which makes the spreading exact.
+        let _one_at_a_time = lock(&self.assigning);
+        let load = |thread: &usize| (self.connections(*thread), *thread != own);
+        let chosen = (0..self.seats.len()).min_by_key(load).unwrap_or(own);
+        self.seats[chosen].connections.fetch_add(1, Ordering::Relaxed);
+        chosen
+    }
+
+    pub(super) fn depart(&self, thread: usize) {
+        self.seats[thread].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn hand_over(&self, thread: usize, arrival: Arrival) {
+        lock(&self.seats[thread].mail).push(arrival);
+        self.seats[thread].waker.wake();
+    }
+
+    pub(super) fn take_mail(&self, thread: usize) -> Vec<Arrival> {
+        std::mem::take(&mut *lock(&self.seats[thread].mail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_go_where_there_are_fewest() {
+        let net = Net::new(NetOptions { threads: 3, ..NetOptions::default() }).unwrap();
+        for _ in 0..30 {
+            net.assign(1);
+        }
+        assert_eq!([0, 1, 2].map(|t| net.connections(t)), [10, 10, 10]);
+        net.depart(2);
+        assert_eq!(net.assign(0), 2, "the one with a vacancy");
+        assert_eq!(net.assign(1), 1, "a tie goes to the one that accepted");
+    }
+}

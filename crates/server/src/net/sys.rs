@@ -1,0 +1,188 @@
+//! The socket calls of the operating system that the standard library does not offer, each wrapped
+//! once, so that the rest of the network layer has no `unsafe` for them.
+//!
+//! Everything here is non-blocking and close-on-exec; errors are the plain `errno` as
+//! [`io::Error`].
+#![allow(unsafe_code)] // Thin wrappers around libc; each call passes memory it borrows for the call.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Turns a `-1` return into the `errno` behind it.
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Takes ownership of a descriptor that a call has just returned.
+fn own(result: libc::c_int) -> io::Result<OwnedFd> {
+    let fd = check(result)?;
+    // SAFETY: the kernel has just created `fd` for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A non-blocking event counter, for waking a thread that sleeps in its reactor.
+pub(super) fn eventfd() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })
+}
+
+/// Adds one to an event counter. A full counter is as good as a rung one, so errors are ignored.
+pub(super) fn ring_eventfd(fd: RawFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: `one` is eight readable bytes, as an eventfd wants.
+    unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
+}
+
+/// A connected pair of non-blocking stream sockets, for probing and tests.
+pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut pair = [-1; 2];
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: `pair` has room for the two descriptors.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) })?;
+    Ok((own(pair[0])?, own(pair[1])?))
+}
+
+/// Sends without blocking and without SIGPIPE; how many bytes the socket took.
+pub(super) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: `bytes` is readable for its length.
+    let n = unsafe { libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
+/// Receives without blocking into `room`; zero means that the peer has closed its side.
+pub(super) fn recv(fd: RawFd, room: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `room` is writable for its length.
+    let n = unsafe { libc::recv(fd, room.as_mut_ptr().cast(), room.len(), libc::MSG_DONTWAIT) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
+/// Accepts one connection, or `WouldBlock` when there is none.
+pub(super) fn accept(listener: RawFd) -> io::Result<OwnedFd> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: null addresses are allowed: the peer is asked for later.
+    own(unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) })
+}
+
+/// Ends a socket in both directions at once, whoever else still holds it open. On a listening
+/// socket this frees the address immediately.
+pub(super) fn shutdown(fd: RawFd) {
+    // SAFETY: takes no pointers; a descriptor that is no socket is an error we do not care about.
+    unsafe { libc::shutdown(fd, libc::SHUT_RDWR) };
+}
+
+fn set_option(
+    fd: RawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    let size = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` is an int of `size` bytes that lives through the call.
+    check(unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), size) }).map(drop)
+}
+
+/// Sends small replies at once instead of waiting for the peer's acknowledgement.
+pub(super) fn set_nodelay(fd: RawFd) -> io::Result<()> {
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)
+}
+
+/// Has the kernel probe an idle peer after `seconds`, then three times at a third of that, so a
+/// dead peer is noticed after twice the time. Zero switches probing off.
+pub(super) fn set_keepalive(fd: RawFd, seconds: u32) -> io::Result<()> {
+    if seconds == 0 {
+        return set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 0);
+    }
+    let seconds = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds)?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (seconds / 3).max(1))?;
+    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
+}
+
+/// A socket that listens on `address`. An IPv6 socket takes IPv6 only, so that `*` and `::*` can be
+/// bound side by side. The error says which step failed.
+pub(super) fn listen_tcp(
+    address: &SocketAddr,
+    backlog: u32,
+) -> Result<OwnedFd, (&'static str, io::Error)> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let family = if address.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: takes no pointers.
+    let fd = own(unsafe { libc::socket(family, kind, 0) }).map_err(|e| ("socket", e))?;
+    let raw = fd.as_raw_fd();
+    set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(|e| ("setsockopt", e))?;
+    let bound = match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: the all-zero bit pattern is a valid sockaddr_in.
+            let mut sa: libc::sockaddr_in = unsafe { zeroed() };
+            sa.sin_family = libc::AF_INET as libc::sa_family_t;
+            sa.sin_port = v4.port().to_be();
+            sa.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+            let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+            // SAFETY: `sa` is a sockaddr_in of `size` bytes that lives through the call.
+            check(unsafe { libc::bind(raw, (&raw const sa).cast(), size) })
+        }
+        SocketAddr::V6(v6) => {
+            set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
+                .map_err(|e| ("setsockopt", e))?;
+            // SAFETY: the all-zero bit pattern is a valid sockaddr_in6.
+            let mut sa: libc::sockaddr_in6 = unsafe { zeroed() };
+            sa.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            sa.sin6_port = v6.port().to_be();
+            sa.sin6_addr.s6_addr = v6.ip().octets();
+            sa.sin6_scope_id = v6.scope_id();
+            let size = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+            // SAFETY: `sa` is a sockaddr_in6 of `size` bytes that lives through the call.
+            check(unsafe { libc::bind(raw, (&raw const sa).cast(), size) })
+        }
+    };
+    bound.map_err(|e| ("bind", e))?;
+    listen(raw, backlog).map_err(|e| ("listen", e))?;
+    Ok(fd)
+}
+
+/// A Unix socket that listens at `path`, with the permission bits `mode` unless that is zero. A
+/// file left there by an earlier process is removed first.
+pub(super) fn listen_unix(
+    path: &Path,
+    mode: u32,
+    backlog: u32,
+) -> Result<OwnedFd, (&'static str, io::Error)> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the all-zero bit pattern is a valid sockaddr_un.
+    let mut sa: libc::sockaddr_un = unsafe { zeroed() };
+    sa.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let name = path.as_os_str().as_bytes();
+    // One byte stays for the terminating zero.
+    if name.len() >= sa.sun_path.len() {
+        return Err(("bind", io::Error::from_raw_os_error(libc::ENAMETOOLONG)));
+    }
+    for (to, from) in sa.sun_path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: takes no pointers.
+    let fd = own(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| ("socket", e))?;
+    let _ = std::fs::remove_file(path);
+    let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: `sa` is a sockaddr_un of `size` bytes that lives through the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const sa).cast(), size) })
+        .map_err(|e| ("bind", e))?;
+    if mode != 0 {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+            .map_err(|e| ("chmod", e))?;
+    }
+    listen(fd.as_raw_fd(), backlog).map_err(|e| ("listen", e))?;
+    Ok(fd)
+}
+
+fn listen(fd: RawFd, backlog: u32) -> io::Result<()> {
+    let backlog = libc::c_int::try_from(backlog).unwrap_or(libc::c_int::MAX);
+    // SAFETY: takes no pointers.
+    check(unsafe { libc::listen(fd, backlog) }).map(drop)
+}

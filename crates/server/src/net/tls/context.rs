@@ -1,0 +1,259 @@
+//! What the `tls-*` directives amount to: certificates, keys and rules, read and checked.
+
+use super::ciphers;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::server::{NoServerSessionStorage, ServerSessionMemoryCache, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion, version};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Whether clients must show a certificate (`tls-auth-clients`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClientAuth {
+    /// They are not asked for one.
+    No,
+    /// They must, and it must be signed by a known authority.
+    #[default]
+    Yes,
+    /// They may; if they do it must be a good one.
+    Optional,
+}
+
+/// The `tls-*` directives, as they are in the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct TlsSettings {
+    /// `tls-cert-file`.
+    pub cert_file: String,
+    /// `tls-key-file`.
+    pub key_file: String,
+    /// `tls-key-file-pass`: refused if set, since encrypted keys cannot be read.
+    pub key_file_pass: String,
+    /// `tls-ca-cert-file`.
+    pub ca_cert_file: String,
+    /// `tls-ca-cert-dir`.
+    pub ca_cert_dir: String,
+    /// `tls-auth-clients`.
+    pub auth_clients: ClientAuth,
+    /// `tls-protocols`; empty for all supported.
+    pub protocols: String,
+    /// `tls-ciphers`, for TLS 1.2.
+    pub ciphers: String,
+    /// `tls-ciphersuites`, for TLS 1.3.
+    pub ciphersuites: String,
+    /// `tls-prefer-server-ciphers`.
+    pub prefer_server_ciphers: bool,
+    /// `tls-session-caching`: how many sessions to keep; none switches it off.
+    pub session_cache_size: Option<usize>,
+}
+
+/// The settings cannot be used. Each says which directive to look at.
+#[derive(Debug)]
+pub enum TlsError {
+    /// A file is missing, unreadable or not what it should be.
+    File {
+        /// The directive that names it.
+        directive: &'static str,
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A directive is missing or has a value that does not work.
+    Setting {
+        /// The directive.
+        directive: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl fmt::Display for TlsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { directive, path, why } => {
+                write!(f, "{directive} {}: {why}", path.display())
+            }
+            Self::Setting { directive, why } => write!(f, "{directive}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for TlsError {}
+
+fn setting(directive: &'static str, why: impl Into<String>) -> TlsError {
+    TlsError::Setting { directive, why: why.into() }
+}
+
+/// Checked settings, ready for use by any number of connections.
+pub struct TlsContext {
+    pub(super) config: Arc<ServerConfig>,
+}
+
+impl TlsContext {
+    /// Reads the files and checks everything that can be checked without a client.
+    ///
+    /// # Errors
+    /// The first directive that does not work, and why; nothing has changed.
+    pub fn load(settings: &TlsSettings) -> Result<Arc<Self>, TlsError> {
+        let provider = Arc::new(provider(settings)?);
+        let roots = authorities(settings)?;
+        let versions = protocols(&settings.protocols)?;
+        let (certificates, key) = identity(settings)?;
+        let rules = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&versions)
+            .map_err(|e| setting("tls-protocols", e.to_string()))?;
+        let rules = match settings.auth_clients {
+            ClientAuth::No => rules.with_no_client_auth(),
+            wish => {
+                if roots.is_empty() {
+                    let why = "client certificates cannot be checked without \
+                               tls-ca-cert-file or tls-ca-cert-dir";
+                    return Err(setting("tls-auth-clients", why));
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let verifier = match wish {
+                    ClientAuth::Optional => verifier.allow_unauthenticated(),
+                    _ => verifier,
+                };
+                let verifier =
+                    verifier.build().map_err(|e| setting("tls-ca-cert-file", e.to_string()))?;
+                rules.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = rules
+            .with_single_cert(certificates, key)
+            .map_err(|e| setting("tls-cert-file", format!("does not go with the key: {e}")))?;
+        config.ignore_client_order = settings.prefer_server_ciphers;
+        config.session_storage = match settings.session_cache_size {
+            Some(size) if size > 0 => ServerSessionMemoryCache::new(size),
+            _ => Arc::new(NoServerSessionStorage {}),
+        };
+        Ok(Arc::new(Self { config: Arc::new(config) }))
+    }
+}
+
+fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
+    let mut suites = ciphers::tls13(&settings.ciphersuites);
+    if suites.is_empty() {
+        return Err(setting("tls-ciphersuites", "none of these is supported"));
+    }
+    let tls12 = ciphers::tls12(&settings.ciphers);
+    if tls12.is_empty() {
+        return Err(setting("tls-ciphers", "none of these is supported"));
+    }
+    suites.extend(tls12);
+    Ok(CryptoProvider { cipher_suites: suites, ..ring::default_provider() })
+}
+
+fn protocols(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    let mut versions = Vec::new();
+    for word in words.split_ascii_whitespace() {
+        match word.to_ascii_lowercase().as_str() {
+            "tlsv1.3" => versions.push(&version::TLS13),
+            "tlsv1.2" => versions.push(&version::TLS12),
+            _ => {
+                let why = format!("'{word}' is not supported; use TLSv1.2 and TLSv1.3");
+                return Err(setting("tls-protocols", why));
+            }
+        }
+    }
+    if versions.is_empty() {
+        versions.extend([&version::TLS13, &version::TLS12]);
+    }
+    Ok(versions)
+}
+
+fn certificates(
+    directive: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |why: String| TlsError::File { directive, path: path.to_owned(), why };
+    let found: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|e| failed(e.to_string()))?;
+    if found.is_empty() {
+        return Err(failed("no certificate in this file".to_owned()));
+    }
+    Ok(found)
+}
+
+type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
+fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
+    if settings.cert_file.is_empty() {
+        return Err(setting("tls-cert-file", "a certificate is needed"));
+    }
+    if settings.key_file.is_empty() {
+        return Err(setting("tls-key-file", "a private key is needed"));
+    }
+    if !settings.key_file_pass.is_empty() {
+        let why = "encrypted private keys are not supported; decrypt the key and protect the file";
+        return Err(setting("tls-key-file-pass", why));
+    }
+    let chain = certificates("tls-cert-file", Path::new(&settings.cert_file))?;
+    let path = Path::new(&settings.key_file);
+    let failed =
+        |why: String| TlsError::File { directive: "tls-key-file", path: path.to_owned(), why };
+    let pem = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| {
+        let encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
+        failed(if encrypted { "the key is encrypted".to_owned() } else { e.to_string() })
+    })?;
+    Ok((chain, key))
+}
+
+fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if !settings.ca_cert_file.is_empty() {
+        let found = certificates("tls-ca-cert-file", Path::new(&settings.ca_cert_file))?;
+        if roots.add_parsable_certificates(found).0 == 0 {
+            return Err(setting("tls-ca-cert-file", "no usable certificate in this file"));
+        }
+    }
+    if !settings.ca_cert_dir.is_empty() {
+        let path = Path::new(&settings.ca_cert_dir);
+        let directory = std::fs::read_dir(path).map_err(|e| TlsError::File {
+            directive: "tls-ca-cert-dir",
+            path: path.to_owned(),
+            why: e.to_string(),
+        })?;
+        for entry in directory.flatten() {
+            // Such directories hold other things too, and several links to one certificate.
+            if let Ok(found) = certificates("tls-ca-cert-dir", &entry.path()) {
+                roots.add_parsable_certificates(found);
+            }
+        }
+    }
+    Ok(roots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(settings: &TlsSettings) -> String {
+        match TlsContext::load(settings) {
+            Ok(_) => panic!("accepted"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn each_refusal_names_the_directive() {
+        let mut settings = TlsSettings { auth_clients: ClientAuth::No, ..Default::default() };
+        assert_eq!(refused(&settings), "tls-cert-file: a certificate is needed");
+        settings.cert_file = "/nonexistent/cert".to_owned();
+        assert_eq!(refused(&settings), "tls-key-file: a private key is needed");
+        settings.key_file = "/nonexistent/key".to_owned();
+        assert!(refused(&settings).starts_with("tls-cert-file /nonexistent/cert: "));
+        settings.key_file_pass = "secret".to_owned();
+        assert!(refused(&settings).starts_with("tls-key-file-pass: encrypted"));
+        settings.protocols = "TLSv1.1".to_owned();
+        assert!(refused(&settings).starts_with("tls-protocols: 'TLSv1.1' is not supported"));
+        settings.ciphers = "RC4".to_owned();
+        assert_eq!(refused(&settings), "tls-ciphers: none of these is supported");
+    }
+}

@@ -1,0 +1,12 @@
+//! TLS: the certificates and rules of the server ([`TlsContext`]), and one connection's session.
+//!
+//! A context is immutable. Reloading builds a new one from the files and swaps it in for the
+//! connections to come; those that exist keep the one they began with.
+
+mod ciphers;
+mod context;
+mod name;
+mod session;
+
+pub use context::{ClientAuth, TlsContext, TlsError, TlsSettings};
+pub(super) use session::{Fed, Session};
