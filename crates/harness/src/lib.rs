@@ -3,13 +3,15 @@
 //! - [`server`] starts and stops the server under test and the reference it is compared with;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
-//! - [`differential`] sends random requests to two servers and compares.
+//! - [`differential`] sends random requests to two servers and compares;
+//! - [`history`] checks what concurrent clients saw.
 //!
 //! The crate is used by tests only and depends on no other crate of the workspace.
 
 pub mod client;
 pub mod differential;
 pub mod expect;
+pub mod history;
 pub mod notation;
 pub mod reply;
 pub mod rng;

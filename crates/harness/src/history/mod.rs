@@ -1,0 +1,85 @@
+//! Histories of concurrent operations, and whether they can be explained by a single order.
+//!
+//! Clients record when an operation was called, when it returned, and what it returned. [`check`]
+//! searches for an order of all operations on one object that respects these times (an operation
+//! that returned before another was called comes first) and in which every reply is the one a
+//! sequential server gives. If there is none, the history is not linearizable.
+//!
+//! Linearizability is local: a history is linearizable if it is so for each object alone, so each
+//! key (and each member of a set) is checked by itself. What an operation on several keys does to
+//! each of them is recorded as an operation on each; that it happens to all *at once* is for the
+//! tests to check by other means (sums that never change, values that are always equal).
+
+mod check;
+pub mod model;
+
+pub use check::check;
+pub use model::{Action, State};
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// One operation on one object.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    /// Nanoseconds from the recorder's start to the call.
+    pub called: u64,
+    /// Nanoseconds to the return.
+    pub returned: u64,
+    /// Which client, for reading a failure.
+    pub client: usize,
+    /// What it did and what came back.
+    pub action: Action,
+}
+
+/// Collects operations by the object they are about.
+pub struct Recorder {
+    start: Instant,
+    objects: Mutex<BTreeMap<String, (State, Vec<Operation>)>>,
+}
+
+impl Recorder {
+    /// An empty history that starts now.
+    pub fn new() -> Recorder {
+        Recorder { start: Instant::now(), objects: Mutex::default() }
+    }
+
+    /// The time now, to pass to [`Recorder::record`] as the time of the call.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).expect("a test does not run for centuries")
+    }
+
+    /// Records operations that have just returned, each with its object and that object's state at
+    /// the start of the history.
+    pub fn record(
+        &self,
+        client: usize,
+        called: u64,
+        operations: impl IntoIterator<Item = (String, State, Action)>,
+    ) {
+        let returned = self.now();
+        let mut objects = self.objects.lock().expect("no test thread panics while it records");
+        for (object, initial, action) in operations {
+            let entry = objects.entry(object).or_insert_with(|| (initial, Vec::new()));
+            entry.1.push(Operation { called, returned, client, action });
+        }
+    }
+
+    /// Checks every object; describes the first that no order explains.
+    pub fn verdict(&self) -> Result<usize, String> {
+        let objects = self.objects.lock().expect("the test's threads are done");
+        let mut count = 0;
+        for (object, (initial, operations)) in objects.iter() {
+            check(initial, operations).map_err(|why| format!("{object}: {why}"))?;
+            count += operations.len();
+        }
+        Ok(count)
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Recorder {
+        Recorder::new()
+    }
+}

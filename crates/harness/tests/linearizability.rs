@@ -1,0 +1,578 @@
+//! Many clients over few keys: what they saw must be explained by one order of all operations, no
+//! element may be lost or duplicated, and what is changed together must be seen together.
+//!
+//! `DUNLIN_LINEARIZABILITY_SECONDS` sets how long each test keeps its clients busy (default 1), and
+//! `DUNLIN_SEED` what they do.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::history::{Action, Recorder, State};
+use harness::reply::{Protocol, Reply};
+use harness::rng::Rng;
+use harness::server::{Backend, Options, Program, Server};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CLIENTS: usize = 8;
+
+fn variable(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn seconds() -> Duration {
+    Duration::from_secs(variable("DUNLIN_LINEARIZABILITY_SECONDS", 1))
+}
+
+/// Calls `test` with a server of several threads, once for each I/O back-end.
+fn with_servers(test: impl Fn(&Server)) {
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let arguments = Options::arguments(&["--io-threads", "4"]);
+        let server = Server::start(&program, Options { backend, ..arguments }).unwrap();
+        println!("on {} {}", program.name(), backend.map_or("", Backend::name));
+        test(&server);
+        let status = server.stop().unwrap();
+        assert!(status.success(), "the server ended with {status}");
+    }
+}
+
+/// One client of a test: a connection, a stream of random numbers, a source of unique values.
+struct Worker {
+    index: usize,
+    client: Client,
+    rng: Rng,
+    values: u64,
+}
+
+impl Worker {
+    fn new(server: &Server, index: usize) -> Worker {
+        let protocol = if index.is_multiple_of(2) { Protocol::Resp2 } else { Protocol::Resp3 };
+        let seed = variable("DUNLIN_SEED", 1);
+        Worker {
+            index,
+            client: server.connect(protocol).unwrap(),
+            rng: Rng::new(seed.wrapping_mul(1000) + index as u64),
+            values: 0,
+        }
+    }
+
+    /// A value nobody else writes.
+    fn value(&mut self) -> u64 {
+        self.values += 1;
+        (self.index as u64 + 1) * 1_000_000_000 + self.values
+    }
+
+    /// Sends a request, written as words with blanks between; the reply is not an error.
+    fn ask(&mut self, request: &str) -> Reply {
+        let words: Vec<&str> = request.split(' ').collect();
+        let reply =
+            self.client.command(&words).unwrap_or_else(|error| panic!("{request}: {error}"));
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+        reply
+    }
+
+    /// Runs requests as a transaction: their replies, or `None` if a watched key had changed.
+    fn transaction(&mut self, requests: &[String]) -> Option<Vec<Reply>> {
+        self.ask("MULTI");
+        for request in requests {
+            self.ask(request);
+        }
+        match self.ask("EXEC") {
+            Reply::Array(replies) => Some(replies),
+            reply => {
+                assert!(reply.is_nil(), "EXEC: {reply:?}");
+                None
+            }
+        }
+    }
+}
+
+/// Runs a worker in each of `CLIENTS` threads until the time is over.
+fn work(server: &Server, step: impl Fn(&mut Worker) + Sync) {
+    let end = Instant::now() + seconds();
+    thread::scope(|scope| {
+        for index in 0..CLIENTS {
+            let step = &step;
+            scope.spawn(move || {
+                let mut worker = Worker::new(server, index);
+                while Instant::now() < end {
+                    step(&mut worker);
+                }
+            });
+        }
+    });
+}
+
+fn number(reply: &Reply) -> Option<u64> {
+    match reply {
+        Reply::Integer(number) => u64::try_from(*number).ok(),
+        reply if reply.is_nil() => None,
+        reply => {
+            let text = std::str::from_utf8(reply.text().expect("a value")).expect("digits");
+            Some(text.parse().expect("a number"))
+        }
+    }
+}
+
+fn numbers(reply: &Reply) -> Vec<u64> {
+    reply.elements().expect("an array").iter().filter_map(number).collect()
+}
+
+fn flag(reply: &Reply) -> bool {
+    match reply {
+        Reply::Integer(number) => *number == 1,
+        Reply::Boolean(flag) => *flag,
+        reply => panic!("{reply:?} is neither 0 nor 1"),
+    }
+}
+
+fn report(recorder: &Recorder) {
+    match recorder.verdict() {
+        Ok(count) => println!("{count} operations have an order"),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+#[test]
+fn strings() {
+    with_servers(|server| {
+        let recorder = Recorder::new();
+        work(server, |worker| {
+            let key = format!("s{}", worker.rng.below(3));
+            let called = recorder.now();
+            let actions = string_step(worker, &key);
+            let named = |action| (key.clone(), State::String(None), action);
+            recorder.record(worker.index, called, actions.into_iter().map(named));
+        });
+        report(&recorder);
+    });
+}
+
+fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
+    let value = worker.value();
+    let action = match worker.rng.below(12) {
+        0..=2 => Action::Get(number(&worker.ask(&format!("GET {key}")))),
+        3 => {
+            worker.ask(&format!("SET {key} {value}"));
+            Action::Set(value)
+        }
+        4 => Action::SetIfNone(value, !worker.ask(&format!("SET {key} {value} NX")).is_nil()),
+        5 => Action::Swap(value, number(&worker.ask(&format!("SET {key} {value} GET")))),
+        6 => Action::Delete(flag(&worker.ask(&format!("DEL {key}")))),
+        7 => Action::Delete(!worker.ask(&format!("GETDEL {key}")).is_nil()),
+        8 => {
+            let second = worker.value();
+            let replies = worker.transaction(&[
+                format!("SET {key} {value}"),
+                format!("GET {key}"),
+                format!("GETSET {key} {second}"),
+            ]);
+            let replies = replies.expect("nothing is watched");
+            Action::Together(vec![
+                Action::Set(value),
+                Action::Get(number(&replies[1])),
+                Action::Swap(second, number(&replies[2])),
+            ])
+        }
+        9 => {
+            // Pipelined: each request is recorded with the time of both.
+            let requests = format!("SET {key} {value}\r\nGET {key}\r\n");
+            worker.client.send_raw(requests.as_bytes()).unwrap();
+            worker.client.reply().unwrap();
+            return vec![Action::Set(value), Action::Get(number(&worker.client.reply().unwrap()))];
+        }
+        _ => {
+            worker.ask(&format!("WATCH {key}"));
+            let seen = number(&worker.ask(&format!("GET {key}")));
+            // Called from before WATCH on, which is earlier than it could take effect: weaker than
+            // what is promised, never stronger.
+            match worker.transaction(&[format!("SET {key} {value}")]) {
+                Some(_) => Action::CompareAndSet(seen, value),
+                None => Action::Get(seen),
+            }
+        }
+    };
+    vec![action]
+}
+
+#[test]
+fn counters() {
+    with_servers(|server| {
+        let recorder = Recorder::new();
+        work(server, |worker| {
+            let key = format!("n{}", worker.rng.below(2));
+            let called = recorder.now();
+            let action = match worker.rng.below(4) {
+                0 => Action::Get(number(&worker.ask(&format!("GET {key}")))),
+                1 => {
+                    let replies =
+                        worker.transaction(&[format!("INCR {key}"), format!("INCRBY {key} 1")]);
+                    let replies = replies.expect("nothing is watched");
+                    let both = replies.iter().map(|reply| number(reply).expect("a count"));
+                    Action::Together(both.map(Action::Increment).collect())
+                }
+                _ => {
+                    Action::Increment(number(&worker.ask(&format!("INCR {key}"))).expect("a count"))
+                }
+            };
+            recorder.record(worker.index, called, [(key, State::String(None), action)]);
+        });
+        report(&recorder);
+    });
+}
+
+#[test]
+fn lists_and_blocking_pops() {
+    with_servers(|server| {
+        let recorder = Recorder::new();
+        work(server, |worker| {
+            let key = format!("l{}", worker.rng.below(3));
+            let other = format!("l{}", worker.rng.below(3));
+            let called = recorder.now();
+            let actions = list_step(worker, key, other);
+            let named =
+                actions.into_iter().map(|(key, action)| (key, State::List([].into()), action));
+            recorder.record(worker.index, called, named);
+        });
+        report(&recorder);
+    });
+}
+
+fn list_step(worker: &mut Worker, key: String, other: String) -> Vec<(String, Action)> {
+    let front = worker.rng.chance(50);
+    let side = if front { 'L' } else { 'R' };
+    match worker.rng.below(10) {
+        0..=2 => {
+            let values: Vec<u64> = (0..1 + worker.rng.below(2)).map(|_| worker.value()).collect();
+            let words: Vec<String> = values.iter().map(u64::to_string).collect();
+            let reply = worker.ask(&format!("{side}PUSH {key} {}", words.join(" ")));
+            let length = number(&reply).map(|length| length as usize);
+            vec![(key, Action::Push { front, values, length })]
+        }
+        3 => {
+            let value = number(&worker.ask(&format!("{side}POP {key}")));
+            vec![(key, Action::Pop { front, value })]
+        }
+        4 => vec![(key.clone(), Action::All(numbers(&worker.ask(&format!("LRANGE {key} 0 -1")))))],
+        5 => {
+            let reply = worker.ask(&format!("B{side}POP {key} {other} 0.01"));
+            match reply.elements() {
+                Some(pair) => {
+                    let name = pair[0].text().expect("a key's name").to_vec();
+                    let value = number(&pair[1]);
+                    vec![(String::from_utf8(name).expect("our own"), Action::Pop { front, value })]
+                }
+                // Both were empty at the same moment at least once; each alone is checked.
+                None => [key, other].map(|key| (key, Action::Pop { front, value: None })).into(),
+            }
+        }
+        6 => {
+            let replies = worker.transaction(&[
+                format!("LPOP {key}"),
+                format!("RPUSH {key} {}", worker.index),
+                format!("RPOP {key}"),
+            ]);
+            let replies = replies.expect("nothing is watched");
+            let pushed = worker.index as u64;
+            let length = number(&replies[1]).map(|length| length as usize);
+            let actions = vec![
+                Action::Pop { front: true, value: number(&replies[0]) },
+                Action::Push { front: false, values: vec![pushed], length },
+                Action::Pop { front: false, value: number(&replies[2]) },
+            ];
+            vec![(key, Action::Together(actions))]
+        }
+        7 => vec![(key.clone(), Action::Delete(flag(&worker.ask(&format!("DEL {key}")))))],
+        _ => {
+            let to_front = worker.rng.chance(50);
+            let (from, to) =
+                (if front { "LEFT" } else { "RIGHT" }, if to_front { "LEFT" } else { "RIGHT" });
+            let blocks = worker.rng.chance(50);
+            let (command, timeout) = if blocks { ("BLMOVE", " 0.01") } else { ("LMOVE", "") };
+            let value =
+                number(&worker.ask(&format!("{command} {key} {other} {from} {to}{timeout}")));
+            let pop = Action::Pop { front, value };
+            match value {
+                None => vec![(key, pop)],
+                Some(value) => {
+                    let push = Action::Push { front: to_front, values: vec![value], length: None };
+                    if key == other {
+                        vec![(key, Action::Together(vec![pop, push]))]
+                    } else {
+                        vec![(key, pop), (other, push)]
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn set_members() {
+    with_servers(|server| {
+        let recorder = Recorder::new();
+        work(server, |worker| {
+            let (key, other) = (worker.rng.below(2), worker.rng.below(2));
+            let member = worker.rng.below(3);
+            let named =
+                |key: usize, action| (format!("t{key}/{member}"), State::Member(false), action);
+            let called = recorder.now();
+            let actions = match worker.rng.below(5) {
+                0 => vec![named(
+                    key,
+                    Action::Add(flag(&worker.ask(&format!("SADD t{key} {member}")))),
+                )],
+                1 => vec![named(
+                    key,
+                    Action::Remove(flag(&worker.ask(&format!("SREM t{key} {member}")))),
+                )],
+                2 | 3 => {
+                    let reply = worker.ask(&format!("SISMEMBER t{key} {member}"));
+                    vec![named(key, Action::Contains(flag(&reply)))]
+                }
+                _ => {
+                    let moved = flag(&worker.ask(&format!("SMOVE t{key} t{other} {member}")));
+                    if !moved || key == other {
+                        vec![named(key, Action::Contains(moved))]
+                    } else {
+                        vec![named(key, Action::Remove(true)), named(other, Action::Arrive)]
+                    }
+                }
+            };
+            recorder.record(worker.index, called, actions);
+        });
+        report(&recorder);
+    });
+}
+
+#[test]
+fn what_is_written_together_is_read_together() {
+    with_servers(|server| {
+        work(server, |worker| {
+            let keys = "k1 k2 k3 k4 k5 k6";
+            let value = worker.value();
+            let pairs: Vec<String> = keys.split(' ').map(|key| format!("{key} {value}")).collect();
+            let values = match worker.rng.below(6) {
+                0 => {
+                    worker.ask(&format!("MSET {}", pairs.join(" ")));
+                    return;
+                }
+                1 => {
+                    let sets: Vec<String> =
+                        pairs.iter().rev().map(|pair| format!("SET {pair}")).collect();
+                    worker.transaction(&sets);
+                    return;
+                }
+                2 => {
+                    worker.ask(&format!("DEL {keys}"));
+                    return;
+                }
+                3 => {
+                    let gets: Vec<String> =
+                        keys.split(' ').map(|key| format!("GET {key}")).collect();
+                    Reply::Array(worker.transaction(&gets).expect("nothing is watched"))
+                }
+                4 => {
+                    // Keys come and go together too.
+                    let count = number(&worker.ask(&format!("EXISTS {keys}")));
+                    assert!(matches!(count, Some(0 | 6)), "{count:?} of the keys exist");
+                    return;
+                }
+                _ => worker.ask(&format!("MGET {keys}")),
+            };
+            let values = values.elements().expect("an array");
+            assert!(values.iter().all(|value| *value == values[0]), "torn: {values:?}");
+        });
+    });
+}
+
+/// Money moves between accounts in every way there is; its sum never changes.
+#[test]
+fn sums_are_kept() {
+    const ACCOUNTS: usize = 4;
+    const TOTAL: i64 = 1000 * ACCOUNTS as i64;
+    let sum = |replies: &[Reply]| -> i64 {
+        let each = replies.iter().map(|reply| match reply {
+            Reply::Integer(number) => *number,
+            reply => {
+                let text = reply.text().map(String::from_utf8_lossy).expect("a balance");
+                text.parse().expect("a number")
+            }
+        });
+        each.sum()
+    };
+    with_servers(|server| {
+        let mut setup = Worker::new(server, 0);
+        for account in 0..ACCOUNTS {
+            setup.ask(&format!("SET a{account} 1000"));
+            setup.ask(&format!("HSET h f{account} 1000"));
+        }
+        work(server, |worker| {
+            let (from, to) = (worker.rng.below(ACCOUNTS), worker.rng.below(ACCOUNTS));
+            let amount = worker.rng.below(50);
+            match worker.rng.below(6) {
+                0 | 1 => {
+                    worker.transaction(&[
+                        format!("DECRBY a{from} {amount}"),
+                        format!("INCRBY a{to} {amount}"),
+                    ]);
+                }
+                // Optimistic: reads, computes, and writes if nobody was faster.
+                2 if from != to => {
+                    worker.ask(&format!("WATCH a{from} a{to}"));
+                    let before = worker.ask(&format!("MGET a{from} a{to}"));
+                    let before = before.elements().expect("an array").to_vec();
+                    let (a, b) = (sum(&before[..1]), sum(&before[1..]));
+                    let amount = amount as i64;
+                    worker.transaction(&[format!(
+                        "MSET a{from} {} a{to} {}",
+                        a - amount,
+                        b + amount
+                    )]);
+                }
+                3 => {
+                    let replies = worker.transaction(&[
+                        format!("HINCRBY h f{from} -{amount}"),
+                        format!("HINCRBY h f{to} {amount}"),
+                        "HVALS h".to_owned(),
+                    ]);
+                    let replies = replies.expect("nothing is watched");
+                    assert_eq!(sum(replies[2].elements().expect("an array")), TOTAL);
+                }
+                4 => {
+                    let values = worker.ask("HVALS h");
+                    assert_eq!(sum(values.elements().expect("an array")), TOTAL);
+                }
+                _ => {
+                    let values = worker.ask("MGET a0 a1 a2 a3");
+                    assert_eq!(sum(values.elements().expect("an array")), TOTAL);
+                }
+            }
+        });
+    });
+}
+
+/// Tokens wander between lists and sets; in the end each is there exactly once.
+#[test]
+fn no_element_is_lost_or_duplicated() {
+    const TOKENS: usize = 40;
+    with_servers(|server| {
+        let mut setup = Worker::new(server, 0);
+        for token in 0..TOKENS {
+            setup.ask(&format!("RPUSH l{} {token}", token % 4));
+            setup.ask(&format!("SADD t{} {token}", token % 3));
+        }
+        work(server, |worker| {
+            let (from, to) = (worker.rng.below(4), worker.rng.below(4));
+            let token = worker.rng.below(TOKENS);
+            match worker.rng.below(9) {
+                0 => drop(worker.ask(&format!("LMOVE l{from} l{to} LEFT RIGHT"))),
+                1 => drop(worker.ask(&format!("RPOPLPUSH l{from} l{to}"))),
+                2 => drop(worker.ask(&format!("BLMOVE l{from} l{to} RIGHT RIGHT 0.01"))),
+                3 => {
+                    if let Some(pair) = worker.ask(&format!("BLPOP l{from} l{to} 0.01")).elements()
+                    {
+                        let token = number(&pair[1]).expect("a token");
+                        worker.ask(&format!("LPUSH l{to} {token}"));
+                    }
+                }
+                4 => {
+                    let reply = worker.ask(&format!("BLMPOP 0.01 2 l{from} l{to} RIGHT COUNT 3"));
+                    if let Some(pair) = reply.elements() {
+                        for token in numbers(&pair[1]) {
+                            worker.ask(&format!("RPUSH l{from} {token}"));
+                        }
+                    }
+                }
+                5 => {
+                    // In a transaction, while others are blocked on both lists.
+                    worker.transaction(&[
+                        format!("LMOVE l{from} l{to} LEFT LEFT"),
+                        format!("LMOVE l{to} l{from} RIGHT LEFT"),
+                    ]);
+                }
+                6 => {
+                    if let Some(token) = number(&worker.ask(&format!("SPOP t{}", from % 3))) {
+                        worker.ask(&format!("SADD t{} {token}", to % 3));
+                    }
+                }
+                7 => {
+                    let replies = worker.transaction(&[
+                        format!("SMOVE t{} t{} {token}", from % 3, to % 3),
+                        "SUNION t0 t1 t2".to_owned(),
+                        "SINTER t0 t1".to_owned(),
+                    ]);
+                    let replies = replies.expect("nothing is watched");
+                    assert!(numbers(&replies[2]).is_empty(), "in two sets: {:?}", replies[2]);
+                }
+                _ => drop(worker.ask(&format!("SMOVE t{} t{} {token}", from % 3, to % 3))),
+            }
+        });
+        let lists: Vec<u64> =
+            (0..4).flat_map(|key| numbers(&setup.ask(&format!("LRANGE l{key} 0 -1")))).collect();
+        let sets: Vec<u64> =
+            (0..3).flat_map(|key| numbers(&setup.ask(&format!("SMEMBERS t{key}")))).collect();
+        for mut found in [lists, sets] {
+            found.sort_unstable();
+            assert_eq!(found, (0..TOKENS as u64).collect::<Vec<_>>());
+        }
+    });
+}
+
+/// Producers push, consumers wait: every element arrives once, and each producer's in its order.
+#[test]
+fn queues_deliver_once_and_in_order() {
+    with_servers(|server| {
+        let consumed: Mutex<Vec<Vec<u64>>> = Mutex::new(Vec::new());
+        let produced: Mutex<BTreeMap<usize, u64>> = Mutex::new(BTreeMap::new());
+        let end = Instant::now() + seconds();
+        thread::scope(|scope| {
+            for index in 0..CLIENTS {
+                let (consumed, produced) = (&consumed, &produced);
+                scope.spawn(move || {
+                    let mut worker = Worker::new(server, index);
+                    if index < CLIENTS / 2 {
+                        while Instant::now() < end {
+                            let values = [worker.value(), worker.value()];
+                            worker.ask(&format!("RPUSH queue {} {}", values[0], values[1]));
+                        }
+                        produced.lock().unwrap().insert(index, worker.values);
+                        return;
+                    }
+                    let mut mine = Vec::new();
+                    // Goes on until the queue stays empty after the producers' end.
+                    loop {
+                        let over = Instant::now() > end + Duration::from_millis(200);
+                        match worker.ask("BLPOP queue 0.1").elements() {
+                            Some(pair) => mine.push(number(&pair[1]).expect("a value")),
+                            None if over => break,
+                            None => {}
+                        }
+                    }
+                    consumed.lock().unwrap().push(mine);
+                });
+            }
+        });
+        let consumed = consumed.into_inner().unwrap();
+        for mine in &consumed {
+            let mut last = BTreeMap::new();
+            for value in mine {
+                let producer = value / 1_000_000_000;
+                let before = last.insert(producer, *value);
+                assert!(before < Some(*value), "{value} after {before:?}");
+            }
+        }
+        let mut all: Vec<u64> = consumed.concat();
+        all.sort_unstable();
+        let mut expected: Vec<u64> = Vec::new();
+        for (index, count) in produced.into_inner().unwrap() {
+            expected.extend((1..=count).map(|n| (index as u64 + 1) * 1_000_000_000 + n));
+        }
+        assert!(all == expected, "{} produced, {} consumed", expected.len(), all.len());
+        println!("{} elements delivered", all.len());
+    });
+}
