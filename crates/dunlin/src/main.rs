@@ -2,11 +2,16 @@
 
 mod usage;
 
+use keyspace::memory::Counting;
 use server::process::facts;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// Counts what is allocated, for `maxmemory` and INFO.
+#[global_allocator]
+static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
 
 /// The status for arguments that make no sense, as in most Unix programs.
 const MISUSE: u8 = 2;

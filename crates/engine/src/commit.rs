@@ -7,8 +7,9 @@
 #![allow(unsafe_code)]
 
 use crate::cx::Cx;
+use crate::db::Db;
 use crate::engine::Engine;
-use crate::events::{self, Class, Event};
+use crate::events::{Class, Event};
 use keyspace::{DbIndex, Key};
 
 /// A change of one key.
@@ -59,7 +60,8 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         }
     }
     if !cx.db.effects.changes.is_empty() {
-        apply_changes(cx);
+        let by = cx.session.id();
+        apply_changes(&mut cx.db, by);
     }
 }
 
@@ -96,22 +98,23 @@ fn journal(cx: &mut Cx<'_>, argv: &[&[u8]]) {
     cx.engine.journal.append(cx.db.index, commands);
 }
 
-fn apply_changes(cx: &mut Cx<'_>) {
-    let engine = cx.engine;
-    for change in std::mem::take(&mut cx.db.effects.changes) {
-        let is_interesting = cx.db.with_stripe(change.stripe, |data| data.has_interest);
+/// `by` is the client that made the changes, 0 if none did.
+fn apply_changes(db: &mut Db<'_>, by: u64) {
+    let engine = db.engine;
+    for change in std::mem::take(&mut db.effects.changes) {
+        let is_interesting = db.with_stripe(change.stripe, |data| data.has_interest);
         if is_interesting {
             // SAFETY: the stripe is locked by this command, and the reference ends here.
             let interest = unsafe { engine.interests.stripe(change.stripe) };
             if let Some(of_key) = interest.of(change.db, &change.key) {
                 of_key.watches.iter().for_each(|watch| watch.raise());
                 if !of_key.waiters.is_empty() {
-                    cx.db.effects.ready.push((change.db, change.key.clone()));
+                    db.effects.ready.push((change.db, change.key.clone()));
                 }
             }
-            engine.tracking.key_changed(engine, interest, &change.key, cx.session.id());
+            engine.tracking.key_changed(engine, interest, &change.key, by);
         }
-        engine.tracking.broadcast(engine, &change.key, cx.session.id());
+        engine.tracking.broadcast(engine, &change.key, by);
         if let Some(event) = change.event
             && engine.notifies(event.class)
         {
@@ -153,7 +156,19 @@ pub fn everything_changed(cx: &mut Cx<'_>, dbs: &[DbIndex]) {
     }
 }
 
-/// The event of a deletion by expiry or eviction outside any command.
-pub(crate) fn removal_event(evicted: bool) -> Event {
-    if evicted { events::EVICTED } else { events::EXPIRED }
+/// Commits deletions that no command made: active expiry and eviction.
+pub(crate) fn commit_outside(db: &mut Db<'_>) {
+    let engine = db.engine;
+    if db.effects.dirty > 0 {
+        engine.stats.dirty.add(db.effects.dirty);
+        db.effects.dirty = 0;
+        if engine.journal.is_read() {
+            for (index, key) in std::mem::take(&mut db.effects.deletions) {
+                engine.journal.append(index, vec![vec![b"DEL".to_vec(), key.into_vec()]]);
+            }
+        }
+    }
+    apply_changes(db, 0);
+    // A key that is gone lets no blocked command go on.
+    db.effects.ready.clear();
 }

@@ -296,6 +296,12 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
 }
 
+/// Commits one command of a transaction, whose locks stay held.
+pub fn commit_queued(cx: &mut Cx<'_>, words: &[&[u8]]) {
+    cx.block_request = None;
+    commit::commit(cx, words);
+}
+
 /// What follows the command while its locks are held.
 #[inline]
 fn finish(cx: &mut Cx<'_>, args: Args<'_>) {

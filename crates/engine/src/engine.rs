@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub trait Host: Send + Sync {
     /// Applies changed options (ports, TLS, log level …) or says why it cannot.
     fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
-    /// Starts an orderly shutdown.
-    fn shutdown(&self, request: ShutdownRequest);
+    /// Starts an orderly shutdown, asked for by this client.
+    fn shutdown(&self, by: &str, request: ShutdownRequest);
     /// Writes the configuration file anew (CONFIG REWRITE).
     fn rewrite_config(&self) -> Result<(), String>;
     /// Facts about the process for INFO, by section: lines of `name:value`.
@@ -100,7 +100,17 @@ pub struct Engine {
 impl Engine {
     /// An engine for so many reactor threads. It lives for the rest of the process.
     pub fn new(config: Arc<Config>, rows: &[&'static Command], threads: usize) -> &'static Engine {
-        let table = CommandTable::build(rows, &[]);
+        Engine::with_names(config, rows, &[], threads)
+    }
+
+    /// The same with some commands renamed (`rename-command`).
+    pub fn with_names(
+        config: Arc<Config>,
+        rows: &[&'static Command],
+        renamed: &[(String, String)],
+        threads: usize,
+    ) -> &'static Engine {
+        let table = CommandTable::build(rows, renamed);
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
         let run_id = (0..5)

@@ -17,6 +17,7 @@ pub mod engine;
 pub mod error;
 pub mod events;
 pub mod evict;
+pub mod expire;
 pub mod interest;
 pub mod journal;
 pub mod keys;

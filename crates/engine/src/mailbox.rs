@@ -14,6 +14,8 @@ pub enum Message {
     Push(u64, Arc<Push>),
     /// The end of a suspension: the reply of a blocked or background command.
     Resume(u64, Resumption),
+    /// CLIENT UNBLOCK; with an error or as if the time were up.
+    Unblock(u64, bool),
     /// The client is to be closed.
     Kill(u64),
     /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, say): look again.

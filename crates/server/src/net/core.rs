@@ -37,6 +37,8 @@ pub(super) struct Core {
     pub output_limit: usize,
     pub live: usize,
     pub stop: bool,
+    /// When the handler wants its next tick at the latest.
+    pub tick_wanted: Option<Instant>,
 }
 
 impl Core {
@@ -56,6 +58,7 @@ impl Core {
             output_limit,
             live: 0,
             stop: false,
+            tick_wanted: None,
         }
     }
 

@@ -87,6 +87,12 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].is(flag::PAUSED)
     }
 
+    /// True when the connection is to be closed: what follows in the input is not to be run.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.core.links[self.slot as usize].is(flag::CLOSING | flag::DEAD)
+    }
+
     /// When this turn began.
     #[inline]
     pub fn now(&self) -> Instant {
@@ -156,6 +162,13 @@ impl<C> Cx<'_, C> {
     /// When this turn began.
     pub fn now(&self) -> Instant {
         self.core.now
+    }
+
+    /// Asks for [`Handler::tick`](super::Handler::tick) within this time, should the next one be
+    /// later.
+    pub fn tick_within(&mut self, time: std::time::Duration) {
+        let at = self.core.now + time;
+        self.core.tick_wanted = Some(self.core.tick_wanted.map_or(at, |wanted| wanted.min(at)));
     }
 
     /// Makes a connection with more than `bytes` of unsent output count as

@@ -129,7 +129,10 @@ impl<H: Handler> Reactor<H> {
         if woken {
             self.on_woken();
         }
-        if self.core.now >= self.next_tick {
+        if self.core.now >= self.next_tick
+            || self.core.tick_wanted.is_some_and(|at| self.core.now >= at)
+        {
+            self.core.tick_wanted = None;
             self.tick();
         }
         self.retry();
@@ -153,6 +156,9 @@ impl<H: Handler> Reactor<H> {
             return if tired { RETRY_REST } else { Duration::ZERO };
         }
         let mut deadline = self.next_tick;
+        if let Some(at) = self.core.tick_wanted {
+            deadline = deadline.min(at);
+        }
         if let Some(at) = self.rested_at {
             deadline = deadline.min(at);
         }

@@ -1,0 +1,22 @@
+//! `ECHO message`
+
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
+
+/// `ECHO`.
+pub static ECHO: Command = Command {
+    name: "echo",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    group: Group::Connection,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the given string.",
+    args: &[Arg::new("message", ArgKind::String)],
+    run: echo,
+    ..Command::ROW
+};
+
+fn echo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.reply.bulk(args[1]);
+    Ok(())
+}

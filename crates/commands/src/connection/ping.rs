@@ -1,0 +1,35 @@
+//! `PING [message]`
+
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome, Protocol};
+
+/// `PING`.
+pub static PING: Command = Command {
+    name: "ping",
+    arity: -1,
+    flags: Flags::FAST,
+    group: Group::Connection,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the server's liveliness response.",
+    tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
+    args: &[Arg::new("message", ArgKind::String).optional()],
+    run: ping,
+    ..Command::ROW
+};
+
+fn ping(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.len() > 2 {
+        return Err(engine::Error::Arity("ping".into()));
+    }
+    if cx.session.is_subscribed() && cx.reply.protocol() == Protocol::Resp2 {
+        cx.reply.array(2);
+        cx.reply.bulk(b"pong");
+        cx.reply.bulk(args.get(1).unwrap_or_default());
+        return Ok(());
+    }
+    match args.get(1) {
+        Some(message) => cx.reply.bulk(message),
+        None => cx.reply.simple("PONG"),
+    }
+    Ok(())
+}

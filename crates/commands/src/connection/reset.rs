@@ -1,0 +1,41 @@
+//! `RESET`: the connection is as if it were new, but for its number.
+
+use engine::dispatch;
+use engine::session::ReplyMode;
+use engine::{Args, Command, Cx, DbIndex, Flags, Group, Outcome, Protocol};
+
+/// `RESET`.
+pub static RESET: Command = Command {
+    name: "reset",
+    arity: 1,
+    flags: Flags::NOSCRIPT
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::NO_AUTH)
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::NOT_QUEUED),
+    group: Group::Connection,
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Resets the connection.",
+    run: reset,
+    ..Command::ROW
+};
+
+fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    dispatch::release_everything(&cx.db, cx.session);
+    let session = &mut *cx.session;
+    session.db = DbIndex(0);
+    session.protocol = Protocol::Resp2;
+    session.authenticated = cx.engine.config.requirepass().is_empty();
+    session.reply_mode = ReplyMode::On;
+    session.no_touch = false;
+    session.no_evict = false;
+    session.client.names().name.clear();
+    cx.db.index = DbIndex(0);
+    cx.db.touches = true;
+    cx.reply.set_protocol(Protocol::Resp2);
+    cx.reply.simple("RESET");
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `SELECT index`
+
+use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
+
+/// `SELECT`.
+pub static SELECT: Command = Command {
+    name: "select",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Changes the selected database.",
+    args: &[Arg::new("index", ArgKind::Integer)],
+    run: select,
+    ..Command::ROW
+};
+
+fn select(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let index = parse_db(cx, args[1])?;
+    cx.session.db = index;
+    cx.db.index = index;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// The index of a database, checked.
+pub(crate) fn parse_db(cx: &Cx<'_>, word: &[u8]) -> Result<DbIndex, Error> {
+    let number = structs::numbers::parse_i64(word).ok_or(Error::NotInteger)?;
+    match u32::try_from(number) {
+        Ok(index) if index < cx.engine.keyspace.databases() => Ok(DbIndex(index)),
+        _ => Err(Error::text("ERR DB index is out of range")),
+    }
+}

@@ -1,0 +1,80 @@
+//! `SHUTDOWN [NOSAVE|SAVE] [NOW] [FORCE] [ABORT]`
+
+use engine::engine::ShutdownRequest;
+use engine::session::Fate;
+use engine::{Arg, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `SHUTDOWN`.
+pub static SHUTDOWN: Command = Command {
+    name: "shutdown",
+    arity: -1,
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::NO_MULTI)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Server,
+    since: "1.0.0",
+    complexity: "O(N) when saving, where N is the total number of keys in all databases \
+        when saving data, otherwise O(1)",
+    summary: "Synchronously saves the database(s) to disk and shuts down the server.",
+    history: &[
+        ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
+        ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),
+    ],
+    args: &[Arg::one_of(
+        "abort-selector",
+        &[
+            Arg::block(
+                "save-selector-block",
+                &[
+                    Arg::one_of(
+                        "save-selector",
+                        &[Arg::token("nosave", "NOSAVE"), Arg::token("save", "SAVE")],
+                    )
+                    .optional(),
+                    Arg::token("now", "NOW").optional().since("7.0.0"),
+                    Arg::token("force", "FORCE").optional().since("7.0.0"),
+                    Arg::token("safe", "SAFE").optional().since("9.0.0"),
+                    Arg::token("failover", "FAILOVER").optional().since("9.0.0"),
+                ],
+            ),
+            Arg::token("abort", "ABORT").since("7.0.0"),
+        ],
+    )
+    .optional()],
+    run: shutdown,
+    ..Command::ROW
+};
+
+fn parse(args: Args<'_>) -> Result<ShutdownRequest, Error> {
+    let mut request = ShutdownRequest::default();
+    for index in 1..args.len() {
+        if args.is(index, "nosave") && request.save != Some(true) {
+            request.save = Some(false);
+        } else if args.is(index, "save") && request.save != Some(false) {
+            request.save = Some(true);
+        } else if args.is(index, "now") {
+            request.now = true;
+        } else if args.is(index, "force") {
+            request.force = true;
+        } else if args.is(index, "abort") && args.len() == 2 {
+            return Err(Error::text("ERR No shutdown in progress."));
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    Ok(request)
+}
+
+fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let request = parse(args)?;
+    if let Some(host) = cx.engine.host() {
+        let client = &cx.session.client;
+        let by = format!("id={} addr={} laddr={}", client.id, client.addr, client.laddr);
+        host.shutdown(&by, request);
+    }
+    cx.session.fate = Fate::Close;
+    Ok(())
+}

@@ -1,0 +1,34 @@
+//! `SWAPDB index1 index2`: every client of one database sees the other's keys.
+
+use crate::connection::parse_db;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `SWAPDB`.
+pub static SWAPDB: Command = Command {
+    name: "swapdb",
+    arity: 3,
+    flags: Flags::WORLD.with(Flags::WRITE).with(Flags::FAST),
+    group: Group::Server,
+    categories: &["keyspace", "dangerous"],
+    since: "4.0.0",
+    complexity: "O(N) where N is the count of clients watching or blocking on keys from \
+        both databases.",
+    summary: "Swaps two databases.",
+    args: &[Arg::new("index1", ArgKind::Integer), Arg::new("index2", ArgKind::Integer)],
+    run: swapdb,
+    ..Command::ROW
+};
+
+fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let index = |word, text| match structs::numbers::parse_i64(word) {
+        Some(_) => parse_db(cx, word),
+        None => Err(Error::text(text)),
+    };
+    let first = index(args[1], "ERR invalid first DB index")?;
+    let second = index(args[2], "ERR invalid second DB index")?;
+    cx.db.for_each_stripe(|_, stripe| stripe.swap_dbs(first, second));
+    engine::commit::everything_changed(cx, &[first, second]);
+    cx.db.add_dirty(1);
+    cx.reply.ok();
+    Ok(())
+}

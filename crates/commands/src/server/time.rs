@@ -1,0 +1,26 @@
+//! `TIME`: seconds and microseconds.
+
+use engine::{Args, Command, Cx, Flags, Group, Outcome};
+
+/// `TIME`.
+pub static TIME: Command = Command {
+    name: "time",
+    arity: 1,
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    group: Group::Server,
+    since: "2.6.0",
+    complexity: "O(1)",
+    summary: "Returns the server time.",
+    tips: &["nondeterministic_output"],
+    run: time,
+    ..Command::ROW
+};
+
+fn time(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let since =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    cx.reply.array(2);
+    cx.reply.bulk_integer(since.as_secs() as i64);
+    cx.reply.bulk_integer(i64::from(since.subsec_micros()));
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! `MULTI`, `EXEC`, `DISCARD`
+//!
+//! EXEC runs with the locks of every key that any queued command names, and of the watched keys (or
+//! with the world stopped, if a queued command needs that), so the transaction is one step for
+//! everybody else.
+
+use engine::dispatch;
+use engine::transaction::{Multi, is_watch_dirty, unwatch};
+use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `MULTI`.
+pub static MULTI: Command = Command {
+    name: "multi",
+    arity: 1,
+    flags: Flags::NOT_QUEUED
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::NO_MULTI)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Transactions,
+    since: "1.2.0",
+    complexity: "O(1)",
+    summary: "Starts a transaction.",
+    run: multi,
+    ..Command::ROW
+};
+
+/// `EXEC`.
+pub static EXEC: Command = Command {
+    name: "exec",
+    arity: 1,
+    flags: Flags::NOT_QUEUED
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::SKIP_COMMANDLOG),
+    group: Group::Transactions,
+    since: "1.2.0",
+    complexity: "Depends on commands in the transaction",
+    summary: "Executes all commands in a transaction.",
+    run: exec,
+    ..Command::ROW
+};
+
+/// `DISCARD`.
+pub static DISCARD: Command = Command {
+    name: "discard",
+    arity: 1,
+    flags: Flags::NOT_QUEUED
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Transactions,
+    since: "2.0.0",
+    complexity: "O(N), when N is the number of queued commands",
+    summary: "Discards a transaction.",
+    run: discard,
+    ..Command::ROW
+};
+
+fn multi(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if cx.session.multi.is_some() {
+        return Err(Error::text("ERR MULTI calls can not be nested"));
+    }
+    cx.session.multi = Some(Box::<Multi>::default());
+    cx.reply.ok();
+    Ok(())
+}
+
+fn discard(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if cx.session.multi.take().is_none() {
+        return Err(Error::text("ERR DISCARD without MULTI"));
+    }
+    unwatch(&cx.db, cx.session);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let Some(multi) = cx.session.multi.take() else {
+        return Err(Error::text("ERR EXEC without MULTI"));
+    };
+    let is_dirty = is_watch_dirty(&mut cx.db, cx.session);
+    unwatch(&cx.db, cx.session);
+    if multi.is_broken {
+        return Err(Error::ExecAborted);
+    }
+    if is_dirty {
+        cx.reply.null_array();
+        return Ok(());
+    }
+    let exec = cx.resolved;
+    cx.reply.array(multi.len());
+    cx.in_transaction = true;
+    for queued in multi.queue() {
+        let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
+        let row = &cx.thread.engine.table.all()[queued.command];
+        dispatch::call(cx, row, Args::new(&words));
+        dispatch::commit_queued(cx, &words);
+    }
+    cx.in_transaction = false;
+    cx.resolved = exec;
+    Ok(())
+}

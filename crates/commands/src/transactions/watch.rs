@@ -1,0 +1,59 @@
+//! `WATCH key [key …]`, `UNWATCH`
+
+use engine::transaction;
+use engine::{Arg, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `WATCH`.
+pub static WATCH: Command = Command {
+    name: "watch",
+    arity: -2,
+    flags: Flags::NOT_QUEUED
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::NO_MULTI)
+        .with(Flags::ALLOW_BUSY),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
+    group: Group::Transactions,
+    since: "2.2.0",
+    complexity: "O(1) for every key.",
+    summary: "Monitors changes to keys to determine the execution of a transaction.",
+    args: &[Arg::key("key", 0).multiple()],
+    run: watch,
+    ..Command::ROW
+};
+
+/// `UNWATCH`.
+pub static UNWATCH: Command = Command {
+    name: "unwatch",
+    arity: 1,
+    flags: Flags::NOSCRIPT
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Transactions,
+    since: "2.2.0",
+    complexity: "O(1)",
+    summary: "Forgets about watched keys of a transaction.",
+    run: unwatch,
+    ..Command::ROW
+};
+
+fn watch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.session.multi.is_some() {
+        return Err(Error::text("ERR WATCH inside MULTI is not allowed"));
+    }
+    for index in 1..args.len() {
+        transaction::watch(cx, args.key(index));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn unwatch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    transaction::unwatch(&cx.db, cx.session);
+    cx.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! What the server does for commands: applying options, shutting down, facts for INFO.
+
+use crate::log;
+use crate::net::{Choice, Net};
+use crate::process::{crash, facts, log as logging};
+use crate::{start, tls};
+use config::{ApplyError, Changed};
+use engine::Engine;
+use engine::engine::{Host, ShutdownRequest};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The client that asked for the shutdown.
+static REQUESTED_BY: Mutex<Option<String>> = Mutex::new(None);
+
+/// Who asked for the shutdown, if it was a client.
+pub fn requested_by() -> Option<String> {
+    REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The server, as commands reach it.
+pub struct ServerHost {
+    engine: &'static Engine,
+    net: Arc<Net>,
+    process: facts::Facts,
+    choice: Choice,
+    config_file: Option<PathBuf>,
+}
+
+impl ServerHost {
+    /// Connects what commands may reach.
+    pub fn new(
+        engine: &'static Engine,
+        net: Arc<Net>,
+        process: facts::Facts,
+        choice: Choice,
+        config_file: Option<PathBuf>,
+    ) -> ServerHost {
+        ServerHost { engine, net, process, choice, config_file }
+    }
+
+    fn apply_one(&self, name: &str) -> Result<(), String> {
+        let config = &self.engine.config;
+        match name {
+            "port" | "bind" | "unixsocket" => {
+                self.net.rebind(&start::listeners(config)).map_err(|error| error.to_string())
+            }
+            "tcp-keepalive" => {
+                self.net.set_keepalive(config.tcp_keepalive());
+                Ok(())
+            }
+            "loglevel" => {
+                let name = config.loglevel().name();
+                if let Some(level) = logging::Level::from_name(name) {
+                    logging::set_level(level);
+                }
+                Ok(())
+            }
+            "crash-log-enabled" => crash::set_enabled(config.crash_log_enabled())
+                .map_err(|error| error.to_string()),
+            "dir" => std::env::set_current_dir(config.dir()).map_err(|error| error.to_string()),
+            name if name.starts_with("tls-") => {
+                tls::apply(config, &self.net)?;
+                self.net.rebind(&start::listeners(config)).map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Host for ServerHost {
+    fn apply_config(&self, changed: &[Changed]) -> Result<(), ApplyError> {
+        for change in changed {
+            let option = change.spec.name();
+            self.apply_one(option).map_err(|reason| ApplyError { option, reason })?;
+        }
+        Ok(())
+    }
+
+    fn shutdown(&self, by: &str, _request: ShutdownRequest) {
+        *REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(by.to_owned());
+        self.net.stop();
+    }
+
+    fn rewrite_config(&self) -> Result<(), String> {
+        let Some(path) = &self.config_file else {
+            return Err("The server is running without a config file".into());
+        };
+        let existing = std::fs::read(path).unwrap_or_default();
+        let text = self.engine.config.rewrite(&existing, None);
+        config::replace_file(path, &text)
+            .map_err(|error| format!("Rewriting config file: {}", crate::process::os_error(&error)))
+    }
+
+    fn facts(&self, section: &str) -> Vec<(String, String)> {
+        let line = |name: &str, value: String| (name.to_owned(), value);
+        match section {
+            "server" => vec![
+                line("os", self.process.os.clone()),
+                line("process_id", self.process.process_id.to_string()),
+                line("run_id", self.process.run_id.clone()),
+                line("executable", self.process.executable.display().to_string()),
+                line("io_backend", self.choice.backend.to_string()),
+                line("uptime_in_seconds", self.process.uptime().as_secs().to_string()),
+                line(
+                    "config_file",
+                    self.config_file.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
+                ),
+            ],
+            "memory" => {
+                let resident = facts::Resident::read(Path::new("/"));
+                vec![
+                    line("used_memory_rss", resident.rss_bytes.to_string()),
+                    line("total_system_memory", facts::total_system_memory().to_string()),
+                ]
+            }
+            "cpu" => {
+                let (process, children) =
+                    (facts::CpuTime::of_process(), facts::CpuTime::of_children());
+                vec![
+                    line("used_cpu_sys", facts::Seconds(process.system).to_string()),
+                    line("used_cpu_user", facts::Seconds(process.user).to_string()),
+                    line("used_cpu_sys_children", facts::Seconds(children.system).to_string()),
+                    line("used_cpu_user_children", facts::Seconds(children.user).to_string()),
+                ]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn log(&self, text: &str) {
+        log!(Notice, "{text}");
+    }
+}

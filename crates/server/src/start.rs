@@ -1,0 +1,279 @@
+//! Starting and stopping: from arguments to running reactors, in redis-server's order.
+
+use crate::handler::Hub;
+use crate::host::ServerHost;
+use crate::log;
+use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
+use crate::process::{
+    banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts, log as logging, memory::Memory,
+    numa, open_files, pidfile, shutdown, signals, supervised, syslog, thread, title,
+};
+use crate::tls;
+use config::{Arguments, Config, IoBackend, LoadError, Loaded};
+use engine::{Engine, Worker};
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Descriptors that are not for clients: files, rings, listeners.
+const RESERVED_FILES: u64 = 32;
+
+/// Why the server does not start; the text is for the person who started it.
+type Failure = String;
+
+/// Runs the server until it is told to stop. `args` starts with the program's name.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    let program = args.first().cloned().unwrap_or_default();
+    let arguments = Arguments::parse(args.into_iter().skip(1));
+    let configured = arguments.file.is_some() || arguments.reads_stdin;
+    let loaded = match config::load(&arguments, &mut std::io::stdin().lock()) {
+        Ok(loaded) => loaded,
+        Err(error @ LoadError::Open { .. }) => {
+            log!(Warning, "{error}");
+            return ExitCode::FAILURE;
+        }
+        Err(error) => {
+            // There is nobody left to tell if standard error is closed.
+            let _ = write!(std::io::stderr(), "{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match serve(&program, loaded, configured) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            log!(Warning, "{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Failure> {
+    let config = Arc::clone(&loaded.config);
+    if let Err(error) = std::env::set_current_dir(config.dir()) {
+        return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
+    }
+    set_up_logging(&config)?;
+    let cpus = Cpus::detect();
+    let process_title = title::ProcessTitle::prepare();
+    let mode = supervision(&config);
+    let supervisor = supervised::Supervisor::detect(mode);
+    let in_background = config.daemonize() && !supervisor.is_supervised();
+    if in_background {
+        daemonize::daemonize().map_err(|error| format!("Can't daemonize: {error}"))?;
+    }
+    banner::starting(&program.to_string_lossy(), configured);
+    if !loaded.without_effect.is_empty() {
+        log!(
+            Notice,
+            "Accepted without effect in this version: {}",
+            loaded.without_effect.join(", ")
+        );
+    }
+    let process = facts::Facts::collect(program).map_err(|e| format!("No process facts: {e}"))?;
+    crash::install(facts::VERSION, config.crash_log_enabled())
+        .map_err(|error| format!("Can't install the crash handlers: {error}"))?;
+    let maxclients = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);
+    let fitting = open_files::adjust(maxclients, RESERVED_FILES).map_err(|e| e.to_string())?;
+    if fitting != maxclients {
+        // The option exists and takes numbers; nothing can be wrong with this one.
+        let _ = config.record("maxclients", fitting.to_string().as_bytes());
+    }
+
+    let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
+    let threads = cpus.threads(io_threads);
+    let count = threads.count.clamp(1, 255);
+    let choice = choose_backend(&config)?;
+    let rows = renamed(&loaded)?;
+    let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), &rows, count);
+    let net = Net::new(NetOptions {
+        backend: choice.backend,
+        threads: count,
+        keepalive_seconds: config.tcp_keepalive(),
+        backlog: config.tcp_backlog(),
+        ..NetOptions::default()
+    })
+    .map_err(|error| format!("Can't set up the reactors: {error}"))?;
+    for index in 0..count {
+        let net = Arc::clone(&net);
+        engine.mailboxes[index].set_wake(Box::new(move || net.waker(index).wake()));
+    }
+    banner::Banner {
+        mode: "standalone",
+        port: if config.port() != 0 { config.port() } else { config.tls_port() },
+        threads,
+        io: &choice.reason,
+        memory: Memory::detect(),
+        maxmemory_bytes: config.maxmemory(),
+    }
+    .show(config.always_show_logo());
+    checks::warn_about_backlog(Path::new("/"), config.tcp_backlog());
+    checks::warn_about_maxmemory(config.maxmemory());
+
+    tls::apply(&config, &net)?;
+    let specs = listeners(&config);
+    net.rebind(&specs).map_err(|error| format!("{error}\nFailed listening, aborting."))?;
+    let pid_path = config.pidfile();
+    let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
+    let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
+    if config.set_proc_title() {
+        process_title.set(&config.proc_title_template().to_string_lossy(), &title_of(program, &config));
+    }
+    let host = ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file);
+    engine.set_host(Box::new(host));
+    let stopping = Arc::clone(&net);
+    signals::install(move |_| stopping.stop())
+        .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
+
+    let reactors = start_reactors(engine, &net, &cpus, &config)?;
+    banner::initialized();
+    banner::ready(&kinds(&specs));
+    supervisor.ready();
+    for reactor in reactors {
+        match reactor.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => log!(Warning, "A reactor stopped: {error}"),
+            Err(_) => log!(Warning, "A reactor thread panicked"),
+        }
+    }
+    shutdown::begin(crate::host::requested_by().as_deref(), &supervisor);
+    remove_unix_socket(&config);
+    shutdown::finish(pid_file);
+    Ok(())
+}
+
+type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
+
+fn start_reactors(
+    engine: &'static Engine,
+    net: &Arc<Net>,
+    cpus: &Cpus,
+    config: &Config,
+) -> Result<Vec<ReactorThread>, Failure> {
+    let list = config.server_cpulist().to_string_lossy().into_owned();
+    let pinned = if list.is_empty() {
+        Vec::new()
+    } else {
+        let wanted = cpulist::parse(&list).map_err(|error| error.to_string())?;
+        numa::order(Path::new("/"), &wanted)
+    };
+    let _ = cpus;
+    (0..net.threads())
+        .map(|index| {
+            let net = Arc::clone(net);
+            let cpu = (!pinned.is_empty()).then(|| pinned[index % pinned.len()]);
+            let name = format!("reactor-{index}");
+            thread::spawn(&name, move || {
+                if let Some(cpu) = cpu
+                    && let Err(error) = crate::process::affinity::pin_current_thread(&[cpu])
+                {
+                    log!(Warning, "Can't pin reactor {index} to processor {cpu}: {error}");
+                }
+                let hub = Hub::new(Worker::new(engine, index));
+                Reactor::new(&net, index, hub)?.run().map(drop)
+            })
+            .map_err(|error| format!("Can't start a reactor thread: {error}"))
+        })
+        .collect()
+}
+
+fn set_up_logging(config: &Config) -> Result<(), Failure> {
+    if let Some(level) = logging::Level::from_name(config.loglevel().name()) {
+        logging::set_level(level);
+    }
+    if let Some(format) = logging::Format::from_name(config.log_format().name()) {
+        logging::set_format(format);
+    }
+    let timestamps = config.log_timestamp_format().name();
+    if let Some(format) = logging::TimestampFormat::from_name(timestamps) {
+        logging::set_timestamp_format(format);
+    }
+    logging::set_logfile(config.logfile().as_path()).map_err(|error| error.to_string())?;
+    if config.syslog_enabled()
+        && let Some(facility) =
+            syslog::Facility::from_name(config.syslog_facility().name())
+    {
+        logging::enable_syslog(&config.syslog_ident().to_string_lossy(), facility);
+    }
+    Ok(())
+}
+
+fn supervision(config: &Config) -> supervised::Mode {
+    match config.supervised() {
+        config::Supervised::No => supervised::Mode::No,
+        config::Supervised::Auto => supervised::Mode::Auto,
+        config::Supervised::Systemd => supervised::Mode::Systemd,
+        config::Supervised::Upstart => supervised::Mode::Upstart,
+    }
+}
+
+fn choose_backend(config: &Config) -> Result<Choice, Failure> {
+    let forced = match config.io_backend() {
+        IoBackend::Auto => None,
+        IoBackend::IoUring => Some(Backend::Uring),
+        IoBackend::Epoll => Some(Backend::Epoll),
+    };
+    Backend::choose(forced)
+}
+
+/// `rename-command`, checked.
+fn renamed(loaded: &Loaded) -> Result<Vec<(String, String)>, Failure> {
+    let rows = commands::rows();
+    let mut renamed = Vec::new();
+    for directive in &loaded.renames {
+        let [from, to] = &directive.words[..] else {
+            return Err(directive.error("wrong number of arguments").to_string());
+        };
+        let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
+        if !rows.iter().any(|row| row.name.eq_ignore_ascii_case(&from)) {
+            return Err(directive.error("No such command in rename-command").to_string());
+        }
+        renamed.push((from.into_owned(), to.into_owned()));
+    }
+    Ok(renamed)
+}
+
+/// What the configuration listens on.
+pub fn listeners(config: &Config) -> Vec<ListenSpec> {
+    let binds: Vec<String> =
+        config.bind().iter().map(|bind| bind.to_string_lossy().into_owned()).collect();
+    let mut specs = ListenSpec::tcp(Kind::Tcp, &binds, config.port());
+    specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
+    let socket = config.unixsocket();
+    if !socket.is_empty() {
+        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm()));
+    }
+    specs
+}
+
+fn kinds(specs: &[ListenSpec]) -> Vec<&'static str> {
+    let has = |kind: Kind| specs.iter().any(|spec| spec.kind == kind);
+    [(Kind::Tcp, "tcp"), (Kind::Tls, "tls"), (Kind::Unix, "unix")]
+        .into_iter()
+        .filter(|(kind, _)| has(*kind))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+fn remove_unix_socket(config: &Config) {
+    let socket = config.unixsocket();
+    if !socket.is_empty() {
+        log!(Notice, "Removing the unix socket file.");
+        if let Err(error) = std::fs::remove_file(socket.as_path()) {
+            log!(Warning, "Can't remove {}: {error}", socket.as_path().display());
+        }
+    }
+}
+
+fn title_of(program: &OsString, config: &Config) -> title::Variables {
+    title::Variables {
+        title: program.to_string_lossy().into_owned(),
+        bind: config.bind().first().map(|bind| bind.to_string_lossy().into_owned()),
+        port: config.port(),
+        tls_port: config.tls_port(),
+        unix_socket: config.unixsocket().to_string_lossy().into_owned(),
+        cluster: false,
+        config_file: None,
+    }
+}
