@@ -147,6 +147,13 @@ pub struct Suspension {
     pub can_unblock: bool,
 }
 
+impl Suspension {
+    /// One that a background job ends.
+    pub fn background(on_timeout: TimeoutReply) -> Suspension {
+        Suspension { token: 0, deadline: None, on_timeout, waiter: None, can_unblock: false }
+    }
+}
+
 /// The end of a suspension, from another thread.
 pub struct Resumption {
     /// The suspension's.

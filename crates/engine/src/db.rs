@@ -45,6 +45,8 @@ pub struct Db<'a> {
     pub(crate) hits: Cell<u64>,
     pub(crate) misses: Cell<u64>,
     pub(crate) random: RefCell<Rng>,
+    /// Set where nobody waits for this thread: then the world may be stopped between stripes.
+    background: Option<&'a keyspace::world::Reader<'static>>,
 }
 
 impl<'a> Db<'a> {
@@ -61,7 +63,13 @@ impl<'a> Db<'a> {
             hits: Cell::new(0),
             misses: Cell::new(0),
             random: RefCell::new(random),
+            background: None,
         }
+    }
+
+    /// Marks the view as a background job's.
+    pub(crate) fn set_background(&mut self, reader: &'a keyspace::world::Reader<'static>) {
+        self.background = Some(reader);
     }
 
     /// The time of this command.
@@ -465,6 +473,12 @@ impl<'a> Db<'a> {
     pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &mut StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
             self.with_stripe(index, |data| visit(index, data));
+            if let Some(reader) = self.background
+                && reader.is_wanted()
+            {
+                reader.leave();
+                reader.enter();
+            }
         }
     }
 

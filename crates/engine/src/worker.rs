@@ -476,6 +476,23 @@ impl Worker {
     }
 }
 
+/// A view of the keyspace for a background job, which must not be long inside one stripe.
+pub fn with_background_db<R>(engine: &'static Engine, work: impl FnOnce(&mut Db<'_>) -> R) -> R {
+    thread_local! {
+        static READER: std::cell::OnceCell<Reader<'static>> = const { std::cell::OnceCell::new() };
+    }
+    READER.with(|cell| {
+        let reader = cell.get_or_init(|| engine.keyspace.world().register());
+        reader.enter();
+        let rng = Rng::seeded(structs::hashing::os_random());
+        let mut db = Db::new(engine, now(), engine.access_policy(), rng);
+        db.set_background(reader);
+        let result = work(&mut db);
+        reader.leave();
+        result
+    })
+}
+
 /// Whether the session runs no further command for now.
 fn halted(session: &Session) -> Option<Next> {
     if session.suspension.is_some() {

@@ -1,6 +1,41 @@
 //! The commands of the group `generic`, one file each or a tight family.
 
+mod copy;
+mod del;
+mod exists;
+mod expire;
+mod keys;
+mod move_key;
+mod persist;
+mod randomkey;
+mod rename;
+mod scan;
+mod ttl;
+mod type_of;
+
 use engine::Command;
 
 /// The rows of this group.
-pub static COMMANDS: &[&Command] = &[];
+pub static COMMANDS: &[&Command] = &[
+    &move_key::MOVE,
+    &copy::COPY,
+    &rename::RENAMENX,
+    &rename::RENAME,
+    &randomkey::RANDOMKEY,
+    &scan::SCAN,
+    &keys::KEYS,
+    &persist::PERSIST,
+    &ttl::PEXPIRETIME,
+    &ttl::EXPIRETIME,
+    &ttl::PTTL,
+    &ttl::TTL,
+    &expire::PEXPIREAT,
+    &expire::EXPIREAT,
+    &expire::PEXPIRE,
+    &expire::EXPIRE,
+    &type_of::TYPE,
+    &exists::TOUCH,
+    &exists::EXISTS,
+    &del::UNLINK,
+    &del::DEL,
+];

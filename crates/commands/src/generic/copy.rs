@@ -1,0 +1,80 @@
+//! `COPY source destination [DB destination-db] [REPLACE]`
+
+use crate::connection::parse_db;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, DbIndex, Error, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
+};
+
+/// `COPY`.
+pub static COPY: Command = Command {
+    name: "copy",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
+        KeySpec::at(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
+    ],
+    group: Group::Generic,
+    since: "6.2.0",
+    complexity: "O(N) worst case for collections, where N is the number of nested \
+        items. O(1) for string values.",
+    summary: "Copies the value of a key to a new key.",
+    args: &[
+        Arg::key("source", 0),
+        Arg::key("destination", 1),
+        Arg::new("destination-db", ArgKind::Integer).after("DB").optional(),
+        Arg::token("replace", "REPLACE").optional(),
+    ],
+    run: copy,
+    ..Command::ROW
+};
+
+const TO: Event = event(Class::GENERIC, "copy_to");
+
+struct Options {
+    db: DbIndex,
+    replace: bool,
+}
+
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
+    let mut options = Options { db: cx.db.index, replace: false };
+    let mut at = 3;
+    while at < args.len() {
+        if args.is(at, "replace") {
+            options.replace = true;
+            at += 1;
+        } else if args.is(at, "db") && at + 1 < args.len() {
+            options.db = parse_db(cx, args[at + 1])?;
+            at += 2;
+        } else {
+            return Err(Error::Syntax);
+        }
+    }
+    Ok(options)
+}
+
+fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = parse(cx, args)?;
+    let (from, to) = (args.key(1), args.key(2));
+    if from.bytes == to.bytes && options.db == cx.db.index {
+        return Err(Error::text("ERR source and destination objects are the same"));
+    }
+    let access = cx.db.fresh_access();
+    let Some(copy) =
+        cx.db.entry(from).map(|entry| entry.duplicate(to.bytes, entry.expiry(), access))
+    else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let done = cx.db.in_db(options.db, |db| {
+        let free = options.replace || db.peek(to).is_none();
+        if free {
+            db.put_entry(to, copy);
+            db.changed(to, TO);
+        }
+        free
+    });
+    cx.reply.integer(i64::from(done));
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! `DEL key [key …]`, `UNLINK key [key …]`: the same, since big values are freed in the background anyway.
+
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `DEL`.
+pub static DEL: Command = Command {
+    name: "del",
+    arity: -2,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
+    group: Group::Generic,
+    since: "1.0.0",
+    complexity: "O(N) where N is the number of keys that will be removed. When a key to \
+        remove holds a value other than a string, the individual complexity for this key \
+        is O(M) where M is the number of elements in the list, set, sorted set or hash. \
+        Removing a single key that holds a string value is O(1).",
+    summary: "Deletes one or more keys.",
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: del,
+    ..Command::ROW
+};
+
+/// `UNLINK`.
+pub static UNLINK: Command = Command {
+    name: "unlink",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
+    group: Group::Generic,
+    since: "4.0.0",
+    complexity: "O(1) for each key removed regardless of its size. Then the command \
+        does O(N) work in a different thread in order to reclaim memory, where N is the \
+        number of allocations the deleted objects where composed of.",
+    summary: "Asynchronously deletes one or more keys.",
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: del,
+    ..Command::ROW
+};
+
+fn del(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let mut deleted = 0;
+    for index in 1..args.len() {
+        deleted += i64::from(cx.db.delete(args.key(index)));
+    }
+    cx.reply.integer(deleted);
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `EXISTS key [key …]`, `TOUCH key [key …]`: TOUCH differs in counting as a use even for a client with CLIENT NO-TOUCH.
+
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `EXISTS`.
+pub static EXISTS: Command = Command {
+    name: "exists",
+    arity: -2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
+    group: Group::Generic,
+    since: "1.0.0",
+    complexity: "O(N) where N is the number of keys to check.",
+    summary: "Determines whether one or more keys exist.",
+    history: &[("3.0.3", "Accepts multiple `key` arguments.")],
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: exists,
+    ..Command::ROW
+};
+
+/// `TOUCH`.
+pub static TOUCH: Command = Command {
+    name: "touch",
+    arity: -2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
+    group: Group::Generic,
+    since: "3.2.1",
+    complexity: "O(N) where N is the number of keys that will be touched.",
+    summary: "Returns the number of existing keys out of those specified after \
+        updating the time they were last accessed.",
+    tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: touch,
+    ..Command::ROW
+};
+
+fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let mut count = 0;
+    for index in 1..args.len() {
+        count += i64::from(cx.db.exists(args.key(index)));
+    }
+    cx.reply.integer(count);
+    Ok(())
+}
+
+fn touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let touches = std::mem::replace(&mut cx.db.touches, true);
+    let outcome = exists(cx, args);
+    cx.db.touches = touches;
+    outcome
+}

@@ -1,0 +1,79 @@
+//! `RENAME key newkey`, `RENAMENX key newkey`: value and expiry move; what `newkey` held is gone.
+
+use engine::{
+    Arg, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+};
+
+/// `RENAME`.
+pub static RENAME: Command = Command {
+    name: "rename",
+    arity: 3,
+    flags: Flags::WRITE,
+    keys: &[
+        KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
+        KeySpec::at(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
+    ],
+    group: Group::Generic,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Renames a key and overwrites the destination.",
+    args: &[Arg::key("key", 0), Arg::key("newkey", 1)],
+    run: rename,
+    ..Command::ROW
+};
+
+/// `RENAMENX`.
+pub static RENAMENX: Command = Command {
+    name: "renamenx",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[
+        KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
+        KeySpec::at(2, KeyFlags::OW.with(KeyFlags::INSERT)),
+    ],
+    group: Group::Generic,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Renames a key only when the target key name doesn't exist.",
+    history: &[(
+        "3.2.0",
+        "The command no longer returns an error when source and \
+             destination names are the same.",
+    )],
+    args: &[Arg::key("key", 0), Arg::key("newkey", 1)],
+    run: renamenx,
+    ..Command::ROW
+};
+
+const FROM: Event = event(Class::GENERIC, "rename_from");
+const TO: Event = event(Class::GENERIC, "rename_to");
+
+fn rename(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    move_value(cx, args, false)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn renamenx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let moved = move_value(cx, args, true)?;
+    cx.reply.integer(i64::from(moved));
+    Ok(())
+}
+
+fn move_value(cx: &mut Cx<'_>, args: Args<'_>, only_if_free: bool) -> Result<bool, Error> {
+    let (from, to) = (args.key(1), args.key(2));
+    if cx.db.entry(from).is_none() {
+        return Err(Error::NoSuchKey);
+    }
+    if from.bytes == to.bytes {
+        return Ok(!only_if_free);
+    }
+    if only_if_free && cx.db.exists(to) {
+        return Ok(false);
+    }
+    let Some(entry) = cx.db.take(from) else { return Err(Error::NoSuchKey) };
+    cx.db.put_entry(to, entry.rekeyed(to.bytes));
+    cx.db.changed(from, FROM);
+    cx.db.changed(to, TO);
+    Ok(true)
+}

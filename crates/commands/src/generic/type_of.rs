@@ -1,0 +1,24 @@
+//! `TYPE key`
+
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `TYPE`.
+pub static TYPE: Command = Command {
+    name: "type",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO)],
+    group: Group::Generic,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Determines the type of value stored at a key.",
+    args: &[Arg::key("key", 0)],
+    run: type_of,
+    ..Command::ROW
+};
+
+fn type_of(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let name = cx.db.peek(args.key(1)).map_or("none", |entry| entry.kind().type_name());
+    cx.reply.simple(name);
+    Ok(())
+}
