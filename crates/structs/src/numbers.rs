@@ -11,6 +11,7 @@
 //! - long doubles: INCRBYFLOAT and HINCRBYFLOAT ([`LongDouble`], see [`long_double`]), which the
 //!   reference server computes in the x87 80-bit format.
 
+mod big;
 pub mod grisu;
 pub mod long_double;
 

@@ -360,12 +360,18 @@ impl Zset {
             Extreme::Min => 0,
             Extreme::Max => self.len().checked_sub(1)?,
         };
-        let mut read = Some(read);
-        let mut result = None;
-        self.remove_ranks(rank..rank + 1, |member, score| {
-            result = read.take().map(|read| read(member, score));
-        });
-        result
+        match &mut self.repr {
+            Repr::Listpack(listpack) => {
+                let (member, score) = packed::pairs(listpack).nth(rank)?;
+                let result = read(member, score);
+                listpack.delete_range(2 * rank as i64, 2);
+                Some(result)
+            }
+            Repr::Sorted(sorted) if sorted.len() > 0 => {
+                sorted.pop(rank, |member, score| read(Element::Bytes(member), score))
+            }
+            Repr::Sorted(_) => None,
+        }
     }
 
     // Random members.

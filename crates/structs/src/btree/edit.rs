@@ -8,6 +8,9 @@ use super::node::{
 use super::path::{Path, Step};
 use super::{ScoredPtr, Tree};
 
+/// How many pops ahead members are fetched into the cache.
+const POPS_AHEAD: usize = 4;
+
 impl Tree {
     /// The first entry of an empty tree.
     pub(super) fn start(&mut self, score: f64, member: ScoredPtr) {
@@ -129,6 +132,14 @@ impl Tree {
         let count = count.min(leaf.len() - path.at);
         for &member in &leaf.members[path.at..path.at + count] {
             removed(member);
+        }
+        // A pop is likely followed by the next ones.
+        let coming = match path.at {
+            0 => count + POPS_AHEAD,
+            at => at.saturating_sub(POPS_AHEAD),
+        };
+        if let Some(member) = leaf.members.get(coming) {
+            member.prefetch();
         }
         leaf.remove(path.at, count);
         self.len -= count;

@@ -7,7 +7,7 @@ use std::iter::FusedIterator;
 use std::ops::Range;
 
 /// How many entries ahead members are fetched into the cache.
-const AHEAD: usize = 6;
+const AHEAD: usize = 8;
 
 /// The entries of a range of ranks, in order or (from the back) in reverse.
 #[derive(Clone)]
@@ -81,6 +81,9 @@ impl DoubleEndedIterator for Iter<'_> {
         if self.back.0.is_null() {
             let path = self.tree.path_at(self.ranks.end - 1);
             self.back = (path.leaf, path.at + 1);
+            for member in path.leaf().members[..path.at].iter().rev().take(AHEAD) {
+                member.prefetch();
+            }
         }
         // SAFETY: a leaf of the borrowed tree.
         let mut leaf = unsafe { self.back.0.leaf() };

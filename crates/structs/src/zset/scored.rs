@@ -126,11 +126,19 @@ impl ScoredPtr {
     /// Asks for the first cache line; harmless whatever the pointer.
     #[inline]
     pub(crate) fn prefetch(self) {
+        Self::prefetch_address(self.0);
+    }
+
+    /// Asks for the cache line at any address.
+    #[inline]
+    pub(crate) fn prefetch_address(address: *const u8) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: a prefetch has no effect but on the cache, whatever the address.
         unsafe {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch(self.0.cast(), _MM_HINT_T0);
+            _mm_prefetch(address.cast(), _MM_HINT_T0);
         }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = address;
     }
 }
