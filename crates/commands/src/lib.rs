@@ -13,6 +13,7 @@ pub mod pubsub;
 pub mod server;
 pub mod set;
 pub mod string;
+pub mod table;
 pub mod transactions;
 pub mod zset;
 

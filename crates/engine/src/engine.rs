@@ -9,7 +9,7 @@ use crate::interest::Interests;
 use crate::journal::Journal;
 use crate::mailbox::Mailbox;
 use crate::pubsub::PubSub;
-use crate::stats::{Stats, ThreadStats};
+use crate::stats::{Rates, Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
 use config::{Config, MaxmemoryPolicy};
@@ -78,6 +78,8 @@ pub struct Engine {
     pub pubsub: PubSub,
     /// Client-side caches.
     pub tracking: TrackingTable,
+    /// Rates over the last moments.
+    pub rates: Rates,
     /// The journal.
     pub journal: Journal,
     /// Slow and large commands.
@@ -129,6 +131,7 @@ impl Engine {
             interests: Interests::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
+            rates: Rates::default(),
             journal: Journal::default(),
             commandlogs: CommandLogs::default(),
             background: Background::default(),
@@ -207,6 +210,36 @@ impl Engine {
         if errors.len() < 128 || errors.contains_key(&code) {
             *errors.entry(code).or_default() += 1;
         }
+    }
+
+    /// Forgets all statistics (CONFIG RESETSTAT).
+    pub fn reset_stats(&self) {
+        let stats = &self.stats;
+        for counter in [
+            &stats.expired,
+            &stats.evicted,
+            &stats.evicted_clients,
+            &stats.connections,
+            &stats.rejected_connections,
+            &stats.errors,
+            &stats.query_buffer_disconnections,
+            &stats.output_buffer_disconnections,
+            &stats.acl_denied_auth,
+            &stats.expire_cycles_cut_short,
+            &stats.expire_cycle_ms,
+        ] {
+            counter.set(0);
+        }
+        for thread in &self.thread_stats {
+            let counters = [&thread.commands, &thread.hits, &thread.misses, &thread.net_in];
+            for counter in counters.into_iter().chain([&thread.net_out, &thread.reads]) {
+                counter.set(0);
+            }
+            thread.writes.set(0);
+            thread.by_command.iter().for_each(|command| command.reset());
+        }
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.background.reset_freed();
     }
 
     /// Number of keys in a database.

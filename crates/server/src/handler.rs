@@ -162,6 +162,8 @@ impl Hub {
         engine::expire::cycle(&mut self.worker);
         if self.thread() == 0 {
             self.engine.keyspace.collect_outgrown();
+            let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
+            self.engine.rates.sample(now.0, commands);
         }
     }
 }

@@ -6,6 +6,7 @@ mod exists;
 mod expire;
 mod keys;
 mod move_key;
+mod object;
 mod persist;
 mod randomkey;
 mod rename;
@@ -17,6 +18,7 @@ use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &object::OBJECT,
     &move_key::MOVE,
     &copy::COPY,
     &rename::RENAMENX,

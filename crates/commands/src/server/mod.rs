@@ -1,7 +1,12 @@
 //! The commands of the group `server`, one file each or a tight family.
 
+mod commandlog;
+mod config;
 mod dbsize;
 mod flush;
+mod info;
+mod lolwut;
+mod monitor;
 mod shutdown;
 mod swapdb;
 mod time;
@@ -13,6 +18,12 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &lolwut::LOLWUT,
+    &monitor::MONITOR,
+    &commandlog::COMMANDLOG,
+    &commandlog::SLOWLOG,
+    &info::INFO,
+    &config::CONFIG,
     &shutdown::SHUTDOWN,
     &swapdb::SWAPDB,
     &time::TIME,

@@ -1,0 +1,160 @@
+//! `PUBSUB CHANNELS|NUMSUB|NUMPAT|SHARDCHANNELS|SHARDNUMSUB`
+
+use engine::pubsub::Space;
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
+
+/// `PUBSUB CHANNELS`.
+pub static PUBSUB_CHANNELS: Command = Command {
+    name: "channels",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.8.0",
+    complexity: "O(N) where N is the number of active channels, and assuming constant \
+        time pattern matching (relatively short channels and patterns)",
+    summary: "Returns the active channels.",
+    args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
+    run: pubsub_channels,
+    ..Command::ROW
+};
+
+/// `PUBSUB HELP`.
+pub static PUBSUB_HELP: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Pubsub,
+    categories: &["-pubsub"],
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Returns helpful text about the different subcommands.",
+    run: crate::table::help,
+    ..Command::ROW
+};
+
+/// `PUBSUB NUMPAT`.
+pub static PUBSUB_NUMPAT: Command = Command {
+    name: "numpat",
+    arity: 2,
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.8.0",
+    complexity: "O(1)",
+    summary: "Returns a count of unique pattern subscriptions.",
+    run: pubsub_numpat,
+    ..Command::ROW
+};
+
+/// `PUBSUB NUMSUB`.
+pub static PUBSUB_NUMSUB: Command = Command {
+    name: "numsub",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.8.0",
+    complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested \
+        channels",
+    summary: "Returns a count of subscribers to channels.",
+    args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
+    run: pubsub_numsub,
+    ..Command::ROW
+};
+
+/// `PUBSUB SHARDCHANNELS`.
+pub static PUBSUB_SHARDCHANNELS: Command = Command {
+    name: "shardchannels",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of active shard channels, and assuming \
+        constant time pattern matching (relatively short shard channels).",
+    summary: "Returns the active shard channels.",
+    args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
+    run: pubsub_shardchannels,
+    ..Command::ROW
+};
+
+/// `PUBSUB SHARDNUMSUB`.
+pub static PUBSUB_SHARDNUMSUB: Command = Command {
+    name: "shardnumsub",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "7.0.0",
+    complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of \
+        requested shard channels",
+    summary: "Returns the count of subscribers of shard channels.",
+    args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
+    run: pubsub_shardnumsub,
+    ..Command::ROW
+};
+
+/// `PUBSUB`.
+pub static PUBSUB: Command = Command {
+    name: "pubsub",
+    arity: -2,
+    flags: Flags::NONE,
+    group: Group::Pubsub,
+    since: "2.8.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for Pub/Sub commands.",
+    subcommands: &[
+        &PUBSUB_CHANNELS,
+        &PUBSUB_HELP,
+        &PUBSUB_NUMPAT,
+        &PUBSUB_NUMSUB,
+        &PUBSUB_SHARDCHANNELS,
+        &PUBSUB_SHARDNUMSUB,
+    ],
+    help: &[
+        "CHANNELS [<pattern>]",
+        "    Return the currently active channels matching a <pattern> (default: '*').",
+        "NUMPAT",
+        "    Return number of subscriptions to patterns.",
+        "NUMSUB [<channel> ...]",
+        "    Return the number of subscribers for the specified channels, excluding",
+        "    pattern subscriptions(default: no channels).",
+        "SHARDCHANNELS [<pattern>]",
+        "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+        "SHARDNUMSUB [<shardchannel> ...]",
+        "    Return the number of subscribers for the specified shard level channel(s)",
+    ],
+    ..Command::ROW
+};
+
+fn pubsub_channels(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    active(cx, args, Space::Channels, "pubsub|channels")
+}
+fn pubsub_shardchannels(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    active(cx, args, Space::ShardChannels, "pubsub|shardchannels")
+}
+fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space, name: &'static str) -> Outcome {
+    if args.len() > 3 {
+        return Err(engine::Error::Arity(name.into()));
+    }
+    let channels = cx.engine.pubsub.active(space, args.get(2));
+    cx.reply.array(channels.len());
+    channels.iter().for_each(|channel| cx.reply.bulk(channel));
+    Ok(())
+}
+
+fn pubsub_numsub(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    listeners(cx, args, Space::Channels)
+}
+fn pubsub_shardnumsub(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    listeners(cx, args, Space::ShardChannels)
+}
+fn listeners(cx: &mut Cx<'_>, args: Args<'_>, space: Space) -> Outcome {
+    cx.reply.array(args.from(2).len() * 2);
+    for name in args.from(2) {
+        cx.reply.bulk(name);
+        cx.reply.integer(cx.engine.pubsub.listeners(space, name) as i64);
+    }
+    Ok(())
+}
+
+fn pubsub_numpat(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.reply.integer(cx.engine.pubsub.count(Space::Patterns) as i64);
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! `PUBLISH channel message`, `SPUBLISH shardchannel message`
+
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `PUBLISH`.
+pub static PUBLISH: Command = Command {
+    name: "publish",
+    arity: 3,
+    flags: Flags::PUBSUB
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::MAY_REPLICATE),
+    group: Group::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N+M) where N is the number of clients subscribed to the receiving \
+        channel and M is the total number of subscribed patterns (by any client).",
+    summary: "Posts a message to a channel.",
+    args: &[Arg::new("channel", ArgKind::String), Arg::new("message", ArgKind::String)],
+    run: publish,
+    ..Command::ROW
+};
+
+/// `SPUBLISH`.
+pub static SPUBLISH: Command = Command {
+    name: "spublish",
+    arity: 3,
+    flags: Flags::PUBSUB
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::FAST)
+        .with(Flags::MAY_REPLICATE),
+    keys: &[KeySpec::one(KeyFlags::NOT_KEY)],
+    group: Group::Pubsub,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of clients subscribed to the receiving \
+        shard channel.",
+    summary: "Posts a message to a shard channel.",
+    args: &[Arg::new("shardchannel", ArgKind::String), Arg::new("message", ArgKind::String)],
+    run: spublish,
+    ..Command::ROW
+};
+
+fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let count = cx.engine.pubsub.publish(cx.engine, args[1], args[2]);
+    cx.reply.integer(count as i64);
+    Ok(())
+}
+
+fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let count = cx.engine.pubsub.publish_shard(cx.engine, args[1], args[2]);
+    cx.reply.integer(count as i64);
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `SUBSCRIBE`, `UNSUBSCRIBE`, `PSUBSCRIBE`, `PUNSUBSCRIBE`, `SSUBSCRIBE`, `SUNSUBSCRIBE`
+//!
+//! Each name is answered with a message of its own.
+
+use engine::pubsub::{Listener, Space};
+use engine::session::Subscriptions;
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use std::collections::BTreeSet;
+
+/// `SUBSCRIBE`.
+pub static SUBSCRIBE: Command = Command {
+    name: "subscribe",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of channels to subscribe to.",
+    summary: "Listens for messages published to channels.",
+    args: &[Arg::new("channel", ArgKind::String).multiple()],
+    run: subscribe,
+    ..Command::ROW
+};
+
+/// `UNSUBSCRIBE`.
+pub static UNSUBSCRIBE: Command = Command {
+    name: "unsubscribe",
+    arity: -1,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of channels to unsubscribe.",
+    summary: "Stops listening to messages posted to channels.",
+    args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
+    run: unsubscribe,
+    ..Command::ROW
+};
+
+/// `PSUBSCRIBE`.
+pub static PSUBSCRIBE: Command = Command {
+    name: "psubscribe",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of patterns to subscribe to.",
+    summary: "Listens for messages published to channels that match one or more \
+        patterns.",
+    args: &[Arg::new("pattern", ArgKind::Pattern).multiple()],
+    run: psubscribe,
+    ..Command::ROW
+};
+
+/// `PUNSUBSCRIBE`.
+pub static PUNSUBSCRIBE: Command = Command {
+    name: "punsubscribe",
+    arity: -1,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Pubsub,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of patterns to unsubscribe.",
+    summary: "Stops listening to messages published to channels that match one or \
+        more patterns.",
+    args: &[Arg::new("pattern", ArgKind::Pattern).optional().multiple()],
+    run: punsubscribe,
+    ..Command::ROW
+};
+
+/// `SSUBSCRIBE`.
+pub static SSUBSCRIBE: Command = Command {
+    name: "ssubscribe",
+    arity: -2,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::NOT_KEY)],
+    group: Group::Pubsub,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of shard channels to subscribe to.",
+    summary: "Listens for messages published to shard channels.",
+    args: &[Arg::new("shardchannel", ArgKind::String).multiple()],
+    run: ssubscribe,
+    ..Command::ROW
+};
+
+/// `SUNSUBSCRIBE`.
+pub static SUNSUBSCRIBE: Command = Command {
+    name: "sunsubscribe",
+    arity: -1,
+    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::NOT_KEY)],
+    group: Group::Pubsub,
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of shard channels to unsubscribe.",
+    summary: "Stops listening to messages posted to shard channels.",
+    args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
+    run: sunsubscribe,
+    ..Command::ROW
+};
+
+type Names = BTreeSet<Box<[u8]>>;
+
+fn names(subscriptions: &mut Subscriptions, space: Space) -> &mut Names {
+    match space {
+        Space::Channels => &mut subscriptions.channels,
+        Space::Patterns => &mut subscriptions.patterns,
+        Space::ShardChannels => &mut subscriptions.shard_channels,
+    }
+}
+
+/// The count that a message states: shard channels are counted apart.
+fn count(cx: &Cx<'_>, space: Space) -> i64 {
+    let subscriptions = &cx.session.subscriptions;
+    match space {
+        Space::ShardChannels => subscriptions.shard_channels.len() as i64,
+        Space::Channels | Space::Patterns => {
+            (subscriptions.channels.len() + subscriptions.patterns.len()) as i64
+        }
+    }
+}
+
+fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
+    for name in args.from(1) {
+        if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
+            let client = &cx.session.client;
+            let listener = Listener { client: client.id, thread: client.thread };
+            cx.engine.pubsub.subscribe(space, name, listener);
+        }
+        answer(cx, space, kind, Some(name));
+    }
+    Ok(())
+}
+
+fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
+    let given: Vec<Box<[u8]>> = if args.len() > 1 {
+        args.from(1).iter().map(|&name| Box::from(name)).collect()
+    } else {
+        names(&mut cx.session.subscriptions, space).iter().cloned().collect()
+    };
+    if given.is_empty() {
+        answer(cx, space, kind, None);
+    }
+    for name in &given {
+        if names(&mut cx.session.subscriptions, space).remove(name) {
+            cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
+        }
+        answer(cx, space, kind, Some(name));
+    }
+    Ok(())
+}
+
+fn answer(cx: &mut Cx<'_>, space: Space, kind: &str, name: Option<&[u8]>) {
+    let count = count(cx, space);
+    cx.reply.push(3);
+    cx.reply.bulk(kind.as_bytes());
+    cx.reply.bulk_or_null(name);
+    cx.reply.integer(count);
+}
+
+fn subscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    add(cx, args, Space::Channels, "subscribe")
+}
+fn unsubscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, Space::Channels, "unsubscribe")
+}
+fn psubscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    add(cx, args, Space::Patterns, "psubscribe")
+}
+fn punsubscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, Space::Patterns, "punsubscribe")
+}
+fn ssubscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    add(cx, args, Space::ShardChannels, "ssubscribe")
+}
+fn sunsubscribe(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, Space::ShardChannels, "sunsubscribe")
+}

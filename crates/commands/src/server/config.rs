@@ -1,0 +1,155 @@
+//! `CONFIG GET`, `SET`, `REWRITE`, `RESETSTAT`
+
+use config::{SetContext, SetError};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CONFIG GET`.
+pub static CONFIG_GET: Command = Command {
+    name: "get",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "2.0.0",
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    summary: "Returns the effective values of configuration parameters.",
+    history: &[(
+        "7.0.0",
+        "Added the ability to pass multiple pattern parameters in one \
+             call",
+    )],
+    args: &[Arg::new("parameter", ArgKind::String).multiple()],
+    run: config_get,
+    ..Command::ROW
+};
+
+/// `CONFIG HELP`.
+pub static CONFIG_HELP: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    since: "5.0.0",
+    complexity: "O(1)",
+    summary: "Returns helpful text about the different subcommands.",
+    run: crate::table::help,
+    ..Command::ROW
+};
+
+/// `CONFIG RESETSTAT`.
+pub static CONFIG_RESETSTAT: Command = Command {
+    name: "resetstat",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "2.0.0",
+    complexity: "O(1)",
+    summary: "Resets the server's statistics.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    run: config_resetstat,
+    ..Command::ROW
+};
+
+/// `CONFIG REWRITE`.
+pub static CONFIG_REWRITE: Command = Command {
+    name: "rewrite",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "2.8.0",
+    complexity: "O(1)",
+    summary: "Persists the effective configuration to file.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    run: config_rewrite,
+    ..Command::ROW
+};
+
+/// `CONFIG SET`.
+pub static CONFIG_SET: Command = Command {
+    name: "set",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "2.0.0",
+    complexity: "O(N) when N is the number of configuration parameters provided",
+    summary: "Sets configuration parameters in-flight.",
+    history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    args: &[Arg::block(
+        "data",
+        &[Arg::new("parameter", ArgKind::String), Arg::new("value", ArgKind::String)],
+    )
+    .multiple()],
+    run: config_set,
+    ..Command::ROW
+};
+
+/// `CONFIG`.
+pub static CONFIG: Command = Command {
+    name: "config",
+    arity: -2,
+    flags: Flags::NONE,
+    group: Group::Server,
+    since: "2.0.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for server configuration commands.",
+    subcommands: &[&CONFIG_GET, &CONFIG_HELP, &CONFIG_RESETSTAT, &CONFIG_REWRITE, &CONFIG_SET],
+    help: &[
+        "GET <pattern>",
+        "    Return parameters matching the glob-like <pattern> and their values.",
+        "SET <directive> <value>",
+        "    Set the configuration <directive> to <value>.",
+        "RESETSTAT",
+        "    Reset statistics reported by the INFO command.",
+        "REWRITE",
+        "    Rewrite the configuration file.",
+    ],
+    ..Command::ROW
+};
+
+fn config_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let found = cx.engine.config.get(args.from(2));
+    cx.reply.map(found.len());
+    for (name, value) in &found {
+        cx.reply.bulk(name);
+        cx.reply.bulk(value);
+    }
+    Ok(())
+}
+
+fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let words = args.from(2);
+    if words.len() % 2 != 0 {
+        return Err(Error::Arity("config|set".into()));
+    }
+    let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+    let context = SetContext { is_local: cx.session.is_local, is_loading: false };
+    let engine = cx.engine;
+    let set = engine.config.set(&pairs, context, &mut |changed| match engine.host() {
+        Some(host) => host.apply_config(changed),
+        None => Ok(()),
+    });
+    match set {
+        Ok(_) => {
+            cx.reply.ok();
+            Ok(())
+        }
+        Err(SetError::Loading) => {
+            Err(Error::text("LOADING The server is loading the dataset in memory"))
+        }
+        Err(error) => Err(Error::Bytes(format!("ERR {error}").into_bytes())),
+    }
+}
+
+fn config_rewrite(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if let Some(host) = cx.engine.host() {
+        host.rewrite_config().map_err(|reason| Error::format(format!("ERR {reason}")))?;
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn config_resetstat(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.engine.reset_stats();
+    cx.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! `INFO [section …]`
+//!
+//! Sections and fields are those that monitoring systems read; the process's own facts come from the
+//! host.
+
+use engine::clients::flag;
+use engine::pubsub::Space;
+use engine::stats::{Counter, Histogram};
+use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome};
+use std::fmt::Write as _;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `INFO`.
+pub static INFO: Command = Command {
+    name: "info",
+    arity: -1,
+    flags: Flags::WALKS.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    categories: &["dangerous"],
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns information and statistics about the server.",
+    history: &[("7.0.0", "Added support for taking multiple section arguments.")],
+    tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
+    args: &[Arg::new("section", ArgKind::String).optional().multiple()],
+    run: info,
+    ..Command::ROW
+};
+
+type Section = (&'static str, fn(&Cx<'_>, &mut String));
+
+/// The sections in their order; the ones after the first ten are only shown when asked for.
+const SECTIONS: [Section; 13] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", stats),
+    ("Replication", replication),
+    ("CPU", cpu),
+    ("Modules", |_, _| {}),
+    ("Errorstats", errorstats),
+    ("Cluster", |_, out| line(out, "cluster_enabled", 0)),
+    ("Keyspace", keyspace),
+    ("Commandstats", commandstats),
+    ("Latencystats", latencystats),
+];
+
+fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{name}:{value}\r\n");
+}
+
+fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let wanted: Vec<String> =
+        args.from(1).iter().map(|w| String::from_utf8_lossy(w).to_ascii_lowercase()).collect();
+    let has = |name: &str| wanted.iter().any(|w| w == name);
+    let default = wanted.is_empty() || has("default");
+    let all = has("all") || has("everything");
+    let mut out = String::new();
+    for (index, (name, write)) in SECTIONS.iter().enumerate() {
+        let shown = all || (default && index < 11) || has(&name.to_ascii_lowercase());
+        if shown {
+            if !out.is_empty() {
+                out.push_str("\r\n");
+            }
+            let _ = write!(out, "# {name}\r\n");
+            write(cx, &mut out);
+        }
+    }
+    cx.reply.verbatim("txt", out.as_bytes());
+    Ok(())
+}
+
+fn facts(cx: &Cx<'_>, section: &str) -> Vec<(String, String)> {
+    cx.engine.host().map_or_else(Vec::new, |host| host.facts(section))
+}
+
+fn server(cx: &Cx<'_>, out: &mut String) {
+    let engine = cx.engine;
+    line(out, "redis_version", super::REDIS_VERSION);
+    line(out, "server_name", "dunlin");
+    line(out, "dunlin_version", env!("CARGO_PKG_VERSION"));
+    line(out, "redis_git_sha1", "00000000");
+    line(out, "redis_git_dirty", 0);
+    line(out, "redis_build_id", "0");
+    line(out, "redis_mode", "standalone");
+    line(out, "server_mode", "standalone");
+    line(out, "arch_bits", 64);
+    line(out, "monotonic_clock", "POSIX clock_gettime");
+    line(out, "multiplexing_api", "reactor");
+    line(out, "io_threads", engine.threads());
+    line(out, "tcp_port", engine.config.port());
+    line(out, "server_time_usec", cx.now().0 * 1000);
+    line(out, "uptime_in_days", (cx.now().0 - engine.started_ms) / 86_400_000);
+    line(out, "hz", engine.config.hz());
+    line(out, "configured_hz", engine.config.hz());
+    line(out, "lru_clock", (cx.now().0 / 1000) & 0xff_ffff);
+    for (name, value) in facts(cx, "server") {
+        line(out, &name, value);
+    }
+}
+
+fn clients(cx: &Cx<'_>, out: &mut String) {
+    let engine = cx.engine;
+    let all = engine.clients.all();
+    let count =
+        |bit: u64| all.iter().filter(|client| client.live.flags.load(Relaxed) & bit != 0).count();
+    line(out, "connected_clients", all.len());
+    line(out, "cluster_connections", 0);
+    line(out, "maxclients", engine.config.maxclients());
+    line(out, "client_recent_max_input_buffer", engine.stats.largest_query.get());
+    line(out, "client_recent_max_output_buffer", engine.stats.largest_output.get());
+    line(out, "blocked_clients", engine.stats.blocked_clients.load(Relaxed).max(0));
+    line(out, "tracking_clients", count(flag::TRACKING));
+    line(out, "pubsub_clients", count(flag::PUBSUB));
+    let watching = all.iter().filter(|c| c.live.watched.load(Relaxed) > 0).count();
+    line(out, "watching_clients", watching);
+    line(out, "clients_in_timeout_table", 0);
+    line(out, "total_watched_keys", 0);
+    line(out, "total_blocking_keys", 0);
+    line(out, "total_blocking_keys_on_nokey", 0);
+}
+
+fn memory(cx: &Cx<'_>, out: &mut String) {
+    let engine = cx.engine;
+    let used = engine.keyspace.used_bytes() as u64;
+    let peak = keyspace::memory::peak_bytes() as u64;
+    line(out, "used_memory", used);
+    line(out, "used_memory_human", human(used));
+    let mut rss = used;
+    for (name, value) in facts(cx, "memory") {
+        if name == "used_memory_rss" {
+            rss = value.parse().unwrap_or(used);
+            line(out, "used_memory_rss_human", human(rss));
+        }
+        line(out, &name, value);
+    }
+    line(out, "used_memory_peak", peak);
+    line(out, "used_memory_peak_human", human(peak));
+    let share = used as f64 * 100.0 / peak.max(1) as f64;
+    line(out, "used_memory_peak_perc", format!("{share:.2}%"));
+    line(out, "used_memory_overhead", 0);
+    line(out, "used_memory_startup", 0);
+    line(out, "used_memory_dataset", used);
+    line(out, "used_memory_dataset_perc", "100.00%");
+    line(out, "allocator_allocated", used);
+    line(out, "allocator_active", rss);
+    line(out, "allocator_resident", rss);
+    line(out, "used_memory_lua", 0);
+    line(out, "used_memory_vm_eval", 0);
+    line(out, "used_memory_scripts", 0);
+    line(out, "number_of_cached_scripts", 0);
+    line(out, "maxmemory", engine.config.maxmemory());
+    line(out, "maxmemory_human", human(engine.config.maxmemory()));
+    line(out, "maxmemory_policy", engine.config.maxmemory_policy().name());
+    line(out, "mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used.max(1) as f64));
+    line(out, "mem_fragmentation_bytes", rss as i64 - used as i64);
+    line(out, "mem_not_counted_for_evict", 0);
+    line(out, "mem_replication_backlog", 0);
+    line(out, "mem_clients_slaves", 0);
+    line(out, "mem_clients_normal", 0);
+    line(out, "mem_aof_buffer", 0);
+    line(out, "mem_allocator", "mimalloc");
+    line(out, "active_defrag_running", 0);
+    line(out, "lazyfree_pending_objects", engine.background.pending_objects());
+    line(out, "lazyfreed_objects", engine.background.freed_objects());
+}
+
+/// A size for people: `1.50M`.
+pub(crate) fn human(bytes: u64) -> String {
+    let (mut number, mut unit) = (bytes as f64, "B");
+    for next in ["K", "M", "G", "T", "P"] {
+        if number < 1024.0 {
+            break;
+        }
+        number /= 1024.0;
+        unit = next;
+    }
+    if unit == "B" { format!("{bytes}B") } else { format!("{number:.2}{unit}") }
+}
+
+fn persistence(cx: &Cx<'_>, out: &mut String) {
+    line(out, "loading", 0);
+    line(out, "async_loading", 0);
+    line(out, "rdb_changes_since_last_save", cx.engine.stats.dirty.get());
+    for name in ["rdb_bgsave_in_progress", "rdb_saves", "aof_enabled", "aof_rewrite_in_progress"] {
+        line(out, name, 0);
+    }
+    line(out, "rdb_last_save_time", cx.engine.started_ms / 1000);
+    line(out, "rdb_last_bgsave_status", "ok");
+    line(out, "rdb_last_bgsave_time_sec", -1);
+    line(out, "rdb_current_bgsave_time_sec", -1);
+    line(out, "aof_rewrite_scheduled", 0);
+    line(out, "aof_last_rewrite_time_sec", -1);
+    line(out, "aof_current_rewrite_time_sec", -1);
+    line(out, "aof_last_bgrewrite_status", "ok");
+    line(out, "aof_last_write_status", "ok");
+}
+
+fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) -> u64 {
+    engine.thread_stats.iter().map(|stats| counter(stats).get()).sum()
+}
+
+fn stats(cx: &Cx<'_>, out: &mut String) {
+    let engine = cx.engine;
+    let stats = &engine.stats;
+    line(out, "total_connections_received", stats.connections.get());
+    line(out, "total_commands_processed", total(engine, |s| &s.commands));
+    line(out, "instantaneous_ops_per_sec", engine.rates.commands_per_second());
+    line(out, "total_net_input_bytes", total(engine, |s| &s.net_in));
+    line(out, "total_net_output_bytes", total(engine, |s| &s.net_out));
+    line(out, "total_net_repl_input_bytes", 0);
+    line(out, "total_net_repl_output_bytes", 0);
+    line(out, "instantaneous_input_kbps", "0.00");
+    line(out, "instantaneous_output_kbps", "0.00");
+    line(out, "rejected_connections", stats.rejected_connections.get());
+    line(out, "sync_full", 0);
+    line(out, "sync_partial_ok", 0);
+    line(out, "sync_partial_err", 0);
+    line(out, "expired_keys", stats.expired.get());
+    line(out, "expired_stale_perc", "0.00");
+    line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());
+    line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
+    line(out, "evicted_keys", stats.evicted.get());
+    line(out, "evicted_clients", stats.evicted_clients.get());
+    line(out, "total_eviction_exceeded_time", 0);
+    line(out, "current_eviction_exceeded_time", 0);
+    line(out, "keyspace_hits", total(engine, |s| &s.hits));
+    line(out, "keyspace_misses", total(engine, |s| &s.misses));
+    line(out, "pubsub_channels", engine.pubsub.count(Space::Channels));
+    line(out, "pubsub_patterns", engine.pubsub.count(Space::Patterns));
+    line(out, "pubsubshard_channels", engine.pubsub.count(Space::ShardChannels));
+    line(out, "latest_fork_usec", 0);
+    line(out, "total_forks", 0);
+    line(out, "migrate_cached_sockets", 0);
+    line(out, "slave_expires_tracked_keys", 0);
+    line(out, "active_defrag_hits", 0);
+    line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
+    line(out, "tracking_total_items", engine.tracking.keys.load(Relaxed));
+    line(out, "tracking_total_prefixes", 0);
+    line(out, "unexpected_error_replies", 0);
+    line(out, "total_error_replies", stats.errors.get());
+    line(out, "dump_payload_sanitizations", 0);
+    line(out, "total_reads_processed", total(engine, |s| &s.reads));
+    line(out, "total_writes_processed", total(engine, |s| &s.writes));
+    line(out, "client_query_buffer_limit_disconnections", stats.query_buffer_disconnections.get());
+    line(
+        out,
+        "client_output_buffer_limit_disconnections",
+        stats.output_buffer_disconnections.get(),
+    );
+    line(out, "acl_access_denied_auth", stats.acl_denied_auth.get());
+}
+
+fn replication(cx: &Cx<'_>, out: &mut String) {
+    line(out, "role", "master");
+    line(out, "connected_slaves", 0);
+    line(out, "master_failover_state", "no-failover");
+    line(out, "master_replid", &cx.engine.run_id);
+    line(out, "master_replid2", "0000000000000000000000000000000000000000");
+    line(out, "master_repl_offset", cx.engine.journal.position().0);
+    line(out, "second_repl_offset", -1);
+    line(out, "repl_backlog_active", 0);
+    line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
+    line(out, "repl_backlog_first_byte_offset", 0);
+    line(out, "repl_backlog_histlen", 0);
+}
+
+fn cpu(cx: &Cx<'_>, out: &mut String) {
+    for (name, value) in facts(cx, "cpu") {
+        line(out, &name, value);
+    }
+}
+
+fn errorstats(cx: &Cx<'_>, out: &mut String) {
+    let errors = cx.engine.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for (code, count) in errors.iter() {
+        line(out, &format!("errorstat_{code}"), format!("count={count}"));
+    }
+}
+
+fn keyspace(cx: &Cx<'_>, out: &mut String) {
+    let now = cx.now().0;
+    for db in 0..cx.engine.keyspace.databases() {
+        let (mut keys, mut expires, mut sampled, mut ttl_sum) = (0, 0, 0i64, 0i64);
+        cx.db.for_each_stripe(|_, stripe| {
+            let tables = stripe.db(DbIndex(db));
+            keys += tables.entries().len();
+            expires += tables.expiring().len();
+            // A few of each stripe are enough for an average.
+            for item in tables.expiring().iter().take(2) {
+                sampled += 1;
+                ttl_sum += item.entry().expiry().map_or(0, |at| (at.0 - now).max(0));
+            }
+        });
+        if keys > 0 {
+            let average = if sampled > 0 { ttl_sum / sampled } else { 0 };
+            line(
+                out,
+                &format!("db{db}"),
+                format!("keys={keys},expires={expires},avg_ttl={average}"),
+            );
+        }
+    }
+}
+
+fn commandstats(cx: &Cx<'_>, out: &mut String) {
+    for row in cx.engine.table.all() {
+        let sum = |counter: fn(&engine::stats::CommandStats) -> u64| -> u64 {
+            cx.engine.thread_stats.iter().map(|s| counter(&s.by_command[row.index])).sum()
+        };
+        let calls = sum(|s| s.calls.get());
+        let (rejected, failed) = (sum(|s| s.rejected.get()), sum(|s| s.failed.get()));
+        if calls + rejected + failed == 0 {
+            continue;
+        }
+        let usec = sum(|s| s.nanoseconds.get()) as f64 / 1000.0;
+        let per_call = if calls == 0 { 0.0 } else { usec / calls as f64 };
+        let figures = format!(
+            "calls={calls},usec={usec:.0},usec_per_call={per_call:.2},rejected_calls={rejected},\
+             failed_calls={failed}"
+        );
+        line(out, &format!("cmdstat_{}", row.full_name), figures);
+    }
+}
+
+fn latencystats(cx: &Cx<'_>, out: &mut String) {
+    let percentiles = cx.engine.config.latency_tracking_info_percentiles();
+    for row in cx.engine.table.all() {
+        let mut counts: Vec<u64> = Vec::new();
+        for stats in &cx.engine.thread_stats {
+            if let Some(histogram) = stats.by_command[row.index].histogram() {
+                counts.resize(counts.len().max(histogram.counts().count()), 0);
+                counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
+            }
+        }
+        let calls: u64 = counts.iter().sum();
+        if calls == 0 {
+            continue;
+        }
+        let figures: Vec<String> = percentiles
+            .iter()
+            .map(|&percentile| {
+                let rank = (calls as f64 * percentile / 100.0).ceil().max(1.0) as u64;
+                let mut seen = 0;
+                let bucket = counts.iter().position(|count| {
+                    seen += count;
+                    seen >= rank
+                });
+                let bound = Histogram::upper_bound(bucket.unwrap_or(0)) as f64 / 1000.0;
+                format!("p{percentile}={bound:.3}")
+            })
+            .collect();
+        line(out, &format!("latency_percentiles_usec_{}", row.full_name), figures.join(","));
+    }
+}

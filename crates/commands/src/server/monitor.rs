@@ -1,0 +1,26 @@
+//! `MONITOR`: from now on the client is told of every command.
+
+use engine::{Args, Command, Cx, Flags, Group, Outcome};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `MONITOR`.
+pub static MONITOR: Command = Command {
+    name: "monitor",
+    arity: 1,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "1.0.0",
+    complexity: "",
+    summary: "Listens for all requests received by the server in real-time.",
+    run: monitor,
+    ..Command::ROW
+};
+
+fn monitor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if !std::mem::replace(&mut cx.session.is_monitor, true) {
+        cx.engine.monitors.fetch_add(1, Relaxed);
+        cx.session.publish(cx.now().0);
+    }
+    cx.reply.ok();
+    Ok(())
+}
