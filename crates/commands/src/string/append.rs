@@ -1,0 +1,67 @@
+//! `APPEND key value`, `STRLEN key`
+
+use engine::db::SetExpiry;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+};
+
+/// `APPEND`.
+pub static APPEND: Command = Command {
+    name: "append",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
+    group: Group::String,
+    since: "2.0.0",
+    complexity: "O(1). The amortized time complexity is O(1) assuming the appended \
+        value is small and the already present value is of any size, since the dynamic \
+        string library used by the server will double the free space available on every \
+        reallocation.",
+    summary: "Appends a string to the value of a key. Creates the key if it doesn't \
+        exist.",
+    args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
+    run: append,
+    ..Command::ROW
+};
+
+/// `STRLEN`.
+pub static STRLEN: Command = Command {
+    name: "strlen",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO)],
+    group: Group::String,
+    since: "2.2.0",
+    complexity: "O(1)",
+    summary: "Returns the length of a string value.",
+    args: &[Arg::key("key", 0)],
+    run: strlen,
+    ..Command::ROW
+};
+
+const EVENT: Event = event(Class::STRING, "append");
+
+fn append(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let len = match cx.db.string(key)? {
+        None => {
+            cx.db.set_string(key, args[2], SetExpiry::Clear);
+            args[2].len()
+        }
+        Some(old) => {
+            let len = old.len() + args[2].len();
+            super::check_len(cx, len)?;
+            cx.db.edit_string(key)?.extend(args[2]);
+            len
+        }
+    };
+    cx.db.changed(key, EVENT);
+    cx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn strlen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let len = cx.db.string(args.key(1))?.map_or(0, |string| string.len());
+    cx.reply.integer(len as i64);
+    Ok(())
+}

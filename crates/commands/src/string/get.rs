@@ -1,0 +1,28 @@
+//! `GET key`
+
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use keyspace::StringRef;
+
+/// `GET`.
+pub static GET: Command = Command {
+    name: "get",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the string value of a key.",
+    args: &[Arg::key("key", 0)],
+    run: get,
+    ..Command::ROW
+};
+
+fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    match cx.db.string(args.key(1))? {
+        Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
+        Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
+        None => cx.reply.null(),
+    }
+    Ok(())
+}

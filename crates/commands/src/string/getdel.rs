@@ -1,0 +1,101 @@
+//! `GETDEL key`, `GETEX key [EX|PX|EXAT|PXAT time|PERSIST]`
+
+use super::expiry::{Expiry, parse_expiry};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
+};
+
+/// `GETDEL`.
+pub static GETDEL: Command = Command {
+    name: "getdel",
+    arity: 2,
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::String,
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Returns the string value of a key after deleting the key.",
+    args: &[Arg::key("key", 0)],
+    run: getdel,
+    ..Command::ROW
+};
+
+/// `GETEX`.
+pub static GETEX: Command = Command {
+    name: "getex",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))
+        .note("RW and UPDATE because it changes the TTL")],
+    group: Group::String,
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Returns the string value of a key after setting its expiration time.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::one_of(
+            "expiration",
+            &[
+                Arg::new("seconds", ArgKind::Integer).after("EX"),
+                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
+                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
+                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
+                Arg::token("persist", "PERSIST"),
+            ],
+        )
+        .optional(),
+    ],
+    run: getex,
+    ..Command::ROW
+};
+
+fn getdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let Some(old) = cx.db.string(key)?.map(|old| old.to_vec()) else {
+        cx.reply.null();
+        return Ok(());
+    };
+    cx.db.delete(key);
+    cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+    cx.reply.bulk(&old);
+    Ok(())
+}
+
+/// What to do with the expiry; `None` leaves it.
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Option<Expiry>, Error> {
+    match args.len() {
+        2 => Ok(None),
+        3 if args.is(2, "persist") => Ok(Some(Expiry::Clear)),
+        4 => parse_expiry(args, 2, cx.now(), "getex")?.map(Some).ok_or(Error::Syntax),
+        _ => Err(Error::Syntax),
+    }
+}
+
+fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let wanted = parse(cx, args)?;
+    let Some(value) = cx.db.string(key)?.map(|value| value.to_vec()) else {
+        cx.reply.null();
+        return Ok(());
+    };
+    match wanted {
+        Some(Expiry::At(at)) if at <= cx.now() => {
+            cx.db.delete(key);
+            cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        }
+        Some(Expiry::At(at)) => {
+            cx.db.set_expiry(key, Some(at));
+            cx.db.changed(key, events::EXPIRE);
+            let at = at.0.to_string().into_bytes();
+            cx.db.propagate_as(|p| p.push(vec![b"PEXPIREAT".to_vec(), key.bytes.to_vec(), at]));
+        }
+        Some(Expiry::Clear) if cx.db.expiry(key).is_some() => {
+            cx.db.set_expiry(key, None);
+            cx.db.changed(key, events::PERSIST);
+            cx.db.propagate_as(|p| p.push(vec![b"PERSIST".to_vec(), key.bytes.to_vec()]));
+        }
+        _ => {}
+    }
+    cx.reply.bulk(&value);
+    Ok(())
+}

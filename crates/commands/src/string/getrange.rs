@@ -1,0 +1,108 @@
+//! `GETRANGE key start end`, `SUBSTR`, `SETRANGE key offset value`
+
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
+};
+
+/// `GETRANGE`.
+pub static GETRANGE: Command = Command {
+    name: "getrange",
+    arity: 4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::String,
+    since: "2.4.0",
+    complexity: "O(N) where N is the length of the returned string. The complexity is \
+        ultimately determined by the returned length, but because creating a substring \
+        from an existing string is very cheap, it can be considered O(1) for small \
+        strings.",
+    summary: "Returns a substring of the string stored at a key.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("end", ArgKind::Integer),
+    ],
+    run: getrange,
+    ..Command::ROW
+};
+
+/// `SUBSTR`.
+pub static SUBSTR: Command = Command {
+    name: "substr",
+    arity: 4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(N) where N is the length of the returned string. The complexity is \
+        ultimately determined by the returned length, but because creating a substring \
+        from an existing string is very cheap, it can be considered O(1) for small \
+        strings.",
+    summary: "Returns a substring from a string value.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("end", ArgKind::Integer),
+    ],
+    run: getrange,
+    ..Command::ROW
+};
+
+/// `SETRANGE`.
+pub static SETRANGE: Command = Command {
+    name: "setrange",
+    arity: 4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "2.2.0",
+    complexity: "O(1), not counting the time taken to copy the new string in place. \
+        Usually, this string is very small so the amortized complexity is O(1). \
+        Otherwise, complexity is O(M) with M being the length of the value argument.",
+    summary: "Overwrites a part of a string value with another by an offset. Creates \
+        the key if it doesn't exist.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("offset", ArgKind::Integer),
+        Arg::new("value", ArgKind::String),
+    ],
+    run: setrange,
+    ..Command::ROW
+};
+
+const EVENT: Event = event(Class::STRING, "setrange");
+
+fn getrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (start, end) = (args.integer(2)?, args.integer(3)?);
+    let Some(string) = cx.db.string(args.key(1))? else {
+        cx.reply.bulk(b"");
+        return Ok(());
+    };
+    let mut digits = [0; structs::numbers::INT_MAX_LEN];
+    let bytes = string.bytes(&mut digits);
+    let part = super::clamp(start, end, bytes.len()).map_or(&b""[..], |range| &bytes[range]);
+    cx.reply.bulk(part);
+    Ok(())
+}
+
+fn setrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let offset = args.integer_in(2, 0..=i64::MAX, "offset is out of range")? as usize;
+    let (key, value) = (args.key(1), args[3]);
+    let old_len = cx.db.string(key)?.map(|old| old.len());
+    if value.is_empty() {
+        cx.reply.integer(old_len.unwrap_or(0) as i64);
+        return Ok(());
+    }
+    let end = offset.checked_add(value.len()).ok_or(Error::StringTooLong)?;
+    super::check_len(cx, end)?;
+    let string = cx.db.edit_string(key)?;
+    if string.len() < end {
+        string.resize(end);
+    }
+    string.as_mut_slice()[offset..end].copy_from_slice(value);
+    let len = string.len();
+    cx.db.changed(key, EVENT);
+    cx.reply.integer(len as i64);
+    Ok(())
+}

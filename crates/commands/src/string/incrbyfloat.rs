@@ -1,0 +1,48 @@
+//! `INCRBYFLOAT key increment`: in the arithmetic of 80-bit floats, as Redis does.
+
+use engine::db::SetExpiry;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
+};
+use structs::numbers::LongDouble;
+
+/// `INCRBYFLOAT`.
+pub static INCRBYFLOAT: Command = Command {
+    name: "incrbyfloat",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "2.6.0",
+    complexity: "O(1)",
+    summary: "Increments the floating point value of a key by a number. Uses 0 as \
+        initial value if the key doesn't exist.",
+    args: &[Arg::key("key", 0), Arg::new("increment", ArgKind::Double)],
+    run: incrbyfloat,
+    ..Command::ROW
+};
+
+const EVENT: Event = event(Class::STRING, "incrbyfloat");
+
+fn incrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let old = match cx.db.string(key)? {
+        Some(old) => LongDouble::parse(&old.to_vec()).ok_or(Error::NotFloat)?,
+        None => LongDouble::parse(b"0").ok_or(Error::NotFloat)?,
+    };
+    let increment = LongDouble::parse(args[2]).ok_or(Error::NotFloat)?;
+    let sum = old.add(increment);
+    if !sum.is_finite() {
+        return Err(Error::NanOrInfinity);
+    }
+    let mut text = Vec::new();
+    sum.push_human(&mut text);
+    cx.db.set_string(key, &text, SetExpiry::Keep);
+    cx.db.changed(key, EVENT);
+    cx.db.propagate_as(|p| {
+        p.push(vec![b"SET".to_vec(), key.bytes.to_vec(), text.clone(), b"KEEPTTL".to_vec()]);
+    });
+    cx.reply.bulk(&text);
+    Ok(())
+}

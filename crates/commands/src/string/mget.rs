@@ -1,0 +1,100 @@
+//! `MGET key [key …]`, `MSET key value [key value …]`, `MSETNX key value [key value …]`
+
+use engine::db::SetExpiry;
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
+};
+use keyspace::StringRef;
+
+/// `MGET`.
+pub static MGET: Command = Command {
+    name: "mget",
+    arity: -2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(N) where N is the number of keys to retrieve.",
+    summary: "Atomically returns the string values of one or more keys.",
+    tips: &["request_policy:multi_shard"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: mget,
+    ..Command::ROW
+};
+
+/// `MSET`.
+pub static MSET: Command = Command {
+    name: "mset",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::rest(1, 2, KeyFlags::OW.with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "1.0.1",
+    complexity: "O(N) where N is the number of keys to set.",
+    summary: "Atomically creates or modifies the string values of one or more keys.",
+    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    args: &[
+        Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple()
+    ],
+    run: mset,
+    ..Command::ROW
+};
+
+/// `MSETNX`.
+pub static MSETNX: Command = Command {
+    name: "msetnx",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::rest(1, 2, KeyFlags::OW.with(KeyFlags::INSERT))],
+    group: Group::String,
+    since: "1.0.1",
+    complexity: "O(N) where N is the number of keys to set.",
+    summary: "Atomically modifies the string values of one or more keys only when \
+        all keys don't exist.",
+    args: &[
+        Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple()
+    ],
+    run: msetnx,
+    ..Command::ROW
+};
+
+fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.reply.array(args.len() - 1);
+    for index in 1..args.len() {
+        match cx.db.entry(args.key(index)).and_then(|entry| entry.string()) {
+            Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
+            Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
+            None => cx.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn set_all(cx: &mut Cx<'_>, args: Args<'_>) {
+    for index in (1..args.len()).step_by(2) {
+        let key = args.key(index);
+        cx.db.set_string(key, args[index + 1], SetExpiry::Clear);
+        cx.db.changed(key, events::SET);
+    }
+}
+
+fn mset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    check_pairs(args, "mset")?;
+    set_all(cx, args);
+    cx.reply.ok();
+    Ok(())
+}
+
+fn msetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    check_pairs(args, "msetnx")?;
+    let is_free = (1..args.len()).step_by(2).all(|index| cx.db.peek(args.key(index)).is_none());
+    if is_free {
+        set_all(cx, args);
+    }
+    cx.reply.integer(i64::from(is_free));
+    Ok(())
+}
+
+fn check_pairs(args: Args<'_>, name: &'static str) -> Outcome {
+    if args.len() % 2 == 0 { Err(Error::Arity(name.into())) } else { Ok(()) }
+}

@@ -1,0 +1,266 @@
+//! `SET key value [NX|XX|IFEQ value] [GET] [EX|PX|EXAT|PXAT time|KEEPTTL]`, `SETNX`, `SETEX`, `PSETEX`, `GETSET`
+//!
+//! The ordinary SET without options takes a short way: one look-up, no allocation if the new value
+//! fits the old one's block.
+
+use super::expiry::{Expiry, parse_expiry};
+use engine::db::SetExpiry;
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
+};
+
+/// `SET`.
+pub static SET: Command = Command {
+    name: "set",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
+    )
+    .note("RW and ACCESS due to the optional `GET` argument")],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Sets the string value of a key, ignoring its type. The key is created \
+        if it doesn't exist.",
+    history: &[
+        ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
+        ("6.0.0", "Added the `KEEPTTL` option."),
+        ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
+        ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
+        ("8.1.0", "Added the `IFEQ` option."),
+    ],
+    find_keys: Some(engine::keys::find_set),
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("value", ArgKind::String),
+        Arg::one_of(
+            "condition",
+            &[
+                Arg::token("nx", "NX").since("2.6.12"),
+                Arg::token("xx", "XX").since("2.6.12"),
+                Arg::new("comparison-value", ArgKind::String).after("IFEQ").since("8.1.0").summary(
+                    "Sets the key's value only if the current value \
+                matches the specified comparison value.",
+                ),
+            ],
+        )
+        .optional(),
+        Arg::token("get", "GET").optional().since("6.2.0"),
+        Arg::one_of(
+            "expiration",
+            &[
+                Arg::new("seconds", ArgKind::Integer).after("EX").since("2.6.12"),
+                Arg::new("milliseconds", ArgKind::Integer).after("PX").since("2.6.12"),
+                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT").since("6.2.0"),
+                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT").since("6.2.0"),
+                Arg::token("keepttl", "KEEPTTL").since("6.0.0"),
+            ],
+        )
+        .optional(),
+    ],
+    run: set,
+    ..Command::ROW
+};
+
+/// `SETNX`.
+pub static SETNX: Command = Command {
+    name: "setnx",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::OW.with(KeyFlags::INSERT))],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Sets the string value of a key only when the key doesn't exist.",
+    args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
+    run: setnx,
+    ..Command::ROW
+};
+
+/// `SETEX`.
+pub static SETEX: Command = Command {
+    name: "setex",
+    arity: 4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "2.0.0",
+    complexity: "O(1)",
+    summary: "Sets the string value and expiration time of a key. Creates the key if \
+        it doesn't exist.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("seconds", ArgKind::Integer),
+        Arg::new("value", ArgKind::String),
+    ],
+    run: setex,
+    ..Command::ROW
+};
+
+/// `PSETEX`.
+pub static PSETEX: Command = Command {
+    name: "psetex",
+    arity: 4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "2.6.0",
+    complexity: "O(1)",
+    summary: "Sets both string value and expiration time in milliseconds of a key. \
+        The key is created if it doesn't exist.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("milliseconds", ArgKind::Integer),
+        Arg::new("value", ArgKind::String),
+    ],
+    run: psetex,
+    ..Command::ROW
+};
+
+/// `GETSET`.
+pub static GETSET: Command = Command {
+    name: "getset",
+    arity: 3,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
+    group: Group::String,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the previous string value of a key after setting it to a new \
+        value.",
+    args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
+    run: getset,
+    ..Command::ROW
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition<'a> {
+    Always,
+    IfAbsent,
+    IfPresent,
+    IfEqual(&'a [u8]),
+}
+
+struct Options<'a> {
+    condition: Condition<'a>,
+    expiry: Expiry,
+    returns_old: bool,
+}
+
+fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
+    let mut options =
+        Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: false };
+    let mut at = 3;
+    while at < args.len() {
+        let is_free = options.condition == Condition::Always;
+        if args.is(at, "nx") && is_free {
+            options.condition = Condition::IfAbsent;
+        } else if args.is(at, "xx") && is_free {
+            options.condition = Condition::IfPresent;
+        } else if args.is(at, "ifeq") && is_free && at + 1 < args.len() {
+            at += 1;
+            options.condition = Condition::IfEqual(args[at]);
+        } else if args.is(at, "get") {
+            options.returns_old = true;
+        } else if args.is(at, "keepttl") && options.expiry == Expiry::Clear {
+            options.expiry = Expiry::Keep;
+        } else if options.expiry == Expiry::Clear
+            && let Some(expiry) = parse_expiry(args, at, cx.now(), "set")?
+        {
+            options.expiry = expiry;
+            at += 1;
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    Ok(options)
+}
+
+fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    if args.len() == 3 {
+        cx.db.set_string(key, args[2], SetExpiry::Clear);
+        cx.db.changed(key, events::SET);
+        cx.reply.ok();
+        return Ok(());
+    }
+    let options = parse(cx, args)?;
+    set_with(cx, key, args[2], options)
+}
+
+fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -> Outcome {
+    let needs_string = options.returns_old || matches!(options.condition, Condition::IfEqual(_));
+    let old = if needs_string { cx.db.string(key)?.map(|old| old.to_vec()) } else { None };
+    let allowed = match options.condition {
+        Condition::Always => true,
+        Condition::IfAbsent => !cx.db.exists(key),
+        Condition::IfPresent => cx.db.exists(key),
+        Condition::IfEqual(wanted) => old.as_deref() == Some(wanted),
+    };
+    if allowed {
+        store(cx, key, value, options.expiry);
+    }
+    if options.returns_old {
+        cx.reply.bulk_or_null(old.as_deref());
+    } else if allowed {
+        cx.reply.ok();
+    } else {
+        cx.reply.null();
+    }
+    Ok(())
+}
+
+fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
+    if let Expiry::At(at) = expiry
+        && at <= cx.now()
+    {
+        // It would be gone at once.
+        cx.db.delete(key);
+        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        return;
+    }
+    cx.db.set_string(key, value, expiry.into());
+    cx.db.changed(key, events::SET);
+    let mut words = vec![b"SET".to_vec(), key.bytes.to_vec(), value.to_vec()];
+    match expiry {
+        Expiry::At(at) => {
+            cx.db.notify(key, events::EXPIRE);
+            words.extend([b"PXAT".to_vec(), at.0.to_string().into_bytes()]);
+        }
+        Expiry::Keep => words.push(b"KEEPTTL".to_vec()),
+        Expiry::Clear => {}
+    }
+    cx.db.propagate_as(|p| p.push(words));
+}
+
+fn setnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let is_absent = !cx.db.exists(key);
+    if is_absent {
+        cx.db.set_string(key, args[2], SetExpiry::Clear);
+        cx.db.changed(key, events::SET);
+    }
+    cx.reply.integer(i64::from(is_absent));
+    Ok(())
+}
+
+fn setex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    set_for(cx, args, 1000, "setex")
+}
+fn psetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    set_for(cx, args, 1, "psetex")
+}
+fn set_for(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, name: &'static str) -> Outcome {
+    let at = super::expiry::relative(args.integer(2)?, unit_ms, cx.now(), name)?;
+    store(cx, args.key(1), args[3], Expiry::At(at));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn getset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options =
+        Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: true };
+    set_with(cx, args.key(1), args[2], options)
+}
