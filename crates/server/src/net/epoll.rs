@@ -118,7 +118,12 @@ impl Epoll {
     }
 
     pub fn read_off(&mut self, token: Token) {
-        self.reads[token.slot as usize].off = true;
+        let read = &mut self.reads[token.slot as usize];
+        read.off = true;
+        // A hang-up seen while there was still something to read is news now.
+        if read.hung_up && !read.queued {
+            self.queue(token);
+        }
     }
 
     pub fn read_on(&mut self, token: Token) {
@@ -247,6 +252,9 @@ impl Epoll {
     fn read(&mut self, token: Token, batch: &mut Batch) {
         let Read { fd, hung_up, off, .. } = self.reads[token.slot as usize];
         if off {
+            if hung_up {
+                batch.events.push(Event::HungUp { token, both: false });
+            }
             return;
         }
         let Some(id) = self.free.pop().or_else(|| self.more_buffers()) else {

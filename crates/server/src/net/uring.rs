@@ -17,6 +17,7 @@ use super::driver::{Batch, Event, Flight, MOST_SENT};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
@@ -39,8 +40,10 @@ mod op {
     pub const WAKER: u64 = 4;
     pub const WRITABLE: u64 = 5;
     pub const HANGUP: u64 = 6;
-    /// Cancellations: whatever becomes of them is seen at the cancelled request.
+    /// The cancellation of a receive.
     pub const CANCEL: u64 = 7;
+    /// Other cancellations: whatever becomes of them is seen at the cancelled request.
+    pub const IGNORE: u64 = 8;
 }
 
 fn name(op: u64, token: Token) -> u64 {
@@ -78,6 +81,9 @@ pub(super) struct Uring {
     provided: Provided,
     buffers: Buffers,
     reads: Vec<Read>,
+    /// Receives of connections that are gone, which have not said that they are over: they keep
+    /// their sockets open.
+    orphans: HashSet<u64>,
     listens: Vec<Listen>,
     flights: Vec<Flight>,
     /// Completions on their way to becoming events; empty between calls.
@@ -95,6 +101,7 @@ impl Uring {
             provided,
             buffers: Buffers::new(),
             reads: Vec::new(),
+            orphans: HashSet::new(),
             listens: Vec::new(),
             flights: Vec::new(),
             news: Vec::new(),
@@ -130,9 +137,15 @@ impl Uring {
         }
     }
 
+    /// Cancels the request with this name; nothing is heard if that works.
     fn cancel(&mut self, target: u64) {
+        let user_data = if target >> 56 == op::RECV {
+            name(op::CANCEL, Token::unpack(target))
+        } else {
+            op::IGNORE << 56
+        };
         let entry = opcode::AsyncCancel::new(target).build();
-        self.push(entry.user_data(op::CANCEL << 56).flags(squeue::Flags::SKIP_SUCCESS));
+        self.push(entry.user_data(user_data).flags(squeue::Flags::SKIP_SUCCESS));
     }
 
     fn arm_read(&mut self, token: Token) {
@@ -168,7 +181,10 @@ impl Uring {
         let (state, watched) = (read.state, read.watched);
         // Completions that are still to come find a generation that is not theirs.
         *read = Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
-        if matches!(state, State::Armed) {
+        if state != State::Idle {
+            self.orphans.insert(token.pack());
+        }
+        if state == State::Armed {
             self.cancel(name(op::RECV, token));
         }
         if watched {
@@ -293,9 +309,11 @@ impl Uring {
                     ) => {}
                 Err(e) => return Err(e),
             }
+            // Every send must be over before its buffer is given back. What reaping queues anew is
+            // for the next wait, after the buffers of this batch have been returned.
+            let all_taken = self.ring.submission().is_empty();
             self.reap(batch);
-            // Every send must be over before its buffer is given back.
-            if self.ring.submission().is_empty() {
+            if all_taken {
                 return Ok(());
             }
             want = 0;
@@ -338,6 +356,7 @@ impl Uring {
             op::ACCEPT => self.accepted(data as u32, result, flags, batch),
             op::WAKER if !cqueue::more(flags) => self.watch_waker(),
             op::WRITABLE => batch.events.push(Event::Writable { token }),
+            op::CANCEL => self.cancel_failed(token, result),
             op::HANGUP => {
                 let current = self.reads.get_mut(token.slot as usize);
                 if let Some(read) = current
@@ -354,11 +373,25 @@ impl Uring {
         }
     }
 
+    /// A receive could not be cancelled. Usually it had ended and said so; but one that is just
+    /// being carried on is not found either, and must not go on for ever.
+    #[cold]
+    fn cancel_failed(&mut self, token: Token, result: i32) {
+        let wanted = self.reads.get(token.slot as usize).is_some_and(|read| {
+            let unfinished = matches!(read.state, State::Ending | State::Restarting);
+            read.generation == token.generation && unfinished
+        });
+        if result < 0 && (wanted || self.orphans.contains(&token.pack())) {
+            self.cancel(name(op::RECV, token));
+        }
+    }
+
     /// The multishot receive of a connection is over.
     #[cold]
     fn read_ended(&mut self, token: Token, result: i32, batch: &mut Batch) {
         let Some(read) = self.reads.get_mut(token.slot as usize) else { return };
         if read.generation != token.generation {
+            self.orphans.remove(&token.pack());
             return;
         }
         let state = std::mem::replace(&mut read.state, State::Idle);

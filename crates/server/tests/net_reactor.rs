@@ -1,0 +1,451 @@
+//! The reactor from the outside: everything a peer can do to it, on both back-ends.
+#![allow(clippy::unwrap_used)] // A test's helpers are tests.
+
+mod net_support;
+
+use net_support::{Message, Note, Peer, Server};
+use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+
+on_both!(
+    requests_are_answered_in_order,
+    a_request_may_arrive_in_any_pieces,
+    a_large_request_arrives_whole,
+    an_announcement_costs_no_memory,
+    a_paused_connection_waits_and_loses_nothing,
+    a_paused_peer_that_leaves_is_noticed,
+    a_flood_to_a_paused_connection_is_stopped,
+    the_last_reply_is_sent_before_closing,
+    closing_at_once_drops_output,
+    a_peer_that_never_reads_is_not_served_further,
+    half_closing_is_answered_first,
+    a_reset_ends_one_connection_only,
+    garbage_and_fragments_disturb_nobody,
+    a_retried_request_runs_later,
+    messages_from_other_threads_arrive,
+    connections_reach_each_other,
+    a_stale_id_names_nobody,
+    connections_are_spread_evenly,
+    many_requests_at_once_find_buffers,
+    unix_sockets_work,
+    listeners_change_at_run_time,
+    stopping_closes_everything,
+);
+
+fn requests_are_answered_in_order(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let mut text = String::new();
+    for n in 0..20_000 {
+        text.push_str(&format!("echo {n}\n"));
+    }
+    let mut writer = peer.tcp().try_clone().unwrap();
+    let sender = std::thread::spawn(move || writer.write_all(text.as_bytes()).unwrap());
+    for n in 0..20_000 {
+        assert_eq!(peer.line(), n.to_string());
+    }
+    sender.join().unwrap();
+}
+
+fn a_request_may_arrive_in_any_pieces(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut witness = server.connect();
+    let mut peer = server.connect();
+    let text = "echo first\n$5\n\x01\x01\x01\x01\x01echo last\n";
+    for at in 0..=text.len() {
+        peer.say(&text[..at]);
+        // The same thread answers the witness after it has seen the first part.
+        assert_eq!(witness.ask("echo sync"), "sync");
+        peer.say(&text[at..]);
+        assert_eq!([peer.line(), peer.line(), peer.line()], ["first", "5", "last"]);
+    }
+    for byte in text.split_inclusive(|_| true) {
+        peer.say(byte);
+        assert_eq!(witness.ask("echo sync"), "sync");
+    }
+    assert_eq!([peer.line(), peer.line(), peer.line()], ["first", "5", "last"]);
+}
+
+fn a_large_request_arrives_whole(backend: Backend) {
+    const LEN: usize = 40 << 20;
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let id = peer.id();
+    let mut writer = peer.tcp().try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        writer.write_all(format!("${LEN}\n").as_bytes()).unwrap();
+        let block = vec![1u8; 1 << 20];
+        for _ in 0..LEN / block.len() {
+            writer.write_all(&block).unwrap();
+        }
+        writer.write_all(b"echo next\n").unwrap();
+    });
+    assert_eq!(peer.line(), LEN.to_string());
+    assert_eq!(peer.line(), "next");
+    sender.join().unwrap();
+    let memory: usize = server.connect().ask(&format!("memory {}", id.as_u64())).parse().unwrap();
+    assert!(memory < 4096, "{memory} bytes are kept when idle");
+}
+
+fn an_announcement_costs_no_memory(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let id = peer.id();
+    peer.say("$536870912\nonly this");
+    let memory: usize = server.connect().ask(&format!("memory {}", id.as_u64())).parse().unwrap();
+    assert!(memory < 64 << 10, "{memory} bytes for an announcement");
+}
+
+fn a_paused_connection_waits_and_loses_nothing(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let (mut peer, mut witness) = (server.connect(), server.connect());
+    let id = peer.id();
+    peer.say("echo before\npause\necho behind\n");
+    assert_eq!(peer.line(), "before");
+    peer.say("echo more\n");
+    assert_eq!(witness.ask("echo sync"), "sync");
+    server.send(Message::Say(id, "still paused".to_owned()));
+    assert_eq!(peer.line(), "still paused");
+    server.send(Message::Resume(id));
+    assert_eq!([peer.line(), peer.line()], ["behind", "more"]);
+    assert_eq!(peer.ask("echo usual"), "usual");
+}
+
+fn a_paused_peer_that_leaves_is_noticed(backend: Backend) {
+    let server = Server::start(backend, 1);
+    for flood in [false, true] {
+        let mut peer = server.connect();
+        let id = peer.id();
+        peer.say("pause\n");
+        if flood {
+            // Enough that the socket is no longer read, and little enough to fit the kernel's
+            // buffers: nobody can see the end of a stream that is stopped before its end.
+            peer.say(&"x".repeat(100 << 10));
+        }
+        peer.tcp().shutdown(Shutdown::Both).unwrap();
+        drop(peer);
+        let why = server.watch.closed(id);
+        assert!(matches!(why, Close::Eof | Close::Failed(_)), "{why:?}");
+    }
+}
+
+/// Sends until the other side takes no more; how many lines that were.
+fn fill(peer: &mut Peer) -> usize {
+    peer.tcp().set_nonblocking(true).unwrap();
+    let line = b"echo 0123456789012345678901234567890123456789012345678901234567\n";
+    let mut bytes = 0;
+    let mut idle = 0;
+    while idle < 20 {
+        let rest = &line[bytes % line.len()..];
+        match peer.stream.get_mut().write(rest) {
+            Ok(n) => {
+                bytes += n;
+                idle = 0;
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                // There is no event for "will not be read": a pause that is too short makes the
+                // test weaker, not wrong.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                idle += 1;
+            }
+            Err(e) => panic!("{e}"),
+        }
+        assert!(bytes < 256 << 20, "nothing stops the flood");
+    }
+    peer.tcp().set_nonblocking(false).unwrap();
+    let rest = &line[bytes % line.len()..];
+    if rest.len() < line.len() {
+        bytes += rest.len();
+        let mut writer = peer.tcp().try_clone().unwrap();
+        let rest = rest.to_vec();
+        std::thread::spawn(move || writer.write_all(&rest));
+    }
+    bytes / line.len()
+}
+
+fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let (mut peer, mut witness) = (server.connect(), server.connect());
+    let id = peer.id();
+    peer.say("pause\n");
+    let lines = fill(&mut peer);
+    let memory: usize = witness.ask(&format!("memory {}", id.as_u64())).parse().unwrap();
+    assert!(memory < 2 << 20, "{memory} bytes for {lines} lines");
+    server.send(Message::Resume(id));
+    for _ in 0..lines {
+        assert_eq!(peer.line().len(), 58);
+    }
+    assert_eq!(peer.ask("echo usual"), "usual");
+}
+
+fn the_last_reply_is_sent_before_closing(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let id = peer.id();
+    peer.say("big 8000000\nquit\necho never\n");
+    let mut all = Vec::new();
+    peer.stream.read_to_end(&mut all).unwrap();
+    assert_eq!(all.len(), 8_000_001 + 4);
+    assert!(all.ends_with(b"x\nbye\n"));
+    assert_eq!(server.watch.closed(id), Close::Asked);
+}
+
+fn closing_at_once_drops_output(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let id = peer.id();
+    peer.say("echo lost\nhang\n");
+    assert!(peer.ended());
+    assert_eq!(server.watch.closed(id), Close::Asked);
+}
+
+fn a_peer_that_never_reads_is_not_served_further(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let (mut peer, mut witness) = (server.connect(), server.connect());
+    let id = peer.id();
+    peer.tcp().set_nonblocking(true).unwrap();
+    // 80 MB of replies if all were served.
+    let mut wanted = 0;
+    for _ in 0..800 {
+        match peer.stream.get_mut().write(b"big 100000\n") {
+            Ok(11) => wanted += 1,
+            Ok(_) => panic!("a torn request"),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+            Err(e) => panic!("{e}"),
+        }
+        assert_eq!(witness.ask("echo others are served"), "others are served");
+    }
+    let memory: usize = witness.ask(&format!("memory {}", id.as_u64())).parse().unwrap();
+    assert!(memory < 4 << 20, "{memory} bytes for a peer that does not read");
+    peer.tcp().set_nonblocking(false).unwrap();
+    for _ in 0..wanted {
+        assert_eq!(peer.line().len(), 100_000);
+    }
+    assert_eq!(peer.ask("echo usual"), "usual");
+}
+
+fn half_closing_is_answered_first(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let id = peer.id();
+    peer.say("big 5000000\nbig 5000000\nbig 5000000\nlater 3\necho end\n");
+    peer.tcp().shutdown(Shutdown::Write).unwrap();
+    for _ in 0..3 {
+        assert_eq!(peer.line().len(), 5_000_000);
+    }
+    assert_eq!([peer.line(), peer.line()], ["after 3", "end"]);
+    assert!(peer.ended());
+    assert_eq!(server.watch.closed(id), Close::Eof);
+}
+
+fn a_reset_ends_one_connection_only(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut other = server.connect();
+    for round in 0..20 {
+        let mut peer = server.connect();
+        let id = peer.id();
+        // Unread replies make closing a reset; so does unfinished business of either kind.
+        peer.say(["big 3000000\n", "$1000\nhalf", "later 5\n", "pause\n"][round % 4]);
+        drop(peer);
+        let why = server.watch.closed(id);
+        assert!(matches!(why, Close::Eof | Close::Failed(_)), "{why:?}");
+        assert_eq!(other.ask("echo alive"), "alive");
+    }
+}
+
+fn garbage_and_fragments_disturb_nobody(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut other = server.connect();
+    let mut noisy: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    for peer in &mut noisy {
+        let noise: Vec<u8> = (0..500)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // No digit: nothing may turn into a request for much.
+                (state as u8) | 0x80
+            })
+            .collect();
+        peer.stream.get_mut().write_all(&noise).unwrap();
+        assert_eq!(other.ask("echo alive"), "alive");
+    }
+    for mut peer in noisy {
+        assert_eq!(peer.ask(""), "what?");
+    }
+}
+
+fn a_retried_request_runs_later(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let (mut peer, mut other) = (server.connect(), server.connect());
+    assert_eq!(peer.ask("later 10"), "after 10");
+    // Many in a pipeline, with arrivals while they wait.
+    peer.say("later 200\necho one\nlater 2\n").say("echo two\n");
+    assert_eq!(other.ask("echo meanwhile"), "meanwhile");
+    assert_eq!(
+        [peer.line(), peer.line(), peer.line(), peer.line()],
+        ["after 200", "one", "after 2", "two"]
+    );
+}
+
+fn messages_from_other_threads_arrive(backend: Backend) {
+    let server = Server::start(backend, 2);
+    let mut peers: Vec<_> = (0..8).map(|_| server.connect()).collect();
+    let ids: Vec<ConnId> = peers.iter_mut().map(Peer::id).collect();
+    std::thread::scope(|scope| {
+        for sender in 0..4 {
+            let (server, ids) = (&server, &ids);
+            scope.spawn(move || {
+                for n in 0..200 {
+                    for id in ids {
+                        server.send(Message::Say(*id, format!("{sender} {n}")));
+                    }
+                }
+            });
+        }
+    });
+    for peer in &mut peers {
+        let mut next = [0; 4];
+        for _ in 0..800 {
+            let line = peer.line();
+            let (sender, n) = line.split_once(' ').unwrap();
+            let next = &mut next[sender.parse::<usize>().unwrap()];
+            assert_eq!(n.parse::<usize>().unwrap(), *next, "in the order they were sent");
+            *next += 1;
+        }
+    }
+    server.send(Message::Hang(ids[0]));
+    assert!(peers[0].ended());
+    assert_eq!(server.watch.closed(ids[0]), Close::Asked);
+}
+
+fn connections_reach_each_other(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let (mut one, mut two) = (server.connect(), server.connect());
+    let id = two.id();
+    one.say(&format!("tell {} hello there\n", id.as_u64()));
+    assert_eq!(two.line(), "hello there");
+    // Even one that is paused.
+    two.say("pause\n");
+    one.say(&format!("tell {} hello again\n", id.as_u64()));
+    assert_eq!(two.line(), "hello again");
+}
+
+fn a_stale_id_names_nobody(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peer = server.connect();
+    let old = peer.id();
+    drop(peer);
+    server.watch.closed(old);
+    // The slot is used again, under another name.
+    let mut peer = server.connect();
+    let new = peer.id();
+    assert_eq!(new.as_u64() & 0xff_ffff, old.as_u64() & 0xff_ffff);
+    assert_ne!(new, old);
+    assert_eq!(peer.ask(&format!("tell {} hello", old.as_u64())), "nobody");
+    server.send(Message::Hang(old));
+    assert_eq!(peer.ask("echo still here"), "still here");
+    assert_eq!(server.watch.lost(), 1);
+}
+
+fn connections_are_spread_evenly(backend: Backend) {
+    let server = Server::start(backend, 2);
+    let mut peers: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let mut count = [0; 2];
+    for peer in &mut peers {
+        count[peer.id().thread()] += 1;
+    }
+    assert_eq!(count, [20, 20]);
+    // Who comes later fills the gaps.
+    let gone: Vec<ConnId> =
+        peers.iter_mut().map(Peer::id).filter(|id| id.thread() == 0).take(10).collect();
+    for id in &gone {
+        server.send(Message::Hang(*id));
+    }
+    for id in &gone {
+        server.watch.closed(*id);
+    }
+    let mut late: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    assert!(late.iter_mut().all(|peer| peer.id().thread() == 0));
+}
+
+fn many_requests_at_once_find_buffers(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peers: Vec<_> = (0..1200).map(|_| server.connect()).collect();
+    for peer in &mut peers {
+        assert_eq!(peer.ask("echo ready"), "ready");
+    }
+    for _ in 0..2 {
+        // All of these arrive while the thread is busy, more than there can be buffers.
+        peers[0].say("block 300\n");
+        for peer in &mut peers {
+            peer.say("echo found\n");
+        }
+        for peer in &mut peers {
+            assert_eq!(peer.line(), "found");
+        }
+    }
+}
+
+fn unix_sockets_work(backend: Backend) {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+    let name = format!("dunlin-net-{}-{backend}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, "left by an earlier process").unwrap();
+    let options = NetOptions { backend, ..NetOptions::default() };
+    let server = Server::with(options, |_| vec![ListenSpec::unix(&path, 0o700)]);
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let mut peer = Peer::over(UnixStream::connect(&path).unwrap());
+    assert_eq!(peer.ask("echo local"), "local");
+    let id = peer.id();
+    server.watch.until(|notes| {
+        let opened = Note::Opened { id, kind: Kind::Unix, cert_name: None, local: true };
+        notes.contains(&opened).then_some(())
+    });
+    server.net.rebind(&[]).unwrap();
+    assert!(!path.exists(), "a closed listener takes its file along");
+}
+
+fn listeners_change_at_run_time(backend: Backend) {
+    let server = Server::start(backend, 2);
+    let before = server.addr();
+    let mut old = server.connect();
+    assert_eq!(old.ask("echo old"), "old");
+    // A second address beside the first; then the second alone.
+    let first = Server::anywhere(Kind::Tcp);
+    let mut second = first.clone();
+    second.address =
+        server::net::Address::Tcp { host: "127.0.0.2".to_owned(), port: before.port() };
+    server.net.rebind(&[first, second.clone()]).unwrap();
+    assert_eq!(server.addr(), before, "what stays is not touched");
+    assert_eq!(server.connect().ask("echo first"), "first");
+    server.net.rebind(&[second]).unwrap();
+    assert!(std::net::TcpStream::connect(before).is_err());
+    for _ in 0..10 {
+        assert_eq!(server.connect().ask("echo second"), "second");
+    }
+    assert_eq!(old.ask("echo kept"), "kept");
+}
+
+fn stopping_closes_everything(backend: Backend) {
+    let mut server = Server::start(backend, 2);
+    let mut peers: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    let ids: Vec<ConnId> = peers.iter_mut().map(Peer::id).collect();
+    peers[0].say("pause\n");
+    // One that does not read must not hold up the rest for long.
+    peers[1].say("big 50000000\n");
+    let address = server.addr();
+    server.stop();
+    for id in ids {
+        assert_eq!(server.watch.closed(id), Close::Stopping);
+    }
+    for peer in &mut peers[2..] {
+        assert!(peer.ended());
+    }
+    server.net.rebind(&[]).unwrap();
+    assert!(std::net::TcpStream::connect(address).is_err());
+}
