@@ -6,8 +6,8 @@
 use harness::reply::Protocol;
 use harness::script::Script;
 use harness::script::bless::bless;
-use harness::script::suite::{Stage, scripts};
-use harness::server::{Backend, Program};
+use harness::script::suite::{Stage, commands_used, scripts};
+use harness::server::{Backend, Options, Program, Server};
 
 fn filter() -> String {
     std::env::var("SCRIPT").unwrap_or_default()
@@ -78,4 +78,26 @@ fn bless_scripts() {
         let text = bless(&script, &mut stage).unwrap_or_else(|why| panic!("{why}"));
         std::fs::write(&path, text).unwrap();
     }
+}
+
+#[test]
+fn every_command_has_a_script() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let server = Server::start(&program, Options::default()).unwrap();
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let names = client.command(&["COMMAND", "LIST"]).unwrap();
+    let scripts: Vec<Script> = scripts("").iter().map(|path| Script::load(path).unwrap()).collect();
+    let used = commands_used(&scripts);
+    let untested: Vec<String> = names
+        .elements()
+        .expect("COMMAND LIST replies with an array")
+        .iter()
+        .filter_map(|name| name.text())
+        .map(|name| String::from_utf8_lossy(name).to_ascii_lowercase())
+        .filter(|name| !used.contains(name) && !name.ends_with("|help"))
+        .collect();
+    assert!(untested.is_empty(), "no script in tests/commands sends these: {untested:?}");
 }

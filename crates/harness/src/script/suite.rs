@@ -1,11 +1,12 @@
 //! Runs many scripts: finds them, keeps a server for those that can share one, cleans it between.
 
-use super::Script;
 use super::run::check;
+use super::{Action, Script};
 use crate::client::Client;
 use crate::notation::print;
 use crate::reply::{Protocol, Reply};
 use crate::server::{Backend, Options, Program, Server, repository};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -148,4 +149,24 @@ fn configuration(client: &mut Client) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         .map(|item| item.text().unwrap_or_default().to_vec())
         .collect();
     Ok(words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}
+
+/// The commands and, as `container|subcommand`, the subcommands that scripts ask for, in lower case.
+pub fn commands_used(scripts: &[Script]) -> BTreeSet<String> {
+    let mut used = BTreeSet::new();
+    for step in scripts.iter().flat_map(|script| &script.steps) {
+        let request = match &step.action {
+            Action::Ask { request, .. }
+            | Action::Retry { request, .. }
+            | Action::Send { request, .. } => request.to_ascii_lowercase(),
+            _ => continue,
+        };
+        let mut words = request.split_whitespace();
+        let name = words.next().unwrap_or_default().to_owned();
+        if let Some(second) = words.next() {
+            used.insert(format!("{name}|{second}"));
+        }
+        used.insert(name);
+    }
+    used
 }
