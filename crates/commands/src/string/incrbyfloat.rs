@@ -32,7 +32,7 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         None => LongDouble::parse(b"0").ok_or(Error::NotFloat)?,
     };
     let increment = LongDouble::parse(args[2]).ok_or(Error::NotFloat)?;
-    let sum = old.add(increment);
+    let sum = old + increment;
     if !sum.is_finite() {
         return Err(Error::NanOrInfinity);
     }
