@@ -1,1 +1,41 @@
-//! Placeholder while the crate is being written.
+//! The RDB format: values as DUMP payloads carry them and RDB files store them.
+//!
+//! A DUMP payload is
+//!
+//! ```text
+//!  | type (1) | value … | RDB version (2, little-endian) | CRC-64 of all before (8, little-endian) |
+//! ```
+//!
+//! Written is version 11, the newest that Redis since 7.2 and every Valkey load: lists as
+//! quicklists of listpacks, small hashes, sets and sorted sets as listpacks or intsets (the bytes
+//! they already are in memory), big ones element by element. Read is every encoding these types
+//! ever had, back to the first release.
+//!
+//! Input is hostile by assumption: everything is checked down to the last entry of a packed
+//! encoding, nothing panics, and no length in the input is believed before the bytes for it are
+//! there. Memory stays within a small multiple of the input, or of what its compressed strings
+//! expand to (at most 88 times their size).
+//!
+//! - [`dump`] and [`restore`]: whole payloads.
+//! - [`Encoder`] and [`Decoder`]: the parts they are made of.
+
+mod decode;
+mod encode;
+mod error;
+mod kind;
+mod object;
+mod payload;
+
+pub use decode::{Decoder, Length};
+pub use encode::{Compression, Encoder};
+pub use error::Error;
+pub use kind::Kind;
+pub use object::{Limits, Object, ObjectRef};
+pub use payload::{dump, restore, verify};
+
+/// The RDB version that is written.
+pub const VERSION: u16 = 11;
+
+/// The newest RDB version that is read. Redis's own versions from 12 on and Valkey's from 80 on add
+/// types but change none, so the others are readable whatever the version says.
+pub const NEWEST_VERSION: u16 = 81;

@@ -95,8 +95,8 @@ fn push_match(offset: usize, len: usize, out: &mut Vec<u8>) {
 /// Decompresses `input` into exactly `len` bytes. `None` when the input is truncated, points before
 /// its beginning, or yields another length. Never allocates more than the input could fill.
 pub fn decompress(input: &[u8], len: usize) -> Option<Vec<u8>> {
-    // Three bytes yield at most MAX_MATCH.
-    if len.div_ceil(MAX_MATCH) > input.len() {
+    // Three bytes yield at most MAX_MATCH, and nothing yields more.
+    if len / (MAX_MATCH / 3) > input.len() {
         return None;
     }
     let mut out = Vec::with_capacity(len);

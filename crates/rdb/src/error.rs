@@ -1,0 +1,36 @@
+//! What can be wrong with input.
+
+use std::fmt;
+
+/// Why input could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The payload was written by a newer version than is known, or the version is nonsense. To a
+    /// client this and [`Error::Checksum`] are the same.
+    Version(u16),
+    /// The checksum does not fit the bytes: damaged in transit or not a payload at all.
+    Checksum,
+    /// The input ends before the value does.
+    Truncated,
+    /// A value type that is not supported here, by its number: a module's, or one of a later version.
+    UnsupportedType(u8),
+    /// A collection without elements. Harmless: a loader skips the key, RESTORE refuses it.
+    Empty,
+    /// The bytes contradict the format; says where.
+    Corrupt(&'static str),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "unsupported RDB version {version}"),
+            Self::Checksum => f.write_str("wrong checksum"),
+            Self::Truncated => f.write_str("unexpected end of data"),
+            Self::UnsupportedType(kind) => write!(f, "unsupported value type {kind}"),
+            Self::Empty => f.write_str("empty collection"),
+            Self::Corrupt(what) => write!(f, "corrupt data: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,64 @@
+//! The numbers of value types.
+
+/// How a value is encoded; the byte in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A string.
+    String = 0,
+    /// Elements one by one.
+    List = 1,
+    /// Members one by one.
+    Set = 2,
+    /// Members with scores in text.
+    Zset = 3,
+    /// Fields with values.
+    Hash = 4,
+    /// Members with binary scores.
+    Zset2 = 5,
+    /// The hash encoding before Redis 2.6.
+    HashZipmap = 9,
+    /// A ziplist of elements.
+    ListZiplist = 10,
+    /// An intset.
+    SetIntset = 11,
+    /// A ziplist of members and scores.
+    ZsetZiplist = 12,
+    /// A ziplist of fields and values.
+    HashZiplist = 13,
+    /// Several ziplists of elements.
+    ListQuicklist = 14,
+    /// A listpack of fields and values.
+    HashListpack = 16,
+    /// A listpack of members and scores.
+    ZsetListpack = 17,
+    /// Several listpacks of elements, or large elements alone.
+    ListQuicklist2 = 18,
+    /// A listpack of members.
+    SetListpack = 20,
+}
+
+impl Kind {
+    /// The type with this number, if it is supported.
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            0 => Self::String,
+            1 => Self::List,
+            2 => Self::Set,
+            3 => Self::Zset,
+            4 => Self::Hash,
+            5 => Self::Zset2,
+            9 => Self::HashZipmap,
+            10 => Self::ListZiplist,
+            11 => Self::SetIntset,
+            12 => Self::ZsetZiplist,
+            13 => Self::HashZiplist,
+            14 => Self::ListQuicklist,
+            16 => Self::HashListpack,
+            17 => Self::ZsetListpack,
+            18 => Self::ListQuicklist2,
+            20 => Self::SetListpack,
+            _ => return None,
+        })
+    }
+}

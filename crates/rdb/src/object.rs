@@ -1,0 +1,75 @@
+//! Values as this crate takes and gives them.
+
+use structs::hash::{Hash, HashLimits};
+use structs::list::{List, ListLimits};
+use structs::set::{Set, SetLimits};
+use structs::zset::{Zset, ZsetLimits};
+
+/// A value that has been read.
+pub enum Object {
+    /// A string, or the decimal form of an integer.
+    String(Vec<u8>),
+    /// A list.
+    List(List),
+    /// A set.
+    Set(Set),
+    /// A hash.
+    Hash(Hash),
+    /// A sorted set.
+    Zset(Zset),
+}
+
+/// A value to write.
+#[derive(Clone, Copy)]
+pub enum ObjectRef<'a> {
+    /// A string.
+    String(&'a [u8]),
+    /// A string that is stored as an integer.
+    Int(i64),
+    /// A list.
+    List(&'a List),
+    /// A set.
+    Set(&'a Set),
+    /// A hash.
+    Hash(&'a Hash),
+    /// A sorted set.
+    Zset(&'a Zset),
+}
+
+impl Object {
+    /// The value, borrowed.
+    pub fn as_ref(&self) -> ObjectRef<'_> {
+        match self {
+            Self::String(string) => ObjectRef::String(string),
+            Self::List(list) => ObjectRef::List(list),
+            Self::Set(set) => ObjectRef::Set(set),
+            Self::Hash(hash) => ObjectRef::Hash(hash),
+            Self::Zset(zset) => ObjectRef::Zset(zset),
+        }
+    }
+}
+
+/// The thresholds by which values that are read choose their encoding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// For lists.
+    pub list: ListLimits,
+    /// For sets.
+    pub set: SetLimits,
+    /// For hashes.
+    pub hash: HashLimits,
+    /// For sorted sets.
+    pub zset: ZsetLimits,
+}
+
+impl Default for Limits {
+    /// The defaults of the options.
+    fn default() -> Self {
+        Self {
+            list: ListLimits::new(-2),
+            set: SetLimits::default(),
+            hash: HashLimits::default(),
+            zset: ZsetLimits::default(),
+        }
+    }
+}
