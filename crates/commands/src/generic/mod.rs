@@ -2,6 +2,7 @@
 
 mod copy;
 mod del;
+mod element_scan;
 mod exists;
 mod expire;
 mod keys;
@@ -18,6 +19,9 @@ use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &element_scan::ZSCAN,
+    &element_scan::HSCAN,
+    &element_scan::SSCAN,
     &object::OBJECT,
     &move_key::MOVE,
     &copy::COPY,

@@ -1,0 +1,76 @@
+//! `HRANDFIELD key [count [WITHVALUES]]`
+
+use crate::list::write;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use structs::hash::Hash;
+use structs::listpack::Element;
+use structs::random::Rng;
+
+/// `HRANDFIELD`.
+pub static HRANDFIELD: Command = Command {
+    name: "hrandfield",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Hash,
+    since: "6.2.0",
+    complexity: "O(N) where N is the number of fields returned",
+    summary: "Returns one or more random fields from a hash.",
+    tips: &["nondeterministic_output"],
+    args: &[
+        Arg::key("key", 0),
+        Arg::block(
+            "options",
+            &[
+                Arg::new("count", ArgKind::Integer),
+                Arg::token("withvalues", "WITHVALUES").optional(),
+            ],
+        )
+        .optional(),
+    ],
+    run: hrandfield,
+    ..Command::ROW
+};
+
+fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let mut rng = Rng::seeded(cx.db.random());
+    let Cx { db, reply, .. } = cx;
+    if args.len() == 2 {
+        match db.read::<Hash>(key)?.and_then(|hash| hash.random(&mut rng)) {
+            Some((field, _)) => write(reply, field),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    let with_values = match args.len() {
+        3 => false,
+        4 if args.is(3, "withvalues") => true,
+        _ => return Err(Error::Syntax),
+    };
+    let most = if with_values { i64::MAX / 2 } else { i64::MAX };
+    let count = args.integer_in(2, -most..=most, "value is out of range")?;
+    let Some(hash) = db.read::<Hash>(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let is_nested = with_values && reply.is_resp3();
+    let drawn =
+        if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(hash.len()) };
+    reply.array(if with_values && !is_nested { drawn * 2 } else { drawn });
+    let show = |field: Element<'_>, value: Element<'_>| {
+        if is_nested {
+            reply.array(2);
+        }
+        write(reply, field);
+        if with_values {
+            write(reply, value);
+        }
+    };
+    if count < 0 {
+        hash.sample_repeated(drawn, &mut rng, show);
+    } else {
+        hash.sample_distinct(drawn, &mut rng, show);
+    }
+    Ok(())
+}

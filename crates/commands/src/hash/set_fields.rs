@@ -1,0 +1,118 @@
+//! `HSET key field value [field value …]`, `HMSET`, `HSETNX key field value`
+
+use crate::limits;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
+};
+use structs::hash::Hash;
+
+/// `HSET`.
+pub static HSET: Command = Command {
+    name: "hset",
+    arity: -4,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
+    group: Group::Hash,
+    since: "2.0.0",
+    complexity: "O(1) for each field/value pair added, so O(N) to add N field/value \
+        pairs when the command is called with multiple field/value pairs.",
+    summary: "Creates or modifies the value of a field in a hash.",
+    history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
+    args: &[
+        Arg::key("key", 0),
+        Arg::block(
+            "data",
+            &[Arg::new("field", ArgKind::String), Arg::new("value", ArgKind::String)],
+        )
+        .multiple(),
+    ],
+    run: hset,
+    ..Command::ROW
+};
+
+/// `HMSET`.
+pub static HMSET: Command = Command {
+    name: "hmset",
+    arity: -4,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
+    group: Group::Hash,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of fields being set.",
+    summary: "Sets the values of multiple fields.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::block(
+            "data",
+            &[Arg::new("field", ArgKind::String), Arg::new("value", ArgKind::String)],
+        )
+        .multiple(),
+    ],
+    run: hmset,
+    ..Command::ROW
+};
+
+/// `HSETNX`.
+pub static HSETNX: Command = Command {
+    name: "hsetnx",
+    arity: 4,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
+    group: Group::Hash,
+    since: "2.0.0",
+    complexity: "O(1)",
+    summary: "Sets the value of a field in a hash only when the field doesn't exist.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("field", ArgKind::String),
+        Arg::new("value", ArgKind::String),
+    ],
+    run: hsetnx,
+    ..Command::ROW
+};
+
+/// Fields were set.
+pub(crate) const HSET_EVENT: Event = event(Class::HASH, "hset");
+
+fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, Error> {
+    if args.len() % 2 != 0 {
+        return Err(Error::Arity(name.into()));
+    }
+    let key = args.key(1);
+    let limits = limits::hash(&cx.engine.config);
+    let hash = cx.db.write_or_create::<Hash>(key)?;
+    if args.len() > 4 {
+        hash.will_grow(args.from(2).iter().copied(), &limits);
+    }
+    let mut added = 0;
+    for index in (2..args.len()).step_by(2) {
+        added += i64::from(hash.set(args[index], args[index + 1], &limits));
+    }
+    cx.db.changed(key, HSET_EVENT);
+    cx.db.add_dirty((args.len() as u64 - 2) / 2 - 1);
+    Ok(added)
+}
+
+fn hset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let added = set_all(cx, args, "hset")?;
+    cx.reply.integer(added);
+    Ok(())
+}
+
+fn hmset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    set_all(cx, args, "hmset")?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let limits = limits::hash(&cx.engine.config);
+    let added = cx.db.write_or_create::<Hash>(key)?.set_if_absent(args[2], args[3], &limits);
+    if added {
+        cx.db.changed(key, HSET_EVENT);
+    }
+    cx.reply.integer(i64::from(added));
+    Ok(())
+}

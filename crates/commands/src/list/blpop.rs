@@ -1,0 +1,185 @@
+//! `BLPOP key [key …] timeout`, `BRPOP`, `LMPOP numkeys key [key …] LEFT|RIGHT [COUNT count]`, `BLMPOP`
+
+use super::lmove::parse_end;
+use super::pop::{popped, write};
+use engine::blocking::{TimeoutReply, parse_timeout};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
+};
+use structs::list::{End, List};
+
+/// `BLPOP`.
+pub static BLPOP: Command = Command {
+    name: "blpop",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::BLOCKING),
+    keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of provided keys.",
+    summary: "Removes and returns the first element in a list. Blocks until an \
+        element is available otherwise. Deletes the list if the last element was popped.",
+    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
+    run: blpop,
+    ..Command::ROW
+};
+
+/// `BRPOP`.
+pub static BRPOP: Command = Command {
+    name: "brpop",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::BLOCKING),
+    keys: &[KeySpec::all_but_last(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "2.0.0",
+    complexity: "O(N) where N is the number of provided keys.",
+    summary: "Removes and returns the last element in a list. Blocks until an \
+        element is available otherwise. Deletes the list if the last element was popped.",
+    history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+    args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
+    run: brpop,
+    ..Command::ROW
+};
+
+/// `LMPOP`.
+pub static LMPOP: Command = Command {
+    name: "lmpop",
+    arity: -4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::counted(1, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "7.0.0",
+    complexity: "O(N+M) where N is the number of provided keys and M is the number of \
+        elements returned.",
+    summary: "Returns multiple elements from a list after removing them. Deletes the \
+        list if the last element was popped.",
+    args: &[
+        Arg::new("numkeys", ArgKind::Integer),
+        Arg::key("key", 0).multiple(),
+        Arg::one_of("where", &[Arg::token("left", "LEFT"), Arg::token("right", "RIGHT")]),
+        Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
+    ],
+    run: lmpop,
+    ..Command::ROW
+};
+
+/// `BLMPOP`.
+pub static BLMPOP: Command = Command {
+    name: "blmpop",
+    arity: -5,
+    flags: Flags::WRITE.with(Flags::BLOCKING),
+    keys: &[KeySpec::counted(2, KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "7.0.0",
+    complexity: "O(N+M) where N is the number of provided keys and M is the number of \
+        elements returned.",
+    summary: "Pops the first element from one of multiple lists. Blocks until an \
+        element is available otherwise. Deletes the list if the last element was popped.",
+    args: &[
+        Arg::new("timeout", ArgKind::Double),
+        Arg::new("numkeys", ArgKind::Integer),
+        Arg::key("key", 0).multiple(),
+        Arg::one_of("where", &[Arg::token("left", "LEFT"), Arg::token("right", "RIGHT")]),
+        Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
+    ],
+    run: blmpop,
+    ..Command::ROW
+};
+
+fn blpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    pop_one(cx, args, End::Left)
+}
+fn brpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    pop_one(cx, args, End::Right)
+}
+
+fn pop_one(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
+    let last = args.len() - 1;
+    let deadline = parse_timeout(args[last], cx.now())?;
+    for index in 1..last {
+        let key = args.key(index);
+        if cx.db.read::<List>(key)?.is_some() {
+            cx.reply.array(2);
+            cx.reply.bulk(key.bytes);
+            pop(cx, key, end, 1)?;
+            return Ok(());
+        }
+    }
+    cx.block(&args.words()[1..last], deadline, TimeoutReply::NullArray)
+}
+
+/// Pops so many elements and writes them.
+fn pop(cx: &mut Cx<'_>, key: Key<'_>, end: End, count: usize) -> Outcome {
+    let limits = crate::limits::list(&cx.engine.config);
+    let Cx { db, reply, .. } = cx;
+    if let Some(list) = db.write::<List>(key)? {
+        for _ in 0..count {
+            list.pop(end, &limits, |element| write(reply, element));
+        }
+        popped(cx, key, end, count);
+        let name = if end == End::Left { "LPOP" } else { "RPOP" };
+        cx.db.propagate_as(|p| {
+            let count = count.to_string().into_bytes();
+            p.push(vec![name.as_bytes().to_vec(), key.bytes.to_vec(), count]);
+        });
+    }
+    Ok(())
+}
+
+struct Options {
+    keys: std::ops::Range<usize>,
+    end: End,
+    count: usize,
+}
+
+fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
+    let numkeys =
+        args.integer_in(at, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
+    let keys = at + 1..at + 1 + numkeys;
+    if keys.end >= args.len() {
+        return Err(Error::Syntax);
+    }
+    let mut options = Options { end: parse_end(args, keys.end)?, keys, count: 1 };
+    let rest = options.keys.end + 1;
+    if rest < args.len() {
+        if args.len() != rest + 2 || !args.is(rest, "count") {
+            return Err(Error::Syntax);
+        }
+        let count = args.integer_in(rest + 1, 1..=i64::MAX, "count should be greater than 0")?;
+        options.count = count as usize;
+    }
+    Ok(options)
+}
+
+/// Pops from the first list that is there; `false` if none is.
+fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
+    for index in options.keys.clone() {
+        let key = args.key(index);
+        let Some(len) = cx.db.read::<List>(key)?.map(List::len) else { continue };
+        let count = options.count.min(len);
+        cx.reply.array(2);
+        cx.reply.bulk(key.bytes);
+        cx.reply.array(count);
+        pop(cx, key, options.end, count)?;
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+fn lmpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = parse(args, 1)?;
+    if !pop_several(cx, args, &options)? {
+        cx.reply.null_array();
+    }
+    Ok(())
+}
+
+fn blmpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let deadline = parse_timeout(args[1], cx.now())?;
+    let options = parse(args, 2)?;
+    if pop_several(cx, args, &options)? {
+        return Ok(());
+    }
+    cx.block(&args.words()[options.keys], deadline, TimeoutReply::NullArray)
+}

@@ -1,0 +1,158 @@
+//! `LSET`, `LINSERT`, `LREM`, `LTRIM`: changes inside a list.
+
+use crate::limits;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+};
+use structs::list::{End, List, Side};
+
+/// `LSET`.
+pub static LSET: Command = Command {
+    name: "lset",
+    arity: 4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(N) where N is the length of the list. Setting either the first or \
+        the last element of the list is O(1).",
+    summary: "Sets the value of an element in a list by its index.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("index", ArgKind::Integer),
+        Arg::new("element", ArgKind::String),
+    ],
+    run: lset,
+    ..Command::ROW
+};
+
+/// `LINSERT`.
+pub static LINSERT: Command = Command {
+    name: "linsert",
+    arity: 5,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::INSERT))],
+    group: Group::List,
+    since: "2.2.0",
+    complexity: "O(N) where N is the number of elements to traverse before seeing the \
+        value pivot. This means that inserting somewhere on the left end on the list \
+        (head) can be considered O(1) and inserting somewhere on the right end (tail) is \
+        O(N).",
+    summary: "Inserts an element before or after another element in a list.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::one_of("where", &[Arg::token("before", "BEFORE"), Arg::token("after", "AFTER")]),
+        Arg::new("pivot", ArgKind::String),
+        Arg::new("element", ArgKind::String),
+    ],
+    run: linsert,
+    ..Command::ROW
+};
+
+/// `LREM`.
+pub static LREM: Command = Command {
+    name: "lrem",
+    arity: 4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(N+M) where N is the length of the list and M is the number of \
+        elements removed.",
+    summary: "Removes elements from a list. Deletes the list if the last element was \
+        removed.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("count", ArgKind::Integer),
+        Arg::new("element", ArgKind::String),
+    ],
+    run: lrem,
+    ..Command::ROW
+};
+
+/// `LTRIM`.
+pub static LTRIM: Command = Command {
+    name: "ltrim",
+    arity: 4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(N) where N is the number of elements to be removed by the operation.",
+    summary: "Removes elements from both ends of a list. Deletes the list if all \
+        elements were trimmed.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("stop", ArgKind::Integer),
+    ],
+    run: ltrim,
+    ..Command::ROW
+};
+
+fn lset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (key, index) = (args.key(1), args.integer(2)?);
+    let limits = limits::list(&cx.engine.config);
+    let list = cx.db.write::<List>(key)?.ok_or(Error::NoSuchKey)?;
+    let place = super::place(index, list.len());
+    if !place.is_some_and(|place| list.set(place, args[3], &limits)) {
+        return Err(Error::OutOfRange("index out of range"));
+    }
+    cx.db.changed(key, event(Class::LIST, "lset"));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn linsert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let side = if args.is(2, "before") {
+        Side::Before
+    } else if args.is(2, "after") {
+        Side::After
+    } else {
+        return Err(Error::Syntax);
+    };
+    let key = args.key(1);
+    let limits = limits::list(&cx.engine.config);
+    let Some(list) = cx.db.write::<List>(key)? else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let done = list.insert(side, args[3], args[4], &limits);
+    let len = list.len() as i64;
+    if done {
+        cx.db.changed(key, event(Class::LIST, "linsert"));
+    }
+    cx.reply.integer(if done { len } else { -1 });
+    Ok(())
+}
+
+fn lrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (key, count) = (args.key(1), args.integer(2)?);
+    let limits = limits::list(&cx.engine.config);
+    let Some(list) = cx.db.write::<List>(key)? else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    let end = if count < 0 { End::Right } else { End::Left };
+    let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
+    let removed = list.remove(end, args[3], most, &limits);
+    if removed > 0 {
+        cx.db.changed(key, event(Class::LIST, "lrem"));
+        cx.db.remove_if_empty::<List>(key);
+    }
+    cx.reply.integer(removed as i64);
+    Ok(())
+}
+
+fn ltrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (key, start, stop) = (args.key(1), args.integer(2)?, args.integer(3)?);
+    let limits = limits::list(&cx.engine.config);
+    if let Some(list) = cx.db.write::<List>(key)? {
+        let range = super::range(start, stop, list.len()).unwrap_or(0..0);
+        list.trim(range.start, range.len(), &limits);
+        cx.db.changed(key, event(Class::LIST, "ltrim"));
+        cx.db.remove_if_empty::<List>(key);
+    }
+    cx.reply.ok();
+    Ok(())
+}

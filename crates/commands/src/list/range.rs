@@ -1,0 +1,93 @@
+//! `LRANGE key start stop`, `LLEN key`, `LINDEX key index`
+
+use super::pop::write;
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use structs::list::List;
+
+/// `LRANGE`.
+pub static LRANGE: Command = Command {
+    name: "lrange",
+    arity: 4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(S+N) where S is the distance of start offset from HEAD for small \
+        lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of \
+        elements in the specified range.",
+    summary: "Returns a range of elements from a list.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("stop", ArgKind::Integer),
+    ],
+    run: lrange,
+    ..Command::ROW
+};
+
+/// `LLEN`.
+pub static LLEN: Command = Command {
+    name: "llen",
+    arity: 2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO)],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the length of a list.",
+    args: &[Arg::key("key", 0)],
+    run: llen,
+    ..Command::ROW
+};
+
+/// `LINDEX`.
+pub static LINDEX: Command = Command {
+    name: "lindex",
+    arity: 3,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::List,
+    since: "1.0.0",
+    complexity: "O(N) where N is the number of elements to traverse to get to the \
+        element at index. This makes asking for the first or the last element of the \
+        list O(1).",
+    summary: "Returns an element from a list by its index.",
+    args: &[Arg::key("key", 0), Arg::new("index", ArgKind::Integer)],
+    run: lindex,
+    ..Command::ROW
+};
+
+fn lrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (start, stop) = (args.integer(2)?, args.integer(3)?);
+    let Cx { db, reply, .. } = cx;
+    let Some(list) = db.read::<List>(args.key(1))? else {
+        reply.array(0);
+        return Ok(());
+    };
+    match super::range(start, stop, list.len()) {
+        None => reply.array(0),
+        Some(range) => {
+            reply.array(range.len());
+            list.for_each_range(range.start, range.len(), |element| write(reply, element));
+        }
+    }
+    Ok(())
+}
+
+fn llen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let len = cx.db.read::<List>(args.key(1))?.map_or(0, List::len);
+    cx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn lindex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let index = args.integer(2)?;
+    let Cx { db, reply, .. } = cx;
+    let list = db.read::<List>(args.key(1))?;
+    let element = list.and_then(|list| list.get(super::place(index, list.len())?));
+    match element {
+        Some(element) => write(reply, element),
+        None => reply.null(),
+    }
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! `SINTER`, `SUNION`, `SDIFF`, their STORE forms, and `SINTERCARD`
+//!
+//! An intersection starts from the smallest set; a difference looks each member of the first up in the
+//! others.
+
+use crate::limits;
+use crate::list::write;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
+};
+use keyspace::Value;
+use std::ops::Range;
+use structs::set::Set;
+
+/// `SINTER`.
+pub static SINTER: Command = Command {
+    name: "sinter",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
+        is the number of sets.",
+    summary: "Returns the intersect of multiple sets.",
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: sinter,
+    ..Command::ROW
+};
+
+/// `SUNION`.
+pub static SUNION: Command = Command {
+    name: "sunion",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N) where N is the total number of elements in all given sets.",
+    summary: "Returns the union of multiple sets.",
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: sunion,
+    ..Command::ROW
+};
+
+/// `SDIFF`.
+pub static SDIFF: Command = Command {
+    name: "sdiff",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::rest(1, 1, KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N) where N is the total number of elements in all given sets.",
+    summary: "Returns the difference of multiple sets.",
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::key("key", 0).multiple()],
+    run: sdiff,
+    ..Command::ROW
+};
+
+/// `SINTERSTORE`.
+pub static SINTERSTORE: Command = Command {
+    name: "sinterstore",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE)),
+        KeySpec::rest(2, 1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+    ],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
+        is the number of sets.",
+    summary: "Stores the intersect of multiple sets in a key.",
+    args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
+    run: sinterstore,
+    ..Command::ROW
+};
+
+/// `SUNIONSTORE`.
+pub static SUNIONSTORE: Command = Command {
+    name: "sunionstore",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE)),
+        KeySpec::rest(2, 1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+    ],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N) where N is the total number of elements in all given sets.",
+    summary: "Stores the union of multiple sets in a key.",
+    args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
+    run: sunionstore,
+    ..Command::ROW
+};
+
+/// `SDIFFSTORE`.
+pub static SDIFFSTORE: Command = Command {
+    name: "sdiffstore",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE)),
+        KeySpec::rest(2, 1, KeyFlags::RO.with(KeyFlags::ACCESS)),
+    ],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "O(N) where N is the total number of elements in all given sets.",
+    summary: "Stores the difference of multiple sets in a key.",
+    args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
+    run: sdiffstore,
+    ..Command::ROW
+};
+
+/// `SINTERCARD`.
+pub static SINTERCARD: Command = Command {
+    name: "sintercard",
+    arity: -3,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Set,
+    since: "7.0.0",
+    complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
+        is the number of sets.",
+    summary: "Returns the number of members of the intersect of multiple sets.",
+    args: &[
+        Arg::new("numkeys", ArgKind::Integer),
+        Arg::key("key", 0).multiple(),
+        Arg::new("limit", ArgKind::Integer).after("LIMIT").optional(),
+    ],
+    run: sintercard,
+    ..Command::ROW
+};
+
+/// The sets of these words; `None` where there is no such key.
+fn load<'c>(
+    cx: &'c Cx<'_>,
+    args: Args<'_>,
+    keys: Range<usize>,
+) -> Result<Vec<Option<&'c Set>>, Error> {
+    keys.map(|index| cx.db.read::<Set>(args.key(index))).collect()
+}
+
+fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
+    let limits = limits::set(&cx.engine.config);
+    let mut result = Set::empty();
+    let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else {
+        return result;
+    };
+    sets.sort_by_key(|set| set.len());
+    let Some((smallest, others)) = sets.split_first() else { return result };
+    for member in smallest.iter() {
+        if result.len() == most {
+            break;
+        }
+        if others.iter().all(|set| set.contains_element(member)) {
+            result.insert_element(member, &limits);
+        }
+    }
+    result
+}
+
+fn union(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
+    let limits = limits::set(&cx.engine.config);
+    let mut result = Set::empty();
+    for set in sets.iter().flatten() {
+        for member in set.iter() {
+            result.insert_element(member, &limits);
+        }
+    }
+    result
+}
+
+fn difference(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
+    let limits = limits::set(&cx.engine.config);
+    let mut result = Set::empty();
+    let Some((Some(first), others)) = sets.split_first() else { return result };
+    for member in first.iter() {
+        if !others.iter().flatten().any(|set| set.contains_element(member)) {
+            result.insert_element(member, &limits);
+        }
+    }
+    result
+}
+
+fn answer(cx: &mut Cx<'_>, result: &Set) -> Outcome {
+    cx.reply.set(result.len());
+    result.iter().for_each(|member| write(&mut cx.reply, member));
+    Ok(())
+}
+
+fn store(cx: &mut Cx<'_>, args: Args<'_>, result: Set, name: Event) -> Outcome {
+    let (key, len) = (args.key(1), result.len());
+    if len == 0 {
+        cx.db.delete(key);
+    } else {
+        cx.db.put(key, Value::Set(result), None);
+        cx.db.changed(key, name);
+    }
+    cx.reply.integer(len as i64);
+    Ok(())
+}
+
+fn sinter(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = intersection(cx, &load(cx, args, 1..args.len())?, usize::MAX);
+    answer(cx, &result)
+}
+fn sunion(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = union(cx, &load(cx, args, 1..args.len())?);
+    answer(cx, &result)
+}
+fn sdiff(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = difference(cx, &load(cx, args, 1..args.len())?);
+    answer(cx, &result)
+}
+fn sinterstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = intersection(cx, &load(cx, args, 2..args.len())?, usize::MAX);
+    store(cx, args, result, event(Class::SET, "sinterstore"))
+}
+fn sunionstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = union(cx, &load(cx, args, 2..args.len())?);
+    store(cx, args, result, event(Class::SET, "sunionstore"))
+}
+fn sdiffstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let result = difference(cx, &load(cx, args, 2..args.len())?);
+    store(cx, args, result, event(Class::SET, "sdiffstore"))
+}
+
+fn sintercard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let numkeys =
+        args.integer_in(1, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
+    let end = 2 + numkeys;
+    if end > args.len() {
+        return Err(Error::text("ERR Number of keys can't be greater than number of args"));
+    }
+    let mut most = usize::MAX;
+    if end < args.len() {
+        if args.len() != end + 2 || !args.is(end, "limit") {
+            return Err(Error::Syntax);
+        }
+        let limit = args.integer_in(end + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
+        if limit > 0 {
+            most = limit as usize;
+        }
+    }
+    let len = intersection(cx, &load(cx, args, 2..end)?, most).len();
+    cx.reply.integer(len as i64);
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! `SPOP key [count]`, `SRANDMEMBER key [count]`: every member is equally likely.
+
+use crate::list::write;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
+    event,
+};
+use structs::random::Rng;
+use structs::set::Set;
+
+/// `SPOP`.
+pub static SPOP: Command = Command {
+    name: "spop",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE))],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "Without the count argument O(1), otherwise O(N) where N is the value \
+        of the passed count.",
+    summary: "Returns one or more random members from a set after removing them. \
+        Deletes the set if the last member was popped.",
+    history: &[("3.2.0", "Added the `count` argument.")],
+    tips: &["nondeterministic_output"],
+    args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("3.2.0")],
+    run: spop,
+    ..Command::ROW
+};
+
+/// `SRANDMEMBER`.
+pub static SRANDMEMBER: Command = Command {
+    name: "srandmember",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Set,
+    since: "1.0.0",
+    complexity: "Without the count argument O(1), otherwise O(N) where N is the \
+        absolute value of the passed count.",
+    summary: "Gets one or multiple random members from a set.",
+    history: &[("2.6.0", "Added the optional `count` argument.")],
+    tips: &["nondeterministic_output"],
+    args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("2.6.0")],
+    run: srandmember,
+    ..Command::ROW
+};
+
+fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let count = match args.len() {
+        2 => None,
+        3 => Some(args.integer_in(2, 0..=i64::MAX, "value is out of range, must be positive")?),
+        _ => return Err(Error::Arity("spop".into())),
+    };
+    let mut rng = Rng::seeded(cx.db.random());
+    let Cx { db, reply, .. } = cx;
+    let journals = db.engine.journal.is_read();
+    let Some(set) = db.write::<Set>(key)? else {
+        if count.is_some() {
+            reply.set(0);
+        } else {
+            reply.null();
+        }
+        return Ok(());
+    };
+    let mut popped = Vec::new();
+    let wanted = count.map_or(1, |count| (count as usize).min(set.len()));
+    if count.is_some() {
+        reply.set(wanted);
+    }
+    for _ in 0..wanted {
+        set.pop_random(&mut rng, |member| {
+            if journals {
+                popped.push(member.to_vec());
+            }
+            write(reply, member);
+        });
+    }
+    if wanted > 0 {
+        report(cx, key, popped);
+    }
+    Ok(())
+}
+
+fn report(cx: &mut Cx<'_>, key: Key<'_>, popped: Vec<Vec<u8>>) {
+    cx.db.changed(key, event(Class::SET, "spop"));
+    cx.db.propagate_as(|p| {
+        let mut words = vec![b"SREM".to_vec(), key.bytes.to_vec()];
+        words.extend(popped);
+        p.push(words);
+    });
+    cx.db.remove_if_empty::<Set>(key);
+}
+
+fn srandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let mut rng = Rng::seeded(cx.db.random());
+    let Cx { db, reply, .. } = cx;
+    if args.len() == 2 {
+        match db.read::<Set>(key)?.and_then(|set| set.random(&mut rng)) {
+            Some(member) => write(reply, member),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    if args.len() > 3 {
+        return Err(Error::Syntax);
+    }
+    let range = "value is out of range, value must between -9223372036854775807 and \
+                 9223372036854775807";
+    let count = args.integer_in(2, -i64::MAX..=i64::MAX, range)?;
+    let Some(set) = db.read::<Set>(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    if count < 0 {
+        let count = count.unsigned_abs() as usize;
+        reply.array(count);
+        set.sample_repeated(count, &mut rng, |member| write(reply, member));
+    } else {
+        let count = (count as usize).min(set.len());
+        reply.array(count);
+        set.sample_distinct(count, &mut rng, |member| write(reply, member));
+    }
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! `ZCOUNT`, `ZLEXCOUNT`, `ZREMRANGEBYRANK`, `ZREMRANGEBYSCORE`, `ZREMRANGEBYLEX`
+
+use super::bounds::{parse_lex_range, parse_score_range};
+use crate::list::range;
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+};
+use std::ops::Range;
+use structs::zset::Zset;
+
+/// `ZCOUNT`.
+pub static ZCOUNT: Command = Command {
+    name: "zcount",
+    arity: 4,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "2.0.0",
+    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    summary: "Returns the count of members in a sorted set that have scores within a \
+        range.",
+    args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
+    run: zcount,
+    ..Command::ROW
+};
+
+/// `ZLEXCOUNT`.
+pub static ZLEXCOUNT: Command = Command {
+    name: "zlexcount",
+    arity: 4,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "2.8.9",
+    complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+    summary: "Returns the number of members in a sorted set within a lexicographical \
+        range.",
+    args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
+    run: zlexcount,
+    ..Command::ROW
+};
+
+/// `ZREMRANGEBYRANK`.
+pub static ZREMRANGEBYRANK: Command = Command {
+    name: "zremrangebyrank",
+    arity: 4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
+    group: Group::SortedSet,
+    since: "2.0.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements removed by the operation.",
+    summary: "Removes members in a sorted set within a range of indexes. Deletes the \
+        sorted set if all members were removed.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("stop", ArgKind::Integer),
+    ],
+    run: zremrangebyrank,
+    ..Command::ROW
+};
+
+/// `ZREMRANGEBYSCORE`.
+pub static ZREMRANGEBYSCORE: Command = Command {
+    name: "zremrangebyscore",
+    arity: 4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
+    group: Group::SortedSet,
+    since: "1.2.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements removed by the operation.",
+    summary: "Removes members in a sorted set within a range of scores. Deletes the \
+        sorted set if all members were removed.",
+    args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
+    run: zremrangebyscore,
+    ..Command::ROW
+};
+
+/// `ZREMRANGEBYLEX`.
+pub static ZREMRANGEBYLEX: Command = Command {
+    name: "zremrangebylex",
+    arity: 4,
+    flags: Flags::WRITE,
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::DELETE))],
+    group: Group::SortedSet,
+    since: "2.8.9",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements removed by the operation.",
+    summary: "Removes members in a sorted set within a lexicographical range. \
+        Deletes the sorted set if all members were removed.",
+    args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
+    run: zremrangebylex,
+    ..Command::ROW
+};
+
+fn zcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let scores = parse_score_range(args[2], args[3])?;
+    let zset = cx.db.read::<Zset>(args.key(1))?;
+    let count = zset.map_or(0, |zset| zset.ranks_by_score(&scores).len());
+    cx.reply.integer(count as i64);
+    Ok(())
+}
+
+fn zlexcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let members = parse_lex_range(args[2], args[3])?;
+    let zset = cx.db.read::<Zset>(args.key(1))?;
+    let count = zset.map_or(0, |zset| zset.ranks_by_lex(&members).len());
+    cx.reply.integer(count as i64);
+    Ok(())
+}
+
+fn zremrangebyrank(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let (start, stop) = (args.integer(2)?, args.integer(3)?);
+    remove(cx, args, event(Class::ZSET, "zremrangebyrank"), |zset| {
+        range(start, stop, zset.len()).unwrap_or(0..0)
+    })
+}
+
+fn zremrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let scores = parse_score_range(args[2], args[3])?;
+    let name = event(Class::ZSET, "zremrangebyscore");
+    remove(cx, args, name, |zset| zset.ranks_by_score(&scores))
+}
+
+fn zremrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let members = parse_lex_range(args[2], args[3])?;
+    let name = event(Class::ZSET, "zremrangebylex");
+    remove(cx, args, name, |zset| zset.ranks_by_lex(&members))
+}
+
+fn remove(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    name: Event,
+    select: impl FnOnce(&Zset) -> Range<usize>,
+) -> Outcome {
+    let key = args.key(1);
+    let mut removed = 0;
+    if let Some(zset) = cx.db.write::<Zset>(key)? {
+        let ranks = select(zset);
+        removed = zset.remove_ranks(ranks, |_, _| {});
+    }
+    if removed > 0 {
+        cx.db.changed(key, name);
+        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.remove_if_empty::<Zset>(key);
+    }
+    cx.reply.integer(removed as i64);
+    Ok(())
+}

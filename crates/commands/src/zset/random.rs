@@ -1,0 +1,76 @@
+//! `ZRANDMEMBER key [count [WITHSCORES]]`
+
+use crate::list::write;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use structs::listpack::Element;
+use structs::random::Rng;
+use structs::zset::Zset;
+
+/// `ZRANDMEMBER`.
+pub static ZRANDMEMBER: Command = Command {
+    name: "zrandmember",
+    arity: -2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "6.2.0",
+    complexity: "O(N) where N is the number of members returned",
+    summary: "Returns one or more random members from a sorted set.",
+    tips: &["nondeterministic_output"],
+    args: &[
+        Arg::key("key", 0),
+        Arg::block(
+            "options",
+            &[
+                Arg::new("count", ArgKind::Integer),
+                Arg::token("withscores", "WITHSCORES").optional(),
+            ],
+        )
+        .optional(),
+    ],
+    run: zrandmember,
+    ..Command::ROW
+};
+
+fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let key = args.key(1);
+    let mut rng = Rng::seeded(cx.db.random());
+    let Cx { db, reply, .. } = cx;
+    if args.len() == 2 {
+        match db.read::<Zset>(key)?.and_then(|zset| zset.random(&mut rng)) {
+            Some((member, _)) => write(reply, member),
+            None => reply.null(),
+        }
+        return Ok(());
+    }
+    let with_scores = match args.len() {
+        3 => false,
+        4 if args.is(3, "withscores") => true,
+        _ => return Err(Error::Syntax),
+    };
+    let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
+    let count = args.integer_in(2, -most..=most, "value is out of range")?;
+    let Some(zset) = db.read::<Zset>(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let is_nested = with_scores && reply.is_resp3();
+    let drawn =
+        if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(zset.len()) };
+    reply.array(if with_scores && !is_nested { drawn * 2 } else { drawn });
+    let show = |member: Element<'_>, score: f64| {
+        if is_nested {
+            reply.array(2);
+        }
+        write(reply, member);
+        if with_scores {
+            reply.double(score);
+        }
+    };
+    if count < 0 {
+        zset.sample_repeated(drawn, &mut rng, show);
+    } else {
+        zset.sample_distinct(drawn, &mut rng, show);
+    }
+    Ok(())
+}

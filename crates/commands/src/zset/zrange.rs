@@ -1,0 +1,399 @@
+//! `ZRANGE key start stop [BYSCORE|BYLEX] [REV] [LIMIT offset count] [WITHSCORES]` and the older
+//! commands that do a part of it; `ZRANGESTORE destination source …`
+//!
+//! Whatever the range is of, it becomes a range of ranks.
+
+use super::bounds::{parse_lex_range, parse_score_range};
+use crate::limits;
+use crate::list::{range, write};
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
+    event,
+};
+use keyspace::Value;
+use std::ops::Range;
+use structs::zset::Zset;
+
+/// `ZRANGE`.
+pub static ZRANGE: Command = Command {
+    name: "zrange",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "1.2.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements returned.",
+    summary: "Returns members in a sorted set within a range of indexes.",
+    history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::String),
+        Arg::new("stop", ArgKind::String),
+        Arg::one_of("sortby", &[Arg::token("byscore", "BYSCORE"), Arg::token("bylex", "BYLEX")])
+            .optional()
+            .since("6.2.0"),
+        Arg::token("rev", "REV").optional().since("6.2.0"),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional()
+        .since("6.2.0"),
+        Arg::token("withscores", "WITHSCORES").optional(),
+    ],
+    run: zrange,
+    ..Command::ROW
+};
+
+/// `ZREVRANGE`.
+pub static ZREVRANGE: Command = Command {
+    name: "zrevrange",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "1.2.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements returned.",
+    summary: "Returns members in a sorted set within a range of indexes in reverse \
+        order.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("start", ArgKind::Integer),
+        Arg::new("stop", ArgKind::Integer),
+        Arg::token("withscores", "WITHSCORES").optional(),
+    ],
+    run: zrevrange,
+    ..Command::ROW
+};
+
+/// `ZRANGEBYSCORE`.
+pub static ZRANGEBYSCORE: Command = Command {
+    name: "zrangebyscore",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "1.0.5",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements being returned. If M is constant (e.g. always asking \
+        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    summary: "Returns members in a sorted set within a range of scores.",
+    history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("min", ArgKind::Double),
+        Arg::new("max", ArgKind::Double),
+        Arg::token("withscores", "WITHSCORES").optional().since("2.0.0"),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+    ],
+    run: zrangebyscore,
+    ..Command::ROW
+};
+
+/// `ZREVRANGEBYSCORE`.
+pub static ZREVRANGEBYSCORE: Command = Command {
+    name: "zrevrangebyscore",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "2.2.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements being returned. If M is constant (e.g. always asking \
+        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    summary: "Returns members in a sorted set within a range of scores in reverse \
+        order.",
+    history: &[("2.1.6", "`min` and `max` can be exclusive.")],
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("max", ArgKind::Double),
+        Arg::new("min", ArgKind::Double),
+        Arg::token("withscores", "WITHSCORES").optional(),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+    ],
+    run: zrevrangebyscore,
+    ..Command::ROW
+};
+
+/// `ZRANGEBYLEX`.
+pub static ZRANGEBYLEX: Command = Command {
+    name: "zrangebylex",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "2.8.9",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements being returned. If M is constant (e.g. always asking \
+        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    summary: "Returns members in a sorted set within a lexicographical range.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("min", ArgKind::String),
+        Arg::new("max", ArgKind::String),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+    ],
+    run: zrangebylex,
+    ..Command::ROW
+};
+
+/// `ZREVRANGEBYLEX`.
+pub static ZREVRANGEBYLEX: Command = Command {
+    name: "zrevrangebylex",
+    arity: -4,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::SortedSet,
+    since: "2.8.9",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements being returned. If M is constant (e.g. always asking \
+        for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    summary: "Returns members in a sorted set within a lexicographical range in \
+        reverse order.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("max", ArgKind::String),
+        Arg::new("min", ArgKind::String),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+    ],
+    run: zrevrangebylex,
+    ..Command::ROW
+};
+
+/// `ZRANGESTORE`.
+pub static ZRANGESTORE: Command = Command {
+    name: "zrangestore",
+    arity: -5,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[
+        KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE)),
+        KeySpec::at(2, KeyFlags::RO.with(KeyFlags::ACCESS)),
+    ],
+    group: Group::SortedSet,
+    since: "6.2.0",
+    complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
+        M the number of elements stored into the destination key.",
+    summary: "Stores a range of members from sorted set in a key.",
+    args: &[
+        Arg::key("dst", 0),
+        Arg::key("src", 1),
+        Arg::new("min", ArgKind::String),
+        Arg::new("max", ArgKind::String),
+        Arg::one_of("sortby", &[Arg::token("byscore", "BYSCORE"), Arg::token("bylex", "BYLEX")])
+            .optional(),
+        Arg::token("rev", "REV").optional(),
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+    ],
+    run: zrangestore,
+    ..Command::ROW
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Rank,
+    Score,
+    Lex,
+}
+
+struct Options {
+    by: By,
+    reverse: bool,
+    limit: Option<(i64, i64)>,
+    with_scores: bool,
+}
+
+/// Reads the options from word `at` on; which are allowed depends on the command.
+fn parse(
+    args: Args<'_>,
+    mut at: usize,
+    mut options: Options,
+    all: bool,
+    stores: bool,
+) -> Result<Options, Error> {
+    while at < args.len() {
+        if args.is(at, "withscores") && !stores && options.by != By::Lex {
+            options.with_scores = true;
+        } else if args.is(at, "withscores") && !stores {
+            return Err(Error::text(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        } else if args.is(at, "limit") && at + 2 < args.len() {
+            options.limit = Some((args.integer(at + 1)?, args.integer(at + 2)?));
+            at += 2;
+        } else if all && args.is(at, "byscore") {
+            options.by = By::Score;
+        } else if all && args.is(at, "bylex") {
+            options.by = By::Lex;
+        } else if all && args.is(at, "rev") {
+            options.reverse = true;
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    if options.limit.is_some() && options.by == By::Rank {
+        return Err(Error::text(
+            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+        ));
+    }
+    if options.with_scores && options.by == By::Lex {
+        return Err(Error::text(
+            "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+        ));
+    }
+    Ok(options)
+}
+
+/// The bounds as the client gave them: with REV the higher one comes first.
+enum Bounds<'a> {
+    Rank(i64, i64),
+    Score(structs::zset::ScoreRange),
+    Lex(structs::zset::LexRange<'a>),
+}
+
+fn parse_bounds<'a>(
+    first: &'a [u8],
+    second: &'a [u8],
+    options: &Options,
+) -> Result<Bounds<'a>, Error> {
+    let (low, high) = if options.reverse { (second, first) } else { (first, second) };
+    Ok(match options.by {
+        By::Rank => {
+            let number = |word| structs::numbers::parse_i64(word).ok_or(Error::NotInteger);
+            Bounds::Rank(number(first)?, number(second)?)
+        }
+        By::Score => Bounds::Score(parse_score_range(low, high)?),
+        By::Lex => Bounds::Lex(parse_lex_range(low, high)?),
+    })
+}
+
+fn select(zset: &Zset, bounds: &Bounds<'_>, options: &Options) -> Range<usize> {
+    let len = zset.len();
+    let ranks = match bounds {
+        Bounds::Rank(start, stop) => {
+            let ranks = range(*start, *stop, len).unwrap_or(0..0);
+            if options.reverse && !ranks.is_empty() {
+                return len - ranks.end..len - ranks.start;
+            }
+            return ranks;
+        }
+        Bounds::Score(scores) => zset.ranks_by_score(scores),
+        Bounds::Lex(members) => zset.ranks_by_lex(members),
+    };
+    let Some((offset, count)) = options.limit else { return ranks };
+    let Ok(offset) = usize::try_from(offset) else { return 0..0 };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    if offset >= ranks.len() {
+        return 0..0;
+    }
+    let count = count.min(ranks.len() - offset);
+    if options.reverse {
+        ranks.end - offset - count..ranks.end - offset
+    } else {
+        ranks.start + offset..ranks.start + offset + count
+    }
+}
+
+fn answer(cx: &mut Cx<'_>, key: Key<'_>, bounds: &Bounds<'_>, options: &Options) -> Outcome {
+    let Cx { db, reply, .. } = cx;
+    let Some(zset) = db.read::<Zset>(key)? else {
+        reply.array(0);
+        return Ok(());
+    };
+    let ranks = select(zset, bounds, options);
+    let is_nested = options.with_scores && reply.is_resp3();
+    let per_member = if options.with_scores && !is_nested { 2 } else { 1 };
+    reply.array(ranks.len() * per_member);
+    let mut show = |(member, score)| {
+        if is_nested {
+            reply.array(2);
+        }
+        write(reply, member);
+        if options.with_scores {
+            reply.double(score);
+        }
+    };
+    if options.reverse {
+        zset.range(ranks).rev().for_each(&mut show);
+    } else {
+        zset.range(ranks).for_each(&mut show);
+    }
+    Ok(())
+}
+
+fn run(cx: &mut Cx<'_>, args: Args<'_>, by: By, reverse: bool, all: bool) -> Outcome {
+    let options = Options { by, reverse, limit: None, with_scores: false };
+    let options = parse(args, 4, options, all, false)?;
+    let bounds = parse_bounds(args[2], args[3], &options)?;
+    answer(cx, args.key(1), &bounds, &options)
+}
+
+fn zrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Rank, false, true)
+}
+fn zrevrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Rank, true, false)
+}
+fn zrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Score, false, false)
+}
+fn zrevrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Score, true, false)
+}
+fn zrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Lex, false, false)
+}
+fn zrevrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    run(cx, args, By::Lex, true, false)
+}
+
+fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = Options { by: By::Rank, reverse: false, limit: None, with_scores: false };
+    let options = parse(args, 5, options, true, true)?;
+    let bounds = parse_bounds(args[3], args[4], &options)?;
+    let (destination, source) = (args.key(1), args.key(2));
+    let limits = limits::zset(&cx.engine.config);
+    let mut result = Zset::new();
+    if let Some(zset) = cx.db.read::<Zset>(source)? {
+        for (member, score) in zset.range(select(zset, &bounds, &options)) {
+            member.with_bytes(|member| result.insert(member, score, &limits));
+        }
+    }
+    let len = result.len();
+    if len == 0 {
+        cx.db.delete(destination);
+    } else {
+        cx.db.put(destination, Value::Zset(result), None);
+        cx.db.changed(destination, event(Class::ZSET, "zrangestore"));
+    }
+    cx.reply.integer(len as i64);
+    Ok(())
+}
