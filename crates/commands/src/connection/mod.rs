@@ -1,8 +1,10 @@
 //! The commands of the group `connection`, one file each or a tight family.
 
 mod auth;
+mod client;
 mod echo;
 mod hello;
+mod list_line;
 mod names;
 mod ping;
 mod quit;
@@ -15,6 +17,7 @@ pub(crate) use select::parse_db;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &client::CLIENT,
     &auth::AUTH,
     &hello::HELLO,
     &reset::RESET,

@@ -3,9 +3,11 @@
 mod commandlog;
 mod config;
 mod dbsize;
+mod debug;
 mod flush;
 mod info;
 mod lolwut;
+mod memory;
 mod monitor;
 mod shutdown;
 mod swapdb;
@@ -18,6 +20,8 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &memory::MEMORY,
+    &debug::DEBUG,
     &lolwut::LOLWUT,
     &monitor::MONITOR,
     &commandlog::COMMANDLOG,

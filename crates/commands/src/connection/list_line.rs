@@ -1,0 +1,81 @@
+//! A client's line in CLIENT LIST.
+
+use engine::Engine;
+use engine::clients::{Client, flag};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `pubsub` or `normal`: which limits apply to a client.
+pub(crate) fn kind_of(client: &Client) -> &'static str {
+    let is_subscribed = client.live.flags.load(Relaxed) & flag::PUBSUB != 0;
+    if is_subscribed { "pubsub" } else { "normal" }
+}
+
+fn letters(bits: u64) -> String {
+    let known = [
+        (flag::MONITOR, 'O'),
+        (flag::PUBSUB, 'P'),
+        (flag::MULTI, 'x'),
+        (flag::BLOCKED, 'b'),
+        (flag::TRACKING, 't'),
+        (flag::BROKEN_REDIRECT, 'R'),
+        (flag::TRACKING_BCAST, 'B'),
+        (flag::WATCH_DIRTY, 'd'),
+        (flag::CLOSING, 'c'),
+        (flag::UNIX_SOCKET, 'U'),
+        (flag::NO_EVICT, 'e'),
+        (flag::NO_TOUCH, 'T'),
+    ];
+    let text: String =
+        known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();
+    if text.is_empty() { "N".to_owned() } else { text }
+}
+
+/// The line, with its line end.
+pub(crate) fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
+    let live = &client.live;
+    let names = client.names().clone();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let multi = live.multi.load(Relaxed) as i64 - 1;
+    let command = live
+        .last_command
+        .load(Relaxed)
+        .checked_sub(1)
+        .map_or("NULL", |index| engine.table.all()[index].full_name.as_str());
+    let output = live.output_bytes.load(Relaxed);
+    let query = live.query_bytes.load(Relaxed);
+    let memory = size_of::<Client>() + output + query + live.multi_bytes.load(Relaxed);
+    format!(
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
+         ssub={} multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} \
+         rbs={} rbp={} obl={output} oll=0 omem={output} tot-mem={memory} events=r cmd={command} \
+         user={} redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} \
+         tot-net-out={} tot-cmds={}\n",
+        client.id,
+        client.addr,
+        client.laddr,
+        client.fd,
+        text(&names.name),
+        (now_ms - client.created_ms) / 1000,
+        (now_ms - live.last_seen_ms.load(Relaxed)).max(0) / 1000,
+        letters(live.flags.load(Relaxed)),
+        live.db.load(Relaxed),
+        live.channels.load(Relaxed),
+        live.patterns.load(Relaxed),
+        live.shard_channels.load(Relaxed),
+        live.watched.load(Relaxed),
+        live.query_free_bytes.load(Relaxed),
+        live.argv_bytes.load(Relaxed),
+        live.multi_bytes.load(Relaxed),
+        live.output_capacity.load(Relaxed),
+        live.output_capacity.load(Relaxed),
+        names.user,
+        live.redirect.load(Relaxed),
+        live.protocol.load(Relaxed),
+        text(&names.lib_name),
+        text(&names.lib_version),
+        client.thread,
+        live.net_in.load(Relaxed),
+        live.net_out.load(Relaxed),
+        live.commands.load(Relaxed),
+    )
+}
