@@ -50,6 +50,17 @@ fn round_trip(object: &Object, limits: &Limits) {
     }
 }
 
+/// A member that is too long for a listpack comes after one with the score -0, which only the big
+/// encoding keeps.
+#[test]
+fn negative_zero_survives_beside_a_long_member() {
+    let mut zset = Zset::new();
+    let limits = Limits::default();
+    zset.insert(&[b'a'; 100], 0.0, &limits.zset);
+    zset.insert(b"b", -0.0, &limits.zset);
+    round_trip(&Object::Zset(zset), &limits);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 

@@ -127,10 +127,24 @@ impl Decoder<'_> {
         limits: &Limits,
     ) -> Result<Zset, Error> {
         let count = self.elements(least)?;
-        let mut zset = Zset::with_capacity(count, 0, &limits.zset);
+        if count > limits.zset.max_listpack_entries {
+            let mut zset = Zset::with_capacity(count, 0, &limits.zset);
+            for _ in 0..count {
+                let member = self.string()?;
+                add(&mut zset, &member, score(self)?, limits)?;
+            }
+            return Ok(zset);
+        }
+        // The encoding must be known before the first member goes in: a listpack, even one that
+        // is given up later, forgets the sign of zero.
+        let mut members = Vec::with_capacity(count);
         for _ in 0..count {
-            let member = self.string()?;
-            add(&mut zset, &member, score(self)?, limits)?;
+            members.push((self.string()?, score(self)?));
+        }
+        let longest = members.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
+        let mut zset = Zset::with_capacity(count, longest, &limits.zset);
+        for (member, score) in members {
+            add(&mut zset, &member, score, limits)?;
         }
         Ok(zset)
     }
