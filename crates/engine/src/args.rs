@@ -87,6 +87,17 @@ impl<'a> Args<'a> {
         if bounds.contains(&number) { Ok(number) } else { Err(Error::OutOfRange(message)) }
     }
 
+    /// The same, but with `message` too if the word is no integer at all.
+    pub fn integer_or(
+        self,
+        index: usize,
+        bounds: std::ops::RangeInclusive<i64>,
+        message: &'static str,
+    ) -> Result<i64, Error> {
+        let number = self.get(index).and_then(numbers::parse_i64);
+        number.filter(|number| bounds.contains(number)).ok_or(Error::OutOfRange(message))
+    }
+
     /// The word at `index` as a double.
     pub fn float(self, index: usize) -> Result<f64, Error> {
         self.get(index).and_then(numbers::parse_f64).ok_or(Error::NotFloat)

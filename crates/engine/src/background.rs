@@ -18,7 +18,8 @@ pub const FREE_EFFORT: usize = 64;
 pub type Job = Box<dyn FnOnce(&'static Engine) + Send>;
 
 enum Garbage {
-    Entry(Entry),
+    /// Held only to be dropped.
+    Entry(#[allow(dead_code)] Entry),
     Tables(Taken),
 }
 

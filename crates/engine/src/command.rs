@@ -255,9 +255,23 @@ pub enum Begin {
 pub enum Find {
     /// From the start to `last` relative to it (negative: from the end of the request), every
     /// `step` words; `limit` 2 means half of the remaining words, 0 and 1 all.
-    Range { last: i32, step: usize, limit: usize },
+    Range {
+        /// The last key, relative to the first.
+        last: i32,
+        /// Words from one key to the next.
+        step: usize,
+        /// The share of the remaining words that are keys.
+        limit: usize,
+    },
     /// The number of keys is the word at `index` after the start, the first key at `first`.
-    KeyNum { index: usize, first: usize, step: usize },
+    KeyNum {
+        /// The word that states the number, relative to the start.
+        index: usize,
+        /// The first key, relative to the start.
+        first: usize,
+        /// Words from one key to the next.
+        step: usize,
+    },
     /// Not expressible.
     Unknown,
 }

@@ -133,12 +133,12 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         reject(cx, row, &Error::format(text));
         return Ok(false);
     }
+    if cx.session.multi.is_some() && flags.has(Flags::NO_MULTI) {
+        let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
+        reject(cx, row, &Error::format(text));
+        return Ok(false);
+    }
     if cx.session.multi.is_some() && !flags.has(Flags::NOT_QUEUED) {
-        if flags.has(Flags::NO_MULTI) {
-            let text = Error::text("ERR Command not allowed inside a transaction");
-            reject(cx, row, &text);
-            return Ok(false);
-        }
         if let Some(multi) = &mut cx.session.multi {
             multi.push(row.index, args.words());
         }

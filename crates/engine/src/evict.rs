@@ -1,8 +1,139 @@
 //! Keeping memory below `maxmemory` by evicting keys.
+//!
+//! For each eviction a few entries are drawn from random stripes (`maxmemory-samples` of them), and
+//! the one that the policy likes least goes. Redis keeps the best candidates of earlier samples in
+//! a pool; here every draw is over the whole keyspace and all databases, and a stripe that somebody
+//! holds is passed over, so no thread waits.
+#![allow(unsafe_code)]
 
 use crate::cx::Cx;
+use crate::db::Db;
+use crate::engine::Engine;
+use crate::events;
+use crate::locks::Locked;
+use config::MaxmemoryPolicy;
+use keyspace::access::{self, Policy};
+use keyspace::keyspace::STRIPES;
+use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
+
+/// Stripes tried in vain before there is nothing to evict.
+const PATIENCE: usize = 4 * STRIPES;
+
+/// An entry that could go.
+struct Candidate {
+    stripe: usize,
+    db: DbIndex,
+    key: Box<[u8]>,
+    score: u64,
+}
 
 /// Evicts until memory is below the limit; `false` if that is not possible.
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
-    (cx.engine.keyspace.used_bytes() as u64) <= cx.engine.config.maxmemory()
+    let engine = cx.engine;
+    let limit = engine.config.maxmemory();
+    while engine.keyspace.used_bytes() as u64 > limit {
+        if engine.config.maxmemory_policy() == MaxmemoryPolicy::NoEviction {
+            return false;
+        }
+        let Some(candidate) = choose(&cx.db) else {
+            // What was evicted may still wait to be freed.
+            return engine.keyspace.used_bytes() as u64 <= limit;
+        };
+        evict(&mut cx.db, &candidate);
+    }
+    true
+}
+
+fn is_volatile(policy: MaxmemoryPolicy) -> bool {
+    matches!(
+        policy,
+        MaxmemoryPolicy::VolatileLru
+            | MaxmemoryPolicy::VolatileLfu
+            | MaxmemoryPolicy::VolatileRandom
+            | MaxmemoryPolicy::VolatileTtl
+    )
+}
+
+/// How much an entry deserves to go: the highest goes first.
+fn score(policy: MaxmemoryPolicy, bits: Policy, entry: &Entry, now: Millis, luck: u64) -> u64 {
+    match policy {
+        MaxmemoryPolicy::VolatileTtl => entry.expiry().map_or(0, |at| u64::MAX - at.0 as u64),
+        MaxmemoryPolicy::VolatileRandom | MaxmemoryPolicy::AllkeysRandom => luck,
+        _ => access::eviction_score(bits, entry.access(), now.0),
+    }
+}
+
+/// Draws samples and picks one; `None` if nothing can be evicted.
+fn choose(db: &Db<'_>) -> Option<Candidate> {
+    let engine = db.engine;
+    let policy = engine.config.maxmemory_policy();
+    let samples = engine.config.maxmemory_samples().max(1);
+    let (mut best, mut seen): (Option<Candidate>, usize) = (None, 0);
+    for _ in 0..PATIENCE {
+        let index = (db.random() as usize) % STRIPES;
+        sample(db, engine, policy, index, &mut |candidate| {
+            seen += 1;
+            if best.as_ref().is_none_or(|best| candidate.score > best.score) {
+                best = Some(candidate);
+            }
+        });
+        if seen >= samples {
+            break;
+        }
+    }
+    best
+}
+
+fn sample(
+    db: &Db<'_>,
+    engine: &Engine,
+    policy: MaxmemoryPolicy,
+    index: usize,
+    found: &mut dyn FnMut(Candidate),
+) {
+    let stripe = engine.keyspace.stripe(index);
+    if !stripe.try_lock() {
+        return;
+    }
+    // SAFETY: locked above.
+    let data: &StripeData = unsafe { stripe.data() };
+    for number in 0..engine.keyspace.databases() {
+        let tables = data.db(DbIndex(number));
+        let entry = if is_volatile(policy) {
+            tables.expiring().sample(|| db.random()).map(|item| item.entry())
+        } else {
+            tables.entries().sample(|| db.random())
+        };
+        if let Some(entry) = entry {
+            found(Candidate {
+                stripe: index,
+                db: DbIndex(number),
+                key: Box::from(entry.key()),
+                score: score(policy, db.policy, entry, db.now(), db.random()),
+            });
+        }
+    }
+    // SAFETY: locked above.
+    unsafe { stripe.unlock() };
+}
+
+fn evict(db: &mut Db<'_>, candidate: &Candidate) {
+    let engine = db.engine;
+    let stripe = engine.keyspace.stripe(candidate.stripe);
+    stripe.lock();
+    db.locked = Locked::One(candidate.stripe);
+    db.in_db(candidate.db, |db| {
+        let key = Key::new(&candidate.key);
+        // Somebody may have deleted it meanwhile.
+        if let Some(entry) = db.take(key) {
+            engine.stats.evicted.add(1);
+            db.discard(entry);
+            db.effects.propagate_deletion(engine, candidate.db, &candidate.key);
+            db.changed(key, events::EVICTED);
+        }
+    });
+    crate::commit::commit_outside(db);
+    db.locked = Locked::None;
+    // SAFETY: locked above.
+    unsafe { stripe.unlock() };
 }

@@ -138,7 +138,7 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
     let Some(tracking) = &cx.session.tracking else { return };
     let wanted = match tracking.caching {
         _ if tracking.broadcast.is_some() => false,
-        Some(caching) => (tracking.opt_in && caching) || (tracking.opt_out && caching),
+        Some(caching) => caching && (tracking.opt_in || tracking.opt_out),
         None => !tracking.opt_in,
     };
     if !wanted {

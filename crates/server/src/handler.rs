@@ -169,12 +169,7 @@ impl Hub {
 }
 
 /// Whether a client reads so slowly that `client-output-buffer-limit` closes it.
-fn is_over_output_limit(
-    engine: &Engine,
-    conn: &mut Conn,
-    io: &ConnIo<'_>,
-    now: Millis,
-) -> bool {
+fn is_over_output_limit(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, now: Millis) -> bool {
     let class = if conn.session.is_subscribed() {
         config::ClientClass::PubSub
     } else {

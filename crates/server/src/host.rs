@@ -56,8 +56,9 @@ impl ServerHost {
                 }
                 Ok(())
             }
-            "crash-log-enabled" => crash::set_enabled(config.crash_log_enabled())
-                .map_err(|error| error.to_string()),
+            "crash-log-enabled" => {
+                crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
+            }
             "dir" => std::env::set_current_dir(config.dir()).map_err(|error| error.to_string()),
             name if name.starts_with("tls-") => {
                 tls::apply(config, &self.net)?;

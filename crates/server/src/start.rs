@@ -118,7 +118,8 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
     if config.set_proc_title() {
-        process_title.set(&config.proc_title_template().to_string_lossy(), &title_of(program, &config));
+        process_title
+            .set(&config.proc_title_template().to_string_lossy(), &title_of(program, &config));
     }
     let host = ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file);
     engine.set_host(Box::new(host));
@@ -191,8 +192,7 @@ fn set_up_logging(config: &Config) -> Result<(), Failure> {
     }
     logging::set_logfile(config.logfile().as_path()).map_err(|error| error.to_string())?;
     if config.syslog_enabled()
-        && let Some(facility) =
-            syslog::Facility::from_name(config.syslog_facility().name())
+        && let Some(facility) = syslog::Facility::from_name(config.syslog_facility().name())
     {
         logging::enable_syslog(&config.syslog_ident().to_string_lossy(), facility);
     }

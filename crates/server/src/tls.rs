@@ -1,7 +1,7 @@
 //! From the `tls-*` options to a context for the network layer.
 
 use crate::net::{ClientAuth, Net, TlsContext, TlsSettings};
-use config::{Config, TlsAuthClients, Text};
+use config::{Config, Text, TlsAuthClients};
 
 fn text(text: Text) -> String {
     text.to_string_lossy().into_owned()

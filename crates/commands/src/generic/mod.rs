@@ -2,6 +2,7 @@
 
 mod copy;
 mod del;
+mod dump;
 mod element_scan;
 mod exists;
 mod expire;
@@ -19,6 +20,8 @@ use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &dump::RESTORE,
+    &dump::DUMP,
     &element_scan::ZSCAN,
     &element_scan::HSCAN,
     &element_scan::SSCAN,

@@ -76,7 +76,7 @@ pub static HSETNX: Command = Command {
 pub(crate) const HSET_EVENT: Event = event(Class::HASH, "hset");
 
 fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, Error> {
-    if args.len() % 2 != 0 {
+    if !args.len().is_multiple_of(2) {
         return Err(Error::Arity(name.into()));
     }
     let key = args.key(1);

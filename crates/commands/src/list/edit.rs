@@ -91,10 +91,10 @@ pub static LTRIM: Command = Command {
 };
 
 fn lset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let (key, index) = (args.key(1), args.integer(2)?);
+    let key = args.key(1);
     let limits = limits::list(&cx.engine.config);
     let list = cx.db.write::<List>(key)?.ok_or(Error::NoSuchKey)?;
-    let place = super::place(index, list.len());
+    let place = super::place(args.integer(2)?, list.len());
     if !place.is_some_and(|place| list.set(place, args[3], &limits)) {
         return Err(Error::OutOfRange("index out of range"));
     }

@@ -133,7 +133,8 @@ fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space, name: &'static str) -> 
     if args.len() > 3 {
         return Err(engine::Error::Arity(name.into()));
     }
-    let channels = cx.engine.pubsub.active(space, args.get(2));
+    let mut channels = cx.engine.pubsub.active(space, args.get(2));
+    channels.sort();
     cx.reply.array(channels.len());
     channels.iter().for_each(|channel| cx.reply.bulk(channel));
     Ok(())

@@ -118,7 +118,7 @@ fn config_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let words = args.from(2);
-    if words.len() % 2 != 0 {
+    if !words.len().is_multiple_of(2) {
         return Err(Error::Arity("config|set".into()));
     }
     let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();

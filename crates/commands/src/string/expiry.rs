@@ -1,7 +1,7 @@
 //! The expiry options that SET, GETEX and their kin share.
 
 use engine::db::SetExpiry;
-use engine::{Args, Error, Millis};
+use engine::{Args, Cx, Error, Key, Millis, events};
 
 /// What happens to the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,23 +24,34 @@ impl From<Expiry> for SetExpiry {
     }
 }
 
-/// Reads `EX s`, `PX ms`, `EXAT s` or `PXAT ms` at word `at`; `None` if it is none of these.
-pub(crate) fn parse_expiry(
-    args: Args<'_>,
-    at: usize,
-    now: Millis,
-    command: &'static str,
-) -> Result<Option<Expiry>, Error> {
-    let units = [("ex", 1000, true), ("px", 1, true), ("exat", 1000, false), ("pxat", 1, false)];
-    let Some((_, unit_ms, is_relative)) = units.into_iter().find(|(name, ..)| args.is(at, name))
-    else {
-        return Ok(None);
-    };
-    if at + 1 >= args.len() {
-        return Err(Error::Syntax);
+/// An expiry option as it was written. Its number is looked at only when all other words are
+/// found to be right, since a syntax error comes before a wrong number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExpiryOption {
+    number_at: usize,
+    unit_ms: i64,
+    is_relative: bool,
+}
+
+impl ExpiryOption {
+    /// Reads `EX s`, `PX ms`, `EXAT s` or `PXAT ms` at word `at`; `None` if it is none of these.
+    pub(crate) fn parse(args: Args<'_>, at: usize) -> Option<ExpiryOption> {
+        let units =
+            [("ex", 1000, true), ("px", 1, true), ("exat", 1000, false), ("pxat", 1, false)];
+        let (_, unit_ms, is_relative) = units.into_iter().find(|(name, ..)| args.is(at, name))?;
+        (at + 1 < args.len()).then_some(ExpiryOption { number_at: at + 1, unit_ms, is_relative })
     }
-    let base = if is_relative { now } else { Millis(0) };
-    relative(args.integer(at + 1)?, unit_ms, base, command).map(|at| Some(Expiry::At(at)))
+
+    /// The point in time it stands for.
+    pub(crate) fn resolve(
+        self,
+        args: Args<'_>,
+        now: Millis,
+        command: &'static str,
+    ) -> Result<Expiry, Error> {
+        let base = if self.is_relative { now } else { Millis(0) };
+        relative(args.integer(self.number_at)?, self.unit_ms, base, command).map(Expiry::At)
+    }
 }
 
 /// `number` units after `base`, checked.
@@ -55,4 +66,13 @@ pub(crate) fn relative(
     }
     let ms = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base.0));
     ms.map(Millis).ok_or(Error::InvalidExpire(command))
+}
+
+/// Removes a key whose new expiry has passed already.
+pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
+    if let Some(entry) = cx.db.take(key) {
+        cx.db.discard(entry);
+        cx.db.changed(key, events::EXPIRED);
+        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+    }
 }

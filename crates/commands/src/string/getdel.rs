@@ -1,6 +1,6 @@
 //! `GETDEL key`, `GETEX key [EX|PX|EXAT|PXAT time|PERSIST]`
 
-use super::expiry::{Expiry, parse_expiry};
+use super::expiry::{Expiry, ExpiryOption};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
 };
@@ -66,7 +66,10 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Option<Expiry>, Error> {
     match args.len() {
         2 => Ok(None),
         3 if args.is(2, "persist") => Ok(Some(Expiry::Clear)),
-        4 => parse_expiry(args, 2, cx.now(), "getex")?.map(Some).ok_or(Error::Syntax),
+        4 => {
+            let option = ExpiryOption::parse(args, 2).ok_or(Error::Syntax)?;
+            option.resolve(args, cx.now(), "getex").map(Some)
+        }
         _ => Err(Error::Syntax),
     }
 }
@@ -80,8 +83,7 @@ fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     match wanted {
         Some(Expiry::At(at)) if at <= cx.now() => {
-            cx.db.delete(key);
-            cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+            super::expiry::expire(cx, key);
         }
         Some(Expiry::At(at)) => {
             cx.db.set_expiry(key, Some(at));

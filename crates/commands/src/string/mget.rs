@@ -96,5 +96,5 @@ fn msetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn check_pairs(args: Args<'_>, name: &'static str) -> Outcome {
-    if args.len() % 2 == 0 { Err(Error::Arity(name.into())) } else { Ok(()) }
+    if args.len().is_multiple_of(2) { Err(Error::Arity(name.into())) } else { Ok(()) }
 }

@@ -1,13 +1,16 @@
 //! The commands of the group `string`, one file each or a tight family.
 
 mod append;
+mod delifeq;
 pub(crate) mod expiry;
 mod get;
 mod getdel;
 mod getrange;
 mod incr;
 mod incrbyfloat;
+mod lcs;
 mod mget;
+mod msetex;
 mod set;
 
 use engine::{Command, Cx, Error};
@@ -15,6 +18,9 @@ use std::ops::Range;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &msetex::MSETEX,
+    &delifeq::DELIFEQ,
+    &lcs::LCS,
     &getrange::SETRANGE,
     &getrange::SUBSTR,
     &getrange::GETRANGE,
@@ -50,8 +56,14 @@ pub(crate) fn clamp(start: i64, end: i64, len: usize) -> Option<Range<usize>> {
     (start <= end && len > 0).then(|| start as usize..end as usize + 1)
 }
 
-/// Refuses a string longer than `proto-max-bulk-len` or than the store can hold.
+/// The longest string that may be made: `proto-max-bulk-len`, or what the store can hold with some
+/// room to grow.
+pub(crate) fn most_bytes(cx: &Cx<'_>) -> usize {
+    const ROOM_TO_GROW: usize = 8 << 20;
+    cx.engine.config.proto_max_bulk_len().min(u32::MAX as usize - ROOM_TO_GROW)
+}
+
+/// Refuses a string that is too long.
 pub(crate) fn check_len(cx: &Cx<'_>, len: usize) -> Result<(), Error> {
-    let most = cx.engine.config.proto_max_bulk_len().min(u32::MAX as usize);
-    if len > most { Err(Error::StringTooLong) } else { Ok(()) }
+    if len > most_bytes(cx) { Err(Error::StringTooLong) } else { Ok(()) }
 }

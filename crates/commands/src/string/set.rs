@@ -3,7 +3,7 @@
 //! The ordinary SET without options takes a short way: one look-up, no allocation if the new value
 //! fits the old one's block.
 
-use super::expiry::{Expiry, parse_expiry};
+use super::expiry::{Expiry, ExpiryOption, expire};
 use engine::db::SetExpiry;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
@@ -151,9 +151,11 @@ struct Options<'a> {
 fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     let mut options =
         Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: false };
+    let mut expiry = None;
     let mut at = 3;
     while at < args.len() {
         let is_free = options.condition == Condition::Always;
+        let has_expiry = expiry.is_some() || options.expiry == Expiry::Keep;
         if args.is(at, "nx") && is_free {
             options.condition = Condition::IfAbsent;
         } else if args.is(at, "xx") && is_free {
@@ -163,17 +165,18 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
             options.condition = Condition::IfEqual(args[at]);
         } else if args.is(at, "get") {
             options.returns_old = true;
-        } else if args.is(at, "keepttl") && options.expiry == Expiry::Clear {
+        } else if args.is(at, "keepttl") && expiry.is_none() {
             options.expiry = Expiry::Keep;
-        } else if options.expiry == Expiry::Clear
-            && let Some(expiry) = parse_expiry(args, at, cx.now(), "set")?
-        {
-            options.expiry = expiry;
+        } else if !has_expiry && let Some(option) = ExpiryOption::parse(args, at) {
+            expiry = Some(option);
             at += 1;
         } else {
             return Err(Error::Syntax);
         }
         at += 1;
+    }
+    if let Some(option) = expiry {
+        options.expiry = option.resolve(args, cx.now(), "set")?;
     }
     Ok(options)
 }
@@ -216,9 +219,7 @@ fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
     if let Expiry::At(at) = expiry
         && at <= cx.now()
     {
-        // It would be gone at once.
-        cx.db.delete(key);
-        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        expire(cx, key);
         return;
     }
     cx.db.set_string(key, value, expiry.into());

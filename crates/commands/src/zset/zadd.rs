@@ -95,13 +95,13 @@ fn parse(args: Args<'_>) -> Result<(Options, usize), Error> {
         at += 1;
     }
     let words = args.len() - at;
-    if words == 0 || words % 2 != 0 {
+    if words == 0 || !words.is_multiple_of(2) {
         return Err(Error::Syntax);
     }
     if options.nx && options.xx {
         return Err(Error::text("ERR XX and NX options at the same time are not compatible"));
     }
-    if (options.gt && options.nx) || (options.lt && options.nx) || (options.gt && options.lt) {
+    if [options.nx, options.gt, options.lt].iter().filter(|&&given| given).count() > 1 {
         return Err(Error::text(
             "ERR GT, LT, and/or NX options at the same time are not compatible",
         ));

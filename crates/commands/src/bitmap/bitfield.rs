@@ -1,0 +1,240 @@
+//! `BITFIELD key [GET type offset | [OVERFLOW WRAP|SAT|FAIL] SET|INCRBY type offset value …]`, `BITFIELD_RO`
+//!
+//! With nothing but GET nothing is created. Otherwise the string is first made long enough for the
+//! furthest field that is written.
+
+use super::field::{FieldType, Overflow};
+use super::parse_offset;
+use super::setbit::EVENT;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+
+/// `BITFIELD`.
+pub static BITFIELD: Command = Command {
+    name: "bitfield",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(
+        KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
+    )
+    .note("This command allows both access and modification of the key")],
+    group: Group::Bitmap,
+    since: "3.2.0",
+    complexity: "O(1) for each subcommand specified",
+    summary: "Performs arbitrary bitfield integer operations on strings.",
+    find_keys: Some(engine::keys::find_bitfield),
+    args: &[
+        Arg::key("key", 0),
+        Arg::one_of(
+            "operation",
+            &[
+                Arg::block(
+                    "get-block",
+                    &[Arg::new("encoding", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
+                )
+                .after("GET"),
+                Arg::block(
+                    "write",
+                    &[
+                        Arg::one_of(
+                            "overflow-block",
+                            &[
+                                Arg::token("wrap", "WRAP"),
+                                Arg::token("sat", "SAT"),
+                                Arg::token("fail", "FAIL"),
+                            ],
+                        )
+                        .after("OVERFLOW")
+                        .optional(),
+                        Arg::one_of(
+                            "write-operation",
+                            &[
+                                Arg::block(
+                                    "set-block",
+                                    &[
+                                        Arg::new("encoding", ArgKind::String),
+                                        Arg::new("offset", ArgKind::Integer),
+                                        Arg::new("value", ArgKind::Integer),
+                                    ],
+                                )
+                                .after("SET"),
+                                Arg::block(
+                                    "incrby-block",
+                                    &[
+                                        Arg::new("encoding", ArgKind::String),
+                                        Arg::new("offset", ArgKind::Integer),
+                                        Arg::new("increment", ArgKind::Integer),
+                                    ],
+                                )
+                                .after("INCRBY"),
+                            ],
+                        ),
+                    ],
+                ),
+            ],
+        )
+        .optional()
+        .multiple(),
+    ],
+    run: bitfield,
+    ..Command::ROW
+};
+
+/// `BITFIELD_RO`.
+pub static BITFIELD_RO: Command = Command {
+    name: "bitfield_ro",
+    arity: -2,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Bitmap,
+    since: "6.0.0",
+    complexity: "O(1) for each subcommand specified",
+    summary: "Performs arbitrary read-only bitfield integer operations on strings.",
+    args: &[
+        Arg::key("key", 0),
+        Arg::block(
+            "get-block",
+            &[Arg::new("encoding", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
+        )
+        .after("GET")
+        .optional()
+        .multiple_token(),
+    ],
+    run: bitfield_ro,
+    ..Command::ROW
+};
+
+#[derive(Clone, Copy)]
+enum Action {
+    Get,
+    Set(i64, Overflow),
+    Increment(i64, Overflow),
+}
+
+#[derive(Clone, Copy)]
+struct Step {
+    field: FieldType,
+    offset: u64,
+    action: Action,
+}
+
+impl Step {
+    /// Bytes that a string needs to hold what is written; 0 if nothing is.
+    fn written_end(&self) -> usize {
+        match self.action {
+            Action::Get => 0,
+            _ => ((self.offset + u64::from(self.field.bits) - 1) >> 3) as usize + 1,
+        }
+    }
+}
+
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Vec<Step>, Error> {
+    let mut steps = Vec::new();
+    let mut overflow = Overflow::Wrap;
+    let mut at = 2;
+    while at < args.len() {
+        let following = args.len() - at - 1;
+        if args.is(at, "overflow") && following >= 1 {
+            overflow = parse_overflow(args, at + 1)?;
+            at += 2;
+            continue;
+        }
+        let is_get = args.is(at, "get") && following >= 2;
+        let is_set = args.is(at, "set") && following >= 3;
+        let is_increment = args.is(at, "incrby") && following >= 3;
+        if !(is_get || is_set || is_increment) {
+            return Err(Error::Syntax);
+        }
+        let field = FieldType::parse(args[at + 1])?;
+        let offset = parse_offset(cx, args[at + 2], Some(field.bits))?;
+        let action = if is_get {
+            Action::Get
+        } else {
+            let value = args.integer(at + 3)?;
+            if is_set { Action::Set(value, overflow) } else { Action::Increment(value, overflow) }
+        };
+        steps.push(Step { field, offset, action });
+        at += if is_get { 3 } else { 4 };
+    }
+    Ok(steps)
+}
+
+fn parse_overflow(args: Args<'_>, at: usize) -> Result<Overflow, Error> {
+    if args.is(at, "wrap") {
+        Ok(Overflow::Wrap)
+    } else if args.is(at, "sat") {
+        Ok(Overflow::Saturate)
+    } else if args.is(at, "fail") {
+        Ok(Overflow::Fail)
+    } else {
+        Err(Error::text("ERR Invalid OVERFLOW type specified"))
+    }
+}
+
+fn bitfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let steps = parse(cx, args)?;
+    let end = steps.iter().map(Step::written_end).max().unwrap_or(0);
+    if end == 0 { read(cx, args, &steps) } else { write(cx, args, &steps, end) }
+}
+
+fn bitfield_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let steps = parse(cx, args)?;
+    if steps.iter().any(|step| step.written_end() > 0) {
+        return Err(Error::text("ERR BITFIELD_RO only supports the GET subcommand"));
+    }
+    read(cx, args, &steps)
+}
+
+fn read(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step]) -> Outcome {
+    let mut digits = [0; structs::numbers::INT_MAX_LEN];
+    let string = cx.db.string(args.key(1))?;
+    let bytes = string.as_ref().map_or(&b""[..], |string| string.bytes(&mut digits));
+    cx.reply.array(steps.len());
+    for step in steps {
+        cx.reply.integer(step.field.read(bytes, step.offset));
+    }
+    Ok(())
+}
+
+fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step], end: usize) -> Outcome {
+    let key = args.key(1);
+    let Cx { db, reply, .. } = cx;
+    let string = db.edit_string(key)?;
+    let grows = string.len() < end;
+    if grows {
+        string.resize(end);
+    }
+    let bytes = string.as_mut_slice();
+    let mut changes = 0;
+    reply.array(steps.len());
+    for &Step { field, offset, action } in steps {
+        let old = field.read(bytes, offset);
+        let (new, answer) = match action {
+            Action::Get => (None, Some(old)),
+            Action::Set(value, overflow) => {
+                let new = field.add(value, 0, overflow);
+                (new, new.map(|_| old))
+            }
+            Action::Increment(by, overflow) => {
+                let new = field.add(old, by, overflow);
+                (new, new)
+            }
+        };
+        if let Some(new) = new {
+            field.write(bytes, offset, new);
+            changes += u64::from(grows || new != old);
+        }
+        match answer {
+            Some(number) => reply.integer(number),
+            None => reply.null(),
+        }
+    }
+    if changes > 0 {
+        db.changed(key, EVENT);
+        db.add_dirty(changes - 1);
+    } else if grows {
+        // Every write overflowed, but the string is there now, or longer.
+        db.changed_silently(key);
+        db.add_dirty(1);
+    }
+    Ok(())
+}

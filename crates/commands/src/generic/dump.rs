@@ -1,0 +1,187 @@
+//! `DUMP key`, `RESTORE key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
+//!
+//! The payload is Redis's; one from elsewhere is validated in full before anything changes.
+
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Millis,
+    Outcome, event,
+};
+use keyspace::access;
+use keyspace::{Entry, Kind, StringRef};
+use rdb::{Compression, Object, ObjectRef};
+use structs::hash::Hash;
+use structs::list::List;
+use structs::set::Set;
+use structs::zset::Zset;
+
+/// `DUMP`.
+pub static DUMP: Command = Command {
+    name: "dump",
+    arity: 2,
+    flags: Flags::READONLY,
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Generic,
+    since: "2.6.0",
+    complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N \
+        is the number of objects composing the value and M their average size. For small \
+        string values the time complexity is thus O(1)+O(1*M) where M is small, so \
+        simply O(1).",
+    summary: "Returns a serialized representation of the value stored at a key.",
+    tips: &["nondeterministic_output"],
+    args: &[Arg::key("key", 0)],
+    run: dump,
+    ..Command::ROW
+};
+
+/// `RESTORE`.
+pub static RESTORE: Command = Command {
+    name: "restore",
+    arity: -4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE))],
+    group: Group::Generic,
+    categories: &["dangerous"],
+    since: "2.6.0",
+    complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the \
+        serialized value, where N is the number of objects composing the value and M \
+        their average size. For small string values the time complexity is thus \
+        O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the \
+        complexity is O(N*M*log(N)) because inserting values into sorted sets is \
+        O(log(N)).",
+    summary: "Creates a key from the serialized representation of a value.",
+    history: &[
+        ("3.0.0", "Added the `REPLACE` modifier."),
+        ("5.0.0", "Added the `ABSTTL` modifier."),
+        ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+    ],
+    args: &[
+        Arg::key("key", 0),
+        Arg::new("ttl", ArgKind::Integer),
+        Arg::new("serialized-value", ArgKind::String),
+        Arg::token("replace", "REPLACE").optional().since("3.0.0"),
+        Arg::token("absttl", "ABSTTL").optional().since("5.0.0"),
+        Arg::new("seconds", ArgKind::Integer).after("IDLETIME").optional().since("5.0.0"),
+        Arg::new("frequency", ArgKind::Integer).after("FREQ").optional().since("5.0.0"),
+    ],
+    run: restore,
+    ..Command::ROW
+};
+
+fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let compression =
+        if cx.engine.config.rdbcompression() { Compression::Lzf } else { Compression::Off };
+    match cx.db.entry(args.key(1)).and_then(view) {
+        Some(object) => {
+            let payload = rdb::dump(object, compression);
+            cx.reply.bulk(&payload);
+        }
+        None => cx.reply.null(),
+    }
+    Ok(())
+}
+
+/// An entry's value as the codec wants it.
+fn view(entry: &Entry) -> Option<ObjectRef<'_>> {
+    match entry.kind() {
+        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string()? {
+            StringRef::Bytes(bytes) => Some(ObjectRef::String(bytes)),
+            StringRef::Integer(number) => Some(ObjectRef::Int(number)),
+        },
+        Kind::List => entry.object::<List>().map(ObjectRef::List),
+        Kind::Set => entry.object::<Set>().map(ObjectRef::Set),
+        Kind::Hash => entry.object::<Hash>().map(ObjectRef::Hash),
+        Kind::Zset => entry.object::<Zset>().map(ObjectRef::Zset),
+        Kind::Cold => None,
+    }
+}
+
+#[derive(Default)]
+struct Options {
+    replace: bool,
+    is_absolute: bool,
+    idle_s: Option<i64>,
+    frequency: Option<i64>,
+}
+
+fn parse(args: Args<'_>) -> Result<Options, Error> {
+    let mut options = Options::default();
+    let mut at = 4;
+    while at < args.len() {
+        if args.is(at, "replace") {
+            options.replace = true;
+        } else if args.is(at, "absttl") {
+            options.is_absolute = true;
+        } else if args.is(at, "idletime") && at + 1 < args.len() && options.frequency.is_none() {
+            at += 1;
+            let bounds = 0..=i64::MAX;
+            options.idle_s =
+                Some(args.integer_in(at, bounds, "Invalid IDLETIME value, must be >= 0")?);
+        } else if args.is(at, "freq") && at + 1 < args.len() && options.idle_s.is_none() {
+            at += 1;
+            options.frequency = Some(args.integer_in(
+                at,
+                0..=255,
+                "Invalid FREQ value, must be >= 0 and <= 255",
+            )?);
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    Ok(options)
+}
+
+fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = parse(args)?;
+    let key = args.key(1);
+    if !options.replace && cx.db.peek(key).is_some() {
+        return Err(Error::text("BUSYKEY Target key name already exists."));
+    }
+    let ttl = args.integer(2)?;
+    if ttl < 0 {
+        return Err(Error::text("ERR Invalid TTL value, must be >= 0"));
+    }
+    let object = load(cx, args[3])?;
+    let base = if options.is_absolute { 0 } else { cx.now().0 };
+    let expiry = (ttl > 0).then(|| Millis(ttl.saturating_add(base)));
+    if expiry.is_some_and(|at| at < cx.now()) {
+        cx.db.delete(key);
+        cx.reply.ok();
+        return Ok(());
+    }
+    let now = cx.now().0;
+    let access = match (options.idle_s, options.frequency) {
+        (Some(seconds), _) => access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now),
+        (_, Some(frequency)) => access::with_frequency(frequency as u8, now),
+        _ => cx.db.fresh_access(),
+    };
+    let entry = match object {
+        Object::String(bytes) => Entry::new_string(key.bytes, &bytes, expiry, access),
+        Object::List(list) => Entry::new_object(key.bytes, list, expiry, access),
+        Object::Set(set) => Entry::new_object(key.bytes, set, expiry, access),
+        Object::Hash(hash) => Entry::new_object(key.bytes, hash, expiry, access),
+        Object::Zset(zset) => Entry::new_object(key.bytes, zset, expiry, access),
+    };
+    cx.db.put_entry(key, entry);
+    cx.db.changed(key, event(Class::GENERIC, "restore"));
+    cx.db.propagate_as(|p| {
+        let at = expiry.map_or(0, |at| at.0).to_string().into_bytes();
+        let words: [&[u8]; 6] = [b"RESTORE", key.bytes, &at, args[3], b"REPLACE", b"ABSTTL"];
+        p.push(words.iter().map(|word| word.to_vec()).collect());
+    });
+    cx.reply.ok();
+    Ok(())
+}
+
+fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
+    let config = &cx.engine.config;
+    let limits = rdb::Limits {
+        list: crate::limits::list(config),
+        set: crate::limits::set(config),
+        hash: crate::limits::hash(config),
+        zset: crate::limits::zset(config),
+    };
+    rdb::verify(payload)
+        .map_err(|_| Error::text("ERR DUMP payload version or checksum are wrong"))?;
+    rdb::restore(payload, &limits).map_err(|_| Error::text("ERR Bad data format"))
+}

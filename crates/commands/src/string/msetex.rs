@@ -1,0 +1,122 @@
+//! `MSETEX numkeys key value [key value …] [NX|XX] [EX|PX|EXAT|PXAT time|KEEPTTL]`
+
+use super::expiry::{Expiry, ExpiryOption};
+use engine::{
+    Arg, ArgKind, Args, Begin, Command, Cx, Error, Find, Flags, Group, Key, KeyFlags, KeySpec,
+    Outcome, events,
+};
+
+/// `MSETEX`.
+pub static MSETEX: Command = Command {
+    name: "msetex",
+    arity: -4,
+    flags: Flags::WRITE.with(Flags::DENYOOM),
+    keys: &[KeySpec::new(
+        KeyFlags::OW.with(KeyFlags::UPDATE),
+        Begin::Index(1),
+        Find::KeyNum { index: 0, first: 1, step: 2 },
+    )],
+    group: Group::String,
+    since: "9.1.0",
+    complexity: "O(N) where N is the number of keys to set.",
+    summary: "Atomically creates or modifies the string values of one or more keys, \
+        and optionally set their expiration.",
+    tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
+    args: &[
+        Arg::new("numkeys", ArgKind::Integer),
+        Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple(),
+        Arg::one_of("condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")]).optional(),
+        Arg::one_of(
+            "expiration",
+            &[
+                Arg::new("seconds", ArgKind::Integer).after("EX"),
+                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
+                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
+                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
+                Arg::token("keepttl", "KEEPTTL"),
+            ],
+        )
+        .optional(),
+    ],
+    run: msetex,
+    ..Command::ROW
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Condition {
+    Always,
+    NonePresent,
+    AllPresent,
+}
+
+struct Options {
+    /// The word behind the last value.
+    end: usize,
+    condition: Condition,
+    expiry: Expiry,
+}
+
+fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
+    let most = i64::from(i32::MAX);
+    let numkeys = args.integer_or(1, 1..=most, "invalid numkeys value or out of range")? as usize;
+    let end = 2 + numkeys * 2;
+    if end > args.len() {
+        return Err(Error::Syntax);
+    }
+    let (mut condition, mut keeps, mut option) = (Condition::Always, false, None);
+    let mut at = end;
+    while at < args.len() {
+        let is_free = option.is_none() && !keeps;
+        if args.is(at, "nx") && condition != Condition::AllPresent {
+            condition = Condition::NonePresent;
+        } else if args.is(at, "xx") && condition != Condition::NonePresent {
+            condition = Condition::AllPresent;
+        } else if args.is(at, "keepttl") && option.is_none() {
+            keeps = true;
+        } else if is_free && let Some(found) = ExpiryOption::parse(args, at) {
+            option = Some(found);
+            at += 1;
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    let expiry = match option {
+        Some(option) => option.resolve(args, cx.now(), "msetex")?,
+        None if keeps => Expiry::Keep,
+        None => Expiry::Clear,
+    };
+    Ok(Options { end, condition, expiry })
+}
+
+fn msetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = parse(cx, args)?;
+    let pairs = || (2..options.end).step_by(2).map(|at| (args.key(at), args[at + 1]));
+    let allowed = match options.condition {
+        Condition::Always => true,
+        Condition::NonePresent => pairs().all(|(key, _)| cx.db.peek(key).is_none()),
+        Condition::AllPresent => pairs().all(|(key, _)| cx.db.peek(key).is_some()),
+    };
+    if allowed {
+        pairs().for_each(|(key, value)| store(cx, key, value, options.expiry));
+        if let Expiry::At(at) = options.expiry {
+            cx.db.propagate_as(|p| {
+                let mut words: Vec<_> =
+                    args.words()[..options.end].iter().map(|word| word.to_vec()).collect();
+                words.extend([b"PXAT".to_vec(), at.0.to_string().into_bytes()]);
+                p.push(words);
+            });
+        }
+    }
+    cx.reply.integer(i64::from(allowed));
+    Ok(())
+}
+
+/// Sets the key even if its time has passed already; then it expires as any key does.
+fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
+    cx.db.set_string(key, value, expiry.into());
+    cx.db.changed(key, events::SET);
+    if let Expiry::At(_) = expiry {
+        cx.db.notify(key, events::EXPIRE);
+    }
+}
