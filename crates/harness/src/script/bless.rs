@@ -91,6 +91,11 @@ fn write(command: &str, reply: &Reply) -> String {
         ("keys" | "hkeys" | "hvals", Reply::Array(items)) if items.len() > 1 => {
             format!("(unordered) {}", print(reply))
         }
+        ("pubsub", Reply::Array(items))
+            if items.len() > 1 && items.iter().all(|item| matches!(item, Reply::Bulk(_))) =>
+        {
+            format!("(unordered) {}", print(reply))
+        }
         ("scan" | "sscan" | "hscan" | "zscan", Reply::Array(items)) if items.len() == 2 => {
             let pairs = matches!(command, "hscan" | "zscan");
             let tag = if pairs { "(pairs)" } else { "(unordered)" };
