@@ -118,15 +118,28 @@ impl Duel {
         Ok(duel)
     }
 
-    /// The names of the commands each server knows.
-    pub fn commands(&mut self) -> io::Result<[BTreeSet<String>; 2]> {
-        let mut names = [BTreeSet::new(), BTreeSet::new()];
-        for (side, names) in self.sides.iter_mut().zip(&mut names) {
-            let reply = side.ask(0, &["COMMAND", "LIST"])?;
-            names
-                .extend(texts(&reply).iter().map(|name| String::from_utf8_lossy(name).to_string()));
+    /// Which of the commands each server knows, by asking for each without arguments.
+    pub fn known(&self, names: &BTreeSet<String>) -> io::Result<[BTreeSet<String>; 2]> {
+        let mut known = [BTreeSet::new(), BTreeSet::new()];
+        for (side, known) in self.sides.iter().zip(&mut known) {
+            let server = side.server.as_ref().ok_or_else(|| io::Error::other("no server"))?;
+            for name in names {
+                // A connection each: some of them change its state.
+                let reply = server.connect(Protocol::Resp2)?.command(&[name])?;
+                let unknown =
+                    reply.text().is_some_and(|text| text.starts_with(b"ERR unknown command"));
+                if !unknown {
+                    known.insert(name.clone());
+                }
+            }
         }
-        Ok(names)
+        Ok(known)
+    }
+
+    /// The names of all commands of the reference.
+    pub fn reference_commands(&mut self) -> io::Result<BTreeSet<String>> {
+        let reply = self.sides[1].ask(0, &["COMMAND", "LIST"])?;
+        Ok(texts(&reply).iter().map(|name| String::from_utf8_lossy(name).to_string()).collect())
     }
 
     /// Runs sequences under what follows from the seed.
