@@ -90,6 +90,13 @@ impl Command {
         find_keys: None,
         run: |_, _| Err(Error::Syntax),
     };
+
+    /// Whether a request may have so many words.
+    #[inline]
+    pub fn accepts(&self, words: usize) -> bool {
+        let asked = self.arity.unsigned_abs() as usize;
+        words == asked || (self.arity < 0 && words > asked)
+    }
 }
 
 /// A set of command flags: those that COMMAND shows, and a few of our own.

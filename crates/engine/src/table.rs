@@ -102,6 +102,11 @@ impl CommandTable {
         &self.all
     }
 
+    /// The top-level commands that clients can name, in the order of the rows.
+    pub fn reachable(&self) -> impl Iterator<Item = &Resolved> {
+        self.all.iter().filter(|row| !self.names[row.index].is_empty())
+    }
+
     /// The top-level command of this name, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Resolved> {
@@ -116,12 +121,25 @@ impl CommandTable {
         }
     }
 
+    /// The subcommands of a container; of any other command none.
+    pub fn subcommands(&self, container: &Resolved) -> impl Iterator<Item = &Resolved> {
+        let subs = container.command.subcommands.len();
+        self.all[container.index + 1..=container.index + subs].iter()
+    }
+
     /// A subcommand of a container, in any case.
     pub fn subcommand(&self, container: &Resolved, name: &[u8]) -> Option<&Resolved> {
-        let subs = container.command.subcommands.len();
-        self.all[container.index + 1..=container.index + subs]
-            .iter()
+        self.subcommands(container)
             .find(|sub| name.eq_ignore_ascii_case(sub.command.name.as_bytes()))
+    }
+
+    /// The row that a request is for, whatever the number of its words.
+    pub fn lookup(&self, argv: &[&[u8]]) -> Option<&Resolved> {
+        let found = self.find(argv.first()?)?;
+        match argv.get(1) {
+            Some(name) if !found.command.subcommands.is_empty() => self.subcommand(found, name),
+            _ => Some(found),
+        }
     }
 
     /// By full name, `client|kill` or `get`, as ACL rules and COMMAND INFO write it.
@@ -146,9 +164,7 @@ impl CommandTable {
                 None => return Err(unknown_subcommand(found, argv[1])),
             }
         };
-        let arity = found.command.arity;
-        let words = argv.len() as i32;
-        if (arity > 0 && words != arity) || words < -arity {
+        if !found.command.accepts(argv.len()) {
             return Err(Error::Arity(found.full_name.clone().into()));
         }
         Ok(found)
@@ -184,4 +200,74 @@ fn unknown_subcommand(container: &Resolved, name: &[u8]) -> Error {
     text.extend_from_slice(container.command.name.to_ascii_uppercase().as_bytes());
     text.extend_from_slice(b" HELP.");
     Error::Bytes(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static GET: Command = Command { name: "get", arity: 2, ..Command::ROW };
+    static PING: Command = Command { name: "ping", arity: -1, ..Command::ROW };
+    static KILL: Command = Command { name: "kill", arity: -3, ..Command::ROW };
+    static LIST: Command = Command { name: "list", arity: 2, ..Command::ROW };
+    static CLIENT: Command =
+        Command { name: "client", arity: -2, subcommands: &[&KILL, &LIST], ..Command::ROW };
+    static ROWS: &[&Command] = &[&GET, &CLIENT, &PING];
+
+    #[track_caller]
+    fn check(table: &CommandTable, request: &str, expected: &str) {
+        let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+        let found = match table.resolve(&argv) {
+            Ok(row) => row.full_name.clone(),
+            Err(error) => String::from_utf8_lossy(&error.line()).into_owned(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn requests_find_their_rows() {
+        let table = CommandTable::build(ROWS, &[]);
+        check(&table, "GeT a", "get");
+        check(&table, "ping", "ping");
+        check(&table, "ping a b c", "ping");
+        check(&table, "CLIENT List", "client|list");
+        check(&table, "client kill a", "client|kill");
+        check(&table, "get", "ERR wrong number of arguments for 'get' command");
+        check(&table, "get a b", "ERR wrong number of arguments for 'get' command");
+        check(&table, "client", "ERR wrong number of arguments for 'client' command");
+        check(&table, "client KILL", "ERR wrong number of arguments for 'client|kill' command");
+        check(&table, "client x", "ERR unknown subcommand 'x'. Try CLIENT HELP.");
+        check(&table, "ge", "ERR unknown command 'ge', with args beginning with: ");
+        let unknown = "ERR unknown command 'gets', with args beginning with: 'a' 'b' ";
+        check(&table, "gets a b", unknown);
+        check(&table, "", "ERR unknown command '', with args beginning with: ");
+    }
+
+    #[test]
+    fn every_row_has_an_index_and_a_full_name() {
+        let table = CommandTable::build(ROWS, &[]);
+        for (index, row) in table.all().iter().enumerate() {
+            assert_eq!(row.index, index);
+            let found = table.by_full_name(row.full_name.to_ascii_uppercase().as_bytes());
+            assert_eq!(found.map(|row| row.index), Some(index));
+        }
+        assert_eq!(table.all().len(), 5);
+        assert!(table.by_full_name(b"get|a").is_none());
+        assert_eq!(table.lookup(&[b"client"]).map(|row| row.index), Some(1));
+        assert!(table.lookup(&[b"client", b"x"]).is_none());
+        assert!(table.lookup(&[]).is_none());
+    }
+
+    #[test]
+    fn commands_can_be_renamed_and_hidden() {
+        let rename = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        let renamed = [rename("GET", "Fetch"), rename("ping", "")];
+        let table = CommandTable::build(ROWS, &renamed);
+        check(&table, "FETCH a", "get");
+        check(&table, "fetch", "ERR wrong number of arguments for 'get' command");
+        check(&table, "get a", "ERR unknown command 'get', with args beginning with: 'a' ");
+        check(&table, "ping", "ERR unknown command 'ping', with args beginning with: ");
+        let reachable: Vec<&str> = table.reachable().map(|row| row.command.name).collect();
+        assert_eq!(reachable, ["get", "client"]);
+    }
 }

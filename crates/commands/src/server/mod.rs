@@ -1,5 +1,9 @@
 //! The commands of the group `server`, one file each or a tight family.
 
+mod command;
+pub mod command_categories;
+pub(crate) mod command_docs;
+mod command_info;
 mod commandlog;
 mod config;
 mod dbsize;
@@ -24,6 +28,7 @@ pub static COMMANDS: &[&Command] = &[
     &debug::DEBUG,
     &lolwut::LOLWUT,
     &monitor::MONITOR,
+    &command::COMMAND,
     &commandlog::COMMANDLOG,
     &commandlog::SLOWLOG,
     &info::INFO,

@@ -1,0 +1,316 @@
+//! `COMMAND [COUNT | DOCS | GETKEYS | GETKEYSANDFLAGS | INFO | LIST]`: what clients and proxies ask
+//! about commands. All of it is derived from the rows; how a row is shown is in `command_info` and
+//! `command_docs`.
+
+use super::command_categories::Category;
+use super::{command_docs, command_info};
+use engine::table::{CommandTable, Resolved};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, Outcome, keys};
+use structs::glob::{self, Case};
+
+/// `COMMAND COUNT`.
+pub static COMMAND_COUNT: Command = Command {
+    name: "count",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "2.8.13",
+    complexity: "O(1)",
+    summary: "Returns a count of commands.",
+    run: command_count,
+    ..Command::ROW
+};
+
+/// `COMMAND DOCS`.
+pub static COMMAND_DOCS: Command = Command {
+    name: "docs",
+    arity: -2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of commands to look up",
+    summary: "Returns documentary information about one, multiple or all commands.",
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::new("command-name", ArgKind::String).optional().multiple()],
+    run: command_docs,
+    ..Command::ROW
+};
+
+/// `COMMAND GETKEYS`.
+pub static COMMAND_GETKEYS: Command = Command {
+    name: "getkeys",
+    arity: -3,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "2.8.13",
+    complexity: "O(N) where N is the number of arguments to the command",
+    summary: "Extracts the key names from an arbitrary command.",
+    args: &[
+        Arg::new("command", ArgKind::String),
+        Arg::new("arg", ArgKind::String).optional().multiple(),
+    ],
+    run: command_getkeys,
+    ..Command::ROW
+};
+
+/// `COMMAND GETKEYSANDFLAGS`.
+pub static COMMAND_GETKEYSANDFLAGS: Command = Command {
+    name: "getkeysandflags",
+    arity: -3,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "7.0.0",
+    complexity: "O(N) where N is the number of arguments to the command",
+    summary: "Extracts the key names and access flags for an arbitrary command.",
+    args: &[
+        Arg::new("command", ArgKind::String),
+        Arg::new("arg", ArgKind::String).optional().multiple(),
+    ],
+    run: command_getkeysandflags,
+    ..Command::ROW
+};
+
+/// `COMMAND HELP`.
+pub static COMMAND_HELP: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "5.0.0",
+    complexity: "O(1)",
+    summary: "Returns helpful text about the different subcommands.",
+    run: crate::table::help,
+    ..Command::ROW
+};
+
+/// `COMMAND INFO`.
+pub static COMMAND_INFO: Command = Command {
+    name: "info",
+    arity: -2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "2.8.13",
+    complexity: "O(N) where N is the number of commands to look up",
+    summary: "Returns information about one, multiple or all commands.",
+    history: &[(
+        "7.0.0",
+        "Allowed to be called with no argument to get info on all \
+             commands.",
+    )],
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::new("command-name", ArgKind::String).optional().multiple()],
+    run: command_info,
+    ..Command::ROW
+};
+
+/// `COMMAND LIST`.
+pub static COMMAND_LIST: Command = Command {
+    name: "list",
+    arity: -2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "7.0.0",
+    complexity: "O(N) where N is the total number of commands",
+    summary: "Returns a list of command names.",
+    tips: &["nondeterministic_output_order"],
+    args: &[Arg::one_of(
+        "filterby",
+        &[
+            Arg::new("module-name", ArgKind::String).after("MODULE"),
+            Arg::new("category", ArgKind::String).after("ACLCAT"),
+            Arg::new("pattern", ArgKind::Pattern).after("PATTERN"),
+        ],
+    )
+    .after("FILTERBY")
+    .optional()],
+    run: command_list,
+    ..Command::ROW
+};
+
+/// `COMMAND`.
+pub static COMMAND: Command = Command {
+    name: "command",
+    arity: -1,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    categories: &["connection"],
+    since: "2.8.13",
+    complexity: "O(N) where N is the total number of commands",
+    summary: "Returns detailed information about all commands.",
+    tips: &["nondeterministic_output_order"],
+    subcommands: &[
+        &COMMAND_COUNT,
+        &COMMAND_DOCS,
+        &COMMAND_GETKEYS,
+        &COMMAND_GETKEYSANDFLAGS,
+        &COMMAND_HELP,
+        &COMMAND_INFO,
+        &COMMAND_LIST,
+    ],
+    help: &[
+        "(no subcommand)",
+        "    Return details about all commands.",
+        "COUNT",
+        "    Return the total number of commands in this server.",
+        "LIST",
+        "    Return a list of all commands in this server.",
+        "INFO [<command-name> ...]",
+        "    Return details about multiple commands.",
+        "    If no command names are given, documentation details for all",
+        "    commands are returned.",
+        "DOCS [<command-name> ...]",
+        "    Return documentation details about multiple commands.",
+        "    If no command names are given, documentation details for all",
+        "    commands are returned.",
+        "GETKEYS <full-command>",
+        "    Return the keys from a full command.",
+        "GETKEYSANDFLAGS <full-command>",
+        "    Return the keys and the access flags from a full command.",
+    ],
+    run: command,
+    ..Command::ROW
+};
+
+fn command(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    all_infos(cx);
+    Ok(())
+}
+
+fn command_info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.len() == 2 {
+        all_infos(cx);
+        return Ok(());
+    }
+    cx.reply.array(args.len() - 2);
+    for name in args.from(2) {
+        match cx.engine.table.by_full_name(name) {
+            Some(row) => command_info::write(&mut cx.reply, &cx.engine.table, row),
+            None => cx.reply.null(),
+        }
+    }
+    Ok(())
+}
+
+fn all_infos(cx: &mut Cx<'_>) {
+    let table = &cx.engine.table;
+    cx.reply.array(table.reachable().count());
+    table.reachable().for_each(|row| command_info::write(&mut cx.reply, table, row));
+}
+
+fn command_count(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.reply.integer(cx.engine.table.reachable().count() as i64);
+    Ok(())
+}
+
+fn command_docs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let table = &cx.engine.table;
+    let rows: Vec<&Resolved> = if args.len() == 2 {
+        table.reachable().collect()
+    } else {
+        args.from(2).iter().filter_map(|name| table.by_full_name(name)).collect()
+    };
+    cx.reply.map(rows.len());
+    rows.iter().for_each(|row| command_docs::write(&mut cx.reply, table, row));
+    Ok(())
+}
+
+/// COMMAND LIST's `FILTERBY`.
+enum Filter<'a> {
+    None,
+    Category(Option<Category>),
+    Pattern(&'a [u8]),
+    /// There are no modules, so none of its commands either.
+    Module,
+}
+
+impl<'a> Filter<'a> {
+    /// The last of several counts.
+    fn parse(args: Args<'a>) -> Result<Filter<'a>, Error> {
+        let mut filter = Filter::None;
+        for at in (2..args.len()).step_by(3) {
+            let (true, Some(word)) = (args.is(at, "filterby"), args.get(at + 2)) else {
+                return Err(Error::Syntax);
+            };
+            filter = if args.is(at + 1, "module") {
+                Filter::Module
+            } else if args.is(at + 1, "aclcat") {
+                Filter::Category(Category::named(word))
+            } else if args.is(at + 1, "pattern") {
+                Filter::Pattern(word)
+            } else {
+                return Err(Error::Syntax);
+            };
+        }
+        Ok(filter)
+    }
+
+    fn passes(&self, row: &Resolved) -> bool {
+        match self {
+            Filter::None => true,
+            Filter::Category(category) => category.is_some_and(|c| c.contains(row.command)),
+            Filter::Pattern(pattern) => {
+                glob::matches(pattern, row.full_name.as_bytes(), Case::Insensitive)
+            }
+            Filter::Module => false,
+        }
+    }
+}
+
+fn command_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let filter = Filter::parse(args)?;
+    let table = &cx.engine.table;
+    let with_subcommands =
+        table.reachable().flat_map(|row| std::iter::once(row).chain(table.subcommands(row)));
+    let rows: Vec<&Resolved> = with_subcommands.filter(|row| filter.passes(row)).collect();
+    cx.reply.array(rows.len());
+    rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
+    Ok(())
+}
+
+fn command_getkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let request = args.from(2);
+    let keys = keys_of(&cx.engine.table, request)?;
+    cx.reply.array(keys.len());
+    keys.iter().for_each(|&(index, _)| cx.reply.bulk(request[index]));
+    Ok(())
+}
+
+fn command_getkeysandflags(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let request = args.from(2);
+    let keys = keys_of(&cx.engine.table, request)?;
+    cx.reply.array(keys.len());
+    for (index, flags) in keys {
+        cx.reply.array(2);
+        cx.reply.bulk(request[index]);
+        command_info::write_key_flags(&mut cx.reply, flags);
+    }
+    Ok(())
+}
+
+/// The words of a request that are keys, with what becomes of them.
+fn keys_of(table: &CommandTable, request: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Error> {
+    let row = table.lookup(request).ok_or(Error::text("ERR Invalid command specified"))?;
+    if !keys::has_keys(row.command) {
+        return Err(Error::text("ERR The command has no key arguments"));
+    }
+    if !row.command.accepts(request.len()) {
+        return Err(Error::text("ERR Invalid number of arguments specified for command"));
+    }
+    let mut found = Vec::new();
+    let outcome =
+        keys::for_each_key(row.command, request, |index, flags| found.push((index, flags)));
+    if outcome.is_err() || found.is_empty() {
+        if !row.command.flags.has(Flags::NO_MANDATORY_KEYS) {
+            return Err(keys::InvalidKeys.into());
+        }
+        found.clear();
+    }
+    Ok(found)
+}
