@@ -19,6 +19,8 @@ pub struct Change {
     pub(crate) key: Box<[u8]>,
     pub(crate) stripe: usize,
     pub(crate) event: Option<Event>,
+    /// Another report stands for the change itself; this one is only to be published.
+    pub(crate) is_event_only: bool,
 }
 
 /// What a command did, until it is committed.
@@ -102,25 +104,33 @@ fn journal(cx: &mut Cx<'_>, argv: &[&[u8]]) {
 fn apply_changes(db: &mut Db<'_>, by: u64) {
     let engine = db.engine;
     for change in std::mem::take(&mut db.effects.changes) {
-        let is_interesting = db.with_stripe(change.stripe, |data| data.has_interest);
-        if is_interesting {
-            // SAFETY: the stripe is locked by this command, and the reference ends here.
-            let interest = unsafe { engine.interests.stripe(change.stripe) };
-            if let Some(of_key) = interest.of(change.db, &change.key) {
-                of_key.watches.iter().for_each(|watch| watch.raise());
-                if !of_key.waiters.is_empty() {
-                    db.effects.ready.push((change.db, change.key.clone()));
-                }
-            }
-            engine.tracking.key_changed(engine, interest, &change.key, by);
+        if !change.is_event_only {
+            reach_interested(db, &change, by);
         }
-        engine.tracking.broadcast(engine, &change.key, by);
         if let Some(event) = change.event
             && engine.notifies(event.class)
         {
             notify(engine, change.db, &change.key, event);
         }
     }
+}
+
+/// Tells the watchers, the caches and the blocked clients of the key.
+fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
+    let engine = db.engine;
+    let is_interesting = db.with_stripe(change.stripe, |data| data.has_interest);
+    if is_interesting {
+        // SAFETY: the stripe is locked by this command, and the reference ends here.
+        let interest = unsafe { engine.interests.stripe(change.stripe) };
+        if let Some(of_key) = interest.of(change.db, &change.key) {
+            of_key.watches.iter().for_each(|watch| watch.raise());
+            if !of_key.waiters.is_empty() {
+                db.effects.ready.push((change.db, change.key.clone()));
+            }
+        }
+        engine.tracking.key_changed(engine, interest, &change.key, by);
+    }
+    engine.tracking.broadcast(engine, &change.key, by);
 }
 
 /// Publishes a keyspace event to the channels that the configuration asks for.

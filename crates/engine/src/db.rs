@@ -260,9 +260,7 @@ impl<'a> Db<'a> {
 
     #[inline]
     fn created(&mut self, key: Key<'_>) {
-        if self.engine.notifies(Class::NEW) {
-            crate::commit::notify(self.engine, self.index, key.bytes, events::NEW);
-        }
+        self.notify(key, events::NEW);
     }
 
     /// Removes the key, with a `del` event, if its collection is empty; says whether it did.
@@ -287,23 +285,31 @@ impl<'a> Db<'a> {
         let mut replaced = None;
         let found = data.update(index, key, |entry| {
             let old = entry.expiry();
+            if old.is_some_and(|at| at < now) {
+                return false;
+            }
             let wanted = match expiry {
                 SetExpiry::Clear => None,
-                SetExpiry::Keep => old.filter(|&at| at >= now),
+                SetExpiry::Keep => old,
                 SetExpiry::At(at) => Some(at),
             };
             if old == wanted && entry.overwrite_string(value) {
                 if touches {
                     entry.set_access(access);
                 }
-                return;
+                return true;
             }
             let new = Entry::new_string(key.bytes, value, wanted, access);
             replaced = Some(std::mem::replace(entry, new));
+            true
         });
         if let Some(old) = replaced {
             self.discard(old);
-        } else if found.is_none() {
+        } else if found != Some(true) {
+            if found.is_some() {
+                // The old value's time had come: that is reported, and a new key created.
+                self.expire(key);
+            }
             let expiry = match expiry {
                 SetExpiry::At(at) => Some(at),
                 SetExpiry::Clear | SetExpiry::Keep => None,
@@ -424,6 +430,7 @@ impl<'a> Db<'a> {
                 key: Box::from(key.bytes),
                 stripe,
                 event: Some(event),
+                is_event_only: false,
             });
         }
     }
@@ -437,14 +444,24 @@ impl<'a> Db<'a> {
                 key: Box::from(key.bytes),
                 stripe,
                 event: None,
+                is_event_only: false,
             });
         }
     }
 
-    /// Publishes an event without counting a change (rarely right; `changed` is the rule).
-    pub fn notify(&self, key: Key<'_>, event: Event) {
+    /// A further event of a key whose change is reported by [`Db::changed`] (SET with an expiry
+    /// is `set` and `expire`). Events are published in the order they were reported in.
+    #[inline]
+    pub fn notify(&mut self, key: Key<'_>, event: Event) {
         if self.engine.notifies(event.class) {
-            crate::commit::notify(self.engine, self.index, key.bytes, event);
+            let stripe = self.engine.keyspace.stripe_of(key);
+            self.effects.changes.push(Change {
+                db: self.index,
+                key: Box::from(key.bytes),
+                stripe,
+                event: Some(event),
+                is_event_only: true,
+            });
         }
     }
 

@@ -174,8 +174,12 @@ impl CommandTable {
 /// Redis's text for a command it does not know; quotes what was sent, within limits.
 #[cold]
 fn unknown(argv: &[&[u8]]) -> Error {
+    // The reference prints words as C strings: they end at a NUL.
+    fn until_nul(word: &[u8]) -> &[u8] {
+        word.split(|&byte| byte == 0).next().unwrap_or_default()
+    }
     let mut text = b"ERR unknown command '".to_vec();
-    let name = argv.first().copied().unwrap_or_default();
+    let name = until_nul(argv.first().copied().unwrap_or_default());
     text.extend_from_slice(&name[..name.len().min(128)]);
     text.extend_from_slice(b"', with args beginning with: ");
     let mut room = 128usize;
@@ -183,6 +187,7 @@ fn unknown(argv: &[&[u8]]) -> Error {
         if room == 0 {
             break;
         }
+        let word = until_nul(word);
         let shown = &word[..word.len().min(room)];
         text.push(b'\'');
         text.extend_from_slice(shown);

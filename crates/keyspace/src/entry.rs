@@ -280,6 +280,11 @@ impl Entry {
         }
     }
 
+    /// A string that stays text even if it spells a number (the result of INCRBYFLOAT).
+    pub fn new_text(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        Entry::new_raw_string(key, value, expiry, access)
+    }
+
     fn new_raw_string(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         let shape = Shape::string(key.len(), value.len(), expiry.is_some());
         let entry = Entry::allocate(shape, key, expiry, access);

@@ -175,7 +175,7 @@ mod tests {
                         let done = with(&keyspace, &name, |s, key| {
                             s.update(DB, key, |entry| entry.overwrite_string(&value)).unwrap_or(false)
                         });
-                        if done { if let Some(entry) = model.get_mut(&name) { entry.0 = value; } }
+                        if done && let Some(entry) = model.get_mut(&name) { entry.0 = value; }
                     }
                 }
                 for (name, (value, expiry)) in &model {

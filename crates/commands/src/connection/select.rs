@@ -27,6 +27,11 @@ fn select(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// The index of a database, checked.
 pub(crate) fn parse_db(cx: &Cx<'_>, word: &[u8]) -> Result<DbIndex, Error> {
     let number = structs::numbers::parse_i64(word).ok_or(Error::NotInteger)?;
+    if i32::try_from(number).is_err() {
+        return Err(Error::text(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
     match u32::try_from(number) {
         Ok(index) if index < cx.engine.keyspace.databases() => Ok(DbIndex(index)),
         _ => Err(Error::text("ERR DB index is out of range")),

@@ -188,11 +188,11 @@ fn pexpireat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) -> Outcome {
+    let conditions = parse_conditions(args)?;
     let number = args.integer(2)?;
     let invalid = Error::InvalidExpire(cx.resolved.command.name);
     let base = if is_relative { cx.now().0 } else { 0 };
     let at = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(invalid)?;
-    let conditions = parse_conditions(args)?;
     let key = args.key(1);
     let Some(entry) = cx.db.entry(key) else {
         cx.reply.integer(0);

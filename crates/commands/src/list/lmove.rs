@@ -141,7 +141,7 @@ fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) ->
     if move_element(cx, args, from, to)? {
         return Ok(());
     }
-    cx.block(&[args[1]], deadline, TimeoutReply::Null)
+    cx.block(&[args[1]], deadline, TimeoutReply::NullArray)
 }
 
 /// Moves an element and answers with it; `false` if there is none.

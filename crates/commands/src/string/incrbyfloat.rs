@@ -1,10 +1,10 @@
 //! `INCRBYFLOAT key increment`: in the arithmetic of 80-bit floats, as Redis does.
 
-use engine::db::SetExpiry;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
     event,
 };
+use keyspace::Entry;
 use structs::numbers::LongDouble;
 
 /// `INCRBYFLOAT`.
@@ -38,7 +38,8 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let mut text = Vec::new();
     sum.push_human(&mut text);
-    cx.db.set_string(key, &text, SetExpiry::Keep);
+    let (expiry, access) = (cx.db.expiry(key), cx.db.fresh_access());
+    cx.db.put_entry(key, Entry::new_text(key.bytes, &text, expiry, access));
     cx.db.changed(key, EVENT);
     cx.db.propagate_as(|p| {
         p.push(vec![b"SET".to_vec(), key.bytes.to_vec(), text.clone(), b"KEEPTTL".to_vec()]);

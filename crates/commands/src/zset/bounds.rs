@@ -9,9 +9,18 @@ pub(crate) fn parse_score_range(min: &[u8], max: &[u8]) -> Result<ScoreRange, Er
     Ok(ScoreRange { min: parse_score(min)?, max: parse_score(max)? })
 }
 
+/// A bound may be a number that no double can hold: it then is infinite, or zero.
+fn out_of_range(text: &[u8]) -> Option<f64> {
+    let digits = text.iter().any(u8::is_ascii_digit);
+    let number = std::str::from_utf8(text).ok()?.parse::<f64>().ok()?;
+    (digits && !number.is_nan()).then_some(number)
+}
+
 fn parse_score(word: &[u8]) -> Result<Bound<f64>, Error> {
     let number = |text| {
-        structs::numbers::parse_f64(text).ok_or(Error::text("ERR min or max is not a float"))
+        structs::numbers::parse_f64(text)
+            .or_else(|| out_of_range(text))
+            .ok_or(Error::text("ERR min or max is not a float"))
     };
     match word.strip_prefix(b"(") {
         Some(text) => number(text).map(Bound::Excluded),
