@@ -68,6 +68,9 @@ impl FieldType {
     }
 
     /// `value + increment` as the field can hold it; `None` if it cannot and must not change.
+    ///
+    /// Valkey computes in 64 bits, which themselves overflow when a field is set to a number close
+    /// to the least of all: it then saturates at the wrong end.
     pub fn add(self, value: i64, increment: i64, overflow: Overflow) -> Option<i64> {
         // An unsigned field is set to a negative number's 64 bits, a number too big for it.
         let value = if self.is_signed { i128::from(value) } else { i128::from(value as u64) };

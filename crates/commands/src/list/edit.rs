@@ -94,6 +94,7 @@ fn lset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let limits = limits::list(&cx.engine.config);
     let list = cx.db.write::<List>(key)?.ok_or(Error::NoSuchKey)?;
+    // Valkey cuts the index down to 32 bits and may set another element than the one asked for.
     let place = super::place(args.integer(2)?, list.len());
     if !place.is_some_and(|place| list.set(place, args[3], &limits)) {
         return Err(Error::OutOfRange("index out of range"));
@@ -127,7 +128,7 @@ fn linsert(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn lrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let (key, count) = (args.key(1), args.integer(2)?);
+    let (key, count) = (args.key(1), super::negatable(args, 2)?);
     let limits = limits::list(&cx.engine.config);
     let Some(list) = cx.db.write::<List>(key)? else {
         cx.reply.integer(0);

@@ -41,12 +41,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
             return Err(Error::Syntax);
         }
         if args.is(at, "rank") {
-            options.rank = args.integer_in(
-                at + 1,
-                -i64::MAX..=i64::MAX,
-                "value is out of range, value must between -9223372036854775807 and \
-                 9223372036854775807",
-            )?;
+            options.rank = super::negatable(args, at + 1)?;
             if options.rank == 0 {
                 return Err(Error::text(
                     "ERR RANK can't be zero: use 1 to start from the first match, 2 from the \

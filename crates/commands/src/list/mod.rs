@@ -8,7 +8,7 @@ mod pop;
 mod push;
 mod range;
 
-use engine::Command;
+use engine::{Args, Command, Error};
 use std::ops::Range;
 
 pub(crate) use pop::write;
@@ -38,6 +38,13 @@ pub static COMMANDS: &[&Command] = &[
     &push::RPUSH,
     &push::LPUSH,
 ];
+
+/// The word as an integer whose negative is one too.
+fn negatable(args: Args<'_>, at: usize) -> Result<i64, Error> {
+    let message = "value is out of range, value must between -9223372036854775807 and \
+                   9223372036854775807";
+    args.integer_in(at, -i64::MAX..=i64::MAX, message)
+}
 
 /// The place of an index, which counts from the end if negative; `None` if it is outside.
 pub(crate) fn place(index: i64, len: usize) -> Option<usize> {
