@@ -522,10 +522,8 @@ impl Entry {
     /// OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
         match self.kind() {
-            Kind::InlineString => match self.string() {
-                Some(string) if string.len() <= 44 => "embstr",
-                _ => "raw",
-            },
+            Kind::InlineString if self.would_be_embedded() => "embstr",
+            Kind::InlineString => "raw",
             Kind::Integer => "int",
             Kind::HeapString => "raw",
             Kind::List => self.object::<List>().map_or("", List::encoding),
@@ -534,6 +532,16 @@ impl Entry {
             Kind::Zset => self.object::<Zset>().map_or("", Zset::encoding),
             Kind::Cold => "cold",
         }
+    }
+
+    /// Whether the reference server would keep the string in the object itself, which OBJECT
+    /// ENCODING shows as `embstr`: if header, expiry, key and value fit two cache lines.
+    fn would_be_embedded(&self) -> bool {
+        let key_len = self.key().len();
+        let key_header = if key_len < 32 { 2 } else { 4 };
+        let expiry = if self.expiry().is_some() { 8 } else { 0 };
+        let value_len = self.string().map_or(0, StringRef::len);
+        9 + expiry + key_header + key_len + 4 + value_len <= 128
     }
 
     /// Bytes of the entry's own block.
