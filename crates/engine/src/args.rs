@@ -83,7 +83,7 @@ impl<'a> Args<'a> {
         bounds: std::ops::RangeInclusive<i64>,
         message: &'static str,
     ) -> Result<i64, Error> {
-        let number = self.integer(index)?;
+        let number = self.integer(index).map_err(|_| Error::OutOfRange(message))?;
         if bounds.contains(&number) { Ok(number) } else { Err(Error::OutOfRange(message)) }
     }
 

@@ -65,6 +65,13 @@ fn parse<'a>(args: Args<'a>) -> Result<Options<'a>, Error> {
         } else if args.is(at, "match") {
             options.pattern = (value != b"*").then_some(value);
         } else if args.is(at, "type") {
+            const KNOWN: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
+            if !KNOWN.iter().any(|known| value.eq_ignore_ascii_case(known)) {
+                let mut text = b"ERR unknown type name '".to_vec();
+                text.extend_from_slice(value);
+                text.push(b'\'');
+                return Err(Error::Bytes(text));
+            }
             options.kind = Some(value);
         } else {
             return Err(Error::Syntax);
