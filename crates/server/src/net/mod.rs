@@ -35,6 +35,7 @@ mod listen;
 mod peer;
 mod probe;
 mod reactor;
+mod rhythm;
 mod settle;
 mod shared;
 mod sys;
