@@ -363,7 +363,8 @@ mod tests {
     fn requests_cut_at_every_byte() {
         let input = b"*2\r\n$3\r\nGET\r\n$0\r\n\r\n*0\r\nset \"a b\" 'c'\r\n*1\r\n$12\r\nhello\r\nworld\r\n\r\nPING\n";
         let whole = parse_split(input, input.len());
-        assert_eq!(whole.len(), 5);
+        // The empty line between the last two is an empty request.
+        assert_eq!(whole.len(), 6);
         assert_eq!(whole[0], [b"GET".to_vec(), vec![]]);
         assert_eq!(whole[2], [b"set".to_vec(), b"a b".to_vec(), b"c".to_vec()]);
         assert_eq!(whole[3], [b"hello\r\nworld".to_vec()]);
