@@ -35,7 +35,6 @@ mod listen;
 mod peer;
 mod probe;
 mod reactor;
-mod rhythm;
 mod settle;
 mod shared;
 mod sys;

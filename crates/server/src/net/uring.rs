@@ -7,8 +7,6 @@
 //!   went out whole posts no completion at all, so the usual case costs nothing afterwards; one
 //!   that did not posts what it managed. Either way it is over when the call returns, and its
 //!   buffer is free. (The probe makes sure that the kernel does behave so.)
-//! * While many connections are active, a sleep ends when most of them have sent something, or
-//!   after a moment, not at the first arrival: see [`Rhythm`].
 //! * The ring belongs to its thread (`SINGLE_ISSUER`), and the kernel's part of the work runs when
 //!   that thread enters (`DEFER_TASKRUN`), not whenever a packet arrives.
 #![allow(unsafe_code)] // The shared rings: each block says why the kernel and we do not collide.
@@ -16,7 +14,6 @@
 use super::buffers::{self, Buffers, Filled};
 use super::conn::{Token, flag};
 use super::driver::{Batch, Event, Flight, MOST_SENT};
-use super::rhythm::Rhythm;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -30,9 +27,6 @@ use std::time::Duration;
 /// Requests that fit the ring; when it is full, what is queued is submitted early.
 const SUBMISSIONS: u32 = 1024;
 const COMPLETIONS: u32 = 4096;
-
-/// A wait that is to be shorter than this is not drawn out to collect more.
-const UNHURRIED: Duration = Duration::from_millis(1);
 
 /// `IORING_ENTER_GETEVENTS` and `IORING_ENTER_EXT_ARG` of the kernel's interface.
 const ENTER_GETEVENTS: u32 = 1;
@@ -74,8 +68,6 @@ struct Read {
     state: State,
     /// A hang-up poll is armed instead.
     watched: bool,
-    /// When it was last active: see [`Rhythm`].
-    seen: u16,
 }
 
 struct Listen {
@@ -97,7 +89,6 @@ pub(super) struct Uring {
     /// Completions on their way to becoming events; empty between calls.
     news: Vec<cqueue::Entry>,
     waker: RawFd,
-    rhythm: Rhythm,
 }
 
 impl Uring {
@@ -115,7 +106,6 @@ impl Uring {
             flights: Vec::new(),
             news: Vec::new(),
             waker,
-            rhythm: Rhythm::new(),
         };
         uring.provide_more();
         uring.watch_waker();
@@ -177,12 +167,11 @@ impl Uring {
     pub fn attach(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
         let slot = token.slot as usize;
         if self.reads.len() <= slot {
-            let vacant =
-                || Read { fd: -1, generation: 0, state: State::Idle, watched: false, seen: 0 };
+            let vacant = || Read { fd: -1, generation: 0, state: State::Idle, watched: false };
             self.reads.resize_with(slot + 1, vacant);
         }
         self.reads[slot] =
-            Read { fd, generation: token.generation, state: State::Idle, watched: false, seen: 0 };
+            Read { fd, generation: token.generation, state: State::Idle, watched: false };
         self.arm_read(token);
         Ok(())
     }
@@ -191,7 +180,7 @@ impl Uring {
         let read = &mut self.reads[token.slot as usize];
         let (state, watched) = (read.state, read.watched);
         // Completions that are still to come find a generation that is not theirs.
-        *read = Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false, seen: 0 };
+        *read = Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
         if state != State::Idle {
             self.orphans.insert(token.pack());
         }
@@ -299,14 +288,8 @@ impl Uring {
     pub fn wait(&mut self, timeout: Option<Duration>, batch: &mut Batch) -> io::Result<()> {
         self.provided.publish();
         let mut want = u32::from(timeout != Some(Duration::ZERO));
-        let mut patience = 0;
-        if timeout.is_none_or(|timeout| timeout >= UNHURRIED)
-            && self.ring.params().is_feature_min_timeout()
-        {
-            (want, patience) = self.rhythm.patience();
-        }
         let timespec = timeout.map(Timespec::from);
-        let mut args = SubmitArgs::new().min_wait_usec(patience);
+        let mut args = SubmitArgs::new();
         if let Some(timespec) = &timespec {
             args = args.timespec(timespec);
         }
@@ -342,9 +325,6 @@ impl Uring {
         // Taken out first, because some completions queue new requests.
         let mut news = std::mem::take(&mut self.news);
         news.extend(self.ring.completion());
-        if !news.is_empty() {
-            self.rhythm.turn();
-        }
         for entry in news.drain(..) {
             self.digest(&entry, batch);
         }
@@ -361,9 +341,6 @@ impl Uring {
                     && let Some(id) = cqueue::buffer_select(flags)
                 {
                     let buf = Filled { id, len: result as u32 };
-                    if let Some(read) = self.reads.get_mut(token.slot as usize) {
-                        self.rhythm.count(&mut read.seen);
-                    }
                     batch.events.push(Event::Data { token, buf });
                 }
                 if !cqueue::more(flags) {
