@@ -4,6 +4,8 @@
 //! changes with `cx.db.changed`. It must not hold state of its own between calls.
 
 pub mod bitmap;
+#[cfg(test)]
+mod compatibility;
 pub mod connection;
 pub mod generic;
 pub mod hash;

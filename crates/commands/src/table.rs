@@ -1,4 +1,4 @@
-//! What containers share: their HELP.
+//! What containers share: their HELP; and, as tests, the rules that every row obeys.
 
 use engine::{Args, Cx, Outcome};
 
@@ -12,4 +12,184 @@ pub(crate) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.reply.simple("HELP");
     cx.reply.simple("    Print this help.");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::table::{CommandTable, Resolved};
+    use engine::{Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec};
+    use std::collections::BTreeSet;
+
+    /// Checks every command and subcommand, and reports all that fail.
+    #[track_caller]
+    fn check(rule: impl Fn(&Resolved) -> Result<(), String>) {
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let broken: Vec<String> = table
+            .all()
+            .iter()
+            .filter_map(|row| rule(row).err().map(|why| format!("{}: {why}", row.full_name)))
+            .collect();
+        assert!(broken.is_empty(), "{}", broken.join("\n"));
+    }
+
+    fn ensure(holds: bool, why: &str) -> Result<(), String> {
+        if holds { Ok(()) } else { Err(why.to_owned()) }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let table = CommandTable::build(&crate::rows(), &[]);
+        let mut names = BTreeSet::new();
+        for row in table.all() {
+            assert!(names.insert(&row.full_name), "{} is there twice", row.full_name);
+            assert_eq!(row.full_name, row.full_name.to_ascii_lowercase());
+        }
+    }
+
+    #[test]
+    fn rows_are_documented() {
+        check(|row| {
+            let command = row.command;
+            ensure(!command.summary.is_empty(), "no summary")?;
+            ensure(command.since.split('.').count() == 3, "`since` is no version")?;
+            ensure(command.arity != 0, "no arity")?;
+            let takes_words = command.arity != if row.parent.is_some() { 2 } else { 1 };
+            // DEBUG's subcommands come and go, and users are not told about them.
+            // QUIT takes and ignores whatever follows it.
+            let is_excused =
+                !command.subcommands.is_empty() || ["debug", "quit"].contains(&command.name);
+            ensure(
+                !takes_words || is_excused || !command.args.is_empty(),
+                "takes words but has no `args`",
+            )
+        });
+    }
+
+    #[test]
+    fn a_command_that_changes_keys_is_a_write() {
+        let changes = KeyFlags::RW.0 | KeyFlags::OW.0 | KeyFlags::RM.0;
+        check(|row| {
+            let flags = row.command.flags;
+            let writes = row.command.keys.iter().any(|spec| spec.flags.0 & changes != 0);
+            let all_keys = ["flushall", "flushdb", "swapdb"].contains(&row.command.name);
+            ensure(
+                flags.has(Flags::WRITE) == (writes || all_keys),
+                "write flag and keys disagree",
+            )?;
+            ensure(!flags.has(Flags::WRITE.with(Flags::READONLY)), "both a read and a write")?;
+            ensure(
+                !flags.has(Flags::DENYOOM) || flags.has(Flags::WRITE),
+                "only writes are refused when memory is short",
+            )
+        });
+    }
+
+    #[test]
+    fn how_a_key_is_used_is_stated_once() {
+        let kinds = KeyFlags::RW.0 | KeyFlags::OW.0 | KeyFlags::RM.0 | KeyFlags::RO.0;
+        check(|row| {
+            row.command.keys.iter().try_for_each(|spec| {
+                let kinds = (spec.flags.0 & kinds).count_ones();
+                let expected = if spec.flags.has(KeyFlags::NOT_KEY) { 0 } else { 1 };
+                ensure(kinds == expected, "a key is one of RO, RW, OW, RM")
+            })
+        });
+    }
+
+    /// Dispatch takes the only key of a request without looking whether the word is there.
+    #[test]
+    fn key_positions_are_within_the_arity() {
+        check(|row| {
+            let words = row.command.arity.unsigned_abs() as usize;
+            let is_key = |spec: &&KeySpec| !spec.flags.has(KeyFlags::NOT_KEY);
+            row.command.keys.iter().filter(is_key).try_for_each(|spec| {
+                let Begin::Index(first) = spec.begin else { return Ok(()) };
+                let needed = match spec.find {
+                    Find::Range { last, .. } if last >= 0 => first + last as usize,
+                    Find::Range { last, .. } => first + last.unsigned_abs() as usize - 1,
+                    Find::KeyNum { index, .. } => first + index,
+                    Find::Unknown => first,
+                };
+                ensure(first > 0 && needed < words, "a key may be past the end")
+            })
+        });
+    }
+
+    #[test]
+    fn inexpressible_keys_have_a_function() {
+        check(|row| {
+            row.command.keys.iter().try_for_each(|spec| {
+                let is_unknown =
+                    matches!(spec.begin, Begin::Unknown) || matches!(spec.find, Find::Unknown);
+                ensure(!is_unknown || row.command.find_keys.is_some(), "needs `find_keys`")
+            })
+        });
+    }
+
+    #[test]
+    fn arguments_make_sense() {
+        fn inspect(command: &Command, arg: &Arg) -> Result<(), String> {
+            let is_group = matches!(arg.kind, ArgKind::OneOf | ArgKind::Block);
+            ensure(!arg.name.is_empty(), "an argument has no name")?;
+            ensure(
+                is_group != arg.args.is_empty(),
+                "blocks and choices, and only these, have parts",
+            )?;
+            ensure(
+                (arg.kind == ArgKind::Key) == arg.key_spec.is_some(),
+                "keys, and only these, name a specification",
+            )?;
+            ensure(
+                arg.key_spec.is_none_or(|spec| spec < command.keys.len()),
+                "there is no such key specification",
+            )?;
+            ensure(
+                arg.kind != ArgKind::PureToken || !arg.token.is_empty(),
+                "a pure token has no token",
+            )?;
+            arg.args.iter().try_for_each(|part| inspect(command, part))
+        }
+        check(|row| row.command.args.iter().try_for_each(|arg| inspect(row.command, arg)));
+    }
+
+    #[test]
+    fn containers_have_help() {
+        check(|row| {
+            let subcommands = row.command.subcommands;
+            if subcommands.is_empty() {
+                return ensure(row.command.help.is_empty(), "help without subcommands");
+            }
+            ensure(row.parent.is_none(), "a container within a container")?;
+            ensure(subcommands.iter().any(|sub| sub.name == "help"), "no HELP")?;
+            subcommands.iter().filter(|sub| sub.name != "help").try_for_each(|sub| {
+                let name = sub.name.to_ascii_uppercase();
+                let is_shown = row.command.help.iter().any(|line| line.starts_with(&name));
+                ensure(is_shown || sub.flags.has(Flags::SYSCMD), &format!("no help for {name}"))
+            })
+        });
+    }
+
+    #[test]
+    fn categories_exist() {
+        use crate::server::command_categories::{CATEGORIES, Category};
+        check(|row| {
+            row.command.categories.iter().try_for_each(|name| {
+                let name = name.strip_prefix('-').unwrap_or(name);
+                ensure(Category::named(name.as_bytes()).is_some(), "no such category")
+            })?;
+            // Rules such as `+@all -@dangerous` have to reach every command.
+            let shown = CATEGORIES.iter().filter(|category| category.contains(row.command));
+            ensure(shown.count() > 0, "in no category")
+        });
+    }
+
+    #[test]
+    fn publish_and_subscribe_has_the_flag() {
+        check(|row| {
+            let is_pubsub =
+                row.command.group == Group::Pubsub && row.command.subcommands.is_empty();
+            let is_help = row.command.name == "help";
+            ensure(!is_pubsub || is_help || row.command.flags.has(Flags::PUBSUB), "no PUBSUB flag")
+        });
+    }
 }

@@ -76,7 +76,8 @@ impl<'a> Args<'a> {
         self.get(index).and_then(numbers::parse_i64).ok_or(Error::NotInteger)
     }
 
-    /// The word at `index` as an integer within bounds, or `message` (without `ERR`).
+    /// The word at `index` as an integer within bounds; `message` (without `ERR`) if it is out of
+    /// them or no integer at all.
     pub fn integer_in(
         self,
         index: usize,
@@ -85,17 +86,6 @@ impl<'a> Args<'a> {
     ) -> Result<i64, Error> {
         let number = self.integer(index).map_err(|_| Error::OutOfRange(message))?;
         if bounds.contains(&number) { Ok(number) } else { Err(Error::OutOfRange(message)) }
-    }
-
-    /// The same, but with `message` too if the word is no integer at all.
-    pub fn integer_or(
-        self,
-        index: usize,
-        bounds: std::ops::RangeInclusive<i64>,
-        message: &'static str,
-    ) -> Result<i64, Error> {
-        let number = self.get(index).and_then(numbers::parse_i64);
-        number.filter(|number| bounds.contains(number)).ok_or(Error::OutOfRange(message))
     }
 
     /// The word at `index` as a double.

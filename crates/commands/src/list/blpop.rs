@@ -135,7 +135,7 @@ struct Options {
 
 fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
     let numkeys =
-        args.integer_or(at, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
+        args.integer_in(at, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
     let keys = at + 1..at + 1 + numkeys;
     if keys.end >= args.len() {
         return Err(Error::Syntax);
@@ -146,7 +146,7 @@ fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
         if args.len() != rest + 2 || !args.is(rest, "count") {
             return Err(Error::Syntax);
         }
-        let count = args.integer_or(rest + 1, 1..=i64::MAX, "count should be greater than 0")?;
+        let count = args.integer_in(rest + 1, 1..=i64::MAX, "count should be greater than 0")?;
         options.count = count as usize;
     }
     Ok(options)

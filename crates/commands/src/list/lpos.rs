@@ -49,10 +49,10 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
                 ));
             }
         } else if args.is(at, "count") {
-            let count = args.integer_or(at + 1, 0..=i64::MAX, "COUNT can't be negative")?;
+            let count = args.integer_in(at + 1, 0..=i64::MAX, "COUNT can't be negative")?;
             options.count = Some(if count == 0 { usize::MAX } else { count as usize });
         } else if args.is(at, "maxlen") {
-            let most = args.integer_or(at + 1, 0..=i64::MAX, "MAXLEN can't be negative")?;
+            let most = args.integer_in(at + 1, 0..=i64::MAX, "MAXLEN can't be negative")?;
             options.max_compared = if most == 0 { usize::MAX } else { most as usize };
         } else {
             return Err(Error::Syntax);

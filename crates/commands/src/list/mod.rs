@@ -41,9 +41,14 @@ pub static COMMANDS: &[&Command] = &[
 
 /// The word as an integer whose negative is one too.
 fn negatable(args: Args<'_>, at: usize) -> Result<i64, Error> {
-    let message = "value is out of range, value must between -9223372036854775807 and \
-                   9223372036854775807";
-    args.integer_in(at, -i64::MAX..=i64::MAX, message)
+    let number = args.integer(at)?;
+    if number == i64::MIN {
+        return Err(Error::OutOfRange(
+            "value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807",
+        ));
+    }
+    Ok(number)
 }
 
 /// The place of an index, which counts from the end if negative; `None` if it is outside.

@@ -66,7 +66,7 @@ fn pop(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
     let count =
         match args.len() {
             2 => None,
-            3 => Some(args.integer_or(2, 0..=i64::MAX, "value is out of range, must be positive")?
+            3 => Some(args.integer_in(2, 0..=i64::MAX, "value is out of range, must be positive")?
                 as usize),
             _ => return Err(Error::Arity(cx.resolved.command.name.into())),
         };

@@ -87,7 +87,8 @@ fn getrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn setrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let offset = args.integer_in(2, 0..=i64::MAX, "offset is out of range")? as usize;
+    let out_of_range = |_| Error::OutOfRange("offset is out of range");
+    let offset = usize::try_from(args.integer(2)?).map_err(out_of_range)?;
     let (key, value) = (args.key(1), args[3]);
     let old_len = cx.db.string(key)?.map(|old| old.len());
     if value.is_empty() {

@@ -58,7 +58,7 @@ struct Options {
 
 fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
     let most = i64::from(i32::MAX);
-    let numkeys = args.integer_or(1, 1..=most, "invalid numkeys value or out of range")? as usize;
+    let numkeys = args.integer_in(1, 1..=most, "invalid numkeys value or out of range")? as usize;
     let end = 2 + numkeys * 2;
     if end > args.len() {
         return Err(Error::Syntax);

@@ -25,6 +25,8 @@ pub struct Script {
     pub config: Option<String>,
     /// `# only: resp2` or `resp3`.
     pub only: Option<Protocol>,
+    /// `# fails: reason`: the server under test is known to fail it.
+    pub fails: Option<String>,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -149,6 +151,7 @@ impl Script {
             server: None,
             config: None,
             only: None,
+            fails: None,
             steps: Vec::new(),
         };
         let mut at = 0;
@@ -210,6 +213,8 @@ impl Script {
             let config = self.config.get_or_insert_default();
             config.push_str(line.trim_start());
             config.push('\n');
+        } else if let Some(reason) = comment.strip_prefix("fails:") {
+            self.fails = Some(reason.trim().to_owned());
         } else if let Some(protocol) = comment.strip_prefix("only:") {
             self.only = match protocol.trim() {
                 "resp2" => Some(Protocol::Resp2),

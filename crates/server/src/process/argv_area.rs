@@ -58,10 +58,10 @@ impl ArgvArea {
     }
 
     /// Makes `title` the command line, cut to the size of the area (a NUL in it ends what is shown).
-    pub fn set(&self, title: &str) {
+    pub fn set(&self, title: &[u8]) {
         let mut bytes = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let len = title.len().min(bytes.len().saturating_sub(1));
-        bytes[..len].copy_from_slice(&title.as_bytes()[..len]);
+        bytes[..len].copy_from_slice(&title[..len]);
         bytes[len..].fill(0);
     }
 }

@@ -1,0 +1,222 @@
+//! What the server tells about its commands is what the reference tells about its own: COMMAND
+//! INFO, COMMAND DOCS, each container's HELP, and the keys found in requests.
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+
+/// Two servers to ask, or none if there is no reference.
+fn servers() -> Option<[Server; 2]> {
+    let reference = match Program::reference() {
+        Ok(reference) => reference,
+        Err(why) => {
+            println!("SKIPPED: there is no reference server to compare with: {why}");
+            return None;
+        }
+    };
+    let start = |program: Program| Server::start(&program, Options::default()).unwrap();
+    Some([start(Program::under_test()), start(reference)])
+}
+
+fn ask(client: &mut Client, request: &str) -> Reply {
+    let words: Vec<&str> = request.split(' ').collect();
+    client.command(&words).unwrap()
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+}
+
+/// What is in no order, sorted; summaries, which are in our own words, left out.
+fn comparable(reply: Reply) -> Reply {
+    match reply {
+        Reply::Map(pairs) => {
+            let mut pairs: Vec<(Reply, Reply)> = pairs
+                .into_iter()
+                .filter(|(name, _)| text(name) != "summary")
+                .map(|(name, value)| (name, comparable(value)))
+                .collect();
+            pairs.sort_by_key(|(name, _)| text(name));
+            Reply::Map(pairs)
+        }
+        Reply::Set(items) => {
+            let mut items: Vec<Reply> = items.into_iter().map(comparable).collect();
+            items.sort_by_key(|item| format!("{item:?}"));
+            Reply::Set(items)
+        }
+        Reply::Array(items) => {
+            let mut items: Vec<Reply> = items.into_iter().map(comparable).collect();
+            // The subcommands within a container's description.
+            if items.len() > 1 && items.iter().all(is_description) {
+                items.sort_by_key(|item| format!("{item:?}"));
+            }
+            Reply::Array(items)
+        }
+        other => other,
+    }
+}
+
+fn is_description(reply: &Reply) -> bool {
+    matches!(reply, Reply::Array(items) if items.len() == 10)
+}
+
+/// Asks both servers the same and reports the requests whose replies differ.
+#[track_caller]
+fn compare(servers: &[Server; 2], protocol: Protocol, requests: &[String]) {
+    let [mut ours, mut theirs] =
+        [&servers[0], &servers[1]].map(|server| server.connect(protocol).unwrap());
+    let differences: Vec<String> = requests
+        .iter()
+        .filter_map(|request| {
+            let [our, their] = [ask(&mut ours, request), ask(&mut theirs, request)].map(comparable);
+            (our != their).then(|| format!("{protocol} {request}\n    {our:?}\n    {their:?}"))
+        })
+        .collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// Our commands, without subcommands.
+fn names(server: &Server) -> Vec<String> {
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let list = ask(&mut client, "COMMAND LIST");
+    let names = list.elements().expect("COMMAND LIST replies with an array").iter().map(text);
+    names.filter(|name| !name.contains('|')).collect()
+}
+
+#[test]
+fn info_is_that_of_the_reference() {
+    let Some(servers) = servers() else { return };
+    let requests: Vec<String> =
+        names(&servers[0]).iter().map(|name| format!("COMMAND INFO {name}")).collect();
+    compare(&servers, Protocol::Resp2, &requests);
+    compare(&servers, Protocol::Resp3, &requests);
+}
+
+/// Under RESP3 alone: there a map is one.
+#[test]
+fn docs_are_those_of_the_reference() {
+    let Some(servers) = servers() else { return };
+    let requests: Vec<String> =
+        names(&servers[0]).iter().map(|name| format!("COMMAND DOCS {name}")).collect();
+    compare(&servers, Protocol::Resp3, &requests);
+}
+
+#[test]
+fn help_is_that_of_the_reference() {
+    let Some(servers) = servers() else { return };
+    let mut client = servers[0].connect(Protocol::Resp3).unwrap();
+    let requests: Vec<String> = names(&servers[0])
+        .iter()
+        .filter(|name| {
+            let info = ask(&mut client, &format!("COMMAND INFO {name}|help"));
+            !info.elements().is_some_and(|items| items[0].is_nil())
+        })
+        .map(|name| format!("{name} HELP"))
+        .collect();
+    assert!(!requests.is_empty());
+    compare(&servers, Protocol::Resp2, &requests);
+    compare(&servers, Protocol::Resp3, &requests);
+}
+
+/// Requests, right and wrong, in which keys are looked for.
+const REQUESTS: &[&str] = &[
+    "get k",
+    "get",
+    "get k v",
+    "set k v",
+    "set k v GET",
+    "set k get",
+    "mset a 1 b 2",
+    "mset a 1 b",
+    "msetex 2 a 1 b 2 EX 5",
+    "msetex 2 a 1 b",
+    "msetex 2 a 1",
+    "del a b c",
+    "rename a b",
+    "copy a b DB 1",
+    "object encoding k",
+    "object",
+    "object nosuch k",
+    "memory usage k",
+    "blpop a b 0",
+    "blpop a",
+    "lmpop 2 a b LEFT",
+    "lmpop 3 a b LEFT",
+    "blmpop 0 2 a b LEFT",
+    "blmove a b LEFT RIGHT 0",
+    "smove a b m",
+    "sintercard 2 a b LIMIT 1",
+    "sinterstore d a b",
+    "zunion 2 a b WEIGHTS 1 2",
+    "zunion 0 a",
+    "zunion -1 a",
+    "zunion x a",
+    "zunion 9223372036854775807 a",
+    "zunion 99999999999999999999 a",
+    "zunionstore d 2 a b",
+    "zunionstore d 3 a b",
+    "zrangestore d s 0 -1",
+    "bzmpop 0 1 a MIN",
+    "bitop AND d a b",
+    "bitfield k",
+    "bitfield k GET u8 0",
+    "bitfield k OVERFLOW WRAP GET u8 0",
+    "bitfield k GET u8 0 SET u8 0 1",
+    "bitfield k GET u8",
+    "lcs a b LEN",
+    "watch a b",
+    "spublish c m",
+    "ssubscribe c",
+    "ping",
+    "nosuch a",
+    "client|kill a",
+    "get|a b",
+];
+
+#[test]
+fn keys_are_found_as_by_the_reference() {
+    let Some(servers) = servers() else { return };
+    let requests: Vec<String> = REQUESTS
+        .iter()
+        .flat_map(|request| {
+            ["GETKEYS", "GETKEYSANDFLAGS"].map(|how| format!("COMMAND {how} {request}"))
+        })
+        .collect();
+    compare(&servers, Protocol::Resp2, &requests);
+    compare(&servers, Protocol::Resp3, &requests);
+}
+
+#[test]
+fn lists_are_filtered_as_by_the_reference() {
+    let Some(servers) = servers() else { return };
+    let [ours, theirs] =
+        [&servers[0], &servers[1]].map(|server| server.connect(Protocol::Resp3).unwrap());
+    let [mut ours, mut theirs] = [ours, theirs];
+    let known = |client: &mut Client, request: &str| -> Vec<String> {
+        let reply = ask(client, request);
+        let mut names: Vec<String> =
+            reply.elements().unwrap_or_default().iter().map(text).collect();
+        names.sort();
+        names
+    };
+    let all = known(&mut ours, "COMMAND LIST");
+    let filters = [
+        "ACLCAT read",
+        "ACLCAT Dangerous",
+        "ACLCAT keyspace",
+        "ACLCAT pubsub",
+        "ACLCAT connection",
+        "ACLCAT nosuch",
+        "ACLCAT @read",
+        "PATTERN Z*",
+        "PATTERN client|k*",
+        "MODULE nosuch",
+    ];
+    for filter in filters {
+        let request = format!("COMMAND LIST FILTERBY {filter}");
+        let mut expected = known(&mut theirs, &request);
+        // Not all of the reference's commands are here.
+        expected.retain(|name| all.contains(name));
+        assert_eq!(known(&mut ours, &request), expected, "{filter}");
+    }
+}
