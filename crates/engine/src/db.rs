@@ -10,6 +10,7 @@ use crate::commit::{Change, Effects};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
+use crate::latency::Slow;
 use crate::locks::Locked;
 use keyspace::access::{self, Policy};
 use keyspace::{
@@ -229,7 +230,7 @@ impl<'a> Db<'a> {
         let index = self.index;
         if let Some(entry) = self.data_mut(key).remove(index, key) {
             self.engine.stats.expired.add(1);
-            self.discard(entry);
+            self.engine.timed(Slow::ExpireDel, || self.discard(entry));
             self.effects.propagate_deletion(self.engine, index, key.bytes);
             self.changed(key, events::EXPIRED);
         }

@@ -12,6 +12,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keys;
+use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
 use crate::mailbox::{Message, Push};
 use crate::pubsub::Space;
@@ -287,6 +288,8 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     }
     let nanoseconds = before.elapsed().as_nanos() as u64;
     command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
+    let is_fast = row.command.flags.has(Flags::FAST);
+    cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
@@ -404,7 +407,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, ready: &mut Vec<(DbIndex, Box<[u
         std::thread::yield_now();
     }
     guest.db.locked = need;
-    let outcome = (row.command.run)(&mut guest, args);
+    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
     // A key of another type does not end the wait, as it would not have begun it.
     let goes_on = guest.block_request.take().is_some() || outcome == Err(Error::WrongType);
     if goes_on {

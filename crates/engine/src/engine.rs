@@ -7,6 +7,7 @@ use crate::commandlog::CommandLogs;
 use crate::events::Class;
 use crate::interest::Interests;
 use crate::journal::Journal;
+use crate::latency::LatencyMonitor;
 use crate::mailbox::Mailbox;
 use crate::pubsub::PubSub;
 use crate::stats::{Rates, Stats, ThreadStats};
@@ -84,6 +85,8 @@ pub struct Engine {
     pub journal: Journal,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
+    /// What was slow.
+    pub latency: LatencyMonitor,
     /// Background threads.
     pub background: Background,
     /// CLIENT PAUSE.
@@ -134,6 +137,7 @@ impl Engine {
             rates: Rates::default(),
             journal: Journal::default(),
             commandlogs: CommandLogs::default(),
+            latency: LatencyMonitor::default(),
             background: Background::default(),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),

@@ -10,6 +10,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::events;
+use crate::latency::Slow;
 use crate::locks::Locked;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
@@ -31,6 +32,14 @@ struct Candidate {
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
+    if engine.keyspace.used_bytes() as u64 <= limit {
+        return true;
+    }
+    engine.timed(Slow::EvictionCycle, || evict_down_to(cx, limit))
+}
+
+fn evict_down_to(cx: &mut Cx<'_>, limit: u64) -> bool {
+    let engine = cx.engine;
     while engine.keyspace.used_bytes() as u64 > limit {
         if engine.config.maxmemory_policy() == MaxmemoryPolicy::NoEviction {
             return false;
@@ -39,7 +48,7 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
             // What was evicted may still wait to be freed.
             return engine.keyspace.used_bytes() as u64 <= limit;
         };
-        evict(&mut cx.db, &candidate);
+        engine.timed(Slow::EvictionDel, || evict(&mut cx.db, &candidate));
     }
     true
 }

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::db::Db;
+use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
@@ -28,22 +29,31 @@ pub fn cycle(worker: &mut Worker) {
     // Redis's share: a quarter of the time, and two percent more for each step of effort.
     let budget = Duration::from_millis(u64::from(25 + 2 * (effort - 1)));
     let started = Instant::now();
+    if !sweep_share(worker, started, budget) {
+        engine.stats.expire_cycles_cut_short.add(1);
+    }
+    let elapsed = started.elapsed();
+    engine.stats.expire_cycle_ms.add(elapsed.as_millis() as u64);
+    engine.note_latency(Slow::ExpireCycle, elapsed.as_nanos() as u64);
+}
+
+/// Sweeps this thread's stripes once; `false` if the time was over before.
+fn sweep_share(worker: &mut Worker, started: Instant, budget: Duration) -> bool {
+    let engine = worker.engine();
     let (thread, threads) = (worker.context().index, engine.threads());
     for stripe in (thread..STRIPES).step_by(threads) {
         for db in 0..engine.keyspace.databases() {
             while sweep(worker, stripe, DbIndex(db)) {
                 if started.elapsed() > budget {
-                    engine.stats.expire_cycles_cut_short.add(1);
-                    return;
+                    return false;
                 }
             }
         }
         if started.elapsed() > budget {
-            engine.stats.expire_cycles_cut_short.add(1);
-            break;
+            return false;
         }
     }
-    engine.stats.expire_cycle_ms.add(started.elapsed().as_millis() as u64);
+    true
 }
 
 /// Looks at some volatile entries of a stripe and deletes the expired; `true` if it is worth

@@ -21,6 +21,7 @@ pub mod expire;
 pub mod interest;
 pub mod journal;
 pub mod keys;
+pub mod latency;
 pub mod locks;
 pub mod mailbox;
 pub mod monitor;

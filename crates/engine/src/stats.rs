@@ -132,8 +132,9 @@ pub struct CommandStats {
     histogram: AtomicPtr<Histogram>,
 }
 
-/// Buckets of a [`Histogram`]: 16 for each doubling of the duration.
-const BUCKETS: usize = 16 * 40;
+/// Buckets of a [`Histogram`]: 16 for each doubling of the duration, up to that of one second.
+/// Longer durations count as one second, as they do in Redis.
+const BUCKETS: usize = Histogram::bucket_of(1_000_000_000) + 1;
 
 /// How often a command took how long: a logarithmic histogram with an error of 1/16.
 pub struct Histogram {
@@ -141,13 +142,18 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    fn index(nanoseconds: u64) -> usize {
+    const fn bucket_of(nanoseconds: u64) -> usize {
         if nanoseconds < 16 {
             return nanoseconds as usize;
         }
         let exponent = 63 - nanoseconds.leading_zeros() as usize;
         let mantissa = (nanoseconds >> (exponent - 4)) as usize & 15;
-        ((exponent - 3) * 16 + mantissa).min(BUCKETS - 1)
+        (exponent - 3) * 16 + mantissa
+    }
+
+    #[inline]
+    fn index(nanoseconds: u64) -> usize {
+        Self::bucket_of(nanoseconds).min(BUCKETS - 1)
     }
 
     /// The longest duration that counts into a bucket, in nanoseconds.
@@ -160,9 +166,56 @@ impl Histogram {
         ((16 + mantissa + 1) << (exponent - 4)) - 1
     }
 
-    /// The counts by bucket.
-    pub fn counts(&self) -> impl Iterator<Item = u64> + '_ {
+    fn counts(&self) -> impl Iterator<Item = u64> + '_ {
         self.counts.iter().map(Counter::get)
+    }
+}
+
+/// How often a command took how long, over all threads.
+pub struct Durations {
+    counts: Vec<u64>,
+    /// How often it ran.
+    pub calls: u64,
+}
+
+impl Durations {
+    /// Those of the command of this index; `None` if it did not run.
+    pub fn of(threads: &[ThreadStats], index: usize) -> Option<Durations> {
+        let mut counts = vec![0; BUCKETS];
+        for histogram in threads.iter().filter_map(|t| t.by_command[index].histogram()) {
+            counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
+        }
+        let calls = counts.iter().sum();
+        (calls > 0).then_some(Durations { counts, calls })
+    }
+
+    /// The duration that this share of the calls did not exceed, in nanoseconds.
+    pub fn percentile(&self, percent: f64) -> u64 {
+        let rank = ((self.calls as f64 * percent / 100.0 + 0.5) as u64).max(1);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        Histogram::upper_bound(bucket.unwrap_or(BUCKETS - 1))
+    }
+
+    /// How many calls took at most so many nanoseconds, for 1024, 2048 and so on, without the
+    /// steps in which there was no call.
+    pub fn cumulative(&self) -> Vec<(u64, u64)> {
+        let (mut steps, mut bucket, mut seen, mut limit) = (Vec::new(), 0, 0, 1024);
+        while seen < self.calls && bucket < BUCKETS {
+            let before = seen;
+            while bucket < BUCKETS && Histogram::upper_bound(bucket) < limit {
+                seen += self.counts[bucket];
+                bucket += 1;
+            }
+            if seen > before {
+                steps.push((limit, seen));
+            }
+            limit *= 2;
+        }
+        steps
     }
 }
 
@@ -235,11 +288,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_threads_are_added_up() {
+        let threads = [ThreadStats::new(1), ThreadStats::new(1)];
+        assert!(Durations::of(&threads, 0).is_none());
+        for (thread, nanoseconds) in [(0, 1000), (0, 5000), (1, 1000), (1, 6000), (1, 70_000)] {
+            threads[thread].by_command[0].count(nanoseconds, true);
+        }
+        let durations = Durations::of(&threads, 0).unwrap();
+        assert_eq!(durations.calls, 5);
+        assert_eq!(durations.cumulative(), [(1024, 2), (8192, 4), (131_072, 5)]);
+        assert!((1000..1064).contains(&durations.percentile(0.0)));
+        assert!((5000..5313).contains(&durations.percentile(50.0)));
+        assert!((70_000..74_375).contains(&durations.percentile(100.0)));
+    }
+
+    #[test]
     fn a_duration_lies_within_its_bucket() {
-        for nanoseconds in (0..100_000).chain([1 << 30, 3 << 35]) {
+        for nanoseconds in (0..100_000).chain([1 << 29, 999_999_999, 1_000_000_000]) {
             let index = Histogram::index(nanoseconds);
             assert!(nanoseconds <= Histogram::upper_bound(index), "{nanoseconds}");
             assert!(index == 0 || nanoseconds > Histogram::upper_bound(index - 1), "{nanoseconds}");
         }
+        assert_eq!(Histogram::index(3 << 35), Histogram::index(1_000_000_000));
     }
 }

@@ -5,7 +5,7 @@
 
 use engine::clients::flag;
 use engine::pubsub::Space;
-use engine::stats::{Counter, Histogram};
+use engine::stats::{Counter, Durations};
 use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -326,30 +326,17 @@ fn commandstats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn latencystats(cx: &Cx<'_>, out: &mut String) {
+    if !cx.engine.config.latency_tracking() {
+        return;
+    }
     let percentiles = cx.engine.config.latency_tracking_info_percentiles();
     for row in cx.engine.table.all() {
-        let mut counts: Vec<u64> = Vec::new();
-        for stats in &cx.engine.thread_stats {
-            if let Some(histogram) = stats.by_command[row.index].histogram() {
-                counts.resize(counts.len().max(histogram.counts().count()), 0);
-                counts.iter_mut().zip(histogram.counts()).for_each(|(sum, count)| *sum += count);
-            }
-        }
-        let calls: u64 = counts.iter().sum();
-        if calls == 0 {
-            continue;
-        }
+        let Some(durations) = Durations::of(&cx.engine.thread_stats, row.index) else { continue };
         let figures: Vec<String> = percentiles
             .iter()
             .map(|&percentile| {
-                let rank = (calls as f64 * percentile / 100.0).ceil().max(1.0) as u64;
-                let mut seen = 0;
-                let bucket = counts.iter().position(|count| {
-                    seen += count;
-                    seen >= rank
-                });
-                let bound = Histogram::upper_bound(bucket.unwrap_or(0)) as f64 / 1000.0;
-                format!("p{percentile}={bound:.3}")
+                let bound_us = durations.percentile(percentile) as f64 / 1000.0;
+                format!("p{percentile}={bound_us:.3}")
             })
             .collect();
         line(out, &format!("latency_percentiles_usec_{}", row.full_name), figures.join(","));

@@ -10,6 +10,7 @@ mod dbsize;
 mod debug;
 mod flush;
 mod info;
+mod latency;
 mod lolwut;
 mod memory;
 mod monitor;
@@ -26,6 +27,7 @@ pub const REDIS_VERSION: &str = "7.2.4";
 pub static COMMANDS: &[&Command] = &[
     &memory::MEMORY,
     &debug::DEBUG,
+    &latency::LATENCY,
     &lolwut::LOLWUT,
     &monitor::MONITOR,
     &command::COMMAND,
