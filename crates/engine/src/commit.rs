@@ -147,18 +147,29 @@ pub fn notify(engine: &Engine, db: DbIndex, key: &[u8], event: Event) {
     }
 }
 
-/// Reports to everyone who watches or caches keys that whole databases changed (FLUSHALL,
-/// SWAPDB). The world stands still.
-pub fn everything_changed(cx: &mut Cx<'_>, dbs: &[DbIndex]) {
+/// Tells everyone who watches or waits for keys that whole databases are about to be emptied
+/// (FLUSHALL) or to be replaced by another one (SWAPDB). A watched key that is absent before and
+/// after has not changed. The world stands still.
+pub fn databases_change(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {
     let engine = cx.engine;
+    let now = cx.now();
     for stripe in 0..engine.keyspace.stripes().len() {
         // SAFETY: the world stands still.
         let interest = unsafe { engine.interests.stripe(stripe) };
         for ((db, key), of_key) in &interest.keys {
-            if !dbs.contains(db) {
+            let Some(&(_, replacement)) = dbs.iter().find(|(changing, _)| changing == db) else {
                 continue;
+            };
+            let is_there = |db: DbIndex| {
+                let key = Key::new(key);
+                let found = |data: &mut keyspace::StripeData| {
+                    data.find(db, key).is_some_and(|entry| !entry.is_expired(now))
+                };
+                cx.db.with_stripe(stripe, found)
+            };
+            if is_there(*db) || replacement.is_some_and(is_there) {
+                of_key.watches.iter().for_each(|watch| watch.raise());
             }
-            of_key.watches.iter().for_each(|watch| watch.raise());
             if !of_key.waiters.is_empty() {
                 cx.db.effects.ready.push((*db, key.clone()));
             }

@@ -80,8 +80,13 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
                 multi.is_broken = true;
             }
             let started = cx.reply.len();
-            refuse(cx, &error);
-            if let Some(row) = engine.table.find(args[0]) {
+            let row = engine.table.find(args[0]);
+            if row.is_some_and(|row| row.command.name == "exec") {
+                abort_exec(cx, &error);
+            } else {
+                refuse(cx, &error);
+            }
+            if let Some(row) = row {
                 cx.thread.stats().by_command[row.index].rejected.add_own(1);
             }
             if cx.session.reply_mode != ReplyMode::On {
@@ -104,7 +109,22 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
         multi.is_broken = true;
     }
     cx.thread.stats().by_command[row.index].rejected.add_own(1);
-    refuse(cx, error);
+    if row.command.name == "exec" {
+        abort_exec(cx, error);
+    } else {
+        refuse(cx, error);
+    }
+}
+
+/// An EXEC that is refused ends its transaction all the same.
+#[cold]
+fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
+    cx.session.multi = None;
+    crate::transaction::unwatch(&cx.db, cx.session);
+    let line = error.line();
+    let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
+    text.extend_from_slice(line.strip_prefix(b"ERR ").unwrap_or(&line));
+    refuse(cx, &Error::Bytes(text));
 }
 
 /// The gates; `false` if the request is answered already.
@@ -117,7 +137,9 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     if let Some(until) = paused_until(cx, row) {
         return Err(NotNow::Paused { until });
     }
-    if cx.engine.config.maxmemory() > 0 && !crate::evict::make_room(cx) && flags.has(Flags::DENYOOM)
+    if cx.engine.config.maxmemory() > 0
+        && !crate::evict::make_room(cx)
+        && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM))
     {
         reject(cx, row, &Error::OutOfMemory);
         return Ok(false);
@@ -174,18 +196,17 @@ fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
         return None;
     }
     let flags = row.command.flags;
-    let writes = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE))
-        || (row.command.name == "exec" && queue_writes(cx));
+    let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    let writes = flags.any(changing) || queue_has(cx, row, changing);
     // What ends a pause must not wait for it.
     let exempt = matches!(row.full_name.as_str(), "client|unpause" | "client|pause" | "reset");
     ((!pause.writes_only.load(Relaxed) && !exempt) || writes).then_some(until)
 }
 
-fn queue_writes(cx: &Cx<'_>) -> bool {
-    queued(cx).iter().any(|queued| {
-        let flags = cx.engine.table.all()[queued.command].command.flags;
-        flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE))
-    })
+/// Whether this is an EXEC of a command with any of these flags.
+fn queue_has(cx: &Cx<'_>, row: &Resolved, wanted: Flags) -> bool {
+    let has = |queued: &Queued| cx.engine.table.all()[queued.command].command.flags.any(wanted);
+    row.command.name == "exec" && queued(cx).iter().any(has)
 }
 
 fn queued<'c>(cx: &'c Cx<'_>) -> &'c [Queued] {

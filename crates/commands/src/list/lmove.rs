@@ -141,6 +141,11 @@ fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) ->
     if move_element(cx, args, from, to)? {
         return Ok(());
     }
+    if cx.in_transaction {
+        // Unlike the time's running out this is the answer of LMOVE.
+        cx.reply.null();
+        return Ok(());
+    }
     cx.block(&[args[1]], deadline, TimeoutReply::NullArray)
 }
 

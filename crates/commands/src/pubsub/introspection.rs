@@ -124,14 +124,17 @@ pub static PUBSUB: Command = Command {
 };
 
 fn pubsub_channels(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    active(cx, args, Space::Channels, "pubsub|channels")
+    active(cx, args, Space::Channels)
 }
 fn pubsub_shardchannels(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    active(cx, args, Space::ShardChannels, "pubsub|shardchannels")
+    active(cx, args, Space::ShardChannels)
 }
-fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space, name: &'static str) -> Outcome {
+fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space) -> Outcome {
     if args.len() > 3 {
-        return Err(engine::Error::Arity(name.into()));
+        let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+        text.extend_from_slice(&args[1][..args[1].len().min(128)]);
+        text.extend_from_slice(b"'. Try PUBSUB HELP.");
+        return Err(engine::Error::Bytes(text));
     }
     let mut channels = cx.engine.pubsub.active(space, args.get(2));
     channels.sort();

@@ -231,24 +231,17 @@ enum Filter<'a> {
 }
 
 impl<'a> Filter<'a> {
-    /// The last of several counts.
+    /// There is one at most.
     fn parse(args: Args<'a>) -> Result<Filter<'a>, Error> {
-        let mut filter = Filter::None;
-        for at in (2..args.len()).step_by(3) {
-            let (true, Some(word)) = (args.is(at, "filterby"), args.get(at + 2)) else {
-                return Err(Error::Syntax);
-            };
-            filter = if args.is(at + 1, "module") {
-                Filter::Module
-            } else if args.is(at + 1, "aclcat") {
-                Filter::Category(Category::named(word))
-            } else if args.is(at + 1, "pattern") {
-                Filter::Pattern(word)
-            } else {
-                return Err(Error::Syntax);
-            };
+        match args.len() {
+            2 => Ok(Filter::None),
+            5 if args.is(2, "filterby") && args.is(3, "module") => Ok(Filter::Module),
+            5 if args.is(2, "filterby") && args.is(3, "aclcat") => {
+                Ok(Filter::Category(Category::named(args[4])))
+            }
+            5 if args.is(2, "filterby") && args.is(3, "pattern") => Ok(Filter::Pattern(args[4])),
+            _ => Err(Error::Syntax),
         }
-        Ok(filter)
     }
 
     fn passes(&self, row: &Resolved) -> bool {

@@ -79,13 +79,14 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
 }
 
 fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
+    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    engine::commit::databases_change(cx, &going);
     let mut taken = keyspace::keyspace::Taken(Vec::new());
     cx.db.for_each_stripe(|_, stripe| {
         let part = take_all(std::iter::once(stripe), dbs.iter().copied());
         taken.0.extend(part.0);
     });
     let keys = taken.keys() as u64;
-    engine::commit::everything_changed(cx, dbs);
     cx.engine.tracking.invalidate_all(cx.engine);
     if in_background {
         cx.engine.background.free_tables(taken);

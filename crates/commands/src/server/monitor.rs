@@ -1,6 +1,6 @@
 //! `MONITOR`: from now on the client is told of every command.
 
-use engine::{Args, Command, Cx, Flags, Group, Outcome};
+use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// `MONITOR`.
@@ -17,6 +17,9 @@ pub static MONITOR: Command = Command {
 };
 
 fn monitor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if cx.in_transaction {
+        return Err(Error::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
     if !std::mem::replace(&mut cx.session.is_monitor, true) {
         cx.engine.monitors.fetch_add(1, Relaxed);
         cx.session.publish(cx.now().0);

@@ -42,6 +42,14 @@ impl ExpiryOption {
         (at + 1 < args.len()).then_some(ExpiryOption { number_at: at + 1, unit_ms, is_relative })
     }
 
+    /// Whether it may stand behind one that was read before: an option may be given again, and the
+    /// last one counts, but not together with another.
+    pub(crate) fn may_follow(self, before: Option<ExpiryOption>) -> bool {
+        before.is_none_or(|before| {
+            (before.unit_ms, before.is_relative) == (self.unit_ms, self.is_relative)
+        })
+    }
+
     /// The point in time it stands for.
     pub(crate) fn resolve(
         self,

@@ -63,14 +63,25 @@ fn getdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// What to do with the expiry; `None` leaves it.
 fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Option<Expiry>, Error> {
-    match args.len() {
-        2 => Ok(None),
-        3 if args.is(2, "persist") => Ok(Some(Expiry::Clear)),
-        4 => {
-            let option = ExpiryOption::parse(args, 2).ok_or(Error::Syntax)?;
-            option.resolve(args, cx.now(), "getex").map(Some)
+    let (mut persists, mut option) = (false, None);
+    let mut at = 2;
+    while at < args.len() {
+        if args.is(at, "persist") && option.is_none() {
+            persists = true;
+        } else if !persists
+            && let Some(found) = ExpiryOption::parse(args, at)
+            && found.may_follow(option)
+        {
+            option = Some(found);
+            at += 1;
+        } else {
+            return Err(Error::Syntax);
         }
-        _ => Err(Error::Syntax),
+        at += 1;
+    }
+    match option {
+        Some(option) => option.resolve(args, cx.now(), "getex").map(Some),
+        None => Ok(persists.then_some(Expiry::Clear)),
     }
 }
 

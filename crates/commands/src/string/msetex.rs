@@ -66,14 +66,16 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
     let (mut condition, mut keeps, mut option) = (Condition::Always, false, None);
     let mut at = end;
     while at < args.len() {
-        let is_free = option.is_none() && !keeps;
         if args.is(at, "nx") && condition != Condition::AllPresent {
             condition = Condition::NonePresent;
         } else if args.is(at, "xx") && condition != Condition::NonePresent {
             condition = Condition::AllPresent;
         } else if args.is(at, "keepttl") && option.is_none() {
             keeps = true;
-        } else if is_free && let Some(found) = ExpiryOption::parse(args, at) {
+        } else if !keeps
+            && let Some(found) = ExpiryOption::parse(args, at)
+            && found.may_follow(option)
+        {
             option = Some(found);
             at += 1;
         } else {

@@ -155,7 +155,6 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     let mut at = 3;
     while at < args.len() {
         let is_free = options.condition == Condition::Always;
-        let has_expiry = expiry.is_some() || options.expiry == Expiry::Keep;
         if args.is(at, "nx") && is_free {
             options.condition = Condition::IfAbsent;
         } else if args.is(at, "xx") && is_free {
@@ -167,7 +166,10 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
             options.returns_old = true;
         } else if args.is(at, "keepttl") && expiry.is_none() {
             options.expiry = Expiry::Keep;
-        } else if !has_expiry && let Some(option) = ExpiryOption::parse(args, at) {
+        } else if options.expiry != Expiry::Keep
+            && let Some(option) = ExpiryOption::parse(args, at)
+            && option.may_follow(expiry)
+        {
             expiry = Some(option);
             at += 1;
         } else {
