@@ -17,6 +17,7 @@ pub mod set;
 pub mod string;
 pub mod table;
 pub mod transactions;
+pub mod value;
 pub mod zset;
 
 use engine::Command;

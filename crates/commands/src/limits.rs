@@ -1,14 +1,17 @@
 //! The thresholds of the small encodings, as the configuration has them now.
 
 use config::Config;
+use engine::Engine;
 use structs::hash::HashLimits;
 use structs::list::ListLimits;
 use structs::set::SetLimits;
 use structs::zset::ZsetLimits;
 
-/// `list-max-listpack-size`.
-pub fn list(config: &Config) -> ListLimits {
-    ListLimits::new(i32::try_from(config.list_max_listpack_size()).unwrap_or(-2))
+/// `list-max-listpack-size`, and what DEBUG says about large elements.
+pub fn list(engine: &Engine) -> ListLimits {
+    let size = engine.config.list_max_listpack_size();
+    ListLimits::new(i32::try_from(size).unwrap_or(-2))
+        .with_packed_threshold(engine.debug.packed_threshold())
 }
 
 /// `hash-max-listpack-*`.

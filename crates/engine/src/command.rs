@@ -156,6 +156,8 @@ impl Flags {
 
     /// Ours: meant for other servers rather than users (COMMAND DOCS shows `syscmd`).
     pub const SYSCMD: Flags = Flags(1 << 44);
+    /// Ours: refused unless `enable-debug-command` allows it.
+    pub const PROTECTED: Flags = Flags(1 << 45);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {

@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::blocking::{self, Resumption, Suspension, Waiter};
-use crate::command::{Command, Flags};
+use crate::command::{Command, Flags, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -19,7 +19,8 @@ use crate::pubsub::Space;
 use crate::session::{ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
-use keyspace::{DbIndex, Key, Millis};
+use config::ProtectedAction;
+use keyspace::{DbIndex, Entry, Key, Kind, Millis};
 use resp::{Protocol, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -56,7 +57,12 @@ pub(crate) fn process(
     let needs_world = flags.has(Flags::WORLD)
         || (flags.any(Flags::MAYBE_WORLD.with(Flags::NOT_QUEUED)) && wants_world(cx, row, args));
     if needs_world {
-        run_in_stopped_world(cx, row, args);
+        // Every protected command needs the world, so that others do not pay for the question.
+        if flags.has(Flags::PROTECTED) && is_protected(cx) {
+            reject(cx, row, &protected_error());
+        } else {
+            run_in_stopped_world(cx, row, args);
+        }
     } else {
         run_with_stripes(cx, row, args)?;
     }
@@ -130,6 +136,10 @@ fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
 /// The gates; `false` if the request is answered already.
 fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
     let flags = row.command.flags;
+    if flags.has(Flags::PROTECTED) && is_protected(cx) {
+        reject(cx, row, &protected_error());
+        return Ok(false);
+    }
     if !cx.session.authenticated && !flags.has(Flags::NO_AUTH) {
         reject(cx, row, &Error::NoAuth);
         return Ok(false);
@@ -172,6 +182,23 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         crate::monitor::feed(cx, args);
     }
     Ok(true)
+}
+
+/// Whether this client may not run DEBUG.
+fn is_protected(cx: &Cx<'_>) -> bool {
+    match cx.engine.config.enable_debug_command() {
+        ProtectedAction::Yes => false,
+        ProtectedAction::Local => !cx.session.is_local,
+        ProtectedAction::No => true,
+    }
+}
+
+fn protected_error() -> Error {
+    Error::text(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+         you can run it from a local connection, otherwise you need to set this option in the \
+         configuration file, and then restart the server.",
+    )
 }
 
 fn allowed_when_subscribed(row: &Resolved) -> bool {
@@ -375,10 +402,8 @@ fn serve_waiters(cx: &mut Cx<'_>) {
         let mut more = Vec::new();
         for (db, key) in ready {
             for waiter in waiters_of(&cx.db, db, &key) {
-                if !is_there(&cx.db, db, &key) {
-                    break;
-                }
-                serve(cx, &waiter, &mut more);
+                let Some(kind) = kind_of(&cx.db, db, &key) else { break };
+                serve(cx, &waiter, kind, &mut more);
             }
         }
         ready = more;
@@ -395,19 +420,29 @@ fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
     })
 }
 
-fn is_there(db: &Db<'_>, index: DbIndex, key: &[u8]) -> bool {
+fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Option<Kind> {
     let key = Key::new(key);
-    db.with_stripe(db.engine.keyspace.stripe_of(key), |data| data.find(index, key).is_some())
+    let stripe = db.engine.keyspace.stripe_of(key);
+    db.with_stripe(stripe, |data| data.find(index, key).map(Entry::kind))
 }
 
-/// Runs a waiter's command again on its behalf.
-fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
-    if !waiter.claim() {
-        return;
+/// Whether a command that waits is woken by a key of this type: by one of another type it is not.
+fn is_woken_by(command: &Command, kind: Kind) -> bool {
+    match command.group {
+        Group::List => kind == Kind::List,
+        Group::SortedSet => kind == Kind::Zset,
+        _ => true,
     }
+}
+
+/// Runs a waiter's command again on its behalf, because of a key of this type.
+fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
     let engine = cx.thread.engine;
     let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-    let Ok(row) = engine.table.resolve(&words) else { return waiter.put_back() };
+    let Ok(row) = engine.table.resolve(&words) else { return };
+    if !is_woken_by(row.command, kind) || !waiter.claim() {
+        return;
+    }
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Vec::new();
@@ -429,8 +464,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, ready: &mut Vec<(DbIndex, Box<[u
     }
     guest.db.locked = need;
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
-    // A key of another type does not end the wait, as it would not have begun it.
-    let goes_on = guest.block_request.take().is_some() || outcome == Err(Error::WrongType);
+    let goes_on = guest.block_request.take().is_some();
     if goes_on {
         waiter.put_back();
     } else {

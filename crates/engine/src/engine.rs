@@ -4,6 +4,7 @@ use crate::background::Background;
 use crate::clients::Clients;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
+use crate::debug::DebugSettings;
 use crate::events::Class;
 use crate::interest::Interests;
 use crate::journal::Journal;
@@ -33,6 +34,28 @@ pub trait Host: Send + Sync {
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// A log line at level notice.
     fn log(&self, line: &str);
+    /// A log line at level warning.
+    fn warn(&self, line: &str);
+    /// Writes every option into the configuration file, those at their defaults too.
+    fn rewrite_whole_config(&self) -> Result<(), String>;
+    /// Replaces the process by a new server with the same arguments; returns only if it cannot.
+    fn restart(&self, how: Restart, delay: std::time::Duration) -> String;
+    /// Crashes by a memory access that the system refuses.
+    fn segfault(&self) -> !;
+}
+
+/// 40 hexadecimal digits, as run and replication ids are.
+pub fn random_hex_40() -> String {
+    (0..5).map(|_| format!("{:08x}", structs::hashing::os_random() as u32)).collect()
+}
+
+/// DEBUG RESTART and CRASH-AND-RECOVER.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Restart {
+    /// Nothing is saved first.
+    Crash,
+    /// The configuration file is rewritten first, if there is one.
+    Graceful,
 }
 
 /// SHUTDOWN's options.
@@ -95,6 +118,10 @@ pub struct Engine {
     pub monitors: AtomicUsize,
     /// DEBUG SET-ACTIVE-EXPIRE.
     pub active_expire: AtomicBool,
+    /// Other switches of DEBUG.
+    pub debug: DebugSettings,
+    /// 40 hexadecimal digits that name the history of this data set.
+    pub replication_id: Mutex<String>,
     /// When the server started, milliseconds since the epoch.
     pub started_ms: i64,
     /// 40 hexadecimal digits that name this run.
@@ -118,9 +145,6 @@ impl Engine {
         let table = CommandTable::build(rows, renamed);
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
-        let run_id = (0..5)
-            .map(|_| format!("{:08x}", structs::hashing::os_random() as u32))
-            .collect::<String>();
         Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, Assignment::ByHash),
             config,
@@ -142,8 +166,10 @@ impl Engine {
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
+            debug: DebugSettings::default(),
+            replication_id: Mutex::new(random_hex_40()),
             started_ms: crate::worker::now().0,
-            run_id,
+            run_id: random_hex_40(),
             host: OnceLock::new(),
         }))
     }

@@ -12,6 +12,7 @@ pub mod commandlog;
 pub mod commit;
 pub mod cx;
 pub mod db;
+pub mod debug;
 pub mod dispatch;
 pub mod engine;
 pub mod error;

@@ -545,7 +545,7 @@ impl Entry {
     }
 
     /// Bytes of the entry's own block.
-    fn own_bytes(&self) -> usize {
+    pub fn own_bytes(&self) -> usize {
         let word = self.word();
         let value = if word >> 24 & 15 == 0 { self.inline_len(word) } else { 0 };
         block_size(Entry::key_offset(word) + self.key_len(word) + value)

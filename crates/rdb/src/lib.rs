@@ -31,7 +31,7 @@ pub use encode::{Compression, Encoder};
 pub use error::Error;
 pub use kind::Kind;
 pub use object::{Limits, Object, ObjectRef};
-pub use payload::{dump, restore, verify};
+pub use payload::{dump, restore, restore_unverified, verify};
 
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;

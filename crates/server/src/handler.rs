@@ -138,6 +138,9 @@ impl Hub {
 
     /// Housekeeping over all connections of the thread.
     fn round(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
+        if self.engine.debug.pauses_cron() {
+            return;
+        }
         let config = &self.engine.config;
         let timeout_ms = i64::try_from(config.timeout()).unwrap_or(0).saturating_mul(1000);
         let engine = self.engine;

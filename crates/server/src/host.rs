@@ -6,9 +6,13 @@ use crate::process::{crash, facts, log as logging};
 use crate::{start, tls};
 use config::{ApplyError, Changed};
 use engine::Engine;
-use engine::engine::{Host, ShutdownRequest};
+use engine::engine::{Host, Restart, ShutdownRequest};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The client that asked for the shutdown.
 static REQUESTED_BY: Mutex<Option<String>> = Mutex::new(None);
@@ -18,6 +22,21 @@ pub fn requested_by() -> Option<String> {
     REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
+/// How the process was started, to start it again in the same way.
+pub struct Started {
+    /// Every word of the command line.
+    pub words: Vec<OsString>,
+    /// The folder it was started in.
+    pub folder: PathBuf,
+}
+
+impl Started {
+    /// To be called before the title is set and the folder is left.
+    pub fn collect() -> std::io::Result<Started> {
+        Ok(Started { words: std::env::args_os().collect(), folder: std::env::current_dir()? })
+    }
+}
+
 /// The server, as commands reach it.
 pub struct ServerHost {
     engine: &'static Engine,
@@ -25,6 +44,7 @@ pub struct ServerHost {
     process: facts::Facts,
     choice: Choice,
     config_file: Option<PathBuf>,
+    started: Started,
 }
 
 impl ServerHost {
@@ -35,8 +55,18 @@ impl ServerHost {
         process: facts::Facts,
         choice: Choice,
         config_file: Option<PathBuf>,
+        started: Started,
     ) -> ServerHost {
-        ServerHost { engine, net, process, choice, config_file }
+        ServerHost { engine, net, process, choice, config_file, started }
+    }
+
+    fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
+        let Some(path) = &self.config_file else {
+            return Err("The server is running without a config file".into());
+        };
+        let existing = std::fs::read(path).unwrap_or_default();
+        config::replace_file(path, &text_of(&existing))
+            .map_err(|error| format!("Rewriting config file: {}", crate::process::os_error(&error)))
     }
 
     fn apply_one(&self, name: &str) -> Result<(), String> {
@@ -84,13 +114,31 @@ impl Host for ServerHost {
     }
 
     fn rewrite_config(&self) -> Result<(), String> {
-        let Some(path) = &self.config_file else {
-            return Err("The server is running without a config file".into());
+        self.rewrite_with(|existing| self.engine.config.rewrite(existing, None))
+    }
+
+    fn rewrite_whole_config(&self) -> Result<(), String> {
+        self.rewrite_with(|existing| self.engine.config.rewrite_whole(existing, None))
+    }
+
+    fn restart(&self, how: Restart, delay: Duration) -> String {
+        if how == Restart::Graceful
+            && self.config_file.is_some()
+            && let Err(why) = self.rewrite_config()
+        {
+            return why;
+        }
+        let Some((program, rest)) = self.started.words.split_first() else {
+            return "the command line is not known".into();
         };
-        let existing = std::fs::read(path).unwrap_or_default();
-        let text = self.engine.config.rewrite(&existing, None);
-        config::replace_file(path, &text)
-            .map_err(|error| format!("Rewriting config file: {}", crate::process::os_error(&error)))
+        std::thread::sleep(delay);
+        // Every descriptor of the server closes by itself; the process keeps its number.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0(program).args(rest).current_dir(&self.started.folder).exec().to_string()
+    }
+
+    fn segfault(&self) -> ! {
+        crash::segfault()
     }
 
     fn facts(&self, section: &str) -> Vec<(String, String)> {
@@ -131,5 +179,9 @@ impl Host for ServerHost {
 
     fn log(&self, text: &str) {
         log!(Notice, "{text}");
+    }
+
+    fn warn(&self, text: &str) {
+        log!(Warning, "{text}");
     }
 }

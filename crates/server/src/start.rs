@@ -1,7 +1,7 @@
 //! Starting and stopping: from arguments to running reactors, in redis-server's order.
 
 use crate::handler::Hub;
-use crate::host::ServerHost;
+use crate::host::{ServerHost, Started};
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
 use crate::process::{
@@ -51,6 +51,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 
 fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Failure> {
     let config = Arc::clone(&loaded.config);
+    let started = Started::collect().map_err(|e| format!("Can't tell the current folder: {e}"))?;
     if let Err(error) = std::env::set_current_dir(config.dir()) {
         return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
     }
@@ -121,7 +122,7 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
         process_title
             .set(&config.proc_title_template().to_string_lossy(), &title_of(program, &config));
     }
-    let host = ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file);
+    let host = ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started);
     engine.set_host(Box::new(host));
     let stopping = Arc::clone(&net);
     signals::install(move |_| stopping.stop())

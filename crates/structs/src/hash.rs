@@ -144,6 +144,14 @@ impl Hash {
         }
     }
 
+    /// Slots of the hash table, if the hash is one.
+    pub fn table_slots(&self) -> Option<usize> {
+        match &self.repr {
+            Repr::Table(table) => Some(table.slots()),
+            Repr::Listpack(_) => None,
+        }
+    }
+
     /// Bytes allocated for this hash. Takes time in proportion to the fields.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {

@@ -17,6 +17,7 @@ pub mod random;
 mod sampling;
 mod scan;
 pub mod set;
+pub mod sha1;
 mod size_class;
 pub mod table;
 pub mod zset;

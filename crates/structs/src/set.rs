@@ -156,6 +156,14 @@ impl Set {
         }
     }
 
+    /// Slots of the hash table, if the set is one.
+    pub fn table_slots(&self) -> Option<usize> {
+        match &self.repr {
+            Repr::Table(table) => Some(table.slots()),
+            Repr::Intset(_) | Repr::Listpack(_) => None,
+        }
+    }
+
     /// Bytes allocated for this set. Takes time in proportion to the members.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {

@@ -173,6 +173,14 @@ impl Zset {
         }
     }
 
+    /// Slots of the hash table, if the sorted set has one.
+    pub fn table_slots(&self) -> Option<usize> {
+        match &self.repr {
+            Repr::Sorted(sorted) => Some(sorted.table_slots()),
+            Repr::Listpack(_) => None,
+        }
+    }
+
     /// Bytes allocated for this sorted set. Takes time in proportion to the members.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {

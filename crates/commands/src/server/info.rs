@@ -257,7 +257,9 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "role", "master");
     line(out, "connected_slaves", 0);
     line(out, "master_failover_state", "no-failover");
-    line(out, "master_replid", &cx.engine.run_id);
+    let replication_id =
+        cx.engine.replication_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    line(out, "master_replid", &*replication_id);
     line(out, "master_replid2", "0000000000000000000000000000000000000000");
     line(out, "master_repl_offset", cx.engine.journal.position().0);
     line(out, "second_repl_offset", -1);

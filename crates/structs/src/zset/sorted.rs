@@ -25,6 +25,11 @@ fn member_of(_owner: &Sorted, member: ScoredPtr) -> &[u8] {
 }
 
 impl Sorted {
+    /// Slots of the table of members.
+    pub(super) fn table_slots(&self) -> usize {
+        self.table.slots()
+    }
+
     pub(super) fn with_capacity(members: usize) -> Self {
         Self { tree: Tree::new(), table: Table::with_capacity(members) }
     }

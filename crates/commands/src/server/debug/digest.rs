@@ -1,0 +1,114 @@
+//! `DEBUG DIGEST`, `DEBUG DIGEST-VALUE key [key …]`
+//!
+//! The signatures are those of Redis and Valkey, so that data sets can be compared across servers.
+//! What has no order (keys, members, fields) is combined by exclusive or, what has one by hashing
+//! the signature so far together with the next part.
+
+use super::raw;
+use engine::{Args, Cx, DbIndex, Outcome};
+use keyspace::{Entry, Kind};
+use structs::hash::Hash;
+use structs::list::List;
+use structs::listpack::Element;
+use structs::set::Set;
+use structs::sha1::sha1;
+use structs::zset::Zset;
+
+/// A signature under construction.
+#[derive(Clone, Copy, Default)]
+struct Digest([u8; 20]);
+
+impl Digest {
+    /// Adds a part whose place does not matter.
+    fn add(&mut self, part: &[u8]) {
+        let hash = sha1(part);
+        self.0.iter_mut().zip(hash).for_each(|(byte, other)| *byte ^= other);
+    }
+
+    /// Adds a part that comes after all before.
+    fn append(&mut self, part: &[u8]) {
+        self.add(part);
+        self.0 = sha1(&self.0);
+    }
+
+    fn append_element(&mut self, element: Element<'_>) {
+        element.with_bytes(|bytes| self.append(bytes));
+    }
+
+    fn hex(self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
+    let mut total = Digest::default();
+    for db in (0..cx.engine.keyspace.databases()).map(DbIndex) {
+        if cx.engine.key_count(db, &cx.db) == 0 {
+            continue;
+        }
+        total.append(&db.0.to_be_bytes());
+        cx.db.for_each_stripe(|_, data| {
+            for entry in data.db(db).entries().iter() {
+                let mut of_key = Digest::default();
+                of_key.append(entry.key());
+                add_value(&mut of_key, entry);
+                // Signed once more, as a whole.
+                total.add(&of_key.0);
+            }
+        });
+    }
+    cx.reply.simple(&total.hex());
+    Ok(())
+}
+
+pub(super) fn digest_value(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.reply.array(args.len() - 2);
+    for at in 2..args.len() {
+        let mut digest = Digest::default();
+        raw(cx, args.key(at), |entry| add_value(&mut digest, entry));
+        cx.reply.simple(&digest.hex());
+    }
+    Ok(())
+}
+
+/// The number of a type in signatures.
+fn type_number(kind: Kind) -> u32 {
+    match kind {
+        Kind::InlineString | Kind::Integer | Kind::HeapString => 0,
+        Kind::List => 1,
+        Kind::Set => 2,
+        Kind::Zset => 3,
+        Kind::Hash => 4,
+        Kind::Cold => u32::MAX,
+    }
+}
+
+fn add_value(digest: &mut Digest, entry: &Entry) {
+    digest.append(&type_number(entry.kind()).to_be_bytes());
+    if let Some(string) = entry.string() {
+        digest.append(&string.to_vec());
+    } else if let Some(list) = entry.object::<List>() {
+        list.iter().for_each(|element| digest.append_element(element));
+    } else if let Some(set) = entry.object::<Set>() {
+        set.iter().for_each(|member| member.with_bytes(|bytes| digest.add(bytes)));
+    } else if let Some(hash) = entry.object::<Hash>() {
+        for (field, value) in hash.iter() {
+            let mut pair = Digest::default();
+            pair.append_element(field);
+            pair.append_element(value);
+            digest.add(&pair.0);
+        }
+    } else if let Some(zset) = entry.object::<Zset>() {
+        for (member, score) in zset.iter() {
+            let mut pair = Digest::default();
+            pair.append_element(member);
+            let mut text = Vec::new();
+            structs::numbers::push_f64(&mut text, score);
+            pair.append(&text);
+            digest.add(&pair.0);
+        }
+    }
+    if entry.expiry().is_some() {
+        digest.add(b"!!expire!!");
+    }
+}

@@ -1,0 +1,44 @@
+//! What DEBUG changes in a running server, for the sake of tests.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+/// The switches; all off in a server that nobody debugs.
+#[derive(Default)]
+pub struct DebugSettings {
+    packed_threshold: AtomicUsize,
+    skips_checksums: AtomicBool,
+    pauses_cron: AtomicBool,
+}
+
+impl DebugSettings {
+    /// List elements of at least so many bytes are stored alone; 0: as the configuration says.
+    #[inline]
+    pub fn packed_threshold(&self) -> usize {
+        self.packed_threshold.load(Relaxed)
+    }
+
+    /// DEBUG QUICKLIST-PACKED-THRESHOLD.
+    pub fn set_packed_threshold(&self, bytes: usize) {
+        self.packed_threshold.store(bytes, Relaxed);
+    }
+
+    /// Whether RESTORE takes a payload without looking at its version and checksum.
+    pub fn skips_checksums(&self) -> bool {
+        self.skips_checksums.load(Relaxed)
+    }
+
+    /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
+    pub fn set_skips_checksums(&self, skips: bool) {
+        self.skips_checksums.store(skips, Relaxed);
+    }
+
+    /// Whether periodic work (expiry, limits of clients) is suspended.
+    pub fn pauses_cron(&self) -> bool {
+        self.pauses_cron.load(Relaxed)
+    }
+
+    /// DEBUG PAUSE-CRON.
+    pub fn set_pauses_cron(&self, pauses: bool) {
+        self.pauses_cron.store(pauses, Relaxed);
+    }
+}
