@@ -44,7 +44,8 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR Every key would be loaded twice, which takes MERGE"));
     }
     if !options.no_flush {
-        engine::commit::everything_changed(cx, &dbs);
+        let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+        engine::commit::databases_change(cx, &going);
         cx.engine.tracking.invalidate_all(cx.engine);
     }
     for db in dbs {
