@@ -136,8 +136,12 @@ mod tests {
                 "blocks and choices, and only these, have parts",
             )?;
             ensure(
-                (arg.kind == ArgKind::Key) == arg.key_spec.is_some(),
-                "keys, and only these, name a specification",
+                match arg.kind {
+                    ArgKind::Key => arg.key_spec.is_some(),
+                    ArgKind::Pattern => true,
+                    _ => arg.key_spec.is_none(),
+                },
+                "keys name a specification; patterns of keys may, and nothing else",
             )?;
             ensure(
                 arg.key_spec.is_none_or(|spec| spec < command.keys.len()),

@@ -325,7 +325,7 @@ pub struct Arg {
     pub kind: ArgKind,
     /// The literal word that introduces it, if any.
     pub token: &'static str,
-    /// Index of the key specification, for keys.
+    /// Index of the key specification, for keys and patterns of keys.
     pub key_spec: Option<usize>,
     /// May be left out.
     pub optional: bool,

@@ -240,8 +240,8 @@ fn queued<'c>(cx: &'c Cx<'_>) -> &'c [Queued] {
     cx.session.multi.as_ref().map_or(&[], |multi| multi.queue())
 }
 
-/// Whether a command that may need the world does with these arguments. EXEC does if a queued
-/// command does.
+/// Whether a command that may need the world does with these arguments: SORT, which is the only
+/// one with such a flag, and EXEC if a queued command does.
 fn wants_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if row.command.name == "exec" {
         return queued(cx).iter().any(|queued| {
@@ -249,18 +249,10 @@ fn wants_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
             let flags = command.flags;
             let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
             flags.any(Flags::WORLD.with(Flags::WALKS))
-                || (flags.has(Flags::MAYBE_WORLD) && command_wants_world(command, &words))
+                || (flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(&words))
         });
     }
-    row.command.flags.has(Flags::MAYBE_WORLD) && command_wants_world(row.command, args.words())
-}
-
-/// SORT's BY and GET patterns name keys that only the data know.
-fn command_wants_world(_command: &Command, words: &[&[u8]]) -> bool {
-    words
-        .iter()
-        .skip(2)
-        .any(|word| word.eq_ignore_ascii_case(b"by") || word.eq_ignore_ascii_case(b"get"))
+    row.command.flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words())
 }
 
 fn run_in_stopped_world(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {

@@ -182,6 +182,27 @@ pub fn find_sort(
     Ok(())
 }
 
+/// Whether SORT or SORT_RO may look at keys that [`find_sort`] does not report: those that the
+/// patterns of BY and GET name. A pattern without `*` names none, and `#` is the element itself.
+pub fn sort_follows_patterns(argv: &[&[u8]]) -> bool {
+    let mut index = 2;
+    while index < argv.len() {
+        let word = argv[index];
+        if word.eq_ignore_ascii_case(b"limit") {
+            index += 2;
+        } else if word.eq_ignore_ascii_case(b"get") || word.eq_ignore_ascii_case(b"by") {
+            if argv.get(index + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
+                return true;
+            }
+            index += 1;
+        } else if word.eq_ignore_ascii_case(b"store") {
+            index += 1;
+        }
+        index += 1;
+    }
+    false
+}
+
 /// SORT_RO: as [`find_sort`], without STORE.
 pub fn find_sort_ro(
     _argv: &[&[u8]],
@@ -316,6 +337,32 @@ mod tests {
         check(&SORT, "sort k store", &[1]);
         check(&SORT, "sort k limit 1", &[1]);
         check(&SORT_RO, "sort_ro k store x", &[1]);
+    }
+
+    #[test]
+    fn sort_follows_patterns_with_a_star() {
+        let follows = |request: &str| {
+            let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+            sort_follows_patterns(&argv)
+        };
+        for request in [
+            "sort k by w*",
+            "sort k desc GET # get *",
+            "sort k limit 0 1 By *->f",
+            "sort k by x get y*",
+        ] {
+            assert!(follows(request), "{request}");
+        }
+        for request in [
+            "sort by",
+            "sort k*",
+            "sort k by nosort get #",
+            "sort k store by* limit by* get*",
+            "sort k by get store w*",
+            "sort k get",
+        ] {
+            assert!(!follows(request), "{request}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod persist;
 mod randomkey;
 mod rename;
 mod scan;
+mod sort;
 mod ttl;
 mod type_of;
 
@@ -20,6 +21,8 @@ use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &sort::SORT_RO,
+    &sort::SORT,
     &dump::RESTORE,
     &dump::DUMP,
     &element_scan::ZSCAN,

@@ -1,0 +1,443 @@
+//! `SORT key [BY pattern] [LIMIT offset count] [GET pattern …] [ASC | DESC] [ALPHA] [STORE key]`
+//! and `SORT_RO`
+//!
+//! Which keys the patterns of BY and GET name is known only when the elements are read, so a
+//! request with such a pattern runs in a stopped world; any other locks its own keys.
+//!
+//! A big collection that needs sorting, and nothing but itself, is sorted on the background thread:
+//! its stripe is locked only while the elements are copied, and no other client waits for the
+//! rest. Inside MULTI, and with STORE, everything happens in place.
+
+mod order;
+mod pattern;
+
+use crate::limits;
+use engine::blocking::{Resumption, Suspension, TimeoutReply};
+use engine::mailbox::Message;
+use engine::{
+    Arg, ArgKind, Args, Begin, Class, Command, Cx, Engine, Error, Event, Find, Flags, Group, Key,
+    KeyFlags, KeySpec, Outcome, event, keys,
+};
+use keyspace::{Entry, Value};
+use order::{Order, Strings, Weights};
+use pattern::Pattern;
+use resp::Reply;
+use std::ops::Range;
+use structs::list::List;
+use structs::set::Set;
+use structs::zset::Zset;
+
+// Patterns stand for the keys of the second specification.
+const BY: Arg = Arg {
+    key_spec: Some(1),
+    ..Arg::new("by-pattern", ArgKind::Pattern).after("BY").optional().shown_as("pattern")
+};
+const GET: Arg = Arg {
+    key_spec: Some(1),
+    ..Arg::new("get-pattern", ArgKind::Pattern)
+        .after("GET")
+        .optional()
+        .multiple_token()
+        .shown_as("pattern")
+};
+
+/// `SORT`.
+pub static SORT: Command = Command {
+    name: "sort",
+    arity: -2,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MAYBE_WORLD),
+    keys: &[
+        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
+        KeySpec::new(KeyFlags::RO.with(KeyFlags::ACCESS), Begin::Unknown, Find::Unknown).note(
+            "For the optional BY/GET keyword. It is marked 'unknown' because \
+              the key names derive from the content of the key we sort",
+        ),
+        KeySpec::new(KeyFlags::OW.with(KeyFlags::UPDATE), Begin::Unknown, Find::Unknown).note(
+            "For the optional STORE keyword. It is marked 'unknown' because the \
+              keyword can appear anywhere in the argument array",
+        ),
+    ],
+    group: Group::Generic,
+    categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
+    since: "1.0.0",
+    complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
+        sort, and M the number of returned elements. When the elements are not sorted, \
+        complexity is O(N).",
+    summary: "Sorts the elements in a list, a set, or a sorted set, optionally \
+        storing the result.",
+    find_keys: Some(keys::find_sort),
+    args: &[
+        Arg::key("key", 0),
+        BY,
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+        GET,
+        Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")]).optional(),
+        Arg::token("sorting", "ALPHA").optional(),
+        Arg::key("destination", 2).after("STORE").optional(),
+    ],
+    run: sort,
+    ..Command::ROW
+};
+
+/// `SORT_RO`.
+pub static SORT_RO: Command = Command {
+    name: "sort_ro",
+    arity: -2,
+    flags: Flags::READONLY.with(Flags::MAYBE_WORLD),
+    keys: &[
+        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
+        KeySpec::new(KeyFlags::RO.with(KeyFlags::ACCESS), Begin::Unknown, Find::Unknown).note(
+            "For the optional BY/GET keyword. It is marked 'unknown' because \
+              the key names derive from the content of the key we sort",
+        ),
+    ],
+    group: Group::Generic,
+    categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
+    since: "7.0.0",
+    complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
+        sort, and M the number of returned elements. When the elements are not sorted, \
+        complexity is O(N).",
+    summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+    find_keys: Some(keys::find_sort_ro),
+    args: &[
+        Arg::key("key", 0),
+        BY,
+        Arg::block(
+            "limit",
+            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+        )
+        .after("LIMIT")
+        .optional(),
+        GET,
+        Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")]).optional(),
+        Arg::token("sorting", "ALPHA").optional(),
+    ],
+    run: sort_ro,
+    ..Command::ROW
+};
+
+const SORT_STORE: Event = event(Class::LIST, "sortstore");
+/// At most so many elements are sorted in place.
+const IN_PLACE: usize = 5_000;
+
+/// A request, taken apart.
+struct Request<'a> {
+    by: By<'a>,
+    gets: Vec<Pattern<'a>>,
+    descending: bool,
+    alpha: bool,
+    offset: i64,
+    /// Negative: all.
+    count: i64,
+    /// The word that names the destination.
+    store: Option<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By<'a> {
+    Element,
+    /// BY a pattern that is the same for all: they stay as they lie.
+    Nothing,
+    Pattern(Pattern<'a>),
+}
+
+/// What was read of the collection.
+struct Loaded {
+    elements: Strings,
+    /// The part of them that is asked for.
+    range: Range<usize>,
+    /// How to sort them; `None` if they stay as they are.
+    order: Option<Order>,
+}
+
+/// The elements that are asked for, as indexes, in the order that is asked for.
+struct Sorted {
+    elements: Strings,
+    indexes: Vec<usize>,
+}
+
+impl<'a> Request<'a> {
+    fn parse(args: Args<'a>, may_store: bool) -> Result<Request<'a>, Error> {
+        let mut request = Request {
+            by: By::Element,
+            gets: Vec::new(),
+            descending: false,
+            alpha: false,
+            offset: 0,
+            count: -1,
+            store: None,
+        };
+        let mut at = 2;
+        while at < args.len() {
+            let left = args.len() - at - 1;
+            if args.is(at, "asc") {
+                request.descending = false;
+            } else if args.is(at, "desc") {
+                request.descending = true;
+            } else if args.is(at, "alpha") {
+                request.alpha = true;
+            } else if args.is(at, "limit") && left >= 2 {
+                request.offset = args.integer(at + 1)?;
+                request.count = args.integer(at + 2)?;
+                at += 2;
+            } else if may_store && args.is(at, "store") && left >= 1 {
+                request.store = Some(at + 1);
+                at += 1;
+            } else if args.is(at, "by") && left >= 1 {
+                // One constant pattern among several is enough.
+                if request.by != By::Nothing {
+                    request.by = match Pattern::by(args[at + 1]) {
+                        Pattern::Constant => By::Nothing,
+                        pattern => By::Pattern(pattern),
+                    };
+                }
+                at += 1;
+            } else if args.is(at, "get") && left >= 1 {
+                request.gets.push(Pattern::get(args[at + 1]));
+                at += 1;
+            } else {
+                return Err(Error::Syntax);
+            }
+            at += 1;
+        }
+        Ok(request)
+    }
+
+    fn reads_other_keys(&self) -> bool {
+        matches!(self.by, By::Pattern(_)) || self.gets.iter().any(|get| get.reads_keys())
+    }
+
+    /// The places that LIMIT asks for among `len`.
+    fn range(&self, len: usize) -> Range<usize> {
+        let clamp = |number: i64| usize::try_from(number.max(0)).unwrap_or(usize::MAX).min(len);
+        let start = clamp(self.offset);
+        let count = if self.count < 0 { len } else { clamp(self.count) };
+        start..(start + count).min(len)
+    }
+
+    /// Reads the elements. Of a list or sorted set that is not to be sorted, only those that are
+    /// asked for.
+    fn load(&self, entry: Option<&Entry>) -> Result<Loaded, Error> {
+        let mut elements = Strings::default();
+        let mut range = self.range(entry.map_or(0, len));
+        let sorts = self.by != By::Nothing;
+        let order = Order {
+            descending: self.descending,
+            whole_texts: self.store.is_some(),
+            keeps_equals: true,
+        };
+        let mut order = sorts.then_some(order);
+        let Some(entry) = entry else { return Ok(Loaded { elements, range, order }) };
+        if let Some(list) = entry.object::<List>() {
+            if sorts {
+                list.iter().for_each(|element| elements.push_element(element));
+            } else if !range.is_empty() {
+                let iter = if self.descending {
+                    list.iter_back_from(list.len() - 1 - range.start)
+                } else {
+                    list.iter_from(range.start)
+                };
+                iter.take(range.len()).for_each(|element| elements.push_element(element));
+                range = 0..range.len();
+            }
+        } else if let Some(set) = entry.object::<Set>() {
+            set.iter().for_each(|element| elements.push_element(element));
+            // What is stored must not depend on how the set happens to lie in memory.
+            let stores = self.store.is_some();
+            if sorts || stores {
+                order = Some(Order {
+                    descending: self.descending,
+                    whole_texts: stores,
+                    keeps_equals: false,
+                });
+            }
+        } else if let Some(zset) = entry.object::<Zset>() {
+            if sorts {
+                zset.iter().for_each(|(element, _)| elements.push_element(element));
+            } else if self.descending {
+                let ranks = zset.len() - range.end..zset.len() - range.start;
+                zset.range(ranks).rev().for_each(|(element, _)| elements.push_element(element));
+                range = 0..range.len();
+            } else {
+                let part = zset.range(range.clone());
+                part.for_each(|(element, _)| elements.push_element(element));
+                range = 0..range.len();
+            }
+        } else {
+            return Err(Error::WrongType);
+        }
+        Ok(Loaded { elements, range, order })
+    }
+
+    fn sort(&self, loaded: Loaded, find: &pattern::Find<'_>) -> Result<Sorted, Error> {
+        let Loaded { elements, range, order } = loaded;
+        let indexes = match order {
+            None => range.collect(),
+            Some(order) => {
+                let weights = self.weigh(&elements, find)?;
+                order::sort(&elements, &weights, order, range)
+            }
+        };
+        Ok(Sorted { elements, indexes })
+    }
+
+    fn weigh(&self, elements: &Strings, find: &pattern::Find<'_>) -> Result<Weights, Error> {
+        let all = (0..elements.len()).map(|index| elements.get(index));
+        let By::Pattern(pattern) = self.by else {
+            // A set whose order is forced is sorted by its members' bytes.
+            return Ok(if self.alpha || self.by == By::Nothing {
+                Weights::Elements
+            } else {
+                Weights::Numbers(all.map(order::number).collect::<Result<_, _>>()?)
+            });
+        };
+        let mut name = Vec::new();
+        if self.alpha {
+            let (mut texts, mut missing) = (Strings::default(), Vec::new());
+            for element in all {
+                pattern.visit(find, element, &mut name, |text| {
+                    texts.push(text.unwrap_or_default());
+                    missing.push(text.is_none());
+                });
+            }
+            return Ok(Weights::Texts { texts, missing });
+        }
+        let number = |text: Option<&[u8]>| text.map_or(Ok(0.0), order::number);
+        let numbers = all.map(|element| pattern.visit(find, element, &mut name, number));
+        Ok(Weights::Numbers(numbers.collect::<Result<_, _>>()?))
+    }
+
+    /// Number of values in the result.
+    fn values(&self, sorted: &Sorted) -> usize {
+        sorted.indexes.len() * self.gets.len().max(1)
+    }
+
+    /// Calls `visit` with every value of the result.
+    fn for_each_value(
+        &self,
+        sorted: &Sorted,
+        find: &pattern::Find<'_>,
+        mut visit: impl FnMut(Option<&[u8]>),
+    ) {
+        let mut name = Vec::new();
+        for &index in &sorted.indexes {
+            let element = sorted.elements.get(index);
+            if self.gets.is_empty() {
+                visit(Some(element));
+            }
+            for get in &self.gets {
+                get.visit(find, element, &mut name, &mut visit);
+            }
+        }
+    }
+
+    fn write(&self, sorted: &Sorted, find: &pattern::Find<'_>, reply: &mut Reply<'_>) {
+        reply.array(self.values(sorted));
+        self.for_each_value(sorted, find, |value| reply.bulk_or_null(value));
+    }
+}
+
+/// Number of elements of what can be sorted.
+fn len(entry: &Entry) -> usize {
+    let list = || entry.object::<List>().map(List::len);
+    let set = || entry.object::<Set>().map(Set::len);
+    let zset = || entry.object::<Zset>().map(Zset::len);
+    list().or_else(set).or_else(zset).unwrap_or(0)
+}
+
+fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let request = Request::parse(args, true)?;
+    match request.store {
+        Some(destination) => store(cx, args, &request, args.key(destination)),
+        None => answer(cx, args, &request),
+    }
+}
+
+fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let request = Request::parse(args, false)?;
+    answer(cx, args, &request)
+}
+
+fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
+    let db = &cx.db;
+    let entry = db.entry(args.key(1));
+    let is_big = request.by != By::Nothing && entry.is_some_and(|entry| len(entry) > IN_PLACE);
+    if is_big && !cx.in_transaction && !request.reads_other_keys() {
+        suspend(cx, args);
+        return Ok(());
+    }
+    let find = |name: &[u8]| db.entry(Key::new(name));
+    let sorted = request.sort(request.load(entry)?, &find)?;
+    request.write(&sorted, &find, &mut cx.reply);
+    Ok(())
+}
+
+fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) -> Outcome {
+    let limits = limits::list(cx.engine);
+    let db = &cx.db;
+    let find = |name: &[u8]| db.entry(Key::new(name));
+    let sorted = request.sort(request.load(db.entry(args.key(1)))?, &find)?;
+    let mut list = List::builder();
+    request.for_each_value(&sorted, &find, |value| list.append(value.unwrap_or_default(), &limits));
+    let values = request.values(&sorted);
+    if values == 0 {
+        cx.db.delete(to);
+    } else {
+        cx.db.put(to, Value::List(list.finish(&limits)), None);
+        cx.db.changed(to, SORT_STORE);
+        cx.db.add_dirty(values as u64 - 1);
+    }
+    cx.reply.integer(values as i64);
+    Ok(())
+}
+
+/// Leaves the work to the background thread, which sends the reply.
+fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
+    let engine = cx.thread.engine;
+    let (db, protocol) = (cx.db.index, cx.reply.protocol());
+    let (client, thread) = (cx.session.id(), cx.session.client.thread);
+    let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::NullArray));
+    let words: Vec<Vec<u8>> = args.words().iter().map(|word| word.to_vec()).collect();
+    engine.background.run(
+        engine,
+        Box::new(move |engine| {
+            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
+            let mut out = Vec::new();
+            let mut reply = Reply::new(&mut out, protocol);
+            if let Err(error) = in_background(engine, db, Args::new(&words), &mut reply) {
+                let line = error.line();
+                reply.error_bytes(&line);
+                engine.count_error(&line);
+            }
+            let resumption = Resumption { token: Some(token), reply: out };
+            engine.mailboxes[thread].post(Message::Resume(client, resumption));
+        }),
+    );
+}
+
+fn in_background(
+    engine: &'static Engine,
+    db: engine::DbIndex,
+    args: Args<'_>,
+    reply: &mut Reply<'_>,
+) -> Outcome {
+    // Neither STORE nor patterns come here, so which of the two commands it was makes no
+    // difference.
+    let request = Request::parse(args, false)?;
+    let key = args.key(1);
+    let loaded = engine::worker::with_background_db(engine, |view| {
+        view.with_stripe(engine.keyspace.stripe_of(key), |stripe| {
+            let entry = stripe.find(db, key).filter(|entry| !entry.is_expired(view.now()));
+            request.load(entry)
+        })
+    })?;
+    let find = |_: &[u8]| None;
+    let sorted = request.sort(loaded, &find)?;
+    request.write(&sorted, &find, reply);
+    Ok(())
+}
