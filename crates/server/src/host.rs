@@ -2,6 +2,7 @@
 
 use crate::log;
 use crate::net::{Choice, Net};
+use crate::process::title::{ProcessTitle, Variables};
 use crate::process::{crash, facts, log as logging};
 use crate::{start, tls};
 use config::{ApplyError, Changed};
@@ -45,6 +46,7 @@ pub struct ServerHost {
     choice: Choice,
     config_file: Option<PathBuf>,
     started: Started,
+    title: ProcessTitle,
 }
 
 impl ServerHost {
@@ -56,8 +58,29 @@ impl ServerHost {
         choice: Choice,
         config_file: Option<PathBuf>,
         started: Started,
+        title: ProcessTitle,
     ) -> ServerHost {
-        ServerHost { engine, net, process, choice, config_file, started }
+        ServerHost { engine, net, process, choice, config_file, started, title }
+    }
+
+    /// Shows the process under the title that the configuration asks for.
+    pub fn show_title(&self) {
+        let config = &self.engine.config;
+        if !config.set_proc_title() {
+            return;
+        }
+        let lossy = |path: &Path| path.to_string_lossy().into_owned();
+        let program = self.started.words.first().map(Path::new).map(lossy);
+        let variables = Variables {
+            title: program.unwrap_or_default(),
+            bind: config.bind().first().map(|bind| bind.to_string_lossy().into_owned()),
+            port: config.port(),
+            tls_port: config.tls_port(),
+            unix_socket: config.unixsocket().to_string_lossy().into_owned(),
+            cluster: false,
+            config_file: self.config_file.as_deref().map(lossy),
+        };
+        self.title.set(&config.proc_title_template().to_string_lossy(), &variables);
     }
 
     fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
@@ -74,6 +97,10 @@ impl ServerHost {
         match name {
             "port" | "bind" | "unixsocket" => {
                 self.net.rebind(&start::listeners(config)).map_err(|error| error.to_string())
+            }
+            "proc-title-template" => {
+                self.show_title();
+                Ok(())
             }
             "tcp-keepalive" => {
                 self.net.set_keepalive(config.tcp_keepalive());

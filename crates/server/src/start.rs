@@ -118,11 +118,10 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
-    if config.set_proc_title() {
-        process_title
-            .set(&config.proc_title_template().to_string_lossy(), &title_of(program, &config));
-    }
-    let host = ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started);
+    let net_of_host = Arc::clone(&net);
+    let host =
+        ServerHost::new(engine, net_of_host, process, choice, loaded.file, started, process_title);
+    host.show_title();
     engine.set_host(Box::new(host));
     let stopping = Arc::clone(&net);
     signals::install(move |_| stopping.stop())
@@ -264,17 +263,5 @@ fn remove_unix_socket(config: &Config) {
         if let Err(error) = std::fs::remove_file(socket.as_path()) {
             log!(Warning, "Can't remove {}: {error}", socket.as_path().display());
         }
-    }
-}
-
-fn title_of(program: &OsString, config: &Config) -> title::Variables {
-    title::Variables {
-        title: program.to_string_lossy().into_owned(),
-        bind: config.bind().first().map(|bind| bind.to_string_lossy().into_owned()),
-        port: config.port(),
-        tls_port: config.tls_port(),
-        unix_socket: config.unixsocket().to_string_lossy().into_owned(),
-        cluster: false,
-        config_file: None,
     }
 }
