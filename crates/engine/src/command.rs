@@ -30,6 +30,9 @@ pub type Outcome = Result<(), Error>;
 /// Runs a command whose gates are passed and whose stripes are locked.
 pub type Run = fn(&mut Cx<'_>, Args<'_>) -> Outcome;
 
+/// Calls back with the place of each word of a request that is a secret.
+pub type FindSecrets = fn(&[&[u8]], &mut dyn FnMut(usize));
+
 /// One row of the command table.
 pub struct Command {
     /// Lower-case name; of a subcommand the last word only.
@@ -65,6 +68,8 @@ pub struct Command {
     pub help: &'static [&'static str],
     /// Finds the keys where the specifications cannot, or cannot tell the flags.
     pub find_keys: Option<FindKeys>,
+    /// Finds the words that no log may show: passwords.
+    pub secrets: Option<FindSecrets>,
     /// Runs it.
     pub run: Run,
 }
@@ -88,8 +93,22 @@ impl Command {
         subcommands: &[],
         help: &[],
         find_keys: None,
+        secrets: None,
         run: |_, _| Err(Error::Syntax),
     };
+
+    /// The words of a request as MONITOR and the command log show them: without its secrets.
+    pub fn shown<'w>(&self, words: &[&'w [u8]]) -> Vec<&'w [u8]> {
+        let mut shown = words.to_vec();
+        if let Some(secrets) = self.secrets {
+            secrets(words, &mut |at| {
+                if let Some(word) = shown.get_mut(at) {
+                    *word = b"(redacted)";
+                }
+            });
+        }
+        shown
+    }
 
     /// Whether a request may have so many words.
     #[inline]

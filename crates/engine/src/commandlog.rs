@@ -125,15 +125,14 @@ fn add(cx: &Cx<'_>, row: &Resolved, args: Args<'_>, log: Log, value: i64) {
         id: 0,
         at_s: cx.now().0 / 1000,
         value,
-        argv: shortened(args),
+        argv: shortened(&row.command.shown(args.words())),
         addr: cx.session.client.addr.clone(),
         name: cx.session.client.names().name.clone(),
     };
     cx.engine.commandlogs.push(log, entry, most);
 }
 
-fn shortened(args: Args<'_>) -> Vec<Vec<u8>> {
-    let words = args.words();
+fn shortened(words: &[&[u8]]) -> Vec<Vec<u8>> {
     let kept = if words.len() > MAX_WORDS { MAX_WORDS - 1 } else { words.len() };
     let mut argv: Vec<Vec<u8>> = words[..kept].iter().map(|word| shorten(word)).collect();
     if kept < words.len() {

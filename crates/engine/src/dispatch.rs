@@ -67,6 +67,9 @@ pub(crate) fn process(
         run_with_stripes(cx, row, args)?;
     }
     if is_special {
+        if engine.monitors.load(Relaxed) > 0 {
+            crate::monitor::feed(cx, row.command, args.words());
+        }
         after_reply(cx, row, started);
     }
     if !cx.db.effects.ready.is_empty() {
@@ -177,9 +180,6 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         }
         cx.reply.simple("QUEUED");
         return Ok(false);
-    }
-    if cx.engine.monitors.load(Relaxed) > 0 && !flags.has(Flags::SKIP_MONITOR) {
-        crate::monitor::feed(cx, args);
     }
     Ok(true)
 }
@@ -342,6 +342,9 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 /// Commits one command of a transaction, whose locks stay held.
 pub fn commit_queued(cx: &mut Cx<'_>, words: &[&[u8]]) {
     cx.block_request = None;
+    if cx.engine.monitors.load(Relaxed) > 0 {
+        crate::monitor::feed(cx, cx.resolved.command, words);
+    }
     commit::commit(cx, words);
 }
 

@@ -1,24 +1,29 @@
 //! MONITOR: every command, as a line, to the clients that asked for it.
 
-use crate::args::Args;
 use crate::clients::flag;
+use crate::command::{Command, Flags};
 use crate::cx::Cx;
 use crate::mailbox::{Message, Push};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Posts the request to all monitors.
+/// Posts a request that has run to all monitors. What administrators do is not shown.
 #[cold]
-pub(crate) fn feed(cx: &Cx<'_>, args: Args<'_>) {
-    let now = cx.now().0;
+pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
+    if command.flags.any(Flags::SKIP_MONITOR.with(Flags::ADMIN)) {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut line = Vec::with_capacity(64);
     let addr = &cx.session.client.addr;
     let is_unix = cx.session.transport_flags & flag::UNIX_SOCKET != 0;
     let addr = if is_unix { format!("unix:{addr}") } else { addr.clone() };
     // Writing into a vector cannot fail.
-    let _ = write!(line, "{}.{:06} [{} {addr}]", now / 1000, now % 1000 * 1000, cx.db.index.0);
-    for word in args.words() {
+    let (seconds, micros) = (now.as_secs(), now.subsec_micros());
+    let _ = write!(line, "{seconds}.{micros:06} [{} {addr}]", cx.db.index.0);
+    for word in command.shown(words) {
         line.push(b' ');
         quote(word, &mut line);
     }

@@ -44,6 +44,7 @@ pub static HELLO: Command = Command {
         ],
     )
     .optional()],
+    secrets: Some(secrets),
     run: hello,
     ..Command::ROW
 };
@@ -82,6 +83,15 @@ fn parse(args: Args<'_>) -> Result<Options<'_>, Error> {
         }
     }
     Ok(options)
+}
+
+/// The name and the password that follow AUTH.
+fn secrets(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
+    let auth = words.iter().skip(2).position(|word| word.eq_ignore_ascii_case(b"auth"));
+    if let Some(at) = auth {
+        found(at + 3);
+        found(at + 4);
+    }
 }
 
 fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

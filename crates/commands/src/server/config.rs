@@ -79,6 +79,7 @@ pub static CONFIG_SET: Command = Command {
         &[Arg::new("parameter", ArgKind::String), Arg::new("value", ArgKind::String)],
     )
     .multiple()],
+    secrets: Some(secrets),
     run: config_set,
     ..Command::ROW
 };
@@ -114,6 +115,14 @@ fn config_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.bulk(value);
     }
     Ok(())
+}
+
+fn secrets(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
+    for at in (2..words.len()).step_by(2) {
+        if config::is_sensitive(words[at]) {
+            found(at + 1);
+        }
+    }
 }
 
 fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
