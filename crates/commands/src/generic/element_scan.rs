@@ -1,7 +1,11 @@
-//! `SSCAN`, `HSCAN`, `ZSCAN`: `key cursor [MATCH pattern] [COUNT count]`, `HSCAN … [NOVALUES]`
+//! `SSCAN`, `HSCAN`, `ZSCAN`: `key cursor [MATCH pattern] [COUNT count]`, `HSCAN … [NOVALUES]`,
+//! `ZSCAN … [NOSCORES]`
+//!
+//! Of a key that is absent the options are not even looked at.
 
 use super::scan::parse_cursor;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use keyspace::Kind;
 use structs::glob::{self, Case};
 use structs::hash::Hash;
 use structs::listpack::Element;
@@ -86,7 +90,7 @@ struct Options<'a> {
     with_values: bool,
 }
 
-fn parse<'a>(args: Args<'a>, is_hash: bool) -> Result<Options<'a>, Error> {
+fn parse<'a>(args: Args<'a>, kind: Kind) -> Result<Options<'a>, Error> {
     let mut options = Options { count: 10, pattern: None, with_values: true };
     let mut at = 3;
     while at < args.len() {
@@ -100,7 +104,16 @@ fn parse<'a>(args: Args<'a>, is_hash: bool) -> Result<Options<'a>, Error> {
         } else if args.is(at, "match") && at + 1 < args.len() {
             options.pattern = (args[at + 1] != b"*").then_some(args[at + 1]);
             at += 2;
-        } else if is_hash && args.is(at, "novalues") {
+        } else if args.is(at, "novalues") {
+            if kind != Kind::Hash {
+                return Err(Error::text("ERR NOVALUES option can only be used in HSCAN"));
+            }
+            options.with_values = false;
+            at += 1;
+        } else if args.is(at, "noscores") {
+            if kind != Kind::Zset {
+                return Err(Error::text("ERR NOSCORES option can only be used in ZSCAN"));
+            }
             options.with_values = false;
             at += 1;
         } else {
@@ -128,9 +141,9 @@ fn answer(cx: &mut Cx<'_>, cursor: u64, words: &[Vec<u8>]) -> Outcome {
 
 fn sscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_cursor(args[2])?;
-    let options = parse(args, false)?;
     let (mut next, mut words) = (0, Vec::new());
     if let Some(set) = cx.db.read::<Set>(args.key(1))? {
+        let options = parse(args, Kind::Set)?;
         next = set.scan(cursor, options.count, |member| {
             if options.wants(member) {
                 words.push(member.to_vec());
@@ -142,9 +155,9 @@ fn sscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn hscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_cursor(args[2])?;
-    let options = parse(args, true)?;
     let (mut next, mut words) = (0, Vec::new());
     if let Some(hash) = cx.db.read::<Hash>(args.key(1))? {
+        let options = parse(args, Kind::Hash)?;
         next = hash.scan(cursor, options.count, |field, value| {
             if options.wants(field) {
                 words.push(field.to_vec());
@@ -159,15 +172,17 @@ fn hscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn zscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let cursor = parse_cursor(args[2])?;
-    let options = parse(args, false)?;
     let (mut next, mut words) = (0, Vec::new());
     if let Some(zset) = cx.db.read::<Zset>(args.key(1))? {
+        let options = parse(args, Kind::Zset)?;
         next = zset.scan(cursor, options.count, |member, score| {
             if options.wants(member) {
                 words.push(member.to_vec());
-                let mut text = Vec::new();
-                structs::numbers::push_f64(&mut text, score);
-                words.push(text);
+                if options.with_values {
+                    let mut text = Vec::new();
+                    structs::numbers::push_f64(&mut text, score);
+                    words.push(text);
+                }
             }
         });
     }

@@ -2,11 +2,12 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, Key, KeyFlags, KeySpec,
-    Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
 };
-use keyspace::{Entry, Value};
+use keyspace::{Entry, Kind, Value};
 use std::collections::HashMap;
+use std::ops::Range;
 use structs::set::Set;
 use structs::zset::Zset;
 
@@ -207,16 +208,29 @@ enum Aggregate {
 }
 
 struct Request {
-    keys: std::ops::Range<usize>,
+    keys: Range<usize>,
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
-    limit: usize,
 }
 
-type Scores = HashMap<Vec<u8>, f64>;
+/// One of the keys: what it holds, and what its scores are multiplied by.
+#[derive(Clone, Copy)]
+struct Input<'a> {
+    value: Members<'a>,
+    weight: f64,
+}
 
-fn parse_keys(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<std::ops::Range<usize>, Error> {
+#[derive(Clone, Copy)]
+enum Members<'a> {
+    None,
+    Set(&'a Set),
+    Zset(&'a Zset),
+}
+
+type Scored = (Vec<u8>, f64);
+
+fn parse_keys(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<Range<usize>, Error> {
     let name = cx.resolved.command.name;
     let count = args.integer(at)?;
     if count < 1 {
@@ -228,7 +242,15 @@ fn parse_keys(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<std::ops::Range<
     if count > args.len() - at - 1 {
         return Err(Error::Syntax);
     }
-    Ok(at + 1..at + 1 + count)
+    let keys = at + 1..at + 1 + count;
+    // A key of another type is found before an option that makes no sense.
+    for index in keys.clone() {
+        let kind = cx.db.peek(args.key(index)).map(Entry::kind);
+        if !matches!(kind, None | Some(Kind::Set | Kind::Zset)) {
+            return Err(Error::WrongType);
+        }
+    }
+    Ok(keys)
 }
 
 fn parse(
@@ -244,7 +266,6 @@ fn parse(
         keys,
         aggregate: Aggregate::Sum,
         with_scores: false,
-        limit: usize::MAX,
     };
     let mut at = request.keys.end;
     while at < args.len() {
@@ -276,22 +297,63 @@ fn parse(
     Ok(request)
 }
 
-/// The members of a key, a set or a sorted set, with their weighted scores.
-fn load(cx: &Cx<'_>, key: Key<'_>, weight: f64) -> Result<Scores, Error> {
-    let Some(entry) = cx.db.entry(key) else { return Ok(Scores::new()) };
-    members(entry, weight).ok_or(Error::WrongType)
+impl Input<'_> {
+    fn len(&self) -> usize {
+        match self.value {
+            Members::None => 0,
+            Members::Set(set) => set.len(),
+            Members::Zset(zset) => zset.len(),
+        }
+    }
+
+    fn weighted(&self, score: f64) -> f64 {
+        let product = score * self.weight;
+        // Infinity times zero.
+        if product.is_nan() { 0.0 } else { product }
+    }
+
+    /// The weighted score of a member.
+    fn score(&self, member: &[u8]) -> Option<f64> {
+        let score = match self.value {
+            Members::None => None,
+            Members::Set(set) => set.contains(member).then_some(1.0),
+            Members::Zset(zset) => zset.score(member),
+        };
+        score.map(|score| self.weighted(score))
+    }
+
+    /// Visits members with their weighted scores until `visit` says no.
+    fn all_while(&self, mut visit: impl FnMut(&[u8], f64) -> bool) {
+        match self.value {
+            Members::None => {}
+            Members::Set(set) => {
+                let score = self.weighted(1.0);
+                set.iter().all(|member| member.with_bytes(|bytes| visit(bytes, score)));
+            }
+            Members::Zset(zset) => {
+                zset.iter().all(|(member, score)| {
+                    member.with_bytes(|bytes| visit(bytes, self.weighted(score)))
+                });
+            }
+        }
+    }
 }
 
-fn members(entry: &Entry, weight: f64) -> Option<Scores> {
-    let weighted = |score: f64| {
-        let product = score * weight;
-        if product.is_nan() { 0.0 } else { product }
-    };
-    if let Some(zset) = entry.object::<Zset>() {
-        return Some(zset.iter().map(|(m, score)| (m.to_vec(), weighted(score))).collect());
+/// The keys' values, in the order of the request.
+fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<Input<'c>>, Error> {
+    let mut inputs = Vec::with_capacity(request.keys.len());
+    for (index, &weight) in request.keys.clone().zip(&request.weights) {
+        let value = match cx.db.entry(args.key(index)) {
+            None => Members::None,
+            Some(entry) => {
+                let set = entry.object::<Set>().map(Members::Set);
+                let value = set.or_else(|| entry.object::<Zset>().map(Members::Zset));
+                value.ok_or(Error::WrongType)?
+            }
+        };
+        inputs.push(Input { value, weight });
     }
-    let set = entry.object::<Set>()?;
-    Some(set.iter().map(|member| (member.to_vec(), weighted(1.0))).collect())
+    Ok(inputs)
 }
 
 fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
@@ -306,41 +368,76 @@ fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
     }
 }
 
+/// Visits the members of the intersection with their scores until `visit` says no. The inputs are
+/// ordered by size, so that the work is in proportion to the smallest.
+fn intersect(
+    inputs: &[Input<'_>],
+    aggregate: Aggregate,
+    mut visit: impl FnMut(&[u8], f64) -> bool,
+) {
+    let Some((smallest, others)) = inputs.split_first() else { return };
+    smallest.all_while(|member, score| {
+        let total = others
+            .iter()
+            .try_fold(score, |total, input| Some(combine(aggregate, total, input.score(member)?)));
+        total.is_none_or(|total| visit(member, total))
+    });
+}
+
+fn unite(inputs: &[Input<'_>], aggregate: Aggregate) -> Vec<Scored> {
+    let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
+    for input in inputs {
+        input.all_while(|member, score| {
+            match scores.get_mut(member) {
+                Some(old) => *old = combine(aggregate, *old, score),
+                None => drop(scores.insert(member.to_vec(), score)),
+            }
+            true
+        });
+    }
+    scores.into_iter().collect()
+}
+
+fn subtract(inputs: &[Input<'_>]) -> Vec<Scored> {
+    let mut left = Vec::new();
+    if let Some((first, others)) = inputs.split_first() {
+        first.all_while(|member, score| {
+            if others.iter().all(|input| input.score(member).is_none()) {
+                left.push((member.to_vec(), score));
+            }
+            true
+        });
+    }
+    left
+}
+
 fn compute(
     cx: &Cx<'_>,
     args: Args<'_>,
     operation: Operation,
     request: &Request,
 ) -> Result<Zset, Error> {
-    let mut inputs = Vec::with_capacity(request.keys.len());
-    for (index, &weight) in request.keys.clone().zip(&request.weights) {
-        inputs.push(load(cx, args.key(index), weight)?);
+    let mut inputs = inputs(cx, args, request)?;
+    if operation != Operation::Difference {
+        // The smallest first; sums of doubles depend on the order too, and this is Redis's.
+        inputs.sort_by_key(Input::len);
     }
-    let mut inputs = inputs.into_iter();
-    let mut result = inputs.next().unwrap_or_default();
-    for input in inputs {
-        match operation {
-            Operation::Union => {
-                for (member, score) in input {
-                    result
-                        .entry(member)
-                        .and_modify(|old| *old = combine(request.aggregate, *old, score))
-                        .or_insert(score);
-                }
-            }
-            Operation::Intersection => result.retain(|member, old| {
-                input.get(member).is_some_and(|&score| {
-                    *old = combine(request.aggregate, *old, score);
-                    true
-                })
-            }),
-            Operation::Difference => result.retain(|member, _| !input.contains_key(member)),
+    let members = match operation {
+        Operation::Union => unite(&inputs, request.aggregate),
+        Operation::Difference => subtract(&inputs),
+        Operation::Intersection => {
+            let mut members = Vec::new();
+            intersect(&inputs, request.aggregate, |member, score| {
+                members.push((member.to_vec(), score));
+                true
+            });
+            members
         }
-    }
+    };
     let limits = limits::zset(&cx.engine.config);
-    let longest = result.keys().map(Vec::len).max().unwrap_or(0);
-    let mut zset = Zset::with_capacity(result.len(), longest, &limits);
-    for (member, score) in &result {
+    let longest = members.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
+    let mut zset = Zset::with_capacity(members.len(), longest, &limits);
+    for (member, score) in &members {
         zset.insert(member, *score, &limits);
     }
     Ok(zset)
@@ -399,24 +496,28 @@ fn zdiffstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn zintercard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let keys = parse_keys(cx, args, 1)?;
-    let mut request = Request {
-        weights: vec![1.0; keys.len()],
-        aggregate: Aggregate::Sum,
-        with_scores: false,
-        limit: usize::MAX,
-        keys,
-    };
-    let rest = request.keys.end;
-    if rest < args.len() {
-        if args.len() != rest + 2 || !args.is(rest, "limit") {
+    let mut limit = 0;
+    let mut at = keys.end;
+    while at < args.len() {
+        if !args.is(at, "limit") || at + 1 >= args.len() {
             return Err(Error::Syntax);
         }
-        let limit = args.integer_in(rest + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
-        if limit > 0 {
-            request.limit = limit as usize;
-        }
+        limit = args.integer_in(at + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
+        at += 2;
     }
-    let len = compute(cx, args, Operation::Intersection, &request)?.len();
-    cx.reply.integer(len.min(request.limit) as i64);
+    let request = Request {
+        weights: vec![1.0; keys.len()],
+        keys,
+        aggregate: Aggregate::Sum,
+        with_scores: false,
+    };
+    let mut inputs = inputs(cx, args, &request)?;
+    inputs.sort_by_key(Input::len);
+    let mut count = 0;
+    intersect(&inputs, Aggregate::Sum, |_, _| {
+        count += 1;
+        count != limit
+    });
+    cx.reply.integer(count);
     Ok(())
 }

@@ -4,7 +4,7 @@ use engine::Error;
 use std::ops::Bound;
 use structs::zset::{LexBound, LexRange, ScoreRange};
 
-/// `1.5`, `(1.5`, `-inf`, `+inf`.
+/// `1.5`, `(1.5`, `-inf`, `+inf`; no number at all counts as zero.
 pub(crate) fn parse_score_range(min: &[u8], max: &[u8]) -> Result<ScoreRange, Error> {
     Ok(ScoreRange { min: parse_score(min)?, max: parse_score(max)? })
 }
@@ -17,7 +17,10 @@ fn out_of_range(text: &[u8]) -> Option<f64> {
 }
 
 fn parse_score(word: &[u8]) -> Result<Bound<f64>, Error> {
-    let number = |text| {
+    let number = |text: &[u8]| {
+        if text.is_empty() {
+            return Ok(0.0);
+        }
         structs::numbers::parse_f64(text)
             .or_else(|| out_of_range(text))
             .ok_or(Error::text("ERR min or max is not a float"))

@@ -49,7 +49,16 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         _ => return Err(Error::Syntax),
     };
     let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
-    let count = args.integer_in(2, -most..=most, "value is out of range")?;
+    let count = args.integer(2)?;
+    if count == i64::MIN {
+        return Err(Error::text(
+            "ERR value is out of range, value must between -9223372036854775807 and \
+             9223372036854775807",
+        ));
+    }
+    if !(-most..=most).contains(&count) {
+        return Err(Error::OutOfRange("value is out of range"));
+    }
     let Some(zset) = db.read::<Zset>(key)? else {
         reply.array(0);
         return Ok(());
@@ -58,7 +67,7 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let drawn =
         if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(zset.len()) };
     reply.array(if with_scores && !is_nested { drawn * 2 } else { drawn });
-    let show = |member: Element<'_>, score: f64| {
+    let mut show = |member: Element<'_>, score: f64| {
         if is_nested {
             reply.array(2);
         }
@@ -69,6 +78,8 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     if count < 0 {
         zset.sample_repeated(drawn, &mut rng, show);
+    } else if drawn == zset.len() {
+        zset.iter().rev().for_each(|(member, score)| show(member, score));
     } else {
         zset.sample_distinct(drawn, &mut rng, show);
     }

@@ -186,13 +186,15 @@ fn increment(
         cx.reply.null();
         return Ok(());
     };
-    cx.db.write_or_create::<Zset>(key)?.insert(member, new, &limits);
-    cx.db.changed(key, event(Class::ZSET, "zincr"));
-    cx.db.propagate_as(|p| {
-        let mut score = Vec::new();
-        structs::numbers::push_f64(&mut score, new);
-        p.push(vec![b"ZADD".to_vec(), key.bytes.to_vec(), score, member.to_vec()]);
-    });
+    let change = cx.db.write_or_create::<Zset>(key)?.insert(member, new, &limits);
+    if change != Change::Unchanged {
+        cx.db.changed(key, event(Class::ZSET, "zincr"));
+        cx.db.propagate_as(|p| {
+            let mut score = Vec::new();
+            structs::numbers::push_f64(&mut score, new);
+            p.push(vec![b"ZADD".to_vec(), key.bytes.to_vec(), score, member.to_vec()]);
+        });
+    }
     cx.reply.double(new);
     Ok(())
 }

@@ -238,22 +238,20 @@ fn parse(
     all: bool,
     stores: bool,
 ) -> Result<Options, Error> {
+    // How and which way may be said once.
+    let (mut says_how, mut says_way) = (!all, !all);
     while at < args.len() {
-        if args.is(at, "withscores") && !stores && options.by != By::Lex {
+        if args.is(at, "withscores") && !stores {
             options.with_scores = true;
-        } else if args.is(at, "withscores") && !stores {
-            return Err(Error::text(
-                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
-            ));
         } else if args.is(at, "limit") && at + 2 < args.len() {
             options.limit = Some((args.integer(at + 1)?, args.integer(at + 2)?));
             at += 2;
-        } else if all && args.is(at, "byscore") {
-            options.by = By::Score;
-        } else if all && args.is(at, "bylex") {
-            options.by = By::Lex;
-        } else if all && args.is(at, "rev") {
-            options.reverse = true;
+        } else if !says_how && args.is(at, "byscore") {
+            (options.by, says_how) = (By::Score, true);
+        } else if !says_how && args.is(at, "bylex") {
+            (options.by, says_how) = (By::Lex, true);
+        } else if !says_way && args.is(at, "rev") {
+            (options.reverse, says_way) = (true, true);
         } else {
             return Err(Error::Syntax);
         }
