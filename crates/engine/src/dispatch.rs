@@ -317,6 +317,8 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let started = cx.reply.len();
     let before = Instant::now();
     cx.resolved = row;
+    // Before it runs: CLIENT INFO shows itself.
+    cx.session.last_command = row.index + 1;
     let outcome = (row.command.run)(cx, args);
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
@@ -332,7 +334,6 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
-    cx.session.last_command = row.index + 1;
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row.command, args);
     }
