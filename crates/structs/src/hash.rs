@@ -17,7 +17,7 @@ use crate::listpack::{Element, Listpack, Malformed};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
-use crate::table::{Item, Table};
+use crate::table::{Item, Salted, Table};
 use field::Field;
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ pub struct Hash {
 
 enum Repr {
     Listpack(Listpack),
-    Table(Box<Table<Field>>),
+    Table(Box<Table<Field, Salted>>),
 }
 
 const _: () = assert!(size_of::<Hash>() <= 16);
@@ -158,7 +158,7 @@ impl Hash {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => {
                 let fields: usize = table.iter().map(Field::allocated_bytes).sum();
-                size_of::<Table<Field>>() + table.allocated_bytes() + fields
+                size_of::<Table<Field, Salted>>() + table.allocated_bytes() + fields
             }
         }
     }
@@ -447,7 +447,7 @@ fn as_pair(item: &Field) -> (Element<'_>, Element<'_>) {
 }
 
 #[inline]
-fn insert_absent(table: &mut Table<Field>, hash: u64, field: &[u8], value: &[u8]) {
+fn insert_absent(table: &mut Table<Field, Salted>, hash: u64, field: &[u8], value: &[u8]) {
     table.insert_absent(hash, Field::new(field, value));
     // Nobody reads beside a writer here, so what a growth has left behind can go at once.
     drop(table.take_retired());

@@ -1,14 +1,14 @@
 //! The SCAN family over one collection's table.
 
-use crate::table::{Item, ScanPosition, Table};
+use crate::table::{Item, Order, ScanPosition, Table};
 
 /// One step: visits the items at `cursor` (0 at first) until about `count` have been seen, and
 /// returns the cursor to go on with, 0 at the end.
 ///
 /// An item that is in the table from the first step to the last is visited exactly once, whatever
 /// the table's growth and shrinking in between. A cursor from elsewhere is harmless.
-pub(crate) fn scan_table<T: Item>(
-    table: &Table<T>,
+pub(crate) fn scan_table<T: Item, O: Order>(
+    table: &Table<T, O>,
     cursor: u64,
     count: usize,
     mut visit: impl FnMut(&T),

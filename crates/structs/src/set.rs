@@ -24,7 +24,7 @@ use crate::numbers::{decimal_len, parse_i64};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
-use crate::table::{Item, Table};
+use crate::table::{Item, Salted, Table};
 use member::Member;
 use std::collections::HashSet;
 
@@ -60,7 +60,7 @@ pub struct Set {
 enum Repr {
     Intset(Intset),
     Listpack(Listpack),
-    Table(Box<Table<Member>>),
+    Table(Box<Table<Member, Salted>>),
 }
 
 const _: () = assert!(size_of::<Set>() <= 16);
@@ -171,7 +171,7 @@ impl Set {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => {
                 let members: usize = table.iter().map(Member::allocated_bytes).sum();
-                size_of::<Table<Member>>() + table.allocated_bytes() + members
+                size_of::<Table<Member, Salted>>() + table.allocated_bytes() + members
             }
         }
     }
@@ -422,7 +422,7 @@ impl Set {
 
 /// Adds a member to a table; false if it was one.
 #[inline]
-fn insert_into(table: &mut Table<Member>, member: &[u8]) -> bool {
+fn insert_into(table: &mut Table<Member, Salted>, member: &[u8]) -> bool {
     let hash = hash(member);
     if table.get(hash, member).is_some() {
         return false;

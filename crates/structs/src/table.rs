@@ -26,6 +26,11 @@
 //!   item that stays is returned, and returned once.
 //! - *A snapshot* is the same walk, and "already written" is one comparison.
 //!
+//! Order has one danger: whoever fills a small table with another's items in the other's order puts
+//! them all into the same few buckets, and each insertion walks past all those before it. Tables
+//! whose items clients and commands copy from one to the other (SUNIONSTORE, or SADD of what
+//! SMEMBERS returned) therefore have an order each of their own: [`Salted`].
+//!
 //! Lookups that run beside a writer are not supported, with one exception: [`Table::prefetch`]
 //! reads racily and therefore touches only atomics. Old arrays must outlive such readers; the
 //! owner collects them with [`Table::take_retired`] and frees them when it knows it may.
@@ -59,6 +64,46 @@ const FINGERPRINTS: u64 = 0x00ff_ffff_ffff_ffff;
 pub unsafe trait Item: Sized {
     /// The bytes that identify the item.
     fn key(&self) -> &[u8];
+}
+
+/// How a table orders its items.
+pub trait Order: Copy {
+    /// The order of a new table.
+    fn new() -> Self;
+    /// What takes the place of an item's hash.
+    fn apply(self, hash: u64) -> u64;
+}
+
+/// By their hashes as they are: every such table has the same order.
+#[derive(Clone, Copy, Debug)]
+pub struct ByHash;
+
+/// By their hashes times a number of the table's own.
+#[derive(Clone, Copy, Debug)]
+pub struct Salted(u64);
+
+impl Order for ByHash {
+    fn new() -> ByHash {
+        ByHash
+    }
+    #[inline]
+    fn apply(self, hash: u64) -> u64 {
+        hash
+    }
+}
+
+impl Order for Salted {
+    fn new() -> Salted {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Multiples of the golden ratio: no two tables of a process have the same number, and an
+        // odd number loses nothing of the hash.
+        let salt = LAST.fetch_add(0x9e37_79b9_7f4a_7c16, Relaxed);
+        Salted(hashing::hash(&salt.to_ne_bytes()) | 1)
+    }
+    #[inline]
+    fn apply(self, hash: u64) -> u64 {
+        hash.wrapping_mul(self.0)
+    }
 }
 
 #[repr(C, align(64))]
@@ -212,7 +257,8 @@ impl ScanPosition {
 }
 
 /// The table; see the module's documentation.
-pub struct Table<T: Item> {
+pub struct Table<T: Item, O: Order = ByHash> {
+    order: O,
     start: AtomicPtr<Bucket>,
     count: AtomicUsize,
     len: usize,
@@ -222,13 +268,13 @@ pub struct Table<T: Item> {
 }
 
 // SAFETY: the table owns its items; it is as mobile as they are.
-unsafe impl<T: Item + Send> Send for Table<T> {}
+unsafe impl<T: Item + Send, O: Order + Send> Send for Table<T, O> {}
 // SAFETY: `&self` gives out only `&T`.
-unsafe impl<T: Item + Sync> Sync for Table<T> {}
+unsafe impl<T: Item + Sync, O: Order + Sync> Sync for Table<T, O> {}
 
 /// The slot of an item that is in the table.
-pub struct Occupied<'a, T: Item> {
-    table: &'a mut Table<T>,
+pub struct Occupied<'a, T: Item, O: Order = ByHash> {
+    table: &'a mut Table<T, O>,
     location: Location,
 }
 
@@ -260,16 +306,17 @@ fn into_raw<T: Item>(item: T) -> *mut u8 {
     unsafe { std::mem::transmute_copy(&item) }
 }
 
-impl<T: Item> Default for Table<T> {
+impl<T: Item, O: Order> Default for Table<T, O> {
     fn default() -> Self {
         Table::new()
     }
 }
 
-impl<T: Item> Table<T> {
+impl<T: Item, O: Order> Table<T, O> {
     /// An empty table; allocates nothing.
-    pub const fn new() -> Table<T> {
+    pub fn new() -> Table<T, O> {
         Table {
+            order: O::new(),
             start: AtomicPtr::new(ptr::null_mut()),
             count: AtomicUsize::new(0),
             len: 0,
@@ -280,10 +327,10 @@ impl<T: Item> Table<T> {
     }
 
     /// A table with room for `items` without growing.
-    pub fn with_capacity(items: usize) -> Table<T> {
+    pub fn with_capacity(items: usize) -> Table<T, O> {
         let mut table = Table::new();
         if items > 0 {
-            table.install(Buckets::new(Table::<T>::buckets_for(items)));
+            table.install(Buckets::new(Table::<T, O>::buckets_for(items)));
         }
         table
     }
@@ -343,6 +390,12 @@ impl<T: Item> Table<T> {
     /// The array that holds `hash` now, with its length and the home in it.
     #[inline]
     fn area(&self, hash: u64) -> (*const Bucket, usize, usize) {
+        self.area_at(self.order.apply(hash))
+    }
+
+    /// [`Table::area`] of a hash that the table's order has been applied to.
+    #[inline]
+    fn area_at(&self, hash: u64) -> (*const Bucket, usize, usize) {
         if let Some(m) = &self.migration {
             let index = home(hash, m.old.count);
             if index >= m.cursor {
@@ -399,7 +452,7 @@ impl<T: Item> Table<T> {
 
     /// The slot of the item with this key, to replace or remove it.
     #[inline]
-    pub fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T>> {
+    pub fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T, O>> {
         let location = self.find(hash, |item| item.key() == key)?;
         Some(Occupied { table: self, location })
     }
@@ -409,7 +462,7 @@ impl<T: Item> Table<T> {
         debug_assert!(self.get(hash, item.key()).is_none(), "the key is already there");
         self.make_room(hash);
         let (start, count, index) = self.area(hash);
-        Table::<T>::place(start, count, index, fingerprint(hash), into_raw(item));
+        Table::<T, O>::place(start, count, index, fingerprint(hash), into_raw(item));
         self.len += 1;
     }
 
@@ -478,7 +531,7 @@ impl<T: Item> Table<T> {
         if self.migration.is_some() {
             self.step(HOMES_PER_STEP);
         } else if self.count() > 4 && self.len * 4 < self.count() * BUCKET_SLOTS {
-            self.resize(Table::<T>::buckets_for(self.len + self.len / 4));
+            self.resize(Table::<T, O>::buckets_for(self.len + self.len / 4));
         }
     }
 
@@ -523,10 +576,12 @@ impl<T: Item> Table<T> {
             for slot in bucket.occupied() {
                 let item = as_item::<T>(bucket.item(slot));
                 let hash = hashing::hash(item.key());
-                if home(hash, old.count) == home_index {
+                let ordered = self.order.apply(hash);
+                if home(ordered, old.count) == home_index {
                     let raw = bucket.clear(slot);
-                    Table::<T>::place(start, count, home(hash, count), fingerprint(hash), raw);
-                    Table::<T>::forget_overflow(old, home_index, index);
+                    let home = home(ordered, count);
+                    Table::<T, O>::place(start, count, home, fingerprint(hash), raw);
+                    Table::<T, O>::forget_overflow(old, home_index, index);
                 }
             }
             if bucket.over() == 0 {
@@ -565,7 +620,7 @@ impl<T: Item> Table<T> {
         if self.len == 0 {
             return None;
         }
-        let (start, count, home_index) = self.area(from.0);
+        let (start, count, home_index) = self.area_at(from.0);
         let mut next = boundary(home_index + 1, count);
         if let Some(m) = &self.migration {
             // A walk in the new array must not run past what has moved there.
@@ -583,7 +638,7 @@ impl<T: Item> Table<T> {
             let bucket = unsafe { &*start.add(index) };
             for slot in bucket.occupied() {
                 let item = as_item::<T>(bucket.item(slot));
-                let at = position(hashing::hash(item.key()));
+                let at = position(self.order.apply(hashing::hash(item.key())));
                 if home(at, count) == home_index && at >= from.0 && next.is_none_or(|n| at < n) {
                     visit(&item);
                 }
@@ -638,11 +693,12 @@ impl<T: Item> Table<T> {
     /// # Safety
     /// `table` must be valid; arrays that it retires must not be freed while this runs.
     #[inline]
-    pub unsafe fn prefetch(table: *const Table<T>, hash: u64) {
+    pub unsafe fn prefetch(table: *const Table<T, O>, hash: u64) {
         // SAFETY: the fields read are atomics, and the address is only prefetched.
         unsafe {
             let start = (*table).start.load(Relaxed);
             let count = (*table).count.load(Relaxed);
+            let hash = (*table).order.apply(hash);
             prefetch(start.wrapping_add(home(hash, count)).cast());
         }
     }
@@ -652,7 +708,7 @@ impl<T: Item> Table<T> {
     /// # Safety
     /// As for [`Table::prefetch`].
     #[inline]
-    pub unsafe fn prefetch_item(table: *const Table<T>, hash: u64) {
+    pub unsafe fn prefetch_item(table: *const Table<T, O>, hash: u64) {
         // SAFETY: only atomics are read. `install` clears `start` before it stores `count`, so a
         // `start` that is the same before and after belongs to the `count` in between.
         unsafe {
@@ -661,7 +717,7 @@ impl<T: Item> Table<T> {
             if start.is_null() || start != (*table).start.load(Acquire) {
                 return;
             }
-            let bucket = &*start.add(home(hash, count));
+            let bucket = &*start.add(home((*table).order.apply(hash), count));
             let bits = bucket.matches(fingerprint(hash));
             if bits != 0 {
                 prefetch(bucket.item(first(bits)));
@@ -681,7 +737,7 @@ impl<T: Item> Table<T> {
     }
 }
 
-impl<T: Item> Drop for Table<T> {
+impl<T: Item, O: Order> Drop for Table<T, O> {
     fn drop(&mut self) {
         let arrays = [self.migration.take().map(|m| m.old), {
             let count = self.count();
@@ -699,7 +755,7 @@ impl<T: Item> Drop for Table<T> {
     }
 }
 
-impl<'a, T: Item> Occupied<'a, T> {
+impl<'a, T: Item, O: Order> Occupied<'a, T, O> {
     /// The item.
     #[inline]
     pub fn get(&self) -> &T {
@@ -840,6 +896,32 @@ mod tests {
         let stay: Vec<_> = found.iter().filter(|k| k.starts_with(b"stay")).collect();
         assert_eq!(stay.len(), 1000);
         assert_eq!(stay.iter().collect::<BTreeSet<_>>().len(), 1000);
+    }
+
+    /// With one order for both, the time would grow with the square of the number: minutes here.
+    #[test]
+    fn one_table_is_filled_from_another_in_its_order() {
+        let mut source = Table::<Word, Salted>::new();
+        for i in 0..200_000 {
+            let text = format!("member {i}");
+            source.insert_absent(hash(text.as_bytes()), Word::new(&text));
+        }
+        let mut copy = Table::<Word, Salted>::new();
+        let mut most_steps = 0;
+        for word in source.iter() {
+            let text = std::str::from_utf8(word.key()).expect("made of text");
+            copy.insert_absent(hash(word.key()), Word::new(text));
+            let (start, count, mut index) = copy.area(hash(word.key()));
+            let mut steps = 0;
+            // SAFETY: `index` stays below `count`.
+            while unsafe { &*start.add(index) }.over() != 0 {
+                steps += 1;
+                index = if index + 1 == count { 0 } else { index + 1 };
+            }
+            most_steps = most_steps.max(steps);
+        }
+        assert_eq!(copy.len(), source.len());
+        assert!(most_steps < 200, "{most_steps}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::Change;
 use super::scored::{Scored, ScoredPtr};
 use crate::btree::Tree;
 use crate::hashing::hash;
-use crate::table::{Item, Table};
+use crate::table::{Item, Salted, Table};
 use std::ops::Range;
 
 /// Tree and table over the same members.
@@ -14,7 +14,7 @@ use std::ops::Range;
 /// That is what makes it sound to let the tree read members: they live in the table.
 pub(super) struct Sorted {
     tree: Tree,
-    table: Table<Scored>,
+    table: Table<Scored, Salted>,
 }
 
 /// The member behind a pointer that the tree of `_owner` gave.
@@ -39,7 +39,7 @@ impl Sorted {
         self.tree.len()
     }
 
-    pub(super) fn table(&self) -> &Table<Scored> {
+    pub(super) fn table(&self) -> &Table<Scored, Salted> {
         &self.table
     }
 
