@@ -4,7 +4,8 @@
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
-//! - [`history`] checks what concurrent clients saw.
+//! - [`history`] checks what concurrent clients saw;
+//! - [`stalls`] measures what one client's long command does to the latency of others.
 //!
 //! The crate is used by tests only and depends on no other crate of the workspace.
 
@@ -17,3 +18,4 @@ pub mod reply;
 pub mod rng;
 pub mod script;
 pub mod server;
+pub mod stalls;
