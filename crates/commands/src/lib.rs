@@ -7,6 +7,7 @@ pub mod bitmap;
 #[cfg(test)]
 mod compatibility;
 pub mod connection;
+mod effort;
 pub mod generic;
 pub mod hash;
 pub mod limits;

@@ -1,21 +1,28 @@
 //! Threads for what must not stall a reactor: freeing big values, and long commands.
 //!
-//! Two threads, started when they are first needed: one frees, one runs jobs, so that a long job
-//! does not hold memory back. A job gets the engine and works on the keyspace like any other
-//! thread, in small bites.
+//! One thread frees, so that a long command does not hold memory back; a few run jobs. All are
+//! started when they are first needed, and go on to the end of the process. They run at a lower
+//! priority than the reactors, if the server says how ([`Background::set_prologue`]): where all
+//! cores are busy, short commands come first.
 
 use crate::engine::Engine;
+use crate::worker::ThreadContext;
 use keyspace::Entry;
 use keyspace::keyspace::Taken;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Values that take more allocations than this are freed in the background.
 pub const FREE_EFFORT: usize = 64;
 
-/// Work for the second thread.
-pub type Job = Box<dyn FnOnce(&'static Engine) + Send>;
+/// Work for a thread that may take its time.
+pub type Job = Box<dyn FnOnce(&ThreadContext) + Send>;
+
+/// What a background thread does first.
+pub type Prologue = Box<dyn Fn() + Send + Sync>;
 
 enum Garbage {
     /// Held only to be dropped.
@@ -24,12 +31,32 @@ enum Garbage {
 }
 
 /// The background threads.
-#[derive(Default)]
 pub struct Background {
     frees: OnceLock<Mutex<Sender<Garbage>>>,
-    jobs: OnceLock<Mutex<Sender<Job>>>,
+    jobs: Mutex<Jobs>,
+    job_arrived: Condvar,
+    most_threads: usize,
+    prologue: Arc<OnceLock<Prologue>>,
     pending: Arc<AtomicUsize>,
     freed: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Jobs {
+    waiting: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+}
+
+/// How many threads run jobs, beside so many reactors: at least two, so that a very long command
+/// does not keep the merely long ones waiting.
+pub fn job_threads(reactors: usize) -> usize {
+    reactors.clamp(2, 16)
+}
+
+/// A short pause of a background thread that waits for others to make progress.
+pub(crate) fn gap() {
+    std::thread::sleep(Duration::from_micros(200));
 }
 
 impl Garbage {
@@ -42,12 +69,30 @@ impl Garbage {
 }
 
 impl Background {
+    /// At most so many threads for jobs; none is started yet.
+    pub fn new(most_threads: usize) -> Background {
+        Background {
+            frees: OnceLock::new(),
+            jobs: Mutex::default(),
+            job_arrived: Condvar::new(),
+            most_threads,
+            prologue: Arc::default(),
+            pending: Arc::default(),
+            freed: Arc::default(),
+        }
+    }
+
+    /// Says what each thread does first; once, before any is started.
+    pub fn set_prologue(&self, prologue: Prologue) {
+        assert!(self.prologue.set(prologue).is_ok(), "background threads begin in one way");
+    }
+
     fn send(&self, garbage: Garbage) {
         self.pending.fetch_add(garbage.objects(), Relaxed);
         let sender = self.frees.get_or_init(|| {
             let (sender, receiver) = channel::<Garbage>();
             let (pending, freed) = (Arc::clone(&self.pending), Arc::clone(&self.freed));
-            spawn("lazy-free", move || {
+            self.spawn("lazy-free".to_owned(), move || {
                 for garbage in receiver {
                     let objects = garbage.objects();
                     drop(garbage);
@@ -59,6 +104,19 @@ impl Background {
         });
         let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
         sender.send(garbage).expect("the freeing thread never ends");
+    }
+
+    fn spawn(&self, name: String, work: impl FnOnce() + Send + 'static) {
+        let prologue = Arc::clone(&self.prologue);
+        std::thread::Builder::new()
+            .name(name)
+            .spawn(move || {
+                if let Some(prologue) = prologue.get() {
+                    prologue();
+                }
+                work();
+            })
+            .expect("the system can start a thread");
     }
 
     /// Frees an entry: at once if that is quick, else in the background.
@@ -90,25 +148,39 @@ impl Background {
         self.freed.store(0, Relaxed);
     }
 
-    /// Runs a job in the background; jobs run one after the other.
-    pub fn run(&self, engine: &'static Engine, job: Job) {
-        let sender = self.jobs.get_or_init(|| {
-            let (sender, receiver) = channel::<Job>();
-            spawn("background", move || {
-                for job in receiver {
-                    job(engine);
+    /// Runs a job on one of the job threads, in the order of coming as far as there are idle ones.
+    pub fn run(&'static self, engine: &'static Engine, job: Job) {
+        let mut jobs = self.lock_jobs();
+        jobs.waiting.push_back(job);
+        if jobs.waiting.len() > jobs.idle && jobs.threads < self.most_threads {
+            let number = jobs.threads;
+            jobs.threads += 1;
+            drop(jobs);
+            self.spawn(format!("background-{number}"), move || {
+                let thread = ThreadContext::new(engine, engine.threads() + number);
+                loop {
+                    self.next_job()(&thread);
                 }
             });
-            Mutex::new(sender)
-        });
-        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.send(job).expect("the background thread never ends");
+        } else {
+            drop(jobs);
+            self.job_arrived.notify_one();
+        }
     }
-}
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .expect("the system can start a thread");
+    fn next_job(&self) -> Job {
+        let mut jobs = self.lock_jobs();
+        loop {
+            if let Some(job) = jobs.waiting.pop_front() {
+                return job;
+            }
+            jobs.idle += 1;
+            jobs = self.job_arrived.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs.idle -= 1;
+        }
+    }
+
+    fn lock_jobs(&self) -> MutexGuard<'_, Jobs> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

@@ -20,6 +20,9 @@ const WAITING: u8 = 0;
 const SERVING: u8 = 1;
 const DONE: u8 = 2;
 
+/// A key that has changed, for whoever waits for it.
+pub(crate) type Ready = (DbIndex, Box<[u8]>);
+
 /// What a client gets when its command times out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeoutReply {
@@ -145,12 +148,21 @@ pub struct Suspension {
     pub waiter: Option<Arc<Waiter>>,
     /// Whether CLIENT UNBLOCK may end it.
     pub can_unblock: bool,
+    /// Whether CLIENT REPLY keeps its reply from the client.
+    pub(crate) is_silent: bool,
 }
 
 impl Suspension {
     /// One that a background job ends.
     pub fn background(on_timeout: TimeoutReply) -> Suspension {
-        Suspension { token: 0, deadline: None, on_timeout, waiter: None, can_unblock: false }
+        Suspension {
+            token: 0,
+            deadline: None,
+            on_timeout,
+            waiter: None,
+            can_unblock: false,
+            is_silent: false,
+        }
     }
 }
 

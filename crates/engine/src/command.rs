@@ -21,6 +21,7 @@
 //! ```
 
 use crate::cx::{Args, Cx};
+use crate::effort::Effort;
 use crate::error::Error;
 use crate::keys::FindKeys;
 
@@ -52,6 +53,8 @@ pub struct Command {
     pub since: &'static str,
     /// Time complexity, as the documentation states it.
     pub complexity: &'static str,
+    /// What a request's running time depends on, if it can be long.
+    pub effort: Effort,
     /// One sentence for help texts.
     pub summary: &'static str,
     /// Changes of behaviour: version, what changed.
@@ -85,6 +88,7 @@ impl Command {
         categories: &[],
         since: "1.0.0",
         complexity: "O(1)",
+        effort: Effort::Small,
         summary: "",
         history: &[],
         tips: &[],

@@ -10,6 +10,7 @@ use crate::commit::{Change, Effects};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
+use crate::holds::Held;
 use crate::latency::Slow;
 use crate::locks::Locked;
 use keyspace::access::{self, Policy};
@@ -46,6 +47,8 @@ pub struct Db<'a> {
     pub(crate) hits: Cell<u64>,
     pub(crate) misses: Cell<u64>,
     pub(crate) random: RefCell<Rng>,
+    /// The keys of a long command that runs without locks.
+    pub(crate) held: Option<Held<'a>>,
     /// Set where nobody waits for this thread: then the world may be stopped between stripes.
     background: Option<&'a keyspace::world::Reader<'static>>,
 }
@@ -64,6 +67,7 @@ impl<'a> Db<'a> {
             hits: Cell::new(0),
             misses: Cell::new(0),
             random: RefCell::new(random),
+            held: None,
             background: None,
         }
     }
@@ -114,18 +118,42 @@ impl<'a> Db<'a> {
 
     #[inline]
     fn data_mut(&mut self, key: Key<'_>) -> &mut StripeData {
+        if self.held.is_some() {
+            self.lock_held();
+        }
         let stripe = self.engine.keyspace.stripe_of(key);
         self.check_held(stripe);
         // SAFETY: the stripe is locked, or the world is stopped; `&mut self` is exclusive.
         unsafe { self.engine.keyspace.stripe(stripe).data() }
     }
 
+    /// Ends the lock-free part of a long command: from here on it holds locks.
+    #[cold]
+    fn lock_held(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.locked = held.into_locked(self);
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: Key<'_>) -> Option<&Entry> {
+        match &self.held {
+            None => self.data(key).find(self.index, key),
+            Some(held) => held.find(self.index, key),
+        }
+    }
+
     // ---- reading ------------------------------------------------------------------------
+
+    /// The entry, for a look that must leave no trace at all.
+    pub fn glimpse(&self, key: Key<'_>) -> Option<&Entry> {
+        self.find(key).filter(|entry| !entry.is_expired(self.now))
+    }
 
     /// The entry, without counting a hit or touching the key.
     #[inline]
     pub fn peek(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.data(key).find(self.index, key)?;
+        let entry = self.find(key)?;
         if entry.is_expired(self.now) {
             if self.engine.freezes_expiry() {
                 return None;
@@ -207,6 +235,9 @@ impl<'a> Db<'a> {
     #[inline]
     fn settle(&mut self, key: Key<'_>) -> bool {
         let (now, index) = (self.now, self.index);
+        if self.held.is_some() {
+            self.lock_held();
+        }
         match self.data(key).find(index, key) {
             None => false,
             Some(entry) if entry.is_expired(now) => {
@@ -228,6 +259,10 @@ impl<'a> Db<'a> {
     /// Deletes a key because its time has come.
     pub(crate) fn expire(&mut self, key: Key<'_>) {
         let index = self.index;
+        if self.data_mut(key).is_held(key.hash) {
+            // Whoever finds it next when the long command has ended deletes it.
+            return;
+        }
         if let Some(entry) = self.data_mut(key).remove(index, key) {
             self.engine.stats.expired.add(1);
             self.engine.timed(Slow::ExpireDel, || self.discard(entry));
@@ -491,12 +526,6 @@ impl<'a> Db<'a> {
     pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &mut StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
             self.with_stripe(index, |data| visit(index, data));
-            if let Some(reader) = self.background
-                && reader.is_wanted()
-            {
-                reader.leave();
-                reader.enter();
-            }
         }
     }
 
@@ -508,12 +537,36 @@ impl<'a> Db<'a> {
             // not hold values meanwhile.
             return visit(unsafe { stripe.data() });
         }
+        let outside = self.held.as_ref().map(Held::reader);
+        if let Some(reader) = outside {
+            reader.enter();
+        }
         stripe.lock();
         // SAFETY: locked above.
         let result = visit(unsafe { stripe.data() });
         // SAFETY: locked above.
         unsafe { stripe.unlock() };
+        if let Some(reader) = outside {
+            reader.leave();
+        } else if let Some(reader) = self.background
+            && reader.is_wanted()
+        {
+            reader.leave();
+            reader.enter();
+        }
         result
+    }
+
+    /// A stripe that the caller has locked without saying so in `self.locked`.
+    pub(crate) fn with_locked<R>(
+        &self,
+        index: usize,
+        visit: impl FnOnce(&mut StripeData) -> R,
+    ) -> R {
+        let stripe = self.engine.keyspace.stripe(index);
+        debug_assert!(!stripe.try_lock(), "the stripe is not locked");
+        // SAFETY: the caller has locked it, and no reference into it is alive.
+        visit(unsafe { stripe.data() })
     }
 
     /// Whether the world is stopped for this command.

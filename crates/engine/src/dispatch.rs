@@ -9,11 +9,13 @@ use crate::command::{Command, Flags, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
+use crate::effort::is_long;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::keys;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
+use crate::long;
 use crate::mailbox::{Message, Push};
 use crate::pubsub::Space;
 use crate::session::{ReplyMode, Session};
@@ -36,6 +38,8 @@ pub enum NotNow {
         /// End of the pause.
         until: Millis,
     },
+    /// A long command is in the way: of a key that it holds, or of stopping the world.
+    Held,
 }
 
 /// Runs one request of the session.
@@ -61,7 +65,7 @@ pub(crate) fn process(
         if flags.has(Flags::PROTECTED) && is_protected(cx) {
             reject(cx, row, &protected_error());
         } else {
-            run_in_stopped_world(cx, row, args);
+            run_in_stopped_world(cx, row, args)?;
         }
     } else {
         run_with_stripes(cx, row, args)?;
@@ -73,7 +77,7 @@ pub(crate) fn process(
         after_reply(cx, row, started);
     }
     if !cx.db.effects.ready.is_empty() {
-        serve_waiters(cx);
+        serve_ready(cx);
     }
     Ok(())
 }
@@ -222,12 +226,16 @@ fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
     if until <= cx.now() {
         return None;
     }
-    let flags = row.command.flags;
-    let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    let writes = flags.any(changing) || queue_has(cx, row, changing);
+    let writes = may_write(cx, row);
     // What ends a pause must not wait for it.
     let exempt = matches!(row.full_name.as_str(), "client|unpause" | "client|pause" | "reset");
     ((!pause.writes_only.load(Relaxed) && !exempt) || writes).then_some(until)
+}
+
+/// Whether a request may change keys; EXEC may if a queued command may.
+fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    row.command.flags.any(changing) || queue_has(cx, row, changing)
 }
 
 /// Whether this is an EXEC of a command with any of these flags.
@@ -255,16 +263,31 @@ fn wants_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     row.command.flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words())
 }
 
-fn run_in_stopped_world(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+fn run_in_stopped_world(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    // Everybody would wait for the long command's end, not only this client.
+    if cx.engine.holds.keep_world() {
+        return Err(NotNow::Held);
+    }
     cx.thread.reader.leave();
     let world = cx.thread.reader.world();
     let stopped = world.stop();
+    if cx.engine.holds.keep_world() {
+        // One has begun meanwhile.
+        drop(stopped);
+        cx.thread.reader.enter();
+        return Err(NotNow::Held);
+    }
     cx.db.locked = Locked::World;
     call(cx, row, args);
     finish(cx, args);
     cx.db.locked = Locked::None;
     drop(stopped);
     cx.thread.reader.enter();
+    Ok(())
 }
 
 #[inline]
@@ -279,10 +302,44 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     };
     need.acquire(keyspace).map_err(NotNow::Busy)?;
     cx.db.locked = need;
+    if cx.engine.holds.any() && may_write(cx, row) && is_held_back(cx, row, args) {
+        std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+        return Err(NotNow::Held);
+    }
+    if is_long(&cx.db, row, args) {
+        std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+        long::run_in_background(cx, row, args);
+        return Ok(());
+    }
     call(cx, row, args);
     finish(cx, args);
     std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
     Ok(())
+}
+
+/// Whether a long command holds a key that this one, whose stripes are locked, may change. If so,
+/// the thread is told when that ends.
+#[cold]
+fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    // Before the look, so that the end of the hold cannot be missed.
+    cx.engine.holds.wait();
+    let mut is_held = false;
+    let mut look = |command: &Command, words: &[&[u8]]| {
+        let _ = keys::for_each_key(command, words, |index, _| {
+            let key = Key::new(words[index]);
+            let stripe = cx.engine.keyspace.stripe_of(key);
+            is_held |= cx.db.with_stripe(stripe, |data| data.want(key.hash));
+        });
+    };
+    if row.command.name == "exec" {
+        for queued in queued(cx) {
+            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
+            look(cx.engine.table.all()[queued.command].command, &words);
+        }
+    } else {
+        look(row.command, args.words());
+    }
+    is_held
 }
 
 fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
@@ -317,8 +374,6 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let started = cx.reply.len();
     let before = Instant::now();
     cx.resolved = row;
-    // Before it runs: CLIENT INFO shows itself.
-    cx.session.last_command = row.index + 1;
     let outcome = (row.command.run)(cx, args);
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
@@ -334,6 +389,7 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
+    cx.session.last_command = row.index + 1;
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row.command, args);
     }
@@ -385,6 +441,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         on_timeout: request.on_timeout,
         waiter: Some(Arc::clone(&waiter)),
         can_unblock: true,
+        is_silent: false,
     };
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
@@ -392,7 +449,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
 #[cold]
-fn serve_waiters(cx: &mut Cx<'_>) {
+pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     let mut ready = std::mem::take(&mut cx.db.effects.ready);
     while !ready.is_empty() {
         let mut more = Vec::new();
@@ -455,10 +512,14 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     guest.db.index = waiter.db;
     guest.db.touches = !waiter.no_touch;
     let need = stripes_of(&guest, row.command, args);
-    while need.acquire(&engine.keyspace).is_err() {
-        std::thread::yield_now();
+    if !lock_to_serve(&mut guest, need, row, args) {
+        drop(guest);
+        waiter.put_back();
+        for key in &waiter.keys {
+            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
+        }
+        return;
     }
-    guest.db.locked = need;
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
     let goes_on = guest.block_request.take().is_some();
     if goes_on {
@@ -480,6 +541,27 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         let resumption = Resumption { token: waiter.token(), reply: out };
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
     }
+}
+
+/// Takes the locks for a blocked command; `false` if a long command is in the way.
+fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
+    /// Attempts before a lock that somebody holds beside a long command counts as that one's.
+    const PATIENCE: usize = 1000;
+    let keyspace = &guest.engine.keyspace;
+    let mut attempts = 0;
+    while need.acquire(keyspace).is_err() {
+        attempts += 1;
+        if attempts > PATIENCE && guest.engine.holds.any() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    guest.db.locked = need;
+    if guest.engine.holds.any() && is_held_back(guest, row, args) {
+        std::mem::replace(&mut guest.db.locked, Locked::None).release(keyspace);
+        return false;
+    }
+    true
 }
 
 /// CLIENT REPLY and what belongs to the end of a reply in a special state.

@@ -1,11 +1,12 @@
 //! The server as commands know it: everything that is shared by all threads.
 
-use crate::background::Background;
+use crate::background::{Background, job_threads};
 use crate::clients::Clients;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::debug::DebugSettings;
 use crate::events::Class;
+use crate::holds::Holds;
 use crate::interest::Interests;
 use crate::journal::Journal;
 use crate::latency::LatencyMonitor;
@@ -90,7 +91,7 @@ pub struct Engine {
     pub clients: Clients,
     /// One mailbox a thread.
     pub mailboxes: Box<[Mailbox]>,
-    /// Counters of each thread.
+    /// Counters of each thread, those of long commands included.
     pub thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
     pub stats: Stats,
@@ -112,6 +113,8 @@ pub struct Engine {
     pub latency: LatencyMonitor,
     /// Background threads.
     pub background: Background,
+    /// Keys that long commands hold.
+    pub holds: Holds,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Clients in MONITOR.
@@ -151,8 +154,9 @@ impl Engine {
             table,
             clients: Clients::default(),
             mailboxes: (0..threads).map(|_| Mailbox::default()).collect(),
-            // One more, for background threads.
-            thread_stats: (0..=threads).map(|_| ThreadStats::new(commands)).collect(),
+            thread_stats: (0..threads + job_threads(threads))
+                .map(|_| ThreadStats::new(commands))
+                .collect(),
             stats: Stats::default(),
             errors: Mutex::default(),
             interests: Interests::default(),
@@ -162,7 +166,8 @@ impl Engine {
             journal: Journal::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
-            background: Background::default(),
+            background: Background::new(job_threads(threads)),
+            holds: Holds::default(),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),

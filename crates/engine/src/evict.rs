@@ -113,7 +113,7 @@ fn sample(
         } else {
             tables.entries().sample(|| db.random())
         };
-        if let Some(entry) = entry {
+        if let Some(entry) = entry.filter(|entry| !data.is_held(Key::new(entry.key()).hash)) {
             found(Candidate {
                 stripe: index,
                 db: DbIndex(number),
@@ -129,12 +129,16 @@ fn sample(
 fn evict(db: &mut Db<'_>, candidate: &Candidate) {
     let engine = db.engine;
     let stripe = engine.keyspace.stripe(candidate.stripe);
-    stripe.lock();
+    if !stripe.try_lock() {
+        // A long command may have it, and there are enough others to choose from.
+        return;
+    }
     db.locked = Locked::One(candidate.stripe);
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
-        // Somebody may have deleted it meanwhile.
-        if let Some(entry) = db.take(key) {
+        // A long command may hold it meanwhile, or somebody may have deleted it.
+        let is_held = db.with_stripe(candidate.stripe, |data| data.is_held(key.hash));
+        if !is_held && let Some(entry) = db.take(key) {
             engine.stats.evicted.add(1);
             db.discard(entry);
             db.effects.propagate_deletion(engine, candidate.db, &candidate.key);

@@ -3,7 +3,8 @@
 //! Every thread takes its share of the stripes (those whose number leaves its index as remainder),
 //! so each stripe has its turn in every round, however few volatile keys it has. Of a stripe the
 //! index of volatile entries is walked a little at a time; where more than a tenth of what was
-//! seen had expired, the walk goes on at once, within the round's budget of time.
+//! seen had expired, the walk goes on at once. When millions of keys expire together, the work is
+//! done in slices of a fraction of a millisecond with pauses in between, so that no client waits.
 #![allow(unsafe_code)]
 
 use crate::db::Db;
@@ -19,72 +20,117 @@ use structs::table::ScanPosition;
 /// Entries looked at before a stripe is left unless it is worth staying.
 const SAMPLE: usize = 20;
 
-/// One round over this thread's stripes; about ten a second.
-pub fn cycle(worker: &mut Worker) {
-    let engine = worker.engine();
-    if !engine.active_expire.load(Relaxed) || engine.freezes_expiry() {
-        return;
-    }
-    let effort = engine.config.active_expire_effort().clamp(1, 10);
-    // Redis's share: a quarter of the time, and two percent more for each step of effort.
-    let budget = Duration::from_millis(u64::from(25 + 2 * (effort - 1)));
-    let started = Instant::now();
-    if !sweep_share(worker, started, budget) {
-        engine.stats.expire_cycles_cut_short.add(1);
-    }
-    let elapsed = started.elapsed();
-    engine.stats.expire_cycle_ms.add(elapsed.as_millis() as u64);
-    engine.note_latency(Slow::ExpireCycle, elapsed.as_nanos() as u64);
+/// What is done at a stretch; other connections of the thread wait for it.
+const SLICE: Duration = Duration::from_micros(300);
+
+/// One thread's walk over its stripes: a round every tenth of a second, in slices.
+///
+/// A round ends when every stripe has had its turn or when its budget is spent; the next one goes
+/// on where it ended, so no stripe is left out however much there is to delete.
+#[derive(Default)]
+pub struct Cycle {
+    /// The stripe whose turn it is, counted among those of the thread.
+    turn: usize,
+    /// Turns that are left of this round.
+    left: usize,
+    spent: Duration,
 }
 
-/// Sweeps this thread's stripes once; `false` if the time was over before.
-fn sweep_share(worker: &mut Worker, started: Instant, budget: Duration) -> bool {
-    let engine = worker.engine();
-    let (thread, threads) = (worker.context().index, engine.threads());
-    for stripe in (thread..STRIPES).step_by(threads) {
-        for db in 0..engine.keyspace.databases() {
-            while sweep(worker, stripe, DbIndex(db)) {
-                if started.elapsed() > budget {
-                    return false;
+impl Cycle {
+    /// Begins a round; [`Cycle::step`] does the work.
+    pub fn begin(&mut self, worker: &Worker) {
+        let engine = worker.engine();
+        if !engine.active_expire.load(Relaxed) || engine.freezes_expiry() {
+            return;
+        }
+        if self.left > 0 {
+            self.end(worker);
+        }
+        self.left = STRIPES.div_ceil(engine.threads());
+        self.spent = Duration::ZERO;
+    }
+
+    /// Goes on with the round for a moment; says after what time to go on again, if there is more.
+    pub fn step(&mut self, worker: &mut Worker) -> Option<Duration> {
+        if self.left == 0 {
+            return None;
+        }
+        let engine = worker.engine();
+        let effort = engine.config.active_expire_effort().clamp(1, 10);
+        // Redis's share: a quarter of the time, and two percent more for each step of effort.
+        let percent = 25 + 2 * (effort - 1);
+        let started = Instant::now();
+        self.sweep_for(worker, started);
+        self.spent += started.elapsed();
+        if self.left > 0 && self.spent < Duration::from_millis(u64::from(percent)) {
+            return Some(SLICE * (100 - percent) / percent);
+        }
+        self.end(worker);
+        None
+    }
+
+    /// Counts what the round did.
+    fn end(&mut self, worker: &Worker) {
+        let stats = &worker.engine().stats;
+        if std::mem::take(&mut self.left) > 0 {
+            stats.expire_cycles_cut_short.add(1);
+        }
+        stats.expire_cycle_ms.add(self.spent.as_millis() as u64);
+    }
+
+    fn sweep_for(&mut self, worker: &mut Worker, started: Instant) {
+        let (thread, threads) = (worker.context().index, worker.engine().threads());
+        while self.left > 0 {
+            let stripe = thread + self.turn * threads;
+            while stripe < STRIPES && sweep(worker, stripe) {
+                if started.elapsed() > SLICE {
+                    return;
                 }
             }
-        }
-        if started.elapsed() > budget {
-            return false;
+            self.left -= 1;
+            self.turn = (self.turn + 1) % STRIPES.div_ceil(threads);
+            if started.elapsed() > SLICE {
+                return;
+            }
         }
     }
-    true
 }
 
 /// Looks at some volatile entries of a stripe and deletes the expired; `true` if it is worth
 /// going on.
-fn sweep(worker: &mut Worker, stripe: usize, index: DbIndex) -> bool {
-    let random = structs::hashing::os_random;
-    worker.with_db(|db| {
-        let engine = db.engine;
-        let held = engine.keyspace.stripe(stripe);
-        if !held.try_lock() {
-            return false;
-        }
-        // SAFETY: locked above.
+fn sweep(worker: &mut Worker, stripe: usize) -> bool {
+    // Timed inside, so that waiting for a world that is stopped does not count.
+    let engine = worker.engine();
+    worker.with_db(|db| engine.timed(Slow::ExpireCycle, || sweep_stripe(db, stripe)))
+}
+
+fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
+    let engine = db.engine;
+    let held = engine.keyspace.stripe(stripe);
+    if !held.try_lock() {
+        return false;
+    }
+    let mut goes_on = false;
+    for number in 0..engine.keyspace.databases() {
+        // SAFETY: locked above; the reference ends before anything is deleted.
         let data = unsafe { held.data() };
+        let index = DbIndex(number);
         if data.db(index).expiring().is_empty() {
-            // SAFETY: locked above.
-            unsafe { held.unlock() };
-            return false;
+            continue;
         }
-        let (seen, expired) = find_expired(db, data, index, random());
+        let (seen, expired) = find_expired(db, data, index, db.random());
         db.locked = Locked::One(stripe);
         db.index = index;
         for key in &expired {
             db.expire(Key::new(key));
         }
         crate::commit::commit_outside(db);
-        db.locked = Locked::None;
-        // SAFETY: locked above.
-        unsafe { held.unlock() };
-        expired.len() * 10 > seen
-    })
+        goes_on |= expired.len() * 10 > seen;
+    }
+    db.locked = Locked::None;
+    // SAFETY: locked above.
+    unsafe { held.unlock() };
+    goes_on
 }
 
 fn find_expired(
@@ -103,7 +149,8 @@ fn find_expired(
     while seen < SAMPLE {
         let next = expiring.scan(from, |item| {
             seen += 1;
-            if item.entry().is_expired(db.now()) {
+            let key = item.entry().key();
+            if item.entry().is_expired(db.now()) && !data.is_held(Key::new(key).hash) {
                 expired.push(Box::from(item.entry().key()));
             }
         });

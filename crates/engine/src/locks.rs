@@ -110,6 +110,21 @@ impl Locked {
         }
     }
 
+    /// Takes the locks of these stripes, however long that takes; for threads that nobody waits
+    /// for.
+    pub(crate) fn acquire_patiently(&self, keyspace: &Keyspace) {
+        self.for_each(|stripe| keyspace.stripe(stripe).lock());
+    }
+
+    /// Visits the stripes in ascending order.
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
+        match self {
+            Locked::None | Locked::World => {}
+            Locked::One(stripe) => visit(*stripe),
+            Locked::Several(set) => set.iter().for_each(visit),
+        }
+    }
+
     /// Gives the locks back.
     #[inline]
     pub(crate) fn release(&self, keyspace: &Keyspace) {

@@ -18,7 +18,8 @@ pub enum Message {
     Unblock(u64, bool),
     /// The client is to be closed.
     Kill(u64),
-    /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, say): look again.
+    /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, the end of a long
+    /// command): look again.
     Recheck,
 }
 

@@ -144,6 +144,19 @@ impl Session {
         }
     }
 
+    /// A session to run one of its commands in, away from its own thread.
+    pub(crate) fn guest(&self) -> Session {
+        Session {
+            db: self.db,
+            protocol: self.protocol,
+            tracking: self.tracking.clone(),
+            no_touch: self.no_touch,
+            is_local: self.is_local,
+            transport_flags: self.transport_flags,
+            ..Session::new(Arc::clone(&self.client), true)
+        }
+    }
+
     /// Its number.
     #[inline]
     pub fn id(&self) -> u64 {
@@ -180,7 +193,7 @@ impl Session {
                 flags |= bit;
             }
         };
-        set(self.suspension.is_some(), flag::BLOCKED);
+        set(self.suspension.as_ref().is_some_and(|s| s.waiter.is_some()), flag::BLOCKED);
         set(self.multi.is_some(), flag::MULTI);
         set(self.is_monitor, flag::MONITOR);
         set(self.is_subscribed(), flag::PUBSUB);

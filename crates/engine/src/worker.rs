@@ -12,7 +12,7 @@ use crate::dispatch;
 use crate::engine::Engine;
 use crate::locks::Busy;
 use crate::mailbox::Push;
-use crate::session::{Fate, Session};
+use crate::session::{Fate, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::table::Resolved;
 use keyspace::world::Reader;
@@ -48,6 +48,18 @@ pub struct ThreadContext {
 }
 
 impl ThreadContext {
+    /// The context of the calling thread, whose counters have this index.
+    pub(crate) fn new(engine: &'static Engine, index: usize) -> ThreadContext {
+        ThreadContext {
+            engine,
+            index,
+            reader: engine.keyspace.world().register(),
+            next_token: Cell::new(0),
+            deadlines: std::cell::RefCell::default(),
+            seed: Cell::new(structs::hashing::os_random()),
+        }
+    }
+
     /// The thread's counters.
     #[inline]
     pub fn stats(&self) -> &'static ThreadStats {
@@ -59,6 +71,7 @@ impl ThreadContext {
         let token = self.next_token.get() + 1;
         self.next_token.set(token);
         suspension.token = token;
+        suspension.is_silent = session.reply_mode != ReplyMode::On;
         if let Some(deadline) = suspension.deadline {
             self.deadlines.borrow_mut().push(Reverse((deadline, session.id(), token)));
         }
@@ -109,9 +122,10 @@ pub enum Next {
     Again,
     /// The session is suspended: do not feed until it is resumed.
     Suspended,
-    /// Writes are paused: feed again then, or when told to look again.
+    /// Writes are paused or a long command is in the way: feed again then, or when told to look
+    /// again.
     Paused {
-        /// End of the pause.
+        /// End of the pause, if it has one.
         until: Millis,
     },
     /// See the session's fate.
@@ -141,18 +155,8 @@ struct Pending {
 impl Worker {
     /// The worker of thread `index`; to be made on that thread.
     pub fn new(engine: &'static Engine, index: usize) -> Worker {
-        Worker {
-            context: ThreadContext {
-                engine,
-                index,
-                reader: engine.keyspace.world().register(),
-                next_token: Cell::new(0),
-                deadlines: std::cell::RefCell::default(),
-                seed: Cell::new(structs::hashing::os_random()),
-            },
-            argv: Vec::new(),
-            pending: Vec::new(),
-        }
+        let context = ThreadContext::new(engine, index);
+        Worker { context, argv: Vec::new(), pending: Vec::new() }
     }
 
     /// The engine.
@@ -374,18 +378,18 @@ impl Worker {
         resumption: Resumption,
         out: &mut Vec<u8>,
     ) -> bool {
-        let is_it = session
-            .suspension
-            .as_ref()
-            .is_some_and(|s| resumption.token.is_none_or(|token| token == s.token));
-        if is_it {
-            session.suspension = None;
-            if session.reply_mode == crate::session::ReplyMode::On {
-                out.extend_from_slice(&resumption.reply);
-            }
-            session.publish(now().0);
+        let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
+        let Some(suspension) = session.suspension.take_if(is_it) else { return false };
+        if suspension.is_silent {
+            // CLIENT REPLY OFF or SKIP was in force when the command came.
+        } else if out.is_empty() {
+            // A reply of many megabytes is not worth copying.
+            *out = resumption.reply;
+        } else {
+            out.extend_from_slice(&resumption.reply);
         }
-        is_it
+        session.publish(now().0);
+        true
     }
 
     /// The next moment at which a suspension ends by itself.
@@ -476,23 +480,6 @@ impl Worker {
     }
 }
 
-/// A view of the keyspace for a background job, which must not be long inside one stripe.
-pub fn with_background_db<R>(engine: &'static Engine, work: impl FnOnce(&mut Db<'_>) -> R) -> R {
-    thread_local! {
-        static READER: std::cell::OnceCell<Reader<'static>> = const { std::cell::OnceCell::new() };
-    }
-    READER.with(|cell| {
-        let reader = cell.get_or_init(|| engine.keyspace.world().register());
-        reader.enter();
-        let rng = Rng::seeded(structs::hashing::os_random());
-        let mut db = Db::new(engine, now(), engine.access_policy(), rng);
-        db.set_background(reader);
-        let result = work(&mut db);
-        reader.leave();
-        result
-    })
-}
-
 /// Whether the session runs no further command for now.
 fn halted(session: &Session) -> Option<Next> {
     if session.suspension.is_some() {
@@ -528,6 +515,8 @@ fn run(
         Ok(()) => Ok(()),
         Err(dispatch::NotNow::Busy(Busy)) => Err(Next::Again),
         Err(dispatch::NotNow::Paused { until }) => Err(Next::Paused { until }),
+        // Nobody knows when; a message tells.
+        Err(dispatch::NotNow::Held) => Err(Next::Paused { until: Millis(i64::MAX) }),
     }
 }
 

@@ -118,7 +118,7 @@ const KEY_OFFSET: [u8; 64] = {
 ///
 /// # Safety
 /// `KIND` must be unique to the type, and the type at most 16 bytes with an alignment of 8.
-pub unsafe trait Object: Sized + Send {
+pub unsafe trait Object: Sized + Send + Sync {
     /// Its kind.
     const KIND: Kind;
     /// An empty value, for commands that create a key.
@@ -565,6 +565,17 @@ impl Entry {
                 Kind::Zset => self.object::<Zset>().map_or(0, Zset::allocated_bytes),
                 Kind::InlineString | Kind::Integer | Kind::Cold => 0,
             }
+    }
+
+    /// The number of elements of a list, set, hash or sorted set; of a string 1.
+    pub fn elements(&self) -> usize {
+        match self.kind() {
+            Kind::List => self.object::<List>().map_or(0, List::len),
+            Kind::Set => self.object::<Set>().map_or(0, Set::len),
+            Kind::Hash => self.object::<Hash>().map_or(0, Hash::len),
+            Kind::Zset => self.object::<Zset>().map_or(0, Zset::len),
+            Kind::InlineString | Kind::Integer | Kind::HeapString | Kind::Cold => 1,
+        }
     }
 
     /// Roughly how many allocations freeing it takes.

@@ -12,6 +12,7 @@
 pub mod access;
 pub mod entry;
 pub mod heap_string;
+pub mod holds;
 pub mod keyspace;
 pub mod memory;
 pub mod stripe;
@@ -20,6 +21,7 @@ pub mod world;
 
 pub use entry::{Entry, Kind, Object, StringRef, Value};
 pub use heap_string::HeapString;
+pub use holds::{HeldEntry, Hold};
 pub use keyspace::Keyspace;
 pub use stripe::{BeforeChange, Stripe, StripeData};
 pub use types::{DbIndex, Key, Millis};

@@ -7,6 +7,7 @@
 
 use crate::entry::{Entry, Object};
 use crate::heap_string::HeapString;
+use crate::holds::Hold;
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
 use parking_lot::lock_api::RawMutex as _;
@@ -107,7 +108,12 @@ pub struct StripeData {
     others: Vec<DbTables>,
     /// Somebody watches, tracks or waits for a key of this stripe; kept by the engine.
     pub has_interest: bool,
+    /// A snapshot or a hold has to be asked before an entry changes.
+    is_guarded: bool,
     snapshot: Option<Box<dyn BeforeChange>>,
+    /// Boxed because hardly any stripe has one at a time.
+    #[allow(clippy::box_collection)]
+    holds: Option<Box<Vec<Hold>>>,
     common: Arc<Common>,
 }
 
@@ -132,17 +138,38 @@ impl StripeData {
     /// Installs or removes a snapshot's hook.
     pub fn set_snapshot(&mut self, hook: Option<Box<dyn BeforeChange>>) {
         self.snapshot = hook;
+        self.note_guards();
+    }
+
+    fn note_guards(&mut self) {
+        self.is_guarded = self.snapshot.is_some() || self.holds.is_some();
+    }
+
+    pub(crate) fn holds(&self) -> &[Hold] {
+        self.holds.as_deref().map_or(&[], |holds| holds)
+    }
+
+    /// To add to or take from; [`StripeData::drop_empty_holds`] after taking.
+    pub(crate) fn holds_mut(&mut self) -> &mut Vec<Hold> {
+        self.is_guarded = true;
+        self.holds.get_or_insert_default()
+    }
+
+    pub(crate) fn drop_empty_holds(&mut self) {
+        self.holds = self.holds.take().filter(|holds| !holds.is_empty());
+        self.note_guards();
     }
 
     #[inline]
     fn before_change(&mut self, db: DbIndex, hash: u64) {
-        if self.snapshot.is_some() {
-            self.tell_snapshot(db, hash);
+        if self.is_guarded {
+            self.ask_guards(db, hash);
         }
     }
 
     #[cold]
-    fn tell_snapshot(&mut self, db: DbIndex, hash: u64) {
+    fn ask_guards(&mut self, db: DbIndex, hash: u64) {
+        assert!(!self.is_held(hash), "a key was changed that a long command holds");
         if let Some(mut hook) = self.snapshot.take() {
             hook.before_change(db, hash, &self.db(db).entries);
             self.snapshot = Some(hook);
@@ -253,6 +280,7 @@ impl StripeData {
     /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's.
     /// Nobody may prefetch meanwhile: the world must stand still.
     pub fn take_db(&mut self, db: DbIndex) -> DbTables {
+        assert!(self.holds.is_none(), "a database was taken away that a long command reads");
         std::mem::take(self.db_mut(db))
     }
 
@@ -294,7 +322,9 @@ impl Stripe {
                 first: DbTables::default(),
                 others: (1..databases).map(|_| DbTables::default()).collect(),
                 has_interest: false,
+                is_guarded: false,
                 snapshot: None,
+                holds: None,
                 common,
             }),
         }

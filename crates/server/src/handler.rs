@@ -27,9 +27,10 @@ pub struct Hub {
     engine: &'static Engine,
     worker: Worker,
     by_client: HashMap<u64, ConnId>,
-    /// Connections that wait for CLIENT PAUSE to end.
+    /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
     next_round: Millis,
+    expiry: engine::expire::Cycle,
 }
 
 impl Hub {
@@ -41,6 +42,7 @@ impl Hub {
             by_client: HashMap::new(),
             paused: Vec::new(),
             next_round: Millis(0),
+            expiry: engine::expire::Cycle::default(),
         }
     }
 
@@ -162,7 +164,7 @@ impl Hub {
                 io.close();
             }
         });
-        engine::expire::cycle(&mut self.worker);
+        self.expiry.begin(&self.worker);
         if self.thread() == 0 {
             self.engine.keyspace.collect_outgrown();
             let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
@@ -285,7 +287,8 @@ impl Handler for Hub {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);
         }
-        Duration::from_millis((self.next_round.0 - now.0).max(1) as u64)
+        let round = Duration::from_millis((self.next_round.0 - now.0).max(1) as u64);
+        self.expiry.step(&mut self.worker).map_or(round, |pause| pause.min(round))
     }
 
     fn problem(&mut self, problem: Problem<'_>) {

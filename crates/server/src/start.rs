@@ -5,8 +5,9 @@ use crate::host::{ServerHost, Started};
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
 use crate::process::{
-    banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts, log as logging, memory::Memory,
-    numa, open_files, pidfile, shutdown, signals, supervised, syslog, thread, title,
+    alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts, log as logging,
+    memory::Memory, numa, open_files, pidfile, priority, shutdown, signals, supervised, syslog,
+    thread, title,
 };
 use crate::tls;
 use config::{Arguments, Config, IoBackend, LoadError, Loaded};
@@ -88,6 +89,7 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let choice = choose_backend(&config)?;
     let rows = renamed(&loaded)?;
     let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), &rows, count);
+    engine.background.set_prologue(Box::new(begin_background_thread));
     let net = Net::new(NetOptions {
         backend: choice.backend,
         threads: count,
@@ -142,6 +144,18 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     remove_unix_socket(&config);
     shutdown::finish(pid_file);
     Ok(())
+}
+
+/// What a background thread does first.
+fn begin_background_thread() {
+    if let Err(error) = priority::lower_current_thread(priority::BACKGROUND) {
+        log!(Warning, "Can't lower the priority of a background thread: {error}");
+    }
+    // Without it a crash is still reported, only a stack overflow might not be.
+    if let Ok(stack) = alt_stack::AltStack::install() {
+        // The thread lives as long as the process.
+        std::mem::forget(stack);
+    }
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;

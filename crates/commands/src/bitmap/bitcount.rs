@@ -1,7 +1,7 @@
 //! `BITCOUNT key [start [end [BYTE|BIT]]]`
 
 use super::range::BitRange;
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 use std::ops::Range;
 
 /// `BITCOUNT`.
@@ -13,6 +13,7 @@ pub static BITCOUNT: Command = Command {
     group: Group::Bitmap,
     since: "2.6.0",
     complexity: "O(N)",
+    effort: Effort::Elements(1),
     summary: "Counts the number of set bits (population counting) in a string.",
     history: &[
         ("7.0.0", "Added the `BYTE|BIT` option."),

@@ -2,7 +2,9 @@
 //!
 //! Sources count as padded with zeros to the length of the longest one.
 
-use engine::{Arg, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events};
+use engine::{
+    Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
+};
 use keyspace::{Entry, HeapString, StringRef};
 use std::borrow::Cow;
 
@@ -18,6 +20,7 @@ pub static BITOP: Command = Command {
     group: Group::Bitmap,
     since: "2.6.0",
     complexity: "O(N)",
+    effort: Effort::Elements(2),
     summary: "Performs bitwise operations on multiple strings, and stores the \
         result.",
     args: &[

@@ -4,7 +4,9 @@
 //! end succeeds right after the string; with a given end it may fail.
 
 use super::range::BitRange;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use std::ops::Range;
 
 /// `BITPOS`.
@@ -16,6 +18,7 @@ pub static BITPOS: Command = Command {
     group: Group::Bitmap,
     since: "2.8.7",
     complexity: "O(N)",
+    effort: Effort::Elements(1),
     summary: "Finds the first set (1) or clear (0) bit in a string.",
     history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
     args: &[

@@ -2,8 +2,8 @@
 
 use crate::connection::parse_db;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, DbIndex, Error, Event, Flags, Group, KeyFlags, KeySpec,
-    Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, DbIndex, Effort, Error, Event, Flags, Group,
+    KeyFlags, KeySpec, Outcome, event,
 };
 
 /// `COPY`.
@@ -19,6 +19,7 @@ pub static COPY: Command = Command {
     since: "6.2.0",
     complexity: "O(N) worst case for collections, where N is the number of nested \
         items. O(1) for string values.",
+    effort: Effort::Estimate(copied),
     summary: "Copies the value of a key to a new key.",
     args: &[
         Arg::key("source", 0),
@@ -52,6 +53,13 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
         }
     }
     Ok(options)
+}
+
+/// How much there is to copy. A long command holds the keys of its own database alone, so a copy
+/// into another one is made in place.
+fn copied(db: &Db<'_>, args: Args<'_>) -> usize {
+    let stays = !(3..args.len()).any(|at| args.is(at, "db"));
+    if stays { db.size(args.key(1)).saturating_mul(3) } else { 0 }
 }
 
 fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

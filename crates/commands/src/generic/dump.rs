@@ -4,7 +4,7 @@
 
 use crate::value;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Millis,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis,
     Outcome, event,
 };
 use keyspace::access;
@@ -22,6 +22,7 @@ pub static DUMP: Command = Command {
         is the number of objects composing the value and M their average size. For small \
         string values the time complexity is thus O(1)+O(1*M) where M is small, so \
         simply O(1).",
+    effort: Effort::Elements(3),
     summary: "Returns a serialized representation of the value stored at a key.",
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0)],

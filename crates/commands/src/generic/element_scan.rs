@@ -4,7 +4,9 @@
 //! Of a key that is absent the options are not even looked at.
 
 use super::scan::parse_cursor;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use keyspace::Kind;
 use structs::glob::{self, Case};
 use structs::hash::Hash;
@@ -23,6 +25,7 @@ pub static SSCAN: Command = Command {
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
+    effort: Effort::Estimate(crate::effort::scanned),
     summary: "Iterates over members of a set.",
     tips: &["nondeterministic_output"],
     args: &[
@@ -46,6 +49,7 @@ pub static HSCAN: Command = Command {
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
+    effort: Effort::Estimate(crate::effort::scanned),
     summary: "Iterates over fields and values of a hash.",
     tips: &["nondeterministic_output"],
     args: &[
@@ -70,6 +74,7 @@ pub static ZSCAN: Command = Command {
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
+    effort: Effort::Estimate(crate::effort::scanned),
     summary: "Iterates over members and scores of a sorted set.",
     history: &[("8.0.0", "Added noscores option.")],
     tips: &["nondeterministic_output"],

@@ -1,6 +1,6 @@
 //! `EXISTS key [key …]`, `TOUCH key [key …]`: TOUCH differs in counting as a use even for a client with CLIENT NO-TOUCH.
 
-use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `EXISTS`.
 pub static EXISTS: Command = Command {
@@ -11,6 +11,7 @@ pub static EXISTS: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(N) where N is the number of keys to check.",
+    effort: Effort::Words(2),
     summary: "Determines whether one or more keys exist.",
     history: &[("3.0.3", "Accepts multiple `key` arguments.")],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
@@ -28,6 +29,7 @@ pub static TOUCH: Command = Command {
     group: Group::Generic,
     since: "3.2.1",
     complexity: "O(N) where N is the number of keys that will be touched.",
+    effort: Effort::Words(2),
     summary: "Returns the number of existing keys out of those specified after \
         updating the time they were last accessed.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],

@@ -10,7 +10,7 @@
 //!   └───────┴────────────┴────────────────────────┘
 //! ```
 
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
 use keyspace::keyspace::STRIPES;
 use structs::glob::{self, Case};
 use structs::table::ScanPosition;
@@ -25,6 +25,7 @@ pub static SCAN: Command = Command {
     complexity: "O(1) for every call. O(N) for a complete iteration, including enough \
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
+    effort: Effort::Estimate(crate::effort::scanned),
     summary: "Iterates over the key names in the database.",
     history: &[("6.0.0", "Added the `TYPE` subcommand.")],
     tips: &["nondeterministic_output", "request_policy:special", "response_policy:special"],

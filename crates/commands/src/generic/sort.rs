@@ -4,19 +4,15 @@
 //! Which keys the patterns of BY and GET name is known only when the elements are read, so a
 //! request with such a pattern runs in a stopped world; any other locks its own keys.
 //!
-//! A big collection that needs sorting, and nothing but itself, is sorted on the background thread:
-//! its stripe is locked only while the elements are copied, and no other client waits for the
-//! rest. Inside MULTI, and with STORE, everything happens in place.
+//! A big collection that needs nothing but itself is sorted on a background thread.
 
 mod order;
 mod pattern;
 
 use crate::limits;
-use engine::blocking::{Resumption, Suspension, TimeoutReply};
-use engine::mailbox::Message;
 use engine::{
-    Arg, ArgKind, Args, Begin, Class, Command, Cx, Engine, Error, Event, Find, Flags, Group, Key,
-    KeyFlags, KeySpec, Outcome, event, keys,
+    Arg, ArgKind, Args, Begin, Class, Command, Cx, Db, Effort, Error, Event, Find, Flags, Group,
+    Key, KeyFlags, KeySpec, Outcome, event, keys,
 };
 use keyspace::{Entry, Value};
 use order::{Order, Strings, Weights};
@@ -63,6 +59,7 @@ pub static SORT: Command = Command {
     complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
         sort, and M the number of returned elements. When the elements are not sorted, \
         complexity is O(N).",
+    effort: Effort::Estimate(estimate),
     summary: "Sorts the elements in a list, a set, or a sorted set, optionally \
         storing the result.",
     find_keys: Some(keys::find_sort),
@@ -102,6 +99,7 @@ pub static SORT_RO: Command = Command {
     complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to \
         sort, and M the number of returned elements. When the elements are not sorted, \
         complexity is O(N).",
+    effort: Effort::Estimate(estimate),
     summary: "Returns the sorted elements of a list, a set, or a sorted set.",
     find_keys: Some(keys::find_sort_ro),
     args: &[
@@ -122,8 +120,6 @@ pub static SORT_RO: Command = Command {
 };
 
 const SORT_STORE: Event = event(Class::LIST, "sortstore");
-/// At most so many elements are sorted in place.
-const IN_PLACE: usize = 5_000;
 
 /// A request, taken apart.
 struct Request<'a> {
@@ -206,10 +202,6 @@ impl<'a> Request<'a> {
             at += 1;
         }
         Ok(request)
-    }
-
-    fn reads_other_keys(&self) -> bool {
-        matches!(self.by, By::Pattern(_)) || self.gets.iter().any(|get| get.reads_keys())
     }
 
     /// The places that LIMIT asks for among `len`.
@@ -350,6 +342,19 @@ fn len(entry: &Entry) -> usize {
     list().or_else(set).or_else(zset).unwrap_or(0)
 }
 
+/// How much there is to sort or, if nothing has to be sorted, to copy.
+fn estimate(db: &Db<'_>, args: Args<'_>) -> usize {
+    let Ok(request) = Request::parse(args, true) else { return 0 };
+    let key = args.key(1);
+    let is_set = db.glimpse(key).is_some_and(|entry| entry.object::<Set>().is_some());
+    let len = db.size(key);
+    if request.by == By::Nothing && !is_set {
+        request.range(len).len().saturating_mul(2)
+    } else {
+        len.saturating_mul(8)
+    }
+}
+
 fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = Request::parse(args, true)?;
     match request.store {
@@ -365,14 +370,8 @@ fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
     let db = &cx.db;
-    let entry = db.entry(args.key(1));
-    let is_big = request.by != By::Nothing && entry.is_some_and(|entry| len(entry) > IN_PLACE);
-    if is_big && !cx.in_transaction && !request.reads_other_keys() {
-        suspend(cx, args);
-        return Ok(());
-    }
     let find = |name: &[u8]| db.entry(Key::new(name));
-    let sorted = request.sort(request.load(entry)?, &find)?;
+    let sorted = request.sort(request.load(db.entry(args.key(1)))?, &find)?;
     request.write(&sorted, &find, &mut cx.reply);
     Ok(())
 }
@@ -393,51 +392,5 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) ->
         cx.db.add_dirty(values as u64 - 1);
     }
     cx.reply.integer(values as i64);
-    Ok(())
-}
-
-/// Leaves the work to the background thread, which sends the reply.
-fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
-    let engine = cx.thread.engine;
-    let (db, protocol) = (cx.db.index, cx.reply.protocol());
-    let (client, thread) = (cx.session.id(), cx.session.client.thread);
-    let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::NullArray));
-    let words: Vec<Vec<u8>> = args.words().iter().map(|word| word.to_vec()).collect();
-    engine.background.run(
-        engine,
-        Box::new(move |engine| {
-            let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-            let mut out = Vec::new();
-            let mut reply = Reply::new(&mut out, protocol);
-            if let Err(error) = in_background(engine, db, Args::new(&words), &mut reply) {
-                let line = error.line();
-                reply.error_bytes(&line);
-                engine.count_error(&line);
-            }
-            let resumption = Resumption { token: Some(token), reply: out };
-            engine.mailboxes[thread].post(Message::Resume(client, resumption));
-        }),
-    );
-}
-
-fn in_background(
-    engine: &'static Engine,
-    db: engine::DbIndex,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Outcome {
-    // Neither STORE nor patterns come here, so which of the two commands it was makes no
-    // difference.
-    let request = Request::parse(args, false)?;
-    let key = args.key(1);
-    let loaded = engine::worker::with_background_db(engine, |view| {
-        view.with_stripe(engine.keyspace.stripe_of(key), |stripe| {
-            let entry = stripe.find(db, key).filter(|entry| !entry.is_expired(view.now()));
-            request.load(entry)
-        })
-    })?;
-    let find = |_: &[u8]| None;
-    let sorted = request.sort(loaded, &find)?;
-    request.write(&sorted, &find, reply);
     Ok(())
 }

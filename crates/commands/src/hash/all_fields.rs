@@ -1,7 +1,7 @@
 //! `HGETALL key`, `HKEYS key`, `HVALS key`
 
 use crate::list::write;
-use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 use structs::hash::Hash;
 
 /// `HGETALL`.
@@ -13,6 +13,7 @@ pub static HGETALL: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the size of the hash.",
+    effort: Effort::Elements(2),
     summary: "Returns all fields and values in a hash.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0)],
@@ -29,6 +30,7 @@ pub static HKEYS: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the size of the hash.",
+    effort: Effort::Elements(1),
     summary: "Returns all fields in a hash.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0)],
@@ -45,6 +47,7 @@ pub static HVALS: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the size of the hash.",
+    effort: Effort::Elements(1),
     summary: "Returns all values in a hash.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0)],

@@ -1,7 +1,7 @@
 //! `HGET key field`, `HMGET key field [field …]`, `HEXISTS`, `HSTRLEN`, `HLEN`
 
 use crate::list::write;
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 use structs::hash::Hash;
 
 /// `HGET`.
@@ -28,6 +28,7 @@ pub static HMGET: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields being requested.",
+    effort: Effort::Words(3),
     summary: "Returns the values of all fields in a hash.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String).multiple()],
     run: hmget,

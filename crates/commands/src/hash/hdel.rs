@@ -1,7 +1,7 @@
 //! `HDEL key field [field …]`
 
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
 use structs::hash::Hash;
 
@@ -14,6 +14,7 @@ pub static HDEL: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields to be removed.",
+    effort: Effort::Words(3),
     summary: "Deletes one or more fields and their values from a hash. Deletes the \
         hash if no fields remain.",
     history: &[("2.4.0", "Accepts multiple `field` arguments.")],

@@ -1,7 +1,9 @@
 //! `HRANDFIELD key [count [WITHVALUES]]`
 
 use crate::list::write;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use structs::hash::Hash;
 use structs::listpack::Element;
 use structs::random::Rng;
@@ -15,6 +17,7 @@ pub static HRANDFIELD: Command = Command {
     group: Group::Hash,
     since: "6.2.0",
     complexity: "O(N) where N is the number of fields returned",
+    effort: Effort::Estimate(crate::effort::sampled),
     summary: "Returns one or more random fields from a hash.",
     tips: &["nondeterministic_output"],
     args: &[

@@ -2,8 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::hash::Hash;
 
@@ -17,6 +17,7 @@ pub static HSET: Command = Command {
     since: "2.0.0",
     complexity: "O(1) for each field/value pair added, so O(N) to add N field/value \
         pairs when the command is called with multiple field/value pairs.",
+    effort: Effort::Words(3),
     summary: "Creates or modifies the value of a field in a hash.",
     history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
     args: &[
@@ -40,6 +41,7 @@ pub static HMSET: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields being set.",
+    effort: Effort::Words(3),
     summary: "Sets the values of multiple fields.",
     args: &[
         Arg::key("key", 0),

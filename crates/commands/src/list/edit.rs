@@ -2,7 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::list::{End, List, Side};
 
@@ -38,6 +39,7 @@ pub static LINSERT: Command = Command {
         value pivot. This means that inserting somewhere on the left end on the list \
         (head) can be considered O(1) and inserting somewhere on the right end (tail) is \
         O(N).",
+    effort: Effort::Elements(1),
     summary: "Inserts an element before or after another element in a list.",
     args: &[
         Arg::key("key", 0),
@@ -59,6 +61,7 @@ pub static LREM: Command = Command {
     since: "1.0.0",
     complexity: "O(N+M) where N is the length of the list and M is the number of \
         elements removed.",
+    effort: Effort::Elements(1),
     summary: "Removes elements from a list. Deletes the list if the last element was \
         removed.",
     args: &[
@@ -79,6 +82,7 @@ pub static LTRIM: Command = Command {
     group: Group::List,
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements to be removed by the operation.",
+    effort: Effort::Part(1, trimmed),
     summary: "Removes elements from both ends of a list. Deletes the list if all \
         elements were trimmed.",
     args: &[
@@ -143,6 +147,13 @@ fn lrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     cx.reply.integer(removed as i64);
     Ok(())
+}
+
+/// How many elements are to go.
+fn trimmed(db: &Db<'_>, args: Args<'_>) -> usize {
+    let len = db.size(args.key(1));
+    let kept = args.integer(2).and_then(|start| Ok(super::range(start, args.integer(3)?, len)));
+    kept.map_or(0, |kept| len - kept.map_or(0, |kept| kept.len()))
 }
 
 fn ltrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

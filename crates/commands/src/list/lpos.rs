@@ -1,6 +1,8 @@
 //! `LPOS key element [RANK rank] [COUNT num-matches] [MAXLEN len]`
 
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use std::ops::ControlFlow;
 use structs::list::{End, List};
 
@@ -15,6 +17,7 @@ pub static LPOS: Command = Command {
     complexity: "O(N) where N is the number of elements in the list, for the average \
         case. When searching for elements near the head or the tail of the list, or when \
         the MAXLEN option is provided, the command may run in constant time.",
+    effort: Effort::Elements(1),
     summary: "Returns the index of matching elements in a list.",
     args: &[
         Arg::key("key", 0),

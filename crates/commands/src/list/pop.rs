@@ -1,8 +1,8 @@
 //! `LPOP key [count]`, `RPOP key [count]`
 
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, Key, KeyFlags, KeySpec,
-    Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, Key, KeyFlags,
+    KeySpec, Outcome, event,
 };
 use resp::Reply;
 use structs::list::{End, List};
@@ -17,6 +17,7 @@ pub static LPOP: Command = Command {
     group: Group::List,
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements returned",
+    effort: Effort::Estimate(crate::effort::popped),
     summary: "Returns and removes one or more elements from the beginning of a list. \
         Deletes the list if the last element was popped.",
     history: &[("6.2.0", "Added the `count` argument.")],
@@ -34,6 +35,7 @@ pub static RPOP: Command = Command {
     group: Group::List,
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements returned",
+    effort: Effort::Estimate(crate::effort::popped),
     summary: "Returns and removes one or more elements from the end of a list. \
         Deletes the list if the last element was popped.",
     history: &[("6.2.0", "Added the `count` argument.")],

@@ -2,7 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::list::{End, List};
 
@@ -16,6 +17,7 @@ pub static LPUSH: Command = Command {
     since: "1.0.0",
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
+    effort: Effort::Words(1),
     summary: "Prepends one or more elements to a list. Creates the key if it doesn't \
         exist.",
     history: &[("2.4.0", "Accepts multiple `element` arguments.")],
@@ -34,6 +36,7 @@ pub static RPUSH: Command = Command {
     since: "1.0.0",
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
+    effort: Effort::Words(1),
     summary: "Appends one or more elements to a list. Creates the key if it doesn't \
         exist.",
     history: &[("2.4.0", "Accepts multiple `element` arguments.")],
@@ -52,6 +55,7 @@ pub static LPUSHX: Command = Command {
     since: "2.2.0",
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
+    effort: Effort::Words(1),
     summary: "Prepends one or more elements to a list only when the list exists.",
     history: &[("4.0.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
@@ -69,6 +73,7 @@ pub static RPUSHX: Command = Command {
     since: "2.2.0",
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
+    effort: Effort::Words(1),
     summary: "Appends one or more elements to a list only when the list exists.",
     history: &[("4.0.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],

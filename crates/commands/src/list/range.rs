@@ -1,7 +1,9 @@
 //! `LRANGE key start stop`, `LLEN key`, `LINDEX key index`
 
 use super::pop::write;
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Db, Effort, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use structs::list::List;
 
 /// `LRANGE`.
@@ -15,6 +17,7 @@ pub static LRANGE: Command = Command {
     complexity: "O(S+N) where S is the distance of start offset from HEAD for small \
         lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of \
         elements in the specified range.",
+    effort: Effort::Part(1, ranged),
     summary: "Returns a range of elements from a list.",
     args: &[
         Arg::key("key", 0),
@@ -56,6 +59,14 @@ pub static LINDEX: Command = Command {
     run: lindex,
     ..Command::ROW
 };
+
+/// How many elements a request for a range is for.
+fn ranged(db: &Db<'_>, args: Args<'_>) -> usize {
+    let range = args
+        .integer(2)
+        .and_then(|start| Ok(super::range(start, args.integer(3)?, db.size(args.key(1)))));
+    range.ok().flatten().map_or(0, |range| range.len())
+}
 
 fn lrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (start, stop) = (args.integer(2)?, args.integer(3)?);

@@ -1,7 +1,8 @@
 //! `FLUSHALL [ASYNC|SYNC]`, `FLUSHDB [ASYNC|SYNC]`
 //!
-//! The world stands still only while the tables are taken out of the stripes; they are freed by the
-//! background thread, with SYNC too, unless `lazyfree-lazy-user-flush` is off and SYNC was asked for.
+//! The world stands still only while the tables are taken out of the stripes; they are freed by a
+//! background thread. With SYNC, which is the default if `lazyfree-lazy-user-flush` is off, the
+//! client gets its reply when that is done; inside MULTI, where nobody can wait, at once.
 
 use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
 use keyspace::keyspace::take_all;
@@ -88,11 +89,14 @@ fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
     });
     let keys = taken.keys() as u64;
     cx.engine.tracking.invalidate_all(cx.engine);
-    if in_background {
-        cx.engine.background.free_tables(taken);
-    } else {
-        drop(taken);
-    }
     cx.db.add_dirty(keys.max(1));
-    cx.reply.ok();
+    if in_background || cx.in_transaction || keys == 0 {
+        cx.engine.background.free_tables(taken);
+        cx.reply.ok();
+    } else {
+        cx.reply_later(|reply| {
+            drop(taken);
+            reply.ok();
+        });
+    }
 }

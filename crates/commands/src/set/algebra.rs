@@ -6,8 +6,8 @@
 use crate::limits;
 use crate::list::write;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use keyspace::Value;
 use std::ops::Range;
@@ -23,6 +23,7 @@ pub static SINTER: Command = Command {
     since: "1.0.0",
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
+    effort: Effort::Intersection(3),
     summary: "Returns the intersect of multiple sets.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
@@ -39,6 +40,7 @@ pub static SUNION: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
+    effort: Effort::Elements(3),
     summary: "Returns the union of multiple sets.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
@@ -55,6 +57,7 @@ pub static SDIFF: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
+    effort: Effort::Elements(3),
     summary: "Returns the difference of multiple sets.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
@@ -75,6 +78,7 @@ pub static SINTERSTORE: Command = Command {
     since: "1.0.0",
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
+    effort: Effort::Intersection(3),
     summary: "Stores the intersect of multiple sets in a key.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sinterstore,
@@ -93,6 +97,7 @@ pub static SUNIONSTORE: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
+    effort: Effort::Elements(3),
     summary: "Stores the union of multiple sets in a key.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sunionstore,
@@ -111,6 +116,7 @@ pub static SDIFFSTORE: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
+    effort: Effort::Elements(3),
     summary: "Stores the difference of multiple sets in a key.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sdiffstore,
@@ -127,6 +133,7 @@ pub static SINTERCARD: Command = Command {
     since: "7.0.0",
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
+    effort: Effort::Intersection(3),
     summary: "Returns the number of members of the intersect of multiple sets.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),

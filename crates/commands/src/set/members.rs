@@ -3,7 +3,8 @@
 use crate::limits;
 use crate::list::write;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::set::Set;
 
@@ -17,6 +18,7 @@ pub static SADD: Command = Command {
     since: "1.0.0",
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
+    effort: Effort::Words(3),
     summary: "Adds one or more members to a set. Creates the key if it doesn't \
         exist.",
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
@@ -34,6 +36,7 @@ pub static SREM: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the number of members to be removed.",
+    effort: Effort::Words(3),
     summary: "Removes one or more members from a set. Deletes the set if the last \
         member was removed.",
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
@@ -81,6 +84,7 @@ pub static SMISMEMBER: Command = Command {
     group: Group::Set,
     since: "6.2.0",
     complexity: "O(N) where N is the number of elements being checked for membership",
+    effort: Effort::Words(3),
     summary: "Determines whether multiple members belong to a set.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: smismember,
@@ -96,6 +100,7 @@ pub static SMEMBERS: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(N) where N is the set cardinality.",
+    effort: Effort::Elements(1),
     summary: "Returns all members of a set.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0)],

@@ -2,8 +2,8 @@
 
 use crate::list::write;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::random::Rng;
 use structs::set::Set;
@@ -18,6 +18,7 @@ pub static SPOP: Command = Command {
     since: "1.0.0",
     complexity: "Without the count argument O(1), otherwise O(N) where N is the value \
         of the passed count.",
+    effort: Effort::Estimate(crate::effort::popped),
     summary: "Returns one or more random members from a set after removing them. \
         Deletes the set if the last member was popped.",
     history: &[("3.2.0", "Added the `count` argument.")],
@@ -37,6 +38,7 @@ pub static SRANDMEMBER: Command = Command {
     since: "1.0.0",
     complexity: "Without the count argument O(1), otherwise O(N) where N is the \
         absolute value of the passed count.",
+    effort: Effort::Estimate(crate::effort::sampled),
     summary: "Gets one or multiple random members from a set.",
     history: &[("2.6.0", "Added the optional `count` argument.")],
     tips: &["nondeterministic_output"],

@@ -6,7 +6,8 @@
 //! of the memory, and none of it if only the length is wanted.
 
 use engine::{
-    Arg, ArgKind, Args, Begin, Command, Cx, Error, Find, Flags, Group, KeyFlags, KeySpec, Outcome,
+    Arg, ArgKind, Args, Begin, Command, Cx, Db, Effort, Error, Find, Flags, Group, KeyFlags,
+    KeySpec, Outcome,
 };
 use keyspace::StringRef;
 use resp::Reply;
@@ -26,6 +27,7 @@ pub static LCS: Command = Command {
     group: Group::String,
     since: "7.0.0",
     complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+    effort: Effort::Estimate(compared),
     summary: "Finds the longest common substring.",
     args: &[
         Arg::key("key1", 0),
@@ -71,6 +73,12 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
         ));
     }
     Ok(options)
+}
+
+/// Every byte of the one is compared with every byte of the other, some thirty in a unit.
+fn compared(db: &Db<'_>, args: Args<'_>) -> usize {
+    let len = |index| db.glimpse(args.key(index)).and_then(|e| e.string()).map_or(0, |s| s.len());
+    len(1).saturating_mul(len(2)) / 32
 }
 
 fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

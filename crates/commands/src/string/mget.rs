@@ -2,7 +2,8 @@
 
 use engine::db::SetExpiry;
 use engine::{
-    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+    events,
 };
 use keyspace::StringRef;
 
@@ -15,6 +16,7 @@ pub static MGET: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(N) where N is the number of keys to retrieve.",
+    effort: Effort::Words(2),
     summary: "Atomically returns the string values of one or more keys.",
     tips: &["request_policy:multi_shard"],
     args: &[Arg::key("key", 0).multiple()],
@@ -31,6 +33,7 @@ pub static MSET: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
+    effort: Effort::Words(2),
     summary: "Atomically creates or modifies the string values of one or more keys.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     args: &[
@@ -49,6 +52,7 @@ pub static MSETNX: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
+    effort: Effort::Words(2),
     summary: "Atomically modifies the string values of one or more keys only when \
         all keys don't exist.",
     args: &[

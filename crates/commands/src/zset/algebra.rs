@@ -2,8 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use keyspace::{Entry, Kind, Value};
 use std::collections::HashMap;
@@ -21,6 +21,7 @@ pub static ZUNION: Command = Command {
     since: "6.2.0",
     complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted \
         sets, and M being the number of elements in the resulting sorted set.",
+    effort: Effort::Elements(8),
     summary: "Returns the union of multiple sorted sets.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
@@ -49,6 +50,7 @@ pub static ZINTER: Command = Command {
     complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted \
         set, K being the number of input sorted sets and M being the number of elements \
         in the resulting sorted set.",
+    effort: Effort::Intersection(8),
     summary: "Returns the intersect of multiple sorted sets.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
@@ -77,6 +79,7 @@ pub static ZDIFF: Command = Command {
     complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements \
         in all the sets, N is the size of the first set, and K is the size of the result \
         set.",
+    effort: Effort::Elements(8),
     summary: "Returns the difference between multiple sorted sets.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
@@ -97,6 +100,7 @@ pub static ZINTERCARD: Command = Command {
     since: "7.0.0",
     complexity: "O(N*K) worst case with N being the smallest input sorted set, K being \
         the number of input sorted sets.",
+    effort: Effort::Intersection(4),
     summary: "Returns the number of members of the intersect of multiple sorted \
         sets.",
     args: &[
@@ -121,6 +125,7 @@ pub static ZUNIONSTORE: Command = Command {
     since: "2.0.0",
     complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted \
         sets, and M being the number of elements in the resulting sorted set.",
+    effort: Effort::Elements(8),
     summary: "Stores the union of multiple sorted sets in a key.",
     args: &[
         Arg::key("destination", 0),
@@ -152,6 +157,7 @@ pub static ZINTERSTORE: Command = Command {
     complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted \
         set, K being the number of input sorted sets and M being the number of elements \
         in the resulting sorted set.",
+    effort: Effort::Intersection(8),
     summary: "Stores the intersect of multiple sorted sets in a key.",
     args: &[
         Arg::key("destination", 0),
@@ -183,6 +189,7 @@ pub static ZDIFFSTORE: Command = Command {
     complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements \
         in all the sets, N is the size of the first set, and K is the size of the result \
         set.",
+    effort: Effort::Elements(8),
     summary: "Stores the difference of multiple sorted sets in a key.",
     args: &[
         Arg::key("destination", 0),

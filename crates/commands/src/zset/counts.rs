@@ -3,7 +3,8 @@
 use super::bounds::{parse_lex_range, parse_score_range};
 use crate::list::range;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Event, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Event, Flags, Group, KeyFlags,
+    KeySpec, Outcome, event,
 };
 use std::ops::Range;
 use structs::zset::Zset;
@@ -50,6 +51,7 @@ pub static ZREMRANGEBYRANK: Command = Command {
     since: "2.0.0",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
+    effort: Effort::Part(4, |db, args| removed(db, args, ranks(args))),
     summary: "Removes members in a sorted set within a range of indexes. Deletes the \
         sorted set if all members were removed.",
     args: &[
@@ -71,6 +73,7 @@ pub static ZREMRANGEBYSCORE: Command = Command {
     since: "1.2.0",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
+    effort: Effort::Part(4, |db, args| removed(db, args, scores(args))),
     summary: "Removes members in a sorted set within a range of scores. Deletes the \
         sorted set if all members were removed.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
@@ -88,6 +91,7 @@ pub static ZREMRANGEBYLEX: Command = Command {
     since: "2.8.9",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
+    effort: Effort::Part(4, |db, args| removed(db, args, members(args))),
     summary: "Removes members in a sorted set within a lexicographical range. \
         Deletes the sorted set if all members were removed.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
@@ -111,31 +115,43 @@ fn zlexcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn zremrangebyrank(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+/// Finds the ranks that a request is to remove.
+type Select<'a> = Box<dyn Fn(&Zset) -> Range<usize> + 'a>;
+
+fn ranks(args: Args<'_>) -> Result<Select<'_>, Error> {
     let (start, stop) = (args.integer(2)?, args.integer(3)?);
-    remove(cx, args, event(Class::ZSET, "zremrangebyrank"), |zset| {
-        range(start, stop, zset.len()).unwrap_or(0..0)
-    })
+    Ok(Box::new(move |zset| range(start, stop, zset.len()).unwrap_or(0..0)))
+}
+
+fn scores(args: Args<'_>) -> Result<Select<'_>, Error> {
+    let scores = parse_score_range(args[2], args[3])?;
+    Ok(Box::new(move |zset| zset.ranks_by_score(&scores)))
+}
+
+fn members(args: Args<'_>) -> Result<Select<'_>, Error> {
+    let members = parse_lex_range(args[2], args[3])?;
+    Ok(Box::new(move |zset| zset.ranks_by_lex(&members)))
+}
+
+/// How many members a request is to remove.
+fn removed(db: &Db<'_>, args: Args<'_>, select: Result<Select<'_>, Error>) -> usize {
+    let zset = db.glimpse(args.key(1)).and_then(|entry| entry.object::<Zset>());
+    select.ok().zip(zset).map_or(0, |(select, zset)| select(zset).len())
+}
+
+fn zremrangebyrank(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    remove(cx, args, event(Class::ZSET, "zremrangebyrank"), ranks(args)?)
 }
 
 fn zremrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let scores = parse_score_range(args[2], args[3])?;
-    let name = event(Class::ZSET, "zremrangebyscore");
-    remove(cx, args, name, |zset| zset.ranks_by_score(&scores))
+    remove(cx, args, event(Class::ZSET, "zremrangebyscore"), scores(args)?)
 }
 
 fn zremrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let members = parse_lex_range(args[2], args[3])?;
-    let name = event(Class::ZSET, "zremrangebylex");
-    remove(cx, args, name, |zset| zset.ranks_by_lex(&members))
+    remove(cx, args, event(Class::ZSET, "zremrangebylex"), members(args)?)
 }
 
-fn remove(
-    cx: &mut Cx<'_>,
-    args: Args<'_>,
-    name: Event,
-    select: impl FnOnce(&Zset) -> Range<usize>,
-) -> Outcome {
+fn remove(cx: &mut Cx<'_>, args: Args<'_>, name: Event, select: Select<'_>) -> Outcome {
     let key = args.key(1);
     let mut removed = 0;
     if let Some(zset) = cx.db.write::<Zset>(key)? {

@@ -1,7 +1,9 @@
 //! `ZRANDMEMBER key [count [WITHSCORES]]`
 
 use crate::list::write;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 use structs::listpack::Element;
 use structs::random::Rng;
 use structs::zset::Zset;
@@ -15,6 +17,7 @@ pub static ZRANDMEMBER: Command = Command {
     group: Group::SortedSet,
     since: "6.2.0",
     complexity: "O(N) where N is the number of members returned",
+    effort: Effort::Estimate(crate::effort::sampled),
     summary: "Returns one or more random members from a sorted set.",
     tips: &["nondeterministic_output"],
     args: &[

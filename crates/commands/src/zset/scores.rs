@@ -1,7 +1,8 @@
 //! `ZREM`, `ZSCORE`, `ZMSCORE`, `ZCARD`, `ZRANK`, `ZREVRANK`
 
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::zset::Zset;
 
@@ -15,6 +16,7 @@ pub static ZREM: Command = Command {
     since: "1.2.0",
     complexity: "O(M*log(N)) with N being the number of elements in the sorted set and \
         M the number of elements to be removed.",
+    effort: Effort::Words(8),
     summary: "Removes one or more members from a sorted set. Deletes the sorted set \
         if all members were removed.",
     history: &[("2.4.0", "Accepts multiple elements.")],
@@ -47,6 +49,7 @@ pub static ZMSCORE: Command = Command {
     group: Group::SortedSet,
     since: "6.2.0",
     complexity: "O(N) where N is the number of members being requested.",
+    effort: Effort::Words(3),
     summary: "Returns the score of one or more members in a sorted set.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: zmscore,

@@ -2,7 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::numbers::parse_f64;
 use structs::zset::{Change, Zset};
@@ -17,6 +18,7 @@ pub static ZADD: Command = Command {
     since: "1.2.0",
     complexity: "O(log(N)) for each item added, where N is the number of elements in \
         the sorted set.",
+    effort: Effort::Words(5),
     summary: "Adds one or more members to a sorted set, or updates their scores. \
         Creates the key if it doesn't exist.",
     history: &[

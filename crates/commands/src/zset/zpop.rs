@@ -3,8 +3,8 @@
 use crate::list::write;
 use engine::blocking::{TimeoutReply, parse_timeout};
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::zset::{Extreme, Zset};
 
@@ -18,6 +18,7 @@ pub static ZPOPMIN: Command = Command {
     since: "5.0.0",
     complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
         M being the number of elements popped.",
+    effort: Effort::Estimate(crate::effort::popped),
     summary: "Returns the lowest-scoring members from a sorted set after removing \
         them. Deletes the sorted set if the last member was popped.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
@@ -35,6 +36,7 @@ pub static ZPOPMAX: Command = Command {
     since: "5.0.0",
     complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
         M being the number of elements popped.",
+    effort: Effort::Estimate(crate::effort::popped),
     summary: "Returns the highest-scoring members from a sorted set after removing \
         them. Deletes the sorted set if the last member was popped.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],

@@ -7,8 +7,8 @@ use super::bounds::{parse_lex_range, parse_score_range};
 use crate::limits;
 use crate::list::{range, write};
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Flags, Group, Key, KeyFlags,
+    KeySpec, Outcome, event,
 };
 use keyspace::Value;
 use std::ops::Range;
@@ -24,6 +24,7 @@ pub static ZRANGE: Command = Command {
     since: "1.2.0",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements returned.",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, false)),
     summary: "Returns members in a sorted set within a range of indexes.",
     history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
     args: &[
@@ -57,6 +58,7 @@ pub static ZREVRANGE: Command = Command {
     since: "1.2.0",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements returned.",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, true)),
     summary: "Returns members in a sorted set within a range of indexes in reverse \
         order.",
     args: &[
@@ -80,6 +82,7 @@ pub static ZRANGEBYSCORE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, false)),
     summary: "Returns members in a sorted set within a range of scores.",
     history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
     args: &[
@@ -109,6 +112,7 @@ pub static ZREVRANGEBYSCORE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, true)),
     summary: "Returns members in a sorted set within a range of scores in reverse \
         order.",
     history: &[("2.1.6", "`min` and `max` can be exclusive.")],
@@ -139,6 +143,7 @@ pub static ZRANGEBYLEX: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, false)),
     summary: "Returns members in a sorted set within a lexicographical range.",
     args: &[
         Arg::key("key", 0),
@@ -166,6 +171,7 @@ pub static ZREVRANGEBYLEX: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+    effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, true)),
     summary: "Returns members in a sorted set within a lexicographical range in \
         reverse order.",
     args: &[
@@ -196,6 +202,7 @@ pub static ZRANGESTORE: Command = Command {
     since: "6.2.0",
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements stored into the destination key.",
+    effort: Effort::Elements(4),
     summary: "Stores a range of members from sorted set in a key.",
     args: &[
         Arg::key("dst", 0),
@@ -352,6 +359,15 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, by: By, reverse: bool, all: bool) -> Out
     let options = parse(args, 4, options, all, false)?;
     let bounds = parse_bounds(args[2], args[3], &options)?;
     answer(cx, args.key(1), &bounds, &options)
+}
+
+/// How many members a request for a range is for.
+fn ranged(db: &Db<'_>, args: Args<'_>, by: By, reverse: bool) -> usize {
+    let options = Options { by, reverse, limit: None, with_scores: false };
+    let Ok(options) = parse(args, 4, options, true, false) else { return 0 };
+    let Ok(bounds) = parse_bounds(args[2], args[3], &options) else { return 0 };
+    let zset = db.glimpse(args.key(1)).and_then(|entry| entry.object::<Zset>());
+    zset.map_or(0, |zset| select(zset, &bounds, &options).len())
 }
 
 fn zrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

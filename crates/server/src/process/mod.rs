@@ -24,6 +24,7 @@ pub mod numa;
 pub mod oom_score;
 pub mod open_files;
 pub mod pidfile;
+pub mod priority;
 mod registers;
 pub mod shutdown;
 pub mod signal_safe;

@@ -47,11 +47,6 @@ impl<'a> Pattern<'a> {
         if is_element { Pattern::Element } else { Pattern::by(text) }
     }
 
-    /// Whether keys have to be looked up for it.
-    pub fn reads_keys(self) -> bool {
-        matches!(self, Pattern::Value { .. })
-    }
-
     /// Calls `visit` with what belongs to an element. `name` is room for the key's name.
     pub fn visit<R>(
         self,

@@ -1,0 +1,108 @@
+//! How long a request will take, estimated before it runs.
+//!
+//! The unit is about fifty nanoseconds: what it takes to write one small element into a reply. An
+//! estimate may be wrong by a factor of a few; it only decides where the command runs.
+
+use crate::args::Args;
+use crate::command::KeyFlags;
+use crate::db::Db;
+use crate::keys;
+use crate::table::Resolved;
+use keyspace::Key;
+
+/// Requests of more effort than this run on a background thread; it is about a millisecond.
+pub const IN_PLACE: usize = 20_000;
+
+/// Bytes of a string that count as one element.
+const BYTES_PER_UNIT: usize = 256;
+
+/// What a command's effort depends on.
+#[derive(Clone, Copy)]
+pub enum Effort {
+    /// On nothing: it is always small.
+    Small,
+    /// On the elements of all its keys' values; so much for each.
+    Elements(usize),
+    /// On the smallest of its keys' values, for each of which something is done with every key.
+    Intersection(usize),
+    /// On the part of its only key's value that the request names; so much for each element. The
+    /// function, which finds out how many that are, is asked only if the value is big.
+    Part(usize, fn(&Db<'_>, Args<'_>) -> usize),
+    /// On the number of its words; so much for each.
+    Words(usize),
+    /// On what the function finds out.
+    Estimate(fn(&Db<'_>, Args<'_>) -> usize),
+}
+
+impl std::fmt::Debug for Effort {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Effort::Small => f.write_str("Small"),
+            Effort::Elements(each) => write!(f, "Elements({each})"),
+            Effort::Intersection(each) => write!(f, "Intersection({each})"),
+            Effort::Part(each, _) => write!(f, "Part({each})"),
+            Effort::Words(each) => write!(f, "Words({each})"),
+            Effort::Estimate(_) => f.write_str("Estimate"),
+        }
+    }
+}
+
+/// Whether a request, whose stripes are locked, is for a background thread.
+#[inline]
+pub(crate) fn is_long(db: &Db<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    match row.command.effort {
+        Effort::Small => false,
+        Effort::Words(each) => args.len().saturating_mul(each) > IN_PLACE,
+        _ => is_long_by_data(db, row, args),
+    }
+}
+
+#[inline(never)]
+fn is_long_by_data(db: &Db<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let effort = match row.command.effort {
+        Effort::Small | Effort::Words(_) => 0,
+        Effort::Elements(each) => {
+            let mut elements = 0usize;
+            sizes(db, row, args, |size| elements = elements.saturating_add(size));
+            elements.saturating_mul(each)
+        }
+        Effort::Intersection(each) => {
+            let (mut smallest, mut count) = (usize::MAX, 0usize);
+            sizes(db, row, args, |size| {
+                smallest = smallest.min(size);
+                count += 1;
+            });
+            if count == 0 { 0 } else { smallest.saturating_mul(count).saturating_mul(each) }
+        }
+        Effort::Part(each, part) => {
+            let whole = db.size(args.key(row.single_key)).saturating_mul(each);
+            if whole > IN_PLACE { part(db, args).saturating_mul(each) } else { whole }
+        }
+        Effort::Estimate(estimate) => estimate(db, args),
+    };
+    effort > IN_PLACE
+}
+
+/// The sizes of the values that a request reads.
+fn sizes(db: &Db<'_>, row: &Resolved, args: Args<'_>, mut found: impl FnMut(usize)) {
+    if row.single_key > 0 {
+        return found(db.size(args.key(row.single_key)));
+    }
+    // Keys that cannot be found make a syntax error, which takes no time.
+    let _ = keys::for_each_key(row.command, args.words(), |index, flags| {
+        if !flags.has(KeyFlags::OW) {
+            found(db.size(Key::new(args[index])));
+        }
+    });
+}
+
+impl Db<'_> {
+    /// The number of elements of a key's value, whatever its type; a string counts by its length.
+    /// For estimates: nothing is counted or touched.
+    pub fn size(&self, key: Key<'_>) -> usize {
+        self.glimpse(key).map_or(0, |entry| match entry.string() {
+            Some(string) => string.len() / BYTES_PER_UNIT,
+            None => entry.elements(),
+        })
+    }
+}

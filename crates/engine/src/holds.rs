@@ -1,0 +1,201 @@
+//! What long commands hold, and who waits for them.
+//!
+//! The holds themselves are in the stripes (`keyspace::holds`); here is what concerns all of them:
+//! how many long commands run, which threads want to be told when one ends, and [`Held`], the view
+//! that a long command has of its keys.
+
+use crate::background::gap;
+use crate::blocking::Ready;
+use crate::db::Db;
+use crate::locks::Locked;
+use crate::mailbox::{Mailbox, Message};
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+
+/// The long commands that hold keys at present.
+#[derive(Default)]
+pub struct Holds {
+    count: AtomicUsize,
+    last_holder: AtomicU64,
+    is_waited_for: AtomicBool,
+    world_is_wanted: AtomicBool,
+    /// Keys whose blocked clients could not be served because a long command was in the way.
+    unserved: Mutex<Vec<Ready>>,
+}
+
+impl Holds {
+    /// Whether any long command holds keys.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.count.load(SeqCst) > 0
+    }
+
+    /// Begins a long command; its number. Waits if somebody wants the world and has waited long
+    /// enough for the commands that run already.
+    pub(crate) fn begin(&self) -> u64 {
+        while self.world_is_wanted.load(SeqCst) {
+            if !self.any() {
+                self.world_is_wanted.store(false, SeqCst);
+            }
+            gap();
+        }
+        self.count.fetch_add(1, SeqCst);
+        self.last_holder.fetch_add(1, SeqCst) + 1
+    }
+
+    /// Ends it, and tells the threads to try again what could not be done beside it.
+    pub(crate) fn end(&self, mailboxes: &[Mailbox]) {
+        self.count.fetch_sub(1, SeqCst);
+        if self.is_waited_for.swap(false, SeqCst) {
+            mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+            // Without it the next long command might be faster than those that wait.
+            gap();
+        }
+    }
+
+    /// Notes that somebody waits for a long command to end. To be called before the last look at
+    /// what is in the way, so that the end is either seen or announced.
+    pub(crate) fn wait(&self) {
+        self.is_waited_for.store(true, SeqCst);
+    }
+
+    /// Whether the world must not be stopped now; the caller is told when to try again.
+    pub(crate) fn keep_world(&self) -> bool {
+        if !self.any() {
+            return false;
+        }
+        self.world_is_wanted.store(true, SeqCst);
+        self.wait();
+        self.any()
+    }
+
+    /// Leaves the serving of a key's blocked clients to the long command in the way. If that has
+    /// ended meanwhile, what it may have missed is returned.
+    pub(crate) fn serve_later(&self, ready: Ready) -> Vec<Ready> {
+        self.unserved.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+        if self.any() { Vec::new() } else { self.take_unserved() }
+    }
+
+    pub(crate) fn take_unserved(&self) -> Vec<Ready> {
+        std::mem::take(&mut *self.unserved.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A key that a command names.
+pub(crate) struct NamedKey {
+    pub bytes: Box<[u8]>,
+    pub hash: u64,
+    pub stripe: usize,
+    pub writes: bool,
+}
+
+/// The keys that a long command holds: all it may look at, and it needs no lock for that.
+pub(crate) struct Held<'a> {
+    db: DbIndex,
+    holder: u64,
+    reader: &'a Reader<'static>,
+    stripes: Locked,
+    /// In the order of hashes.
+    keys: Vec<(NamedKey, Option<HeldEntry>)>,
+}
+
+impl<'a> Held<'a> {
+    /// Holds `keys` of the selected database of `db`. The caller is outside the world and holds
+    /// nothing; it waits as long as other long commands are in the way.
+    pub(crate) fn acquire(
+        db: &Db<'_>,
+        holder: u64,
+        mut keys: Vec<NamedKey>,
+        reader: &'a Reader<'static>,
+    ) -> Held<'a> {
+        keys.sort_by(|a, b| (a.hash, &a.bytes, !a.writes).cmp(&(b.hash, &b.bytes, !b.writes)));
+        // A key that is named twice is held once, for writing if one of the two says so.
+        keys.dedup_by(|later, first| later.bytes == first.bytes);
+        let mut stripes = Locked::None;
+        keys.iter().for_each(|key| stripes.add(key.stripe));
+        let entries = loop {
+            reader.enter();
+            stripes.acquire_patiently(&db.engine.keyspace);
+            let entries = db.hold_all(holder, &keys);
+            stripes.release(&db.engine.keyspace);
+            reader.leave();
+            match entries {
+                Some(entries) => break entries,
+                None => gap(),
+            }
+        };
+        let keys = keys.into_iter().zip(entries).collect();
+        Held { db: db.index, holder, reader, stripes, keys }
+    }
+
+    /// The entry of a key.
+    ///
+    /// # Panics
+    /// When it is not one of those that are held.
+    #[allow(unsafe_code)]
+    pub(crate) fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
+        let start = self.keys.partition_point(|(held, _)| held.hash < key.hash);
+        let entry = self.keys[start..]
+            .iter()
+            .take_while(|(held, _)| held.hash == key.hash)
+            .find(|(held, _)| *held.bytes == *key.bytes && db == self.db);
+        let Some((_, entry)) = entry else {
+            panic!("a command touched a key that its key specification does not name")
+        };
+        // SAFETY: the hold lasts as long as `self`.
+        entry.as_ref().map(|entry| unsafe { entry.entry() })
+    }
+
+    /// The thread's registration with the world, which it is outside of while it holds keys.
+    pub(crate) fn reader(&self) -> &'a Reader<'static> {
+        self.reader
+    }
+
+    /// Exchanges the holds for the locks of all stripes that they are in. The caller is inside the
+    /// world from here on.
+    pub(crate) fn into_locked(self, db: &Db<'_>) -> Locked {
+        self.reader.enter();
+        self.stripes.acquire_patiently(&db.engine.keyspace);
+        if db.end_holds(self.holder, &self.stripes) {
+            db.engine.holds.wait();
+        }
+        self.stripes
+    }
+
+    /// Ends the holds.
+    pub(crate) fn release(self, db: &Db<'_>) {
+        let reader = self.reader;
+        let stripes = self.into_locked(db);
+        stripes.release(&db.engine.keyspace);
+        reader.leave();
+    }
+}
+
+impl Db<'_> {
+    /// Holds all keys or, if one of them must not be held now, none. Their stripes are locked.
+    fn hold_all(&self, holder: u64, keys: &[NamedKey]) -> Option<Vec<Option<HeldEntry>>> {
+        let may_hold = keys.iter().all(|key| {
+            self.with_locked(key.stripe, |stripe| stripe.may_hold(key.hash, key.writes))
+        });
+        may_hold.then(|| {
+            let hold = |key: &NamedKey| {
+                let named = Key { bytes: &key.bytes, hash: key.hash };
+                let writes = key.writes;
+                let hold = Hold { hash: key.hash, holder, writes, is_wanted: false };
+                self.with_locked(key.stripe, |stripe| stripe.hold(self.index, named, hold))
+            };
+            keys.iter().map(hold).collect()
+        })
+    }
+
+    /// Ends a command's holds in stripes that are locked; whether somebody waited for one.
+    fn end_holds(&self, holder: u64, stripes: &Locked) -> bool {
+        let mut was_wanted = false;
+        stripes.for_each(|index| {
+            was_wanted |= self.with_locked(index, |stripe| stripe.end_holds(holder));
+        });
+        was_wanted
+    }
+}

@@ -1,0 +1,258 @@
+//! Long commands: run on a background thread, so that a reactor goes on serving the others.
+//!
+//! The session is parked as a blocked one is: what it pipelined behind the command waits, and the
+//! reply arrives through the mailbox. What the command may touch meanwhile depends on its keys:
+//!
+//! - none (KEYS, SCAN): it walks the stripes, locking one at a time;
+//! - a few: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first change
+//!   exchanges the holds for the locks of the stripes;
+//! - very many (MGET of a hundred thousand): it takes the locks, having fetched into the cache what
+//!   it will need.
+//!
+//! `docs/internals/long-commands.md` says why.
+
+use crate::args::Args;
+use crate::background::gap;
+use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::commit;
+use crate::cx::Cx;
+use crate::db::Db;
+use crate::dispatch;
+use crate::engine::Engine;
+use crate::holds::{Held, NamedKey};
+use crate::keys;
+use crate::locks::Locked;
+use crate::mailbox::Message;
+use crate::session::Session;
+use crate::table::Resolved;
+use crate::worker::{ThreadContext, now};
+use crate::{Flags, KeyFlags};
+use keyspace::Key;
+use resp::Reply;
+
+/// Commands of more keys than this lock them instead of holding each.
+const MOST_HELD: usize = 1000;
+/// Keys fetched into the cache together.
+const FETCHED_TOGETHER: usize = 32;
+
+/// The words of a request in one allocation, to outlive the input they came in.
+struct Words {
+    bytes: Box<[u8]>,
+    ends: Box<[usize]>,
+}
+
+impl Words {
+    fn new(words: &[&[u8]]) -> Words {
+        let mut end = 0;
+        let ends = words.iter().map(|word| {
+            end += word.len();
+            end
+        });
+        Words { ends: ends.collect(), bytes: words.concat().into_boxed_slice() }
+    }
+
+    fn to_vec(&self) -> Vec<&[u8]> {
+        let mut start = 0;
+        let word = |&end: &usize| &self.bytes[std::mem::replace(&mut start, end)..end];
+        self.ends.iter().map(word).collect()
+    }
+}
+
+/// A command on its way to a background thread.
+struct LongCommand {
+    row: &'static Resolved,
+    words: Words,
+    session: Session,
+    touches: bool,
+    token: u64,
+}
+
+/// Parks the session and hands its command to a background thread. No lock is held.
+#[cold]
+pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::Null));
+    let mut session = cx.session.guest();
+    session.db = cx.db.index;
+    // The guest counts the command for the statistics; the client's own figures are here.
+    cx.session.commands += 1;
+    cx.session.last_command = row.index + 1;
+    let words = Words::new(args.words());
+    let command = LongCommand { row, words, session, touches: cx.db.touches, token };
+    let engine = cx.thread.engine;
+    engine.background.run(engine, Box::new(move |thread| command.run(thread)));
+}
+
+impl Cx<'_> {
+    /// Parks the session until a background thread has done `work`, which writes the reply.
+    pub fn reply_later(&mut self, work: impl FnOnce(&mut Reply<'_>) + Send + 'static) {
+        let suspension = Suspension::background(TimeoutReply::Null);
+        let token = self.thread.suspend(self.session, suspension);
+        let (client, reactor) = (self.session.id(), self.session.client.thread);
+        let (protocol, engine) = (self.reply.protocol(), self.thread.engine);
+        let job = move |_: &ThreadContext| {
+            let mut out = Vec::new();
+            work(&mut Reply::new(&mut out, protocol));
+            let resumption = Resumption { token: Some(token), reply: out };
+            engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+        };
+        engine.background.run(engine, Box::new(job));
+    }
+}
+
+impl LongCommand {
+    fn run(mut self, thread: &ThreadContext) {
+        let engine = thread.engine;
+        let words = self.words.to_vec();
+        let args = Args::new(&words);
+        let (client, reactor) = (self.session.id(), self.session.client.thread);
+        let mut out = Vec::new();
+        let mut cx = Cx {
+            db: Db::new(engine, now(), engine.access_policy(), thread.rng()),
+            reply: Reply::new(&mut out, self.session.protocol),
+            session: &mut self.session,
+            engine,
+            thread,
+            resolved: self.row,
+            in_transaction: false,
+            block_request: None,
+        };
+        cx.db.index = cx.session.db;
+        cx.db.touches = self.touches;
+        let keys = named_keys(engine, self.row, &words);
+        if keys.is_empty() {
+            walk(&mut cx, self.row, args);
+        } else if keys.len() <= MOST_HELD {
+            run_holding(&mut cx, self.row, args, keys);
+        } else {
+            run_locked(&mut cx, self.row, args, &keys);
+        }
+        let stats = thread.stats();
+        stats.hits.add_own(cx.db.hits.get());
+        stats.misses.add_own(cx.db.misses.get());
+        drop(cx);
+        let resumption = Resumption { token: Some(self.token), reply: out };
+        engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+    }
+}
+
+fn named_keys(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Vec<NamedKey> {
+    let writes = row.command.flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let mut named = Vec::new();
+    // A request whose keys cannot be found answers with a syntax error of its own.
+    let _ = keys::for_each_key(row.command, words, |index, flags| {
+        let key = Key::new(words[index]);
+        named.push(NamedKey {
+            bytes: Box::from(key.bytes),
+            hash: key.hash,
+            stripe: engine.keyspace.stripe_of(key),
+            writes: writes && !flags.has(KeyFlags::RO),
+        });
+    });
+    named
+}
+
+/// Runs a command that visits stripes by itself.
+fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    let reader = &cx.thread.reader;
+    reader.enter();
+    cx.db.set_background(reader);
+    dispatch::call(cx, row, args);
+    commit::commit(cx, args.words());
+    reader.leave();
+}
+
+/// Runs a command that reads its keys without any lock.
+fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
+    let (holds, thread) = (&cx.engine.holds, cx.thread);
+    let holder = holds.begin();
+    cx.db.held = Some(Held::acquire(&cx.db, holder, keys, &thread.reader));
+    dispatch::call(cx, row, args);
+    match cx.db.held.take() {
+        Some(held) => {
+            // Keys that it found expired are held: somebody else will delete them.
+            cx.db.stale.get_mut().clear();
+            held.release(&cx.db);
+        }
+        // It has changed something, and holds locks inside the world since.
+        None => {
+            finish_locked(cx, args);
+            thread.reader.leave();
+        }
+    }
+    end(cx);
+}
+
+/// Runs a command under the locks of all its stripes.
+fn run_locked(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: &[NamedKey]) {
+    let thread = cx.thread;
+    cx.engine.holds.begin();
+    thread.reader.enter();
+    fetch(cx, keys);
+    let mut stripes = Locked::None;
+    keys.iter().for_each(|key| stripes.add(key.stripe));
+    loop {
+        stripes.acquire_patiently(&cx.engine.keyspace);
+        let is_in_the_way = keys
+            .iter()
+            .any(|key| key.writes && cx.db.with_locked(key.stripe, |stripe| stripe.want(key.hash)));
+        if !is_in_the_way {
+            break;
+        }
+        stripes.release(&cx.engine.keyspace);
+        thread.reader.leave();
+        gap();
+        thread.reader.enter();
+    }
+    cx.db.locked = stripes;
+    dispatch::call(cx, row, args);
+    finish_locked(cx, args);
+    thread.reader.leave();
+    end(cx);
+}
+
+/// Commits what the command did under locks, and gives these back.
+fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
+    commit::commit(cx, args.words());
+    let locked = std::mem::replace(&mut cx.db.locked, Locked::None);
+    locked.release(&cx.engine.keyspace);
+    dispatch::serve_ready(cx);
+}
+
+/// The end of a command that held keys or many locks: whoever waited for that goes on.
+fn end(cx: &mut Cx<'_>) {
+    cx.engine.holds.end(&cx.engine.mailboxes);
+    let unserved = cx.engine.holds.take_unserved();
+    if !unserved.is_empty() {
+        cx.db.effects.ready.extend(unserved);
+        cx.thread.reader.enter();
+        dispatch::serve_ready(cx);
+        cx.thread.reader.leave();
+    }
+}
+
+/// Fetches buckets and entries into this core's cache, so that the locks are held for less time.
+#[allow(unsafe_code)]
+fn fetch(cx: &Cx<'_>, keys: &[NamedKey]) {
+    let keyspace = &cx.engine.keyspace;
+    for batch in keys.chunks(FETCHED_TOGETHER) {
+        for key in batch {
+            // SAFETY: the thread is inside the world.
+            unsafe { keyspace.stripe(key.stripe).prefetch_bucket(cx.db.index, key.hash) }
+        }
+        for key in batch {
+            // SAFETY: as above.
+            unsafe { keyspace.stripe(key.stripe).prefetch_entry(cx.db.index, key.hash) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_outlive_their_input() {
+        let words: [&[u8]; 4] = [b"mget", b"", b"a", b"bc"];
+        assert_eq!(Words::new(&words).to_vec(), words);
+    }
+}

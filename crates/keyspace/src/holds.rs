@@ -1,0 +1,140 @@
+//! Holds: keys that a long command works on without keeping their stripe's lock.
+//!
+//! A hold is a promise of the stripe to one long command: the entry, if there is one, stays where
+//! it is and as it is until the hold ends. Others may read it meanwhile under the lock as always.
+//! Whoever wants to change a held key has to wait; the engine sees to that before it runs a
+//! command, and [`StripeData`] asserts it at every change.
+//!
+//! A hold knows a key by its hash alone, in whatever database: two keys of one hash, which is rare
+//! beyond all practice, only wait for each other.
+#![allow(unsafe_code)]
+
+use crate::entry::Entry;
+use crate::stripe::StripeData;
+use crate::types::{DbIndex, Key};
+use std::ptr::{self, NonNull};
+
+/// One command's hold of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The key's hash.
+    pub hash: u64,
+    /// The command.
+    pub holder: u64,
+    /// Whether it will change the key in the end: then no other command may hold the key.
+    pub writes: bool,
+    /// Somebody waits for the hold to end; no further hold of the key is given until then.
+    pub is_wanted: bool,
+}
+
+/// An entry whose key is held: an alias, not an owner.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct HeldEntry(NonNull<u8>);
+
+// SAFETY: an entry may be read from any thread, and while it is held nobody changes it.
+unsafe impl Send for HeldEntry {}
+
+impl HeldEntry {
+    /// The entry.
+    ///
+    /// # Safety
+    /// The hold must last as long as the reference is used.
+    pub unsafe fn entry(&self) -> &Entry {
+        // SAFETY: `Entry` is transparent over the same address, and alive while it is held.
+        unsafe { &*ptr::from_ref(&self.0).cast::<Entry>() }
+    }
+}
+
+impl StripeData {
+    /// Whether a command may hold a key, beside those that hold it already.
+    pub fn may_hold(&self, hash: u64, writes: bool) -> bool {
+        self.holds()
+            .iter()
+            .filter(|hold| hold.hash == hash)
+            .all(|hold| !writes && !hold.writes && !hold.is_wanted)
+    }
+
+    /// Gives a hold; the entry of the key in `db`, if there is one, is what it protects.
+    pub fn hold(&mut self, db: DbIndex, key: Key<'_>, hold: Hold) -> Option<HeldEntry> {
+        debug_assert!(self.may_hold(hold.hash, hold.writes));
+        self.holds_mut().push(hold);
+        self.find(db, key).map(|entry| HeldEntry(entry.address()))
+    }
+
+    /// Whether the key is held by anybody.
+    pub fn is_held(&self, hash: u64) -> bool {
+        self.holds().iter().any(|hold| hold.hash == hash)
+    }
+
+    /// Says whether the key is held, and if so notes that somebody waits for it.
+    pub fn want(&mut self, hash: u64) -> bool {
+        if !self.is_held(hash) {
+            return false;
+        }
+        let of_key = self.holds_mut().iter_mut().filter(|hold| hold.hash == hash);
+        of_key.for_each(|hold| hold.is_wanted = true);
+        true
+    }
+
+    /// Ends all holds of a command; says whether somebody waited for one of them.
+    pub fn end_holds(&mut self, holder: u64) -> bool {
+        let was_wanted = self.holds().iter().any(|hold| hold.holder == holder && hold.is_wanted);
+        if !self.holds().is_empty() {
+            self.holds_mut().retain(|hold| hold.holder != holder);
+            self.drop_empty_holds();
+        }
+        was_wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::{Assignment, Keyspace};
+
+    fn with_stripe(run: impl FnOnce(&mut StripeData)) {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        let stripe = keyspace.stripe(0);
+        stripe.lock();
+        // SAFETY: locked above.
+        run(unsafe { stripe.data() });
+        // SAFETY: locked above.
+        unsafe { stripe.unlock() };
+    }
+
+    fn hold(holder: u64, writes: bool) -> Hold {
+        Hold { hash: Key::new(b"key").hash, holder, writes, is_wanted: false }
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        with_stripe(|data| {
+            let key = Key::new(b"key");
+            data.insert_absent(DbIndex(0), key.hash, Entry::new_string(b"key", b"v", None, 0));
+            let held = data.hold(DbIndex(0), key, hold(1, false)).expect("it is there");
+            // SAFETY: the hold ends below.
+            assert_eq!(unsafe { held.entry() }.key(), b"key");
+            assert!(data.may_hold(key.hash, false) && !data.may_hold(key.hash, true));
+            assert!(data.hold(DbIndex(0), key, hold(2, false)).is_some());
+            assert!(!data.end_holds(1) && data.is_held(key.hash));
+            assert!(!data.end_holds(2) && !data.is_held(key.hash));
+            assert!(data.hold(DbIndex(0), key, hold(3, true)).is_some());
+            assert!(!data.may_hold(key.hash, false));
+            data.end_holds(3);
+        });
+    }
+
+    #[test]
+    fn who_is_waited_for_shares_no_more() {
+        with_stripe(|data| {
+            let key = Key::new(b"key");
+            assert!(!data.want(key.hash));
+            data.hold(DbIndex(0), key, hold(1, false));
+            assert!(data.want(key.hash));
+            assert!(!data.may_hold(key.hash, false));
+            assert!(data.end_holds(1));
+            assert!(data.may_hold(key.hash, true));
+        });
+    }
+}

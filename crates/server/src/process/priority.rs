@@ -1,0 +1,42 @@
+//! How much of a busy machine's time a thread gets.
+#![allow(unsafe_code)] // getpriority(2) and setpriority(2)
+
+use std::io;
+
+/// Steps of niceness between the reactors and the background threads: a background thread then
+/// gets about a tenth of what a reactor gets where both want the same core, and all of it where
+/// the reactor has nothing to do.
+pub const BACKGROUND: i32 = 10;
+
+/// Makes the calling thread, and no other, nicer by `steps`, as far as that goes.
+pub fn lower_current_thread(steps: i32) -> io::Result<()> {
+    // SAFETY: plain numbers; who 0 is the calling thread on Linux. −1 may be a value as well as an
+    // error, and there is no error for oneself.
+    let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+    // SAFETY: as above.
+    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, (now + steps).min(19)) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn niceness() -> i32 {
+        // SAFETY: as above.
+        unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) }
+    }
+
+    #[test]
+    fn only_the_calling_thread_gets_nicer() {
+        let before = niceness();
+        let lowered = std::thread::spawn(|| {
+            lower_current_thread(3).expect("getting nicer is always allowed");
+            niceness()
+        });
+        assert_eq!(lowered.join().expect("no panic"), (before + 3).min(19));
+        assert_eq!(niceness(), before);
+    }
+}
