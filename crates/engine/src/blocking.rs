@@ -15,6 +15,7 @@ use keyspace::{DbIndex, Key, Millis};
 use resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use structs::numbers::{LongDouble, parse_f64};
 
 const WAITING: u8 = 0;
 const SERVING: u8 = 1;
@@ -199,7 +200,8 @@ impl Cx<'_> {
 
 /// Reads a timeout argument in seconds, fractions allowed; 0 is for ever.
 pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> {
-    let seconds = structs::numbers::parse_f64(text)
+    let seconds = parse_f64(text)
+        .or_else(|| LongDouble::parse(text).map(LongDouble::to_f64))
         .ok_or(Error::text("ERR timeout is not a float or out of range"))?;
     let ms = (seconds * 1000.0).ceil();
     if ms > (i64::MAX - now.0) as f64 {

@@ -117,6 +117,21 @@ impl LongDouble {
         value.is_finite().then_some(value)
     }
 
+    /// A double near the value. What is not zero does not become zero: it is then the smallest
+    /// double of its sign.
+    pub fn to_f64(self) -> f64 {
+        let signed = |negative: bool, value: f64| if negative { -value } else { value };
+        match self {
+            NotANumber => f64::NAN,
+            Infinite { negative } => signed(negative, f64::INFINITY),
+            Finite { negative, significand, exponent } => {
+                let value = significand as f64 * 2f64.powi(exponent);
+                let is_lost = value == 0.0 && significand != 0;
+                signed(negative, if is_lost { f64::MIN_POSITIVE } else { value })
+            }
+        }
+    }
+
     /// Appends the value with at most 17 decimals and no trailing zeros, never with an exponent.
     pub fn push_human(self, out: &mut Vec<u8>) {
         let start = out.len();
@@ -409,6 +424,23 @@ mod tests {
     }
 
     /// Sums taken from the reference server.
+    #[test]
+    fn doubles_near_the_value() {
+        for (text, expected) in [
+            ("0.5", 0.5),
+            ("-0x1.8p3", -12.0),
+            ("0x10", 16.0),
+            ("0", 0.0),
+            ("inf", f64::INFINITY),
+            ("1e-4000", f64::MIN_POSITIVE),
+            ("-1e-4000", -f64::MIN_POSITIVE),
+            ("1e4000", f64::INFINITY),
+        ] {
+            let value = LongDouble::parse(text.as_bytes()).map(LongDouble::to_f64);
+            assert_eq!(value, Some(expected), "{text}");
+        }
+    }
+
     #[test]
     fn sums_print_as_the_reference_prints_them() {
         for (a, b, expected) in [
