@@ -164,23 +164,41 @@ impl<'a> Db<'a> {
         Some(entry)
     }
 
+    /// The entry, counted as a hit or miss, but not touched, and without an event: what OBJECT
+    /// looks at.
+    #[inline]
+    pub fn inspect(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.peek(key);
+        let counter = if entry.is_some() { &self.hits } else { &self.misses };
+        counter.set(counter.get() + 1);
+        entry
+    }
+
+    /// The entry, counted but not touched: what commands use that look at the key and not at its
+    /// value (EXISTS, TTL, TYPE).
+    #[inline]
+    pub fn look(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.inspect(key);
+        if entry.is_none() && self.engine.notifies(Class::KEY_MISS) {
+            self.miss(key);
+        }
+        entry
+    }
+
     /// The entry, counted and touched: what ordinary reading commands use.
     #[inline]
     pub fn entry(&self, key: Key<'_>) -> Option<&Entry> {
-        match self.peek(key) {
-            Some(entry) => {
-                self.hits.set(self.hits.get() + 1);
-                self.touch(entry);
-                Some(entry)
-            }
-            None => {
-                self.misses.set(self.misses.get() + 1);
-                if self.engine.notifies(Class::KEY_MISS) {
-                    self.miss(key);
-                }
-                None
-            }
-        }
+        let entry = self.look(key)?;
+        self.touch(entry);
+        Some(entry)
+    }
+
+    /// The entry, touched but not counted: what commands use that go on to change the key.
+    #[inline]
+    pub fn target(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.peek(key)?;
+        self.touch(entry);
+        Some(entry)
     }
 
     #[cold]
@@ -200,10 +218,10 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Whether the key is there.
+    /// Whether the key is there; counted, but not touched.
     #[inline]
     pub fn exists(&self, key: Key<'_>) -> bool {
-        self.entry(key).is_some()
+        self.look(key).is_some()
     }
 
     /// The value of a string key.

@@ -241,6 +241,7 @@ impl Worker {
             block_request: None,
         };
         cx.db.index = cx.session.db;
+        cx.db.touches = !cx.session.no_touch;
         loop {
             argv.clear();
             pending.clear();

@@ -80,7 +80,7 @@ struct Options {
     replace: bool,
     is_absolute: bool,
     idle_s: Option<i64>,
-    frequency: Option<i64>,
+    frequency: Option<u8>,
 }
 
 fn parse(args: Args<'_>) -> Result<Options, Error> {
@@ -93,16 +93,17 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
             options.is_absolute = true;
         } else if args.is(at, "idletime") && at + 1 < args.len() && options.frequency.is_none() {
             at += 1;
-            let bounds = 0..=i64::MAX;
-            options.idle_s =
-                Some(args.integer_in(at, bounds, "Invalid IDLETIME value, must be >= 0")?);
+            let seconds = args.integer(at)?;
+            if seconds < 0 {
+                return Err(Error::OutOfRange("Invalid IDLETIME value, must be >= 0"));
+            }
+            options.idle_s = Some(seconds);
         } else if args.is(at, "freq") && at + 1 < args.len() && options.idle_s.is_none() {
             at += 1;
-            options.frequency = Some(args.integer_in(
-                at,
-                0..=255,
-                "Invalid FREQ value, must be >= 0 and <= 255",
-            )?);
+            let frequency = args.integer(at)?;
+            let frequency = u8::try_from(frequency)
+                .map_err(|_| Error::OutOfRange("Invalid FREQ value, must be >= 0 and <= 255"))?;
+            options.frequency = Some(frequency);
         } else {
             return Err(Error::Syntax);
         }
@@ -123,7 +124,8 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let object = load(cx, args[3])?;
     let base = if options.is_absolute { 0 } else { cx.now().0 };
-    let expiry = (ttl > 0).then(|| Millis(ttl.saturating_add(base)));
+    // A time beyond the last one wraps round into the past, as it does in the reference.
+    let expiry = (ttl > 0).then(|| Millis(ttl.wrapping_add(base)));
     if expiry.is_some_and(|at| at < cx.now()) {
         cx.db.delete(key);
         cx.reply.ok();
@@ -132,7 +134,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let now = cx.now().0;
     let access = match (options.idle_s, options.frequency) {
         (Some(seconds), _) => access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now),
-        (_, Some(frequency)) => access::with_frequency(frequency as u8, now),
+        (_, Some(frequency)) => access::with_frequency(frequency, now),
         _ => cx.db.fresh_access(),
     };
     let entry = value::entry(key.bytes, object, expiry, access);

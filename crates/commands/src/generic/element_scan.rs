@@ -3,11 +3,9 @@
 //!
 //! Of a key that is absent the options are not even looked at.
 
-use super::scan::parse_cursor;
-use engine::{
-    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
-};
-use keyspace::Kind;
+use super::scan::{self, Options, Walked, parse_cursor};
+use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
+use keyspace::Object;
 use structs::glob::{self, Case};
 use structs::hash::Hash;
 use structs::listpack::Element;
@@ -89,45 +87,6 @@ pub static ZSCAN: Command = Command {
     ..Command::ROW
 };
 
-struct Options<'a> {
-    count: usize,
-    pattern: Option<&'a [u8]>,
-    with_values: bool,
-}
-
-fn parse<'a>(args: Args<'a>, kind: Kind) -> Result<Options<'a>, Error> {
-    let mut options = Options { count: 10, pattern: None, with_values: true };
-    let mut at = 3;
-    while at < args.len() {
-        if args.is(at, "count") && at + 1 < args.len() {
-            let count = args.integer(at + 1)?;
-            if count < 1 {
-                return Err(Error::Syntax);
-            }
-            options.count = count as usize;
-            at += 2;
-        } else if args.is(at, "match") && at + 1 < args.len() {
-            options.pattern = (args[at + 1] != b"*").then_some(args[at + 1]);
-            at += 2;
-        } else if args.is(at, "novalues") {
-            if kind != Kind::Hash {
-                return Err(Error::text("ERR NOVALUES option can only be used in HSCAN"));
-            }
-            options.with_values = false;
-            at += 1;
-        } else if args.is(at, "noscores") {
-            if kind != Kind::Zset {
-                return Err(Error::text("ERR NOSCORES option can only be used in ZSCAN"));
-            }
-            options.with_values = false;
-            at += 1;
-        } else {
-            return Err(Error::Syntax);
-        }
-    }
-    Ok(options)
-}
-
 impl Options<'_> {
     fn wants(&self, element: Element<'_>) -> bool {
         self.pattern.is_none_or(|pattern| {
@@ -136,60 +95,60 @@ impl Options<'_> {
     }
 }
 
-fn answer(cx: &mut Cx<'_>, cursor: u64, words: &[Vec<u8>]) -> Outcome {
+/// One step through a collection. Options are looked at only if there is one.
+fn walk<T: Object>(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    walked: Walked,
+    step: impl FnOnce(&T, u64, &Options<'_>, &mut Vec<Vec<u8>>) -> u64,
+) -> Outcome {
+    let cursor = parse_cursor(args[2])?;
+    let (mut next, mut words) = (0, Vec::new());
+    if let Some(collection) = cx.db.read::<T>(args.key(1))? {
+        let options = scan::parse(args, 3, walked)?;
+        next = step(collection, cursor, &options, &mut words);
+    }
     cx.reply.array(2);
-    cx.reply.bulk(cursor.to_string().as_bytes());
+    cx.reply.bulk(next.to_string().as_bytes());
     cx.reply.array(words.len());
     words.iter().for_each(|word| cx.reply.bulk(word));
     Ok(())
 }
 
 fn sscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let cursor = parse_cursor(args[2])?;
-    let (mut next, mut words) = (0, Vec::new());
-    if let Some(set) = cx.db.read::<Set>(args.key(1))? {
-        let options = parse(args, Kind::Set)?;
-        next = set.scan(cursor, options.count, |member| {
+    walk(cx, args, Walked::Set, |set: &Set, cursor, options, words| {
+        set.scan(cursor, options.count, |member| {
             if options.wants(member) {
                 words.push(member.to_vec());
             }
-        });
-    }
-    answer(cx, next, &words)
+        })
+    })
 }
 
 fn hscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let cursor = parse_cursor(args[2])?;
-    let (mut next, mut words) = (0, Vec::new());
-    if let Some(hash) = cx.db.read::<Hash>(args.key(1))? {
-        let options = parse(args, Kind::Hash)?;
-        next = hash.scan(cursor, options.count, |field, value| {
+    walk(cx, args, Walked::Hash, |hash: &Hash, cursor, options, words| {
+        hash.scan(cursor, options.count, |field, value| {
             if options.wants(field) {
                 words.push(field.to_vec());
-                if options.with_values {
+                if !options.is_bare {
                     words.push(value.to_vec());
                 }
             }
-        });
-    }
-    answer(cx, next, &words)
+        })
+    })
 }
 
 fn zscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let cursor = parse_cursor(args[2])?;
-    let (mut next, mut words) = (0, Vec::new());
-    if let Some(zset) = cx.db.read::<Zset>(args.key(1))? {
-        let options = parse(args, Kind::Zset)?;
-        next = zset.scan(cursor, options.count, |member, score| {
+    walk(cx, args, Walked::Zset, |zset: &Zset, cursor, options, words| {
+        zset.scan(cursor, options.count, |member, score| {
             if options.wants(member) {
                 words.push(member.to_vec());
-                if options.with_values {
+                if !options.is_bare {
                     let mut text = Vec::new();
                     structs::numbers::push_f64(&mut text, score);
                     words.push(text);
                 }
             }
-        });
-    }
-    answer(cx, next, &words)
+        })
+    })
 }

@@ -1,4 +1,5 @@
-//! `EXISTS key [key …]`, `TOUCH key [key …]`: TOUCH differs in counting as a use even for a client with CLIENT NO-TOUCH.
+//! `EXISTS key [key …]`, `TOUCH key [key …]`: TOUCH counts as a use of the key, even for a
+//! client with CLIENT NO-TOUCH; EXISTS never does.
 
 use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 
@@ -49,7 +50,11 @@ fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let touches = std::mem::replace(&mut cx.db.touches, true);
-    let outcome = exists(cx, args);
+    let mut count = 0;
+    for index in 1..args.len() {
+        count += i64::from(cx.db.entry(args.key(index)).is_some());
+    }
     cx.db.touches = touches;
-    outcome
+    cx.reply.integer(count);
+    Ok(())
 }

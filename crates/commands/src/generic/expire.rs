@@ -1,7 +1,8 @@
 //! `EXPIRE key seconds [NX|XX|GT|LT]`, `PEXPIRE`, `EXPIREAT`, `PEXPIREAT`
 //!
-//! A time that has passed deletes the key at once.
+//! A time that has passed deletes the key at once, with the event of an expiry.
 
+use crate::string::expiry;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Millis, Outcome,
     events,
@@ -194,7 +195,7 @@ fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) 
     let base = if is_relative { cx.now().0 } else { 0 };
     let at = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(invalid)?;
     let key = args.key(1);
-    let Some(entry) = cx.db.entry(key) else {
+    let Some(entry) = cx.db.target(key) else {
         cx.reply.integer(0);
         return Ok(());
     };
@@ -204,8 +205,7 @@ fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) 
         return Ok(());
     }
     if at <= cx.now() {
-        cx.db.delete(key);
-        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        expiry::expire(cx, key);
     } else {
         cx.db.set_expiry(key, Some(at));
         cx.db.changed(key, events::EXPIRE);

@@ -41,53 +41,83 @@ pub static SCAN: Command = Command {
 
 const POSITION_BITS: u32 = 48;
 
-struct Options<'a> {
-    count: usize,
-    pattern: Option<&'a [u8]>,
-    kind: Option<&'a [u8]>,
+/// What is walked through; some options suit one of them only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Walked {
+    Keys,
+    Set,
+    Hash,
+    Zset,
+}
+
+pub(super) struct Options<'a> {
+    pub count: usize,
+    pub pattern: Option<&'a [u8]>,
+    pub kind: Option<&'a [u8]>,
+    /// Whether the values of a hash and the scores of a sorted set are left out.
+    pub is_bare: bool,
 }
 
 /// Reads a cursor.
-pub(crate) fn parse_cursor(word: &[u8]) -> Result<u64, Error> {
+pub(super) fn parse_cursor(word: &[u8]) -> Result<u64, Error> {
     structs::numbers::parse_u64(word).ok_or(Error::text("ERR invalid cursor"))
 }
 
-fn parse<'a>(args: Args<'a>) -> Result<Options<'a>, Error> {
-    let mut options = Options { count: 10, pattern: None, kind: None };
-    let mut at = 2;
+/// Reads the options from word `at` on.
+pub(super) fn parse(args: Args<'_>, mut at: usize, walked: Walked) -> Result<Options<'_>, Error> {
+    let mut options = Options { count: 10, pattern: None, kind: None, is_bare: false };
     while at < args.len() {
-        let Some(value) = args.get(at + 1) else { return Err(Error::Syntax) };
-        if args.is(at, "count") {
-            let count = args.integer(at + 1)?;
-            if count < 1 {
-                return Err(Error::Syntax);
+        let value = args.get(at + 1);
+        match value {
+            Some(_) if args.is(at, "count") => {
+                let count = args.integer(at + 1)?;
+                if count < 1 {
+                    return Err(Error::Syntax);
+                }
+                options.count = usize::try_from(count).unwrap_or(usize::MAX);
+                at += 1;
             }
-            options.count = usize::try_from(count).unwrap_or(usize::MAX);
-        } else if args.is(at, "match") {
-            options.pattern = (value != b"*").then_some(value);
-        } else if args.is(at, "type") {
-            const KNOWN: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
-            if !KNOWN.iter().any(|known| value.eq_ignore_ascii_case(known)) {
-                let mut text = b"ERR unknown type name '".to_vec();
-                text.extend_from_slice(value);
-                text.push(b'\'');
-                return Err(Error::Bytes(text));
+            Some(pattern) if args.is(at, "match") => {
+                options.pattern = (pattern != b"*").then_some(pattern);
+                at += 1;
             }
-            options.kind = Some(value);
-        } else {
-            return Err(Error::Syntax);
+            Some(kind) if walked == Walked::Keys && args.is(at, "type") => {
+                options.kind = Some(known_type(kind)?);
+                at += 1;
+            }
+            _ if args.is(at, "novalues") => {
+                if walked != Walked::Hash {
+                    return Err(Error::text("ERR NOVALUES option can only be used in HSCAN"));
+                }
+                options.is_bare = true;
+            }
+            _ if args.is(at, "noscores") => {
+                if walked != Walked::Zset {
+                    return Err(Error::text("ERR NOSCORES option can only be used in ZSCAN"));
+                }
+                options.is_bare = true;
+            }
+            _ => return Err(Error::Syntax),
         }
-        at += 2;
+        at += 1;
     }
     Ok(options)
 }
 
+fn known_type(name: &[u8]) -> Result<&[u8], Error> {
+    const KNOWN: [&[u8]; 6] = [b"string", b"list", b"set", b"zset", b"hash", b"stream"];
+    if KNOWN.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+        return Ok(name);
+    }
+    Err(Error::Bytes([b"ERR unknown type name '", name, b"'"].concat()))
+}
+
 fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut cursor = parse_cursor(args[1])?;
-    let options = parse(args)?;
+    let options = parse(args, 2, Walked::Keys)?;
     let (db, now) = (cx.db.index, cx.now());
     let mut found: Vec<Box<[u8]>> = Vec::new();
-    // Work is bounded by what is looked at, not by what matches; empty stripes cost little.
+    // Work is bounded by what is looked at, not by what matches.
     let (mut seen, mut steps) = (0, 0);
     let most_steps = options.count.saturating_mul(10).max(64);
     while seen < options.count && steps < most_steps {
@@ -102,6 +132,11 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 && seen < options.count
                 && steps < most_steps
             {
+                // Empty stripes cost next to nothing, and there is a fixed number of them.
+                if data.db(db).entries().is_empty() {
+                    from = None;
+                    break;
+                }
                 steps += 1;
                 from = data.scan(db, position, |entry| {
                     seen += 1;
@@ -126,8 +161,6 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         if cursor == 0 {
             break;
         }
-        // An empty stripe took one step of ten that a key may take.
-        steps = steps.saturating_sub(usize::from(seen == 0));
     }
     cx.reply.array(2);
     cx.reply.bulk(cursor.to_string().as_bytes());

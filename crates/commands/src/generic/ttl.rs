@@ -80,7 +80,7 @@ fn pexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: fn(Millis, Millis) -> i64) -> Outcome {
-    let number = match cx.db.peek(args.key(1)) {
+    let number = match cx.db.look(args.key(1)) {
         None => -2,
         Some(entry) => entry.expiry().map_or(-1, |at| figure(at, cx.now())),
     };

@@ -1,6 +1,6 @@
 //! `HRANDFIELD key [count [WITHVALUES]]`
 
-use crate::list::write;
+use crate::list::{negatable, write};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -46,13 +46,15 @@ fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         return Ok(());
     }
+    let count = negatable(args, 2)?;
     let with_values = match args.len() {
         3 => false,
         4 if args.is(3, "withvalues") => true,
         _ => return Err(Error::Syntax),
     };
-    let most = if with_values { i64::MAX / 2 } else { i64::MAX };
-    let count = args.integer_in(2, -most..=most, "value is out of range")?;
+    if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
+        return Err(Error::OutOfRange("value is out of range"));
+    }
     let Some(hash) = db.read::<Hash>(key)? else {
         reply.array(0);
         return Ok(());

@@ -40,7 +40,7 @@ pub static COMMANDS: &[&Command] = &[
 ];
 
 /// The word as an integer whose negative is one too.
-fn negatable(args: Args<'_>, at: usize) -> Result<i64, Error> {
+pub(crate) fn negatable(args: Args<'_>, at: usize) -> Result<i64, Error> {
     let number = args.integer(at)?;
     if number == i64::MIN {
         return Err(Error::OutOfRange(

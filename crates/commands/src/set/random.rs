@@ -1,6 +1,6 @@
 //! `SPOP key [count]`, `SRANDMEMBER key [count]`: every member is equally likely.
 
-use crate::list::write;
+use crate::list::{negatable, write};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
     Outcome, event,
@@ -52,7 +52,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let count = match args.len() {
         2 => None,
         3 => Some(args.integer_in(2, 0..=i64::MAX, "value is out of range, must be positive")?),
-        _ => return Err(Error::Arity("spop".into())),
+        _ => return Err(Error::Syntax),
     };
     let mut rng = Rng::seeded(cx.db.random());
     let Cx { db, reply, .. } = cx;
@@ -108,9 +108,7 @@ fn srandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
         return Err(Error::Syntax);
     }
-    let range = "value is out of range, value must between -9223372036854775807 and \
-                 9223372036854775807";
-    let count = args.integer_in(2, -i64::MAX..=i64::MAX, range)?;
+    let count = negatable(args, 2)?;
     let Some(set) = db.read::<Set>(key)? else {
         reply.array(0);
         return Ok(());

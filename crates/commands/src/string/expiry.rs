@@ -80,6 +80,7 @@ pub(crate) fn relative(
 pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
     if let Some(entry) = cx.db.take(key) {
         cx.db.discard(entry);
+        cx.engine.stats.expired.add(1);
         cx.db.changed(key, events::EXPIRED);
         cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
     }

@@ -200,8 +200,8 @@ fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -
     let old = if needs_string { cx.db.string(key)?.map(|old| old.to_vec()) } else { None };
     let allowed = match options.condition {
         Condition::Always => true,
-        Condition::IfAbsent => !cx.db.exists(key),
-        Condition::IfPresent => cx.db.exists(key),
+        Condition::IfAbsent => cx.db.target(key).is_none(),
+        Condition::IfPresent => cx.db.target(key).is_some(),
         Condition::IfEqual(wanted) => old.as_deref() == Some(wanted),
     };
     if allowed {
@@ -240,7 +240,7 @@ fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
 
 fn setnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let is_absent = !cx.db.exists(key);
+    let is_absent = cx.db.target(key).is_none();
     if is_absent {
         cx.db.set_string(key, args[2], SetExpiry::Clear);
         cx.db.changed(key, events::SET);
