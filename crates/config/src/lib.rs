@@ -17,6 +17,8 @@ mod accessors;
 mod args;
 mod checks;
 mod choices;
+#[cfg(test)]
+mod directives;
 mod events;
 mod include;
 mod limits;

@@ -174,21 +174,3 @@ fn options_the_core_is_about_are_live() {
         assert_eq!(config::find(name.as_bytes()).expect(name).effect(), Effect::Live, "{name}");
     }
 }
-
-#[test]
-fn the_guide_lists_the_options_without_effect() {
-    let guide = include_str!("../../../docs/configuration.md");
-    let (_, section) = guide.split_once("table of options -->").expect("the list is marked");
-    let listed: BTreeSet<&str> = section
-        .lines()
-        .skip(1)
-        .take_while(|line| !line.is_empty())
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
-        .collect();
-    let without_effect: BTreeSet<&str> = OPTIONS
-        .iter()
-        .filter(|spec| spec.effect() == Effect::NotYet && !spec.is_hidden())
-        .map(|spec| spec.name())
-        .collect();
-    assert_eq!(listed, without_effect);
-}

@@ -16,7 +16,8 @@ mod tls;
 
 use crate::spec::{Kind, Spec};
 
-const GROUPS: [&[Spec]; 8] = [
+/// The options by subject.
+pub(crate) const GROUPS: [&[Spec]; 8] = [
     network::OPTIONS,
     tls::OPTIONS,
     general::OPTIONS,
