@@ -2,7 +2,8 @@
 //! whether it is here.
 //!
 //! What is here comes from the table; what there is elsewhere from `compatibility/commands.txt`;
-//! how the reference test suite went from `tests/tcl/results.txt`. A test compares the committed
+//! what is known to differ from `compatibility/differences.txt` and from the scripts that are marked
+//! as failing; how the reference test suite went from `tests/tcl/results.txt`. A test compares the committed
 //! file with what these say, and writes it instead when told to:
 //!
 //! ```sh
@@ -70,7 +71,7 @@ static TITLES: [(&str, &str); 17] = [
     ("module", "Vector sets"),
 ];
 
-fn document(tcl_results: Option<&str>) -> String {
+fn document(tcl_results: Option<&str>, failing: &[(String, String)]) -> String {
     let table = CommandTable::build(&crate::rows(), &[]);
     let here: BTreeSet<&str> = table.all().iter().map(|row| row.full_name.as_str()).collect();
     let known: Vec<Known<'_>> = known_commands().collect();
@@ -82,8 +83,15 @@ fn document(tcl_results: Option<&str>) -> String {
          Dunlin answers as Valkey 9.1 does: the same replies under RESP2 and RESP3, the same error\n\
          texts. Below is every command and subcommand of Valkey 9.1 and of Redis 8.0, and whether\n\
          it is here. A command that is not answers with the error for an unknown command, and the\n\
-         last column says with what it will come.\n\n",
+         last column says with what it will come. Behind the tables stand the\n\
+         [known differences](#known-differences)",
     );
+    if tcl_results.is_some() {
+        out.push_str(
+            " and the result of the [test suite of Redis\n7.0](#the-test-suite-of-redis-70)",
+        );
+    }
+    out.push_str(".\n\n");
     write_summary(&mut out, &known, &here);
     for (group, title) in TITLES {
         write!(out, "\n## {title}\n\n| command | Valkey | Redis | here |\n|---|---|---|---|\n")
@@ -100,18 +108,53 @@ fn document(tcl_results: Option<&str>) -> String {
                 .expect("a string takes all");
         }
     }
+    out.push_str("\n## Known differences\n\n");
+    out.push_str(include_str!("compatibility/differences.txt"));
+    write_failing_scripts(&mut out, failing);
     if let Some(results) = tcl_results {
         write!(
             out,
             "\n## The test suite of Redis 7.0\n\n\
              The files of the suite that concern what is here, run by `tests/tcl/run` with Dunlin in\n\
-             the place of redis-server. `tests/tcl/skip.txt` names every test that is skipped, and\n\
-             why.\n\n```\n{}\n```\n",
+             the place of redis-server. [skip.txt](tests/tcl/skip.txt) names every test that is\n\
+             skipped, and why.\n\n```\n{}\n```\n",
             results.trim_end()
         )
         .expect("a string takes all");
     }
     out
+}
+
+/// The scripts that the server is known to fail, with their reasons.
+fn write_failing_scripts(out: &mut String, failing: &[(String, String)]) {
+    if failing.is_empty() {
+        return;
+    }
+    out.push_str("\n**Not as in Valkey yet**\n\n");
+    for (path, reason) in failing {
+        writeln!(out, "- {reason} ([script]({path}))").expect("a string takes all");
+    }
+}
+
+/// The scripts below `tests/commands` with a line `# fails: reason`, by path.
+fn failing_scripts(root: &Path) -> Vec<(String, String)> {
+    fn visit(root: &Path, folder: &Path, found: &mut Vec<(String, String)>) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                visit(root, &path, found);
+            } else if path.extension().is_some_and(|extension| extension == "test") {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                let reason = text.lines().find_map(|line| line.strip_prefix("# fails: "));
+                let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+                found.extend(reason.map(|reason| (name, reason.to_owned())));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(root, &root.join("tests/commands"), &mut found);
+    found.sort();
+    found
 }
 
 fn write_summary(out: &mut String, known: &[Known<'_>], here: &BTreeSet<&str>) {
@@ -133,7 +176,7 @@ fn write_summary(out: &mut String, known: &[Known<'_>], here: &BTreeSet<&str>) {
 fn compatibility_md_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let results = std::fs::read_to_string(root.join("tests/tcl/results.txt")).ok();
-    let expected = document(results.as_deref());
+    let expected = document(results.as_deref(), &failing_scripts(&root));
     let path = root.join("COMPATIBILITY.md");
     if std::env::var_os("BLESS").is_some_and(|value| value != "0") {
         std::fs::write(&path, expected).expect("the repository can be written");

@@ -2,10 +2,11 @@
 
 use crate::log;
 use crate::net::{Choice, Net};
+use crate::process::oom_score::{self, OomScore};
 use crate::process::title::{ProcessTitle, Variables};
 use crate::process::{crash, facts, log as logging};
 use crate::{start, tls};
-use config::{ApplyError, Changed};
+use config::{ApplyError, Changed, OomScoreAdj};
 use engine::Engine;
 use engine::engine::{Host, Restart, ShutdownRequest};
 use std::ffi::OsString;
@@ -47,6 +48,7 @@ pub struct ServerHost {
     config_file: Option<PathBuf>,
     started: Started,
     title: ProcessTitle,
+    oom_score: Mutex<OomScore>,
 }
 
 impl ServerHost {
@@ -60,7 +62,22 @@ impl ServerHost {
         started: Started,
         title: ProcessTitle,
     ) -> ServerHost {
-        ServerHost { engine, net, process, choice, config_file, started, title }
+        let oom_score = Mutex::new(OomScore::new(Path::new("/")));
+        ServerHost { engine, net, process, choice, config_file, started, title, oom_score }
+    }
+
+    /// Tells the kernel what `oom-score-adj` asks for. A failure is logged.
+    pub fn apply_oom_score(&self) -> Result<(), String> {
+        let config = &self.engine.config;
+        let mode = match config.oom_score_adj() {
+            OomScoreAdj::No => oom_score::Mode::No,
+            OomScoreAdj::Relative => oom_score::Mode::Relative,
+            OomScoreAdj::Absolute => oom_score::Mode::Absolute,
+        };
+        let mut score = self.oom_score.lock().unwrap_or_else(PoisonError::into_inner);
+        score.apply(mode, config.oom_score_adj_values(), oom_score::Class::Primary).map_err(|_| {
+            "Failed to apply new oom_score_adj configuration, check server logs.".into()
+        })
     }
 
     /// Shows the process under the title that the configuration asks for.
@@ -100,6 +117,20 @@ impl ServerHost {
             }
             "proc-title-template" => {
                 self.show_title();
+                Ok(())
+            }
+            "oom-score-adj" | "oom-score-adj-values" => self.apply_oom_score(),
+            "log-format" => {
+                if let Some(format) = logging::Format::from_name(config.log_format().name()) {
+                    logging::set_format(format);
+                }
+                Ok(())
+            }
+            "log-timestamp-format" => {
+                let name = config.log_timestamp_format().name();
+                if let Some(format) = logging::TimestampFormat::from_name(name) {
+                    logging::set_timestamp_format(format);
+                }
                 Ok(())
             }
             "tcp-keepalive" => {

@@ -124,6 +124,8 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let host =
         ServerHost::new(engine, net_of_host, process, choice, loaded.file, started, process_title);
     host.show_title();
+    // The server runs all the same; the log says what is wrong.
+    let _ = host.apply_oom_score();
     engine.set_host(Box::new(host));
     let stopping = Arc::clone(&net);
     signals::install(move |_| stopping.stop())

@@ -114,7 +114,8 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.set_protocol(protocol);
     }
     let protocol = if cx.reply.is_resp3() { 3 } else { 2 };
-    cx.reply.map(7);
+    let zone = cx.engine.config.availability_zone();
+    cx.reply.map(7 + usize::from(!zone.is_empty()));
     for (name, value) in [("server", "redis"), ("version", crate::server::REDIS_VERSION)] {
         cx.reply.bulk(name.as_bytes());
         cx.reply.bulk(value.as_bytes());
@@ -129,5 +130,9 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     cx.reply.bulk(b"modules");
     cx.reply.array(0);
+    if !zone.is_empty() {
+        cx.reply.bulk(b"availability_zone");
+        cx.reply.bulk(&zone);
+    }
     Ok(())
 }

@@ -95,6 +95,7 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     line(out, "uptime_in_days", (cx.now().0 - engine.started_ms) / 86_400_000);
     line(out, "hz", engine.config.hz());
     line(out, "configured_hz", engine.config.hz());
+    line(out, "availability_zone", engine.config.availability_zone().to_string_lossy());
     line(out, "lru_clock", (cx.now().0 / 1000) & 0xff_ffff);
     for (name, value) in facts(cx, "server") {
         line(out, &name, value);

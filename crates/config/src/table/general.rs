@@ -24,15 +24,15 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("databases", POSITIVE, "16", "number of databases").immutable(),
     choice("loglevel", LogLevel::CHOICES, "notice", "least important message that is logged"),
     text("logfile", "", "log file; empty logs to standard output").immutable(),
-    choice("log-format", LogFormat::CHOICES, "legacy", "layout of a log line").not_yet(),
+    choice("log-format", LogFormat::CHOICES, "legacy", "layout of a log line"),
     choice(
         "log-timestamp-format",
         LogTimestampFormat::CHOICES,
         "legacy",
         "time stamp of a log line",
-    )
-    .not_yet(),
-    flag("hide-user-data-from-log", "yes", "keep keys and values out of logs and crash reports"),
+    ),
+    flag("hide-user-data-from-log", "yes", "keep keys and values out of logs and crash reports")
+        .not_yet(),
     flag("syslog-enabled", "no", "log to syslog as well").immutable(),
     text("syslog-ident", "dunlin", "identity in syslog").immutable(),
     choice("syslog-facility", SyslogFacility::CHOICES, "local0", "facility in syslog").immutable(),
@@ -57,8 +57,9 @@ pub(super) const OPTIONS: &[Spec] = &[
         .not_yet(),
     text("debug-context", "", "free text shown in crash reports").hidden().not_yet(),
     flag("enable-debug-assert", "no", "costly self-checks").hidden().immutable().not_yet(),
-    on_signal("shutdown-on-sigint", "what SIGINT does: default, or options of SHUTDOWN"),
-    on_signal("shutdown-on-sigterm", "what SIGTERM does: default, or options of SHUTDOWN"),
+    on_signal("shutdown-on-sigint", "what SIGINT does: default, or options of SHUTDOWN").not_yet(),
+    on_signal("shutdown-on-sigterm", "what SIGTERM does: default, or options of SHUTDOWN")
+        .not_yet(),
     int("shutdown-timeout", COUNT, "10", "seconds a shutdown waits for lagging replicas").not_yet(),
     choice(
         "oom-score-adj",
@@ -72,7 +73,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "0 200 800",
         "scores of primary, replica and background child",
     ),
-    flag("disable-thp", "yes", "ask the kernel for small pages").immutable(),
+    flag("disable-thp", "yes", "ask the kernel for small pages").immutable().not_yet(),
     int("hz", COUNT, "10", "background turns a second, kept between 1 and 500"),
     flag("dynamic-hz", "yes", "raise hz with the number of clients").not_yet(),
     flag("activerehashing", "yes", "spend idle time on growing tables").not_yet(),
@@ -97,7 +98,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         .not_yet(),
     optional("requirepass", "password of the default user").sensitive(),
     text("aclfile", "", "file that holds the users").immutable().not_yet(),
-    int("acllog-max-len", LONG, "128", "entries of ACL LOG"),
+    int("acllog-max-len", LONG, "128", "entries of ACL LOG").not_yet(),
     choice(
         "acl-pubsub-default",
         AclPubsubDefault::CHOICES,

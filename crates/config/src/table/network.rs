@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "mode of the Unix socket; 0 leaves it to the umask",
     )
     .immutable(),
-    optional("unixsocketgroup", "group of the Unix socket").immutable(),
+    optional("unixsocketgroup", "group of the Unix socket").immutable().not_yet(),
     int("tcp-backlog", COUNT, "511", "connections the kernel may hold before they are accepted")
         .immutable(),
     int("tcp-keepalive", COUNT, "300", "seconds of silence before a TCP keep-alive; 0 sends none"),
@@ -32,13 +32,15 @@ pub(super) const OPTIONS: &[Spec] = &[
         (1, 1000),
         "10",
         "connections accepted in one turn of a reactor",
-    ),
+    )
+    .not_yet(),
     int(
         "max-new-tls-connections-per-cycle",
         (1, 1000),
         "1",
         "TLS connections accepted in one turn of a reactor",
-    ),
+    )
+    .not_yet(),
     int("io-threads", (0, 256), "0", "reactor threads; 0 is one for each usable core").immutable(),
     choice(
         "io-backend",
@@ -124,7 +126,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         Kind::MemoryOrPercent,
         "0",
         "memory all clients may use together; 0 is no limit",
-    ),
+    )
+    .not_yet(),
     memory("cluster-link-sendbuf-limit", (0, u64::MAX), "0", "unsent bytes of a cluster link")
         .not_yet(),
     int(
@@ -132,7 +135,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         (0, i64::MAX),
         "1000000",
         "keys remembered for client-side caching",
-    ),
+    )
+    .not_yet(),
     memory("snapshot-buffer-limit", SIZE, "64mb", "memory a running snapshot may use").not_yet(),
 ];
 

@@ -17,7 +17,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         .checked(checks::dbfilename)
         .protected()
         .not_yet(),
-    flag("rdbcompression", "yes", "compress strings in snapshots").not_yet(),
+    flag("rdbcompression", "yes", "compress strings in DUMP payloads and snapshots"),
     flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable().not_yet(),
     choice(
         "rdb-version-check",
