@@ -100,6 +100,38 @@ fn every_internals_page_is_in_the_index() {
     }
 }
 
+/// ARCHITECTURE.md says of every crate that is not ours what it is for.
+#[test]
+fn every_dependency_has_its_line() {
+    let text = std::fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    let (_, section) = text.split_once("## Dependencies").expect("the section is there");
+    let listed: BTreeSet<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix('|')?.split('|').next())
+        .flat_map(|names| names.split('`').skip(1).step_by(2))
+        .collect();
+    let own: BTreeSet<String> = std::fs::read_dir(repository().join("crates"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    let mut used = BTreeSet::new();
+    for name in &own {
+        let manifest = repository().join("crates").join(name).join("Cargo.toml");
+        let manifest = std::fs::read_to_string(manifest).unwrap_or_default();
+        let mut in_dependencies = false;
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                in_dependencies = line.contains("dependencies");
+            } else if in_dependencies && let Some((name, _)) = line.split_once(['.', ' ', '=']) {
+                used.insert(name.to_owned());
+            }
+        }
+    }
+    let foreign: BTreeSet<&str> = used.difference(&own).map(String::as_str).collect();
+    assert_eq!(listed, foreign, "listed in ARCHITECTURE.md, and used");
+}
+
 #[test]
 fn headings_are_linked_to_as_they_are_rendered() {
     let names = anchors("# A `b`, c\n```\n# no\n```\n## CONFIG SET: d-e\n");
