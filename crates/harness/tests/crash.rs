@@ -1,0 +1,67 @@
+//! Crashing and restarting on request (DEBUG SEGFAULT, PANIC, ASSERT, OOM, RESTART): the log says
+//! what happened and where, and the process ends, or begins anew, as it should.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn start() -> Server {
+    Server::start(&Program::under_test(), Options::default()).unwrap()
+}
+
+/// Waits until `done` says so.
+#[track_caller]
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Sends a request that ends the connection.
+fn ask(server: &Server, words: &[&str]) {
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    assert!(client.command(words).is_err(), "{words:?} was answered");
+}
+
+#[test]
+fn a_crash_leaves_a_report_with_a_stack_trace() {
+    for (subcommand, reason) in [
+        ("SEGFAULT", "crashed by signal: 11"),
+        ("PANIC", "DEBUG PANIC was called"),
+        ("ASSERT", "DEBUG ASSERT was called"),
+        ("OOM", "crashed by signal: 6"),
+    ] {
+        let server = start();
+        ask(&server, &["DEBUG", subcommand]);
+        wait_until("the end of the report", || server.log().contains("BUG REPORT END"));
+        let log = server.log();
+        assert!(log.contains(reason), "{subcommand}: {log}");
+        assert!(log.contains("STACK TRACE"), "{subcommand}: {log}");
+    }
+}
+
+#[test]
+fn a_restart_begins_with_an_empty_keyspace_and_the_same_process() {
+    for subcommand in ["RESTART", "CRASH-AND-RECOVER"] {
+        let server = start();
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), Reply::Simple(b"OK".to_vec()));
+        ask(&server, &["DEBUG", subcommand, "1"]);
+        wait_until("the second start", || {
+            server.log().matches("Ready to accept connections").count() == 2
+        });
+        let mut client = Client::connect(server.address()).unwrap();
+        assert_eq!(client.command(&["GET", "k"]).unwrap(), Reply::Nil);
+        // A signal still ends it: nothing was inherited that stands in the way.
+        assert!(server.stop().unwrap().success());
+    }
+}
