@@ -290,9 +290,15 @@ fn run_in_stopped_world(
     Ok(())
 }
 
+/// Words of a request above which its keys are fetched into the cache before they are locked.
+const FETCH_FROM: usize = 64;
+
 #[inline]
 fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
     let keyspace = &cx.engine.keyspace;
+    if row.single_key == 0 && args.len() > FETCH_FROM {
+        fetch(cx, row, args);
+    }
     let need = if row.single_key > 0 {
         Locked::One(keyspace.stripe_of(args.key(row.single_key)))
     } else if row.command.keys.is_empty() && !row.command.flags.has(Flags::NOT_QUEUED) {
@@ -315,6 +321,35 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     finish(cx, args);
     std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
     Ok(())
+}
+
+/// Fetches the buckets and entries of many keys into the cache, so that their stripes are locked
+/// for less time.
+#[cold]
+#[allow(unsafe_code)]
+fn fetch(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) {
+    /// About what a core can have under way.
+    const TOGETHER: usize = 32;
+    let (keyspace, db) = (&cx.engine.keyspace, cx.db.index);
+    let mut batch = Vec::with_capacity(TOGETHER);
+    let fetch_entries = |batch: &mut Vec<(usize, u64)>| {
+        for (stripe, hash) in batch.drain(..) {
+            // SAFETY: commands run inside the world.
+            unsafe { keyspace.stripe(stripe).prefetch_entry(db, hash) }
+        }
+    };
+    // Keys that cannot be found make a syntax error.
+    let _ = keys::for_each_key(row.command, args.words(), |index, _| {
+        let key = Key::new(args[index]);
+        let stripe = keyspace.stripe_of(key);
+        // SAFETY: commands run inside the world.
+        unsafe { keyspace.stripe(stripe).prefetch_bucket(db, key.hash) }
+        batch.push((stripe, key.hash));
+        if batch.len() == TOGETHER {
+            fetch_entries(&mut batch);
+        }
+    });
+    fetch_entries(&mut batch);
 }
 
 /// Whether a long command holds a key that this one, whose stripes are locked, may change. If so,
@@ -566,13 +601,9 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
 
 /// CLIENT REPLY and what belongs to the end of a reply in a special state.
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
-    match cx.session.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Off | ReplyMode::SkipThis => silence(cx, started),
-        ReplyMode::SkipNext => {
-            silence(cx, started);
-            cx.session.reply_mode = ReplyMode::SkipThis;
-        }
+    // CLIENT REPLY SKIP is not itself the next command.
+    if cx.session.reply_mode != ReplyMode::On && row.full_name != "client|reply" {
+        silence(cx, started);
     }
     if row.command.name != "caching"
         && cx.session.multi.is_none()
@@ -584,7 +615,7 @@ fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
 
 fn silence(cx: &mut Cx<'_>, started: usize) {
     cx.reply.truncate(started);
-    if cx.session.reply_mode == ReplyMode::SkipThis {
+    if cx.session.reply_mode == ReplyMode::Skip {
         cx.session.reply_mode = ReplyMode::On;
     }
 }

@@ -7,8 +7,10 @@
 use crate::background::gap;
 use crate::blocking::Ready;
 use crate::db::Db;
+use crate::engine::Engine;
 use crate::locks::Locked;
 use crate::mailbox::{Mailbox, Message};
+use crate::worker::ThreadContext;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -18,6 +20,8 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Default)]
 pub struct Holds {
     count: AtomicUsize,
+    /// Those of them that hold keys just now.
+    holding: AtomicUsize,
     last_holder: AtomicU64,
     is_waited_for: AtomicBool,
     world_is_wanted: AtomicBool,
@@ -30,6 +34,11 @@ impl Holds {
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) > 0
+    }
+
+    /// How many commands hold keys just now.
+    pub fn holding(&self) -> usize {
+        self.holding.load(SeqCst)
     }
 
     /// Begins a long command; its number. Waits if somebody wants the world and has waited long
@@ -93,11 +102,12 @@ pub(crate) struct NamedKey {
 
 /// The keys that a long command holds: all it may look at, and it needs no lock for that.
 pub(crate) struct Held<'a> {
+    engine: &'static Engine,
     db: DbIndex,
     holder: u64,
     reader: &'a Reader<'static>,
     stripes: Locked,
-    /// In the order of hashes.
+    /// In the order of stripes and hashes.
     keys: Vec<(NamedKey, Option<HeldEntry>)>,
 }
 
@@ -108,26 +118,32 @@ impl<'a> Held<'a> {
         db: &Db<'_>,
         holder: u64,
         mut keys: Vec<NamedKey>,
-        reader: &'a Reader<'static>,
+        thread: &'a ThreadContext,
     ) -> Held<'a> {
-        keys.sort_by(|a, b| (a.hash, &a.bytes, !a.writes).cmp(&(b.hash, &b.bytes, !b.writes)));
+        let reader = &thread.reader;
+        let order = |key: &NamedKey| (key.stripe, key.hash, !key.writes);
+        keys.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.bytes.cmp(&b.bytes)));
         // A key that is named twice is held once, for writing if one of the two says so.
         keys.dedup_by(|later, first| later.bytes == first.bytes);
         let mut stripes = Locked::None;
-        keys.iter().for_each(|key| stripes.add(key.stripe));
-        let entries = loop {
-            reader.enter();
-            stripes.acquire_patiently(&db.engine.keyspace);
-            let entries = db.hold_all(holder, &keys);
-            stripes.release(&db.engine.keyspace);
-            reader.leave();
-            match entries {
-                Some(entries) => break entries,
-                None => gap(),
+        let mut entries = Vec::with_capacity(keys.len());
+        // Everybody goes through the stripes in ascending order, and in one stripe takes all holds
+        // or none, so long commands never wait for each other in a circle.
+        for of_stripe in keys.chunk_by(|a, b| a.stripe == b.stripe) {
+            stripes.add(of_stripe[0].stripe);
+            loop {
+                reader.enter();
+                let given = db.hold_all(holder, of_stripe, &mut entries);
+                reader.leave();
+                if given {
+                    break;
+                }
+                gap();
             }
-        };
+        }
         let keys = keys.into_iter().zip(entries).collect();
-        Held { db: db.index, holder, reader, stripes, keys }
+        db.engine.holds.holding.fetch_add(1, SeqCst);
+        Held { engine: thread.engine, db: db.index, holder, reader, stripes, keys }
     }
 
     /// The entry of a key.
@@ -136,7 +152,8 @@ impl<'a> Held<'a> {
     /// When it is not one of those that are held.
     #[allow(unsafe_code)]
     pub(crate) fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
-        let start = self.keys.partition_point(|(held, _)| held.hash < key.hash);
+        let place = (self.engine.keyspace.stripe_of(key), key.hash);
+        let start = self.keys.partition_point(|(held, _)| (held.stripe, held.hash) < place);
         let entry = self.keys[start..]
             .iter()
             .take_while(|(held, _)| held.hash == key.hash)
@@ -156,46 +173,46 @@ impl<'a> Held<'a> {
     /// Exchanges the holds for the locks of all stripes that they are in. The caller is inside the
     /// world from here on.
     pub(crate) fn into_locked(self, db: &Db<'_>) -> Locked {
+        self.engine.holds.holding.fetch_sub(1, SeqCst);
         self.reader.enter();
-        self.stripes.acquire_patiently(&db.engine.keyspace);
-        if db.end_holds(self.holder, &self.stripes) {
-            db.engine.holds.wait();
-        }
+        self.stripes.acquire_patiently(&self.engine.keyspace);
+        self.stripes.for_each(|index| {
+            db.with_locked(index, |stripe| stripe.end_holds(self.holder));
+        });
         self.stripes
     }
 
-    /// Ends the holds.
+    /// Ends the holds, one stripe after the other.
     pub(crate) fn release(self, db: &Db<'_>) {
-        let reader = self.reader;
-        let stripes = self.into_locked(db);
-        stripes.release(&db.engine.keyspace);
-        reader.leave();
+        self.engine.holds.holding.fetch_sub(1, SeqCst);
+        self.reader.enter();
+        self.stripes.for_each(|index| {
+            db.with_stripe(index, |stripe| stripe.end_holds(self.holder));
+        });
+        self.reader.leave();
     }
 }
 
 impl Db<'_> {
-    /// Holds all keys or, if one of them must not be held now, none. Their stripes are locked.
-    fn hold_all(&self, holder: u64, keys: &[NamedKey]) -> Option<Vec<Option<HeldEntry>>> {
-        let may_hold = keys.iter().all(|key| {
-            self.with_locked(key.stripe, |stripe| stripe.may_hold(key.hash, key.writes))
-        });
-        may_hold.then(|| {
-            let hold = |key: &NamedKey| {
+    /// Holds all keys of one stripe, which is locked for that, or, if one of them must not be held
+    /// now, none; says whether it did.
+    fn hold_all(
+        &self,
+        holder: u64,
+        keys: &[NamedKey],
+        entries: &mut Vec<Option<HeldEntry>>,
+    ) -> bool {
+        self.with_stripe(keys[0].stripe, |stripe| {
+            if !keys.iter().all(|key| stripe.may_hold(key.hash, key.writes)) {
+                return false;
+            }
+            entries.extend(keys.iter().map(|key| {
                 let named = Key { bytes: &key.bytes, hash: key.hash };
                 let writes = key.writes;
                 let hold = Hold { hash: key.hash, holder, writes, is_wanted: false };
-                self.with_locked(key.stripe, |stripe| stripe.hold(self.index, named, hold))
-            };
-            keys.iter().map(hold).collect()
+                stripe.hold(self.index, named, hold)
+            }));
+            true
         })
-    }
-
-    /// Ends a command's holds in stripes that are locked; whether somebody waited for one.
-    fn end_holds(&self, holder: u64, stripes: &Locked) -> bool {
-        let mut was_wanted = false;
-        stripes.for_each(|index| {
-            was_wanted |= self.with_locked(index, |stripe| stripe.end_holds(holder));
-        });
-        was_wanted
     }
 }

@@ -4,15 +4,12 @@
 //! reply arrives through the mailbox. What the command may touch meanwhile depends on its keys:
 //!
 //! - none (KEYS, SCAN): it walks the stripes, locking one at a time;
-//! - a few: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first change
-//!   exchanges the holds for the locks of the stripes;
-//! - very many (MGET of a hundred thousand): it takes the locks, having fetched into the cache what
-//!   it will need.
+//! - any number: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first
+//!   change exchanges the holds for the locks of the stripes.
 //!
 //! `docs/internals/long-commands.md` says why.
 
 use crate::args::Args;
-use crate::background::gap;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
 use crate::commit;
 use crate::cx::Cx;
@@ -29,11 +26,6 @@ use crate::worker::{ThreadContext, now};
 use crate::{Flags, KeyFlags};
 use keyspace::Key;
 use resp::Reply;
-
-/// Commands of more keys than this lock them instead of holding each.
-const MOST_HELD: usize = 1000;
-/// Keys fetched into the cache together.
-const FETCHED_TOGETHER: usize = 32;
 
 /// The words of a request in one allocation, to outlive the input they came in.
 struct Words {
@@ -121,10 +113,8 @@ impl LongCommand {
         let keys = named_keys(engine, self.row, &words);
         if keys.is_empty() {
             walk(&mut cx, self.row, args);
-        } else if keys.len() <= MOST_HELD {
-            run_holding(&mut cx, self.row, args, keys);
         } else {
-            run_locked(&mut cx, self.row, args, &keys);
+            run_holding(&mut cx, self.row, args, keys);
         }
         let stats = thread.stats();
         stats.hits.add_own(cx.db.hits.get());
@@ -165,7 +155,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin();
-    cx.db.held = Some(Held::acquire(&cx.db, holder, keys, &thread.reader));
+    cx.db.held = Some(Held::acquire(&cx.db, holder, keys, thread));
     dispatch::call(cx, row, args);
     match cx.db.held.take() {
         Some(held) => {
@@ -182,34 +172,6 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     end(cx);
 }
 
-/// Runs a command under the locks of all its stripes.
-fn run_locked(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: &[NamedKey]) {
-    let thread = cx.thread;
-    cx.engine.holds.begin();
-    thread.reader.enter();
-    fetch(cx, keys);
-    let mut stripes = Locked::None;
-    keys.iter().for_each(|key| stripes.add(key.stripe));
-    loop {
-        stripes.acquire_patiently(&cx.engine.keyspace);
-        let is_in_the_way = keys
-            .iter()
-            .any(|key| key.writes && cx.db.with_locked(key.stripe, |stripe| stripe.want(key.hash)));
-        if !is_in_the_way {
-            break;
-        }
-        stripes.release(&cx.engine.keyspace);
-        thread.reader.leave();
-        gap();
-        thread.reader.enter();
-    }
-    cx.db.locked = stripes;
-    dispatch::call(cx, row, args);
-    finish_locked(cx, args);
-    thread.reader.leave();
-    end(cx);
-}
-
 /// Commits what the command did under locks, and gives these back.
 fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args.words());
@@ -218,7 +180,7 @@ fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     dispatch::serve_ready(cx);
 }
 
-/// The end of a command that held keys or many locks: whoever waited for that goes on.
+/// The end of a command that held keys: whoever waited for that goes on.
 fn end(cx: &mut Cx<'_>) {
     cx.engine.holds.end(&cx.engine.mailboxes);
     let unserved = cx.engine.holds.take_unserved();
@@ -227,22 +189,6 @@ fn end(cx: &mut Cx<'_>) {
         cx.thread.reader.enter();
         dispatch::serve_ready(cx);
         cx.thread.reader.leave();
-    }
-}
-
-/// Fetches buckets and entries into this core's cache, so that the locks are held for less time.
-#[allow(unsafe_code)]
-fn fetch(cx: &Cx<'_>, keys: &[NamedKey]) {
-    let keyspace = &cx.engine.keyspace;
-    for batch in keys.chunks(FETCHED_TOGETHER) {
-        for key in batch {
-            // SAFETY: the thread is inside the world.
-            unsafe { keyspace.stripe(key.stripe).prefetch_bucket(cx.db.index, key.hash) }
-        }
-        for key in batch {
-            // SAFETY: as above.
-            unsafe { keyspace.stripe(key.stripe).prefetch_entry(cx.db.index, key.hash) }
-        }
     }
 }
 

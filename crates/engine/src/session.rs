@@ -30,10 +30,8 @@ pub enum ReplyMode {
     On,
     /// None is, until further notice.
     Off,
-    /// This command's is not (CLIENT REPLY SKIP itself).
-    SkipThis,
     /// The next command's is not.
-    SkipNext,
+    Skip,
 }
 
 /// CLIENT TRACKING's options.

@@ -972,7 +972,7 @@ fn client_reply(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     } else if args.is(2, "skip") {
         match cx.session.reply_mode {
             ReplyMode::Off => ReplyMode::Off,
-            _ => ReplyMode::SkipNext,
+            _ => ReplyMode::Skip,
         }
     } else {
         return Err(Error::Syntax);

@@ -164,6 +164,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_aof_buffer", 0);
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", 0);
+    line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());
 }

@@ -1,6 +1,8 @@
 //! `MEMORY USAGE key [SAMPLES count]`, `DOCTOR`, `MALLOC-STATS`, `PURGE`, `STATS`
 
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
+};
 
 /// `MEMORY DOCTOR`.
 pub static MEMORY_DOCTOR: Command = Command {
@@ -80,6 +82,7 @@ pub static MEMORY_USAGE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(N) where N is the number of samples.",
+    effort: Effort::Elements(2),
     summary: "Estimates the memory usage of a key.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).after("SAMPLES").optional()],
     run: memory_usage,

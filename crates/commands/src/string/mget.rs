@@ -33,7 +33,6 @@ pub static MSET: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
-    effort: Effort::Words(2),
     summary: "Atomically creates or modifies the string values of one or more keys.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     args: &[
@@ -52,7 +51,6 @@ pub static MSETNX: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
-    effort: Effort::Words(2),
     summary: "Atomically modifies the string values of one or more keys only when \
         all keys don't exist.",
     args: &[

@@ -1,0 +1,320 @@
+//! Long commands run beside everybody else: what their client, the others and the data see of it.
+//!
+//! "Beside" is checked by order, not by time: what others are answered while the long command's
+//! reply is not there yet.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::{Client, encode};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+use std::time::Duration;
+
+/// Elements of the big values: a long command on them takes long enough to look around meanwhile,
+/// even if the machine is fast.
+const ELEMENTS: usize = 200_000;
+
+/// Runs a test on both back-ends, with two reactors.
+fn on_servers(test: impl Fn(&Server)) {
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };
+        let server = Server::start(&program, options).unwrap();
+        test(&server);
+        let status = server.stop().unwrap();
+        assert!(status.success(), "the server ended with {status}");
+    }
+}
+
+fn connect(server: &Server) -> Client {
+    server.connect(Protocol::Resp2).unwrap()
+}
+
+fn ask(client: &mut Client, request: &str) -> Reply {
+    client.command(&request.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+fn send(client: &mut Client, request: &str) {
+    client.send(&request.split(' ').collect::<Vec<_>>()).unwrap();
+}
+
+fn number(client: &mut Client, request: &str) -> i64 {
+    let reply = ask(client, request);
+    reply.integer().unwrap_or_else(|| panic!("{request}: {reply:?}"))
+}
+
+fn fill(client: &mut Client, command: &str, key: &str, prefix: &str, count: usize) {
+    let mut pending = 0;
+    for start in (0..count).step_by(1000) {
+        let mut words = vec![command.to_owned(), key.to_owned()];
+        words.extend((start..count.min(start + 1000)).map(|number| format!("{prefix}{number}")));
+        client.send(&words).unwrap();
+        pending += 1;
+    }
+    for _ in 0..pending {
+        assert!(client.reply().unwrap().integer().is_some());
+    }
+}
+
+fn two_sets(client: &mut Client) {
+    fill(client, "SADD", "a", "a:", ELEMENTS);
+    fill(client, "SADD", "b", "b:", ELEMENTS);
+}
+
+/// Waits until the command that another client has just sent holds its keys.
+fn wait_until_held(client: &mut Client, busy: &mut Client) {
+    loop {
+        let info = ask(client, "INFO memory");
+        if String::from_utf8_lossy(info.text().unwrap()).contains("long_commands_holding_keys:1") {
+            break;
+        }
+        assert!(!busy.has_data().unwrap(), "the command was over before anybody could look");
+    }
+}
+
+#[test]
+fn others_go_on_and_the_pipeline_keeps_its_order() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        let mut requests = encode(&["SUNIONSTORE", "out", "a", "b"]);
+        requests.extend(encode(&["SCARD", "out"]));
+        requests.extend(encode(&["ECHO", "last"]));
+        long.send_raw(&requests).unwrap();
+        wait_until_held(&mut other, &mut long);
+        // What it reads can be read, what it will write too, and any other key can be changed.
+        assert_eq!(number(&mut other, "SCARD a"), ELEMENTS as i64);
+        assert_eq!(number(&mut other, "EXISTS out"), 0);
+        for count in 1..=100 {
+            assert_eq!(number(&mut other, "INCR counter"), count);
+        }
+        assert!(!long.has_data().unwrap(), "the others had to wait");
+        assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+        assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+        assert_eq!(long.reply().unwrap(), Reply::Bulk(b"last".to_vec()));
+    });
+}
+
+#[test]
+fn who_changes_a_held_key_waits_and_is_not_lost() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        send(&mut long, "SUNIONSTORE out a b");
+        wait_until_held(&mut other, &mut long);
+        let mut transaction = connect(server);
+        for request in ["MULTI", "SADD b new", "SET free 1", "EXEC"] {
+            send(&mut transaction, request);
+        }
+        // Its own next requests wait as well, others do not.
+        send(&mut other, "SADD a new");
+        send(&mut other, "SCARD a");
+        assert_eq!(ask(&mut connect(server), "GET free"), Reply::Nil);
+        // The union is that of the moment it began.
+        assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+        assert_eq!(other.reply().unwrap(), Reply::Integer(1));
+        assert_eq!(other.reply().unwrap(), Reply::Integer(ELEMENTS as i64 + 1));
+        for _ in 0..3 {
+            transaction.reply().unwrap();
+        }
+        let done = Reply::Array(vec![Reply::Integer(1), Reply::Simple(b"OK".to_vec())]);
+        assert_eq!(transaction.reply().unwrap(), done);
+    });
+}
+
+#[test]
+fn a_writer_is_not_starved_by_readers() {
+    on_servers(|server| {
+        let mut writer = connect(server);
+        two_sets(&mut writer);
+        let mut readers = [connect(server), connect(server), connect(server)];
+        for reader in &mut readers {
+            for _ in 0..20 {
+                send(reader, "SORT a BY nosort LIMIT 0 1");
+            }
+        }
+        assert_eq!(number(&mut writer, "SADD a new"), 1);
+        let is_waiting =
+            readers.iter_mut().any(|reader| reader.message_within(Duration::ZERO).is_err());
+        for reader in readers {
+            drop(reader);
+        }
+        assert!(is_waiting, "the writer came last");
+    });
+}
+
+#[test]
+fn a_transaction_runs_in_place_and_watches_see_long_writes() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        for (request, expected) in [("WATCH out", "OK"), ("MULTI", "OK"), ("SMEMBERS a", "QUEUED")]
+        {
+            assert_eq!(ask(&mut other, request), Reply::Simple(expected.into()));
+        }
+        assert_eq!(number(&mut long, "SUNIONSTORE out a b"), 2 * ELEMENTS as i64);
+        assert_eq!(ask(&mut other, "EXEC"), Reply::NilArray);
+        // Reading for long dirties nothing.
+        for (request, expected) in [("WATCH a", "OK"), ("MULTI", "OK"), ("SMEMBERS a", "QUEUED")] {
+            assert_eq!(ask(&mut other, request), Reply::Simple(expected.into()));
+        }
+        assert!(matches!(ask(&mut long, "SMEMBERS a"), Reply::Array(all) if all.len() == ELEMENTS));
+        let Reply::Array(results) = ask(&mut other, "EXEC") else { panic!("no transaction") };
+        assert!(matches!(&results[..], [Reply::Array(all)] if all.len() == ELEMENTS));
+    });
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing_behind() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        let id = number(&mut long, "CLIENT ID");
+        send(&mut long, "SUNIONSTORE out a b");
+        wait_until_held(&mut other, &mut long);
+        assert_eq!(number(&mut other, &format!("CLIENT UNBLOCK {id}")), 0);
+        assert_eq!(number(&mut other, &format!("CLIENT KILL ID {id}")), 1);
+        long.expect_closed().unwrap();
+        // The command goes on; whoever changes its keys still waits for it.
+        assert_eq!(number(&mut other, "SADD a new"), 1);
+        assert_eq!(number(&mut other, "SCARD out"), 2 * ELEMENTS as i64);
+    });
+}
+
+#[test]
+fn the_server_ends_during_a_long_command() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        send(&mut long, "SUNIONSTORE out a b");
+        wait_until_held(&mut other, &mut long);
+        // `on_servers` stops it now.
+    });
+}
+
+#[test]
+fn it_is_counted_logged_and_shown_once() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        ask(&mut long, "CONFIG SET slowlog-log-slower-than 0");
+        let mut monitor = connect(server);
+        assert_eq!(ask(&mut monitor, "MONITOR"), Reply::Simple(b"OK".to_vec()));
+        send(&mut long, "SUNIONSTORE out a b");
+        wait_until_held(&mut other, &mut long);
+        // It waits for a while, and is tried several times.
+        send(&mut other, "SADD a new");
+        long.reply().unwrap();
+        other.reply().unwrap();
+        ask(&mut other, "ECHO end");
+        let (mut unions, mut additions) = (0, 0);
+        loop {
+            let Reply::Simple(line) = monitor.reply().unwrap() else { panic!("no line") };
+            let line = String::from_utf8(line).unwrap();
+            unions += usize::from(line.contains("\"SUNIONSTORE\""));
+            additions += usize::from(line.contains("\"SADD\""));
+            if line.contains("\"end\"") {
+                break;
+            }
+        }
+        assert_eq!((unions, additions), (1, 1));
+        let log = format!("{:?}", ask(&mut other, "SLOWLOG GET 100"));
+        let name = format!("{:?}", Reply::Bulk(b"SUNIONSTORE".to_vec()));
+        assert_eq!(log.matches(&name).count(), 1, "{log}");
+        let stats = ask(&mut other, "INFO commandstats");
+        let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
+        assert!(stats.contains("cmdstat_sunionstore:calls=1,"), "{stats}");
+    });
+}
+
+#[test]
+fn replies_are_kept_from_a_client_that_wants_none() {
+    on_servers(|server| {
+        let mut long = connect(server);
+        two_sets(&mut long);
+        for request in
+            ["CLIENT REPLY SKIP", "SMEMBERS a", "ECHO first", "CLIENT REPLY OFF", "SMEMBERS b"]
+        {
+            send(&mut long, request);
+        }
+        send(&mut long, "CLIENT REPLY ON");
+        assert_eq!(long.reply().unwrap(), Reply::Bulk(b"first".to_vec()));
+        assert_eq!(long.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+    });
+}
+
+#[test]
+fn what_needs_everything_waits_without_stopping_others() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        send(&mut long, "SUNIONSTORE out a b");
+        wait_until_held(&mut other, &mut long);
+        let mut flusher = connect(server);
+        send(&mut flusher, "FLUSHALL");
+        assert_eq!(number(&mut other, "SCARD a"), ELEMENTS as i64);
+        assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+        assert_eq!(flusher.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+        assert_eq!(number(&mut other, "DBSIZE"), 0);
+        // What is freed before the reply keeps its place in the pipeline.
+        two_sets(&mut other);
+        send(&mut other, "FLUSHALL SYNC");
+        send(&mut other, "DBSIZE");
+        assert_eq!(other.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+        assert_eq!(other.reply().unwrap(), Reply::Integer(0));
+    });
+}
+
+#[test]
+fn blocked_clients_are_served_when_it_is_over() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        fill(&mut long, "RPUSH", "list", "", ELEMENTS);
+        let mut waiter = connect(server);
+        send(&mut waiter, "BLMOVE source list LEFT LEFT 0");
+        while number(&mut other, "LLEN source") != 0 || !is_blocked(&mut other) {}
+        send(&mut long, "SORT list");
+        wait_until_held(&mut other, &mut long);
+        // The move would change the list that is being sorted.
+        assert_eq!(number(&mut other, "RPUSH source x"), 1);
+        assert!(matches!(long.reply().unwrap(), Reply::Array(all) if all.len() == ELEMENTS));
+        assert_eq!(waiter.reply().unwrap(), Reply::Bulk(b"x".to_vec()));
+        assert_eq!(number(&mut other, "LLEN list"), ELEMENTS as i64 + 1);
+    });
+}
+
+fn is_blocked(client: &mut Client) -> bool {
+    let info = ask(client, "INFO clients");
+    String::from_utf8_lossy(info.text().unwrap()).contains("blocked_clients:1")
+}
+
+#[test]
+fn a_held_key_may_expire_meanwhile() {
+    on_servers(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        send(&mut long, "SUNIONSTORE out a b");
+        // Sent at once, so that it is before the union or waits for it; either is fine.
+        assert_eq!(number(&mut other, "PEXPIRE a 1"), 1);
+        assert!(long.reply().unwrap().integer().is_some_and(|count| count >= ELEMENTS as i64));
+        while number(&mut other, "DBSIZE") != 2 {}
+        assert_eq!(number(&mut other, "EXISTS a"), 0);
+    });
+}
+
+#[test]
+fn long_writers_of_each_others_keys_do_not_wait_in_a_circle() {
+    on_servers(|server| {
+        let (mut first, mut second) = (connect(server), connect(server));
+        two_sets(&mut first);
+        for _ in 0..3 {
+            send(&mut first, "SUNIONSTORE a b a");
+            send(&mut second, "SUNIONSTORE b a b");
+        }
+        for _ in 0..3 {
+            assert_eq!(first.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+            assert_eq!(second.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
+        }
+    });
+}
