@@ -7,6 +7,7 @@ pub mod bitmap;
 #[cfg(test)]
 mod compatibility;
 pub mod connection;
+mod draw;
 mod effort;
 pub mod generic;
 pub mod hash;
@@ -21,6 +22,7 @@ pub mod transactions;
 pub mod value;
 pub mod zset;
 
+pub use connection::client_line;
 use engine::Command;
 
 /// All rows, group by group.

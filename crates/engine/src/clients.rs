@@ -4,7 +4,7 @@
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What everybody may know of a client.
@@ -73,6 +73,10 @@ pub struct Live {
     pub output_bytes: AtomicUsize,
     /// Capacity of the output buffers.
     pub output_capacity: AtomicUsize,
+    /// It was chosen to be closed because clients use too much memory.
+    pub is_evicted: AtomicBool,
+    /// All memory it takes, as it was last counted.
+    pub memory_bytes: AtomicUsize,
     /// Client that invalidations are redirected to; −1 when tracking is off, 0 to itself.
     pub redirect: AtomicI64,
     /// 2 or 3.

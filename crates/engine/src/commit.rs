@@ -130,7 +130,7 @@ fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
         }
         engine.tracking.key_changed(engine, interest, &change.key, by);
     }
-    engine.tracking.broadcast(engine, &change.key, by);
+    engine.tracking.broadcast(&change.key, by);
 }
 
 /// Publishes a keyspace event to the channels that the configuration asks for.

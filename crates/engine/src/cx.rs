@@ -39,6 +39,13 @@ impl Cx<'_> {
     pub fn now(&self) -> Millis {
         self.db.now()
     }
+
+    /// Whether the client has more output than it may have. What still makes a long reply should
+    /// stop: the client is closed without getting it.
+    #[inline]
+    pub fn is_over_output_limit(&self) -> bool {
+        self.reply.len() > self.session.output_room
+    }
 }
 
 pub use crate::args::Args;

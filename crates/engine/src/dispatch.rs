@@ -18,7 +18,7 @@ use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::mailbox::{Message, Push};
 use crate::pubsub::Space;
-use crate::session::{ReplyMode, Session};
+use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
 use config::ProtectedAction;
@@ -75,6 +75,7 @@ pub(crate) fn process(
             crate::monitor::feed(cx, row.command, args.words());
         }
         after_reply(cx, row, started);
+        deliver_own_pushes(cx);
     }
     if !cx.db.effects.ready.is_empty() {
         serve_ready(cx);
@@ -154,10 +155,10 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     if let Some(until) = paused_until(cx, row) {
         return Err(NotNow::Paused { until });
     }
-    if cx.engine.config.maxmemory() > 0
-        && !crate::evict::make_room(cx)
-        && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM))
-    {
+    let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
+    // What eviction took from the client's cache it learns before the reply.
+    deliver_own_pushes(cx);
+    if !has_room && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM)) {
         reject(cx, row, &Error::OutOfMemory);
         return Ok(false);
     }
@@ -409,6 +410,7 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let started = cx.reply.len();
     let before = Instant::now();
     cx.resolved = row;
+    cx.session.last_command = row.index + 1;
     let outcome = (row.command.run)(cx, args);
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
@@ -424,11 +426,24 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
     stats.commands.add_own(1);
     cx.session.commands += 1;
+    // EXEC has run others.
     cx.session.last_command = row.index + 1;
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row.command, args);
     }
     crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
+    if cx.is_over_output_limit() {
+        overflow(cx, started);
+    }
+}
+
+/// A reply too many: the client is going to be closed without having got it. The rest of a
+/// transaction still runs.
+#[cold]
+fn overflow(cx: &mut Cx<'_>, started: usize) {
+    cx.reply.truncate(started);
+    cx.session.overflows = true;
+    cx.session.fate = Fate::Close;
 }
 
 /// Commits one command of a transaction, whose locks stay held.
@@ -599,11 +614,36 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
     true
 }
 
+/// Messages that a command caused for its own client follow its reply at once, as if they had been
+/// written while it ran but after it.
+fn deliver_own_pushes(cx: &mut Cx<'_>) {
+    let mailbox = &cx.engine.mailboxes[cx.thread.index];
+    if !mailbox.has_mail() {
+        return;
+    }
+    for push in mailbox.take_pushes(cx.session.id()) {
+        write_push(cx.session, &push, &mut cx.reply);
+    }
+}
+
+/// Whether a command answers with out-of-band messages, which CLIENT REPLY does not silence.
+fn answers_with_pushes(row: &Resolved) -> bool {
+    matches!(
+        row.command.name,
+        "subscribe" | "psubscribe" | "ssubscribe" | "unsubscribe" | "punsubscribe" | "sunsubscribe"
+    )
+}
+
 /// CLIENT REPLY and what belongs to the end of a reply in a special state.
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
     // CLIENT REPLY SKIP is not itself the next command.
     if cx.session.reply_mode != ReplyMode::On && row.full_name != "client|reply" {
-        silence(cx, started);
+        let first = cx.reply.written_since(started).first();
+        if answers_with_pushes(row) && matches!(first, Some(b'>' | b'*')) {
+            end_skipping(cx.session);
+        } else {
+            silence(cx, started);
+        }
     }
     if row.command.name != "caching"
         && cx.session.multi.is_none()
@@ -615,14 +655,19 @@ fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
 
 fn silence(cx: &mut Cx<'_>, started: usize) {
     cx.reply.truncate(started);
-    if cx.session.reply_mode == ReplyMode::Skip {
-        cx.session.reply_mode = ReplyMode::On;
+    end_skipping(cx.session);
+}
+
+fn end_skipping(session: &mut Session) {
+    if session.reply_mode == ReplyMode::Skip {
+        session.reply_mode = ReplyMode::On;
     }
 }
 
 /// Encodes an out-of-band message for a client.
 pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
-    if session.reply_mode != ReplyMode::On && !matches!(push, Push::Monitor(_)) {
+    // CLIENT REPLY is about replies; MONITOR's lines are such.
+    if session.reply_mode != ReplyMode::On && matches!(push, Push::Monitor(_)) {
         return;
     }
     match push {
@@ -693,6 +738,7 @@ pub fn release_everything(db: &Db<'_>, session: &mut Session) {
         blocking::forget(db, &waiter);
         engine.stats.blocked_clients.fetch_sub(1, Relaxed);
     }
+    session.subscribed_bytes = 0;
     let subscriptions = std::mem::take(&mut session.subscriptions);
     for (space, names) in [
         (Space::Channels, subscriptions.channels),

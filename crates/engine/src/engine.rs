@@ -1,6 +1,7 @@
 //! The server as commands know it: everything that is shared by all threads.
 
 use crate::background::{Background, job_threads};
+use crate::client_memory::ClientUsage;
 use crate::clients::Clients;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
@@ -29,6 +30,8 @@ pub trait Host: Send + Sync {
     fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
     /// Starts an orderly shutdown, asked for by this client.
     fn shutdown(&self, by: &str, request: ShutdownRequest);
+    /// Takes back a shutdown that has been asked for but not begun; `false` if there is none.
+    fn abort_shutdown(&self) -> bool;
     /// Writes the configuration file anew (CONFIG REWRITE).
     fn rewrite_config(&self) -> Result<(), String>;
     /// Facts about the process for INFO, by section: lines of `name:value`.
@@ -89,6 +92,8 @@ pub struct Engine {
     pub table: CommandTable,
     /// Connected clients.
     pub clients: Clients,
+    /// Memory of the clients.
+    pub client_usage: ClientUsage,
     /// One mailbox a thread.
     pub mailboxes: Box<[Mailbox]>,
     /// Counters of each thread, those of long commands included.
@@ -153,6 +158,7 @@ impl Engine {
             config,
             table,
             clients: Clients::default(),
+            client_usage: ClientUsage::default(),
             mailboxes: (0..threads).map(|_| Mailbox::default()).collect(),
             thread_stats: (0..threads + job_threads(threads))
                 .map(|_| ThreadStats::new(commands))

@@ -6,6 +6,7 @@
 pub mod args;
 pub mod background;
 pub mod blocking;
+pub mod client_memory;
 pub mod clients;
 pub mod command;
 pub mod commandlog;

@@ -65,6 +65,7 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::Null));
     let mut session = cx.session.guest();
     session.db = cx.db.index;
+    session.output_room = cx.session.output_room;
     // The guest counts the command for the statistics; the client's own figures are here.
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
@@ -120,6 +121,10 @@ impl LongCommand {
         stats.hits.add_own(cx.db.hits.get());
         stats.misses.add_own(cx.db.misses.get());
         drop(cx);
+        if self.session.overflows {
+            engine.mailboxes[reactor].post(Message::Overflow(client));
+            return;
+        }
         let resumption = Resumption { token: Some(self.token), reply: out };
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }

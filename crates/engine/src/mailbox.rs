@@ -18,6 +18,10 @@ pub enum Message {
     Unblock(u64, bool),
     /// The client is to be closed.
     Kill(u64),
+    /// The client is to be closed because a reply is larger than its output may be.
+    Overflow(u64),
+    /// The client is to be closed because clients use too much memory.
+    Evict(u64),
     /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, the end of a long
     /// command): look again.
     Recheck,
@@ -88,6 +92,18 @@ impl Mailbox {
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.has_mail.load(Acquire)
+    }
+
+    /// Takes the out-of-band messages for one client, in the order of posting; the others stay.
+    pub fn take_pushes(&self, client: u64) -> Vec<Arc<Push>> {
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
+        messages
+            .extract_if(.., |message| matches!(message, Message::Push(to, _) if *to == client))
+            .filter_map(|message| match message {
+                Message::Push(_, push) => Some(push),
+                _ => None,
+            })
+            .collect()
     }
 
     /// Takes all messages, in the order of posting.

@@ -69,6 +69,9 @@ impl Subscriptions {
     }
 }
 
+/// What remembering a name takes besides the name: entries here and in the registry.
+pub(crate) const NAME_OVERHEAD: usize = 96;
+
 /// A connection's state; see the module's documentation.
 pub struct Session {
     /// The registry's entry.
@@ -107,6 +110,16 @@ pub struct Session {
     pub is_local: bool,
     /// Transport flags of CLIENT LIST ([`flag::UNIX_SOCKET`], [`flag::TLS`]).
     pub transport_flags: u64,
+    /// Output the client may have in its buffer before it is closed for reading too slowly.
+    pub output_room: usize,
+    /// It has more than that.
+    pub overflows: bool,
+    /// Bytes of the names of watched keys.
+    pub(crate) watched_bytes: usize,
+    /// Bytes of the names of what it subscribed to.
+    pub(crate) subscribed_bytes: usize,
+    /// CLIENT PAUSE holds its next command back.
+    pub(crate) is_postponed: bool,
     pub(crate) parser: Parser,
     /// Commands run.
     pub(crate) commands: u64,
@@ -136,6 +149,11 @@ impl Session {
             fate: Fate::Open,
             is_local: false,
             transport_flags: 0,
+            output_room: usize::MAX,
+            overflows: false,
+            watched_bytes: 0,
+            subscribed_bytes: 0,
+            is_postponed: false,
             parser: Parser::new(),
             commands: 0,
             last_command: 0,
@@ -166,9 +184,48 @@ impl Session {
         !self.subscriptions.is_empty()
     }
 
+    /// Whether it waits for something other than its client.
+    pub fn is_blocked(&self) -> bool {
+        self.suspension.is_some() || self.is_postponed
+    }
+
     /// Bytes of words of a request that is not complete.
     pub fn pending_argument_bytes(&self) -> usize {
         self.parser.pending_bytes()
+    }
+
+    /// Bytes of the unfinished request's beginning that are counted as its words, or are nothing
+    /// but their headers.
+    pub fn parsed_bytes(&self) -> usize {
+        self.parser.parsed_bytes()
+    }
+
+    /// Bytes of commands that MULTI has queued.
+    pub fn queued_bytes(&self) -> usize {
+        self.multi.as_ref().map_or(0, |multi| multi.bytes())
+    }
+
+    /// Bytes of memory it takes, without its connection's buffers.
+    pub fn memory_bytes(&self) -> usize {
+        let prefixes = self.tracking.as_ref().and_then(|tracking| tracking.broadcast.as_ref());
+        let prefixes: usize =
+            prefixes.map_or(0, |prefixes| prefixes.iter().map(|p| p.len() + NAME_OVERHEAD).sum());
+        size_of::<Session>()
+            + size_of::<Client>()
+            + self.queued_bytes()
+            + self.watched_bytes
+            + self.subscribed_bytes
+            + prefixes
+    }
+
+    /// Accounts for the name of something subscribed to.
+    pub fn count_subscription(&mut self, name: &[u8]) {
+        self.subscribed_bytes += name.len() + NAME_OVERHEAD;
+    }
+
+    /// The opposite.
+    pub fn discount_subscription(&mut self, name: &[u8]) {
+        self.subscribed_bytes = self.subscribed_bytes.saturating_sub(name.len() + NAME_OVERHEAD);
     }
 
     /// Whether any rule but the ordinary ones applies to its next command.
@@ -191,7 +248,9 @@ impl Session {
                 flags |= bit;
             }
         };
-        set(self.suspension.as_ref().is_some_and(|s| s.waiter.is_some()), flag::BLOCKED);
+        // A long command runs, it does not wait.
+        let waits = self.suspension.as_ref().is_some_and(|s| s.waiter.is_some());
+        set(waits || self.is_postponed, flag::BLOCKED);
         set(self.multi.is_some(), flag::MULTI);
         set(self.is_monitor, flag::MONITOR);
         set(self.is_subscribed(), flag::PUBSUB);

@@ -7,13 +7,15 @@
 use crate::args::Args;
 use crate::command::Command;
 use crate::cx::Cx;
+use crate::db::Db;
 use crate::engine::Engine;
 use crate::interest::StripeInterest;
 use crate::keys;
 use crate::mailbox::{Message, Push};
 use keyspace::Key;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A client that caches.
 #[derive(Clone, Debug)]
@@ -33,6 +35,9 @@ pub struct Cacher {
 pub struct TrackingTable {
     cachers: RwLock<Vec<Cacher>>,
     broadcasting: AtomicUsize,
+    /// Keys that changed since the last broadcast, with the client that did it if it was one.
+    changed: Mutex<BTreeMap<Box<[u8]>, Option<u64>>>,
+    has_changed: AtomicBool,
     /// Keys remembered over all stripes.
     pub keys: AtomicUsize,
 }
@@ -88,35 +93,101 @@ impl TrackingTable {
         let cachers = self.cachers.read().unwrap_or_else(PoisonError::into_inner);
         let Some(cacher) = cachers.iter().find(|c| c.client == client) else { return };
         if cacher.prefixes.is_none() && !(cacher.no_loop && client == by) {
-            tell(engine, cacher, key);
+            tell(engine, cacher, key.map(|key| vec![Box::from(key)]));
         }
     }
 
-    /// Tells the broadcasting clients that a key changed.
-    pub(crate) fn broadcast(&self, engine: &Engine, key: &[u8], by: u64) {
-        if !self.is_broadcasting() {
-            return;
+    /// Notes that a key changed, for the broadcasting clients; see
+    /// [`TrackingTable::flush_broadcasts`].
+    pub(crate) fn broadcast(&self, key: &[u8], by: u64) {
+        if self.is_broadcasting() {
+            let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            let change = changed.entry(Box::from(key)).or_insert(Some(by));
+            // A key that two clients changed is news for both.
+            if *change != Some(by) {
+                *change = None;
+            }
+            self.has_changed.store(true, Release);
         }
+    }
+
+    /// Tells the broadcasting clients which keys changed: once for all requests that were read
+    /// together, so that a client gets one message for a transaction or a pipeline.
+    #[inline]
+    pub fn flush_broadcasts(&self, engine: &Engine) {
+        if self.has_changed.load(Acquire) {
+            self.tell_broadcasts(engine);
+        }
+    }
+
+    #[cold]
+    fn tell_broadcasts(&self, engine: &Engine) {
+        // Held throughout, so that two threads' messages keep the order of the changes.
+        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_changed.store(false, Release);
+        let changed = std::mem::take(&mut *changed);
         let cachers = self.cachers.read().unwrap_or_else(PoisonError::into_inner);
         for cacher in cachers.iter() {
             let Some(prefixes) = &cacher.prefixes else { continue };
-            let wanted = prefixes.is_empty() || prefixes.iter().any(|p| key.starts_with(p));
-            if wanted && !(cacher.no_loop && cacher.client == by) {
-                tell(engine, cacher, Some(key));
+            let all = [Box::default()];
+            let prefixes = if prefixes.is_empty() { &all[..] } else { &prefixes[..] };
+            for prefix in prefixes {
+                let keys: Vec<Box<[u8]>> = changed
+                    .iter()
+                    .filter(|(key, by)| {
+                        key.starts_with(prefix) && !(cacher.no_loop && **by == Some(cacher.client))
+                    })
+                    .map(|(key, _)| key.clone())
+                    .collect();
+                if !keys.is_empty() {
+                    tell(engine, cacher, Some(keys));
+                }
             }
         }
     }
 
-    /// Tells every client to forget everything (FLUSHALL).
-    pub fn invalidate_all(&self, engine: &Engine) {
+    /// Tells every client to forget everything, and forgets what they have read (FLUSHALL). The
+    /// world stands still.
+    #[allow(unsafe_code)]
+    pub fn invalidate_all(&self, db: &Db<'_>) {
+        debug_assert!(db.holds_world());
+        let engine = db.engine;
+        for stripe in 0..engine.keyspace.stripes().len() {
+            // SAFETY: the world stands still.
+            unsafe { engine.interests.stripe(stripe) }.trackers = HashMap::new();
+        }
+        self.keys.store(0, Relaxed);
         for cacher in self.all() {
             tell(engine, &cacher, None);
         }
     }
+
+    /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed.
+    #[allow(unsafe_code)]
+    pub fn limit_keys(&self, db: &Db<'_>) {
+        let engine = db.engine;
+        let limit = engine.config.tracking_table_max_keys();
+        if limit == 0 || self.keys.load(Relaxed) <= limit {
+            return;
+        }
+        let stripes = engine.keyspace.stripes().len();
+        let start = db.random() as usize % stripes;
+        for index in (start..stripes).chain(0..start) {
+            db.with_stripe(index, |_| {
+                // SAFETY: `with_stripe` holds the stripe's lock.
+                let interest = unsafe { engine.interests.stripe(index) };
+                while self.keys.load(Relaxed) > limit
+                    && let Some(key) = interest.trackers.keys().next().cloned()
+                {
+                    self.key_changed(engine, interest, &key, 0);
+                }
+            });
+        }
+    }
 }
 
-fn tell(engine: &Engine, cacher: &Cacher, key: Option<&[u8]>) {
-    let push = Push::Invalidate(key.map(|key| vec![Box::from(key)]));
+fn tell(engine: &Engine, cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) {
+    let push = Push::Invalidate(keys);
     match engine.clients.get(cacher.target) {
         Some(target) => {
             let message = Message::Push(target.id, Arc::new(push));

@@ -3,7 +3,7 @@
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::interest::Watch;
-use crate::session::Session;
+use crate::session::{NAME_OVERHEAD, Session};
 use keyspace::{DbIndex, Key};
 use std::sync::Arc;
 
@@ -59,6 +59,7 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     // An expired key that is still there would count as changed when it is deleted.
     cx.db.remove_expired(key);
     let watch = Arc::clone(cx.session.watch.get_or_insert_default());
+    cx.session.watched_bytes += key.bytes.len() + NAME_OVERHEAD;
     cx.session.watched.push((db, Box::from(key.bytes)));
     let engine = cx.engine;
     let stripe = engine.keyspace.stripe_of(key);
@@ -74,6 +75,7 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
 #[allow(unsafe_code)]
 pub fn unwatch(db: &Db<'_>, session: &mut Session) {
     let Some(watch) = session.watch.take() else { return };
+    session.watched_bytes = 0;
     for (index, key) in std::mem::take(&mut session.watched) {
         let stripe = db.engine.keyspace.stripe_of(Key::new(&key));
         db.with_stripe(stripe, |data| {

@@ -22,10 +22,14 @@ use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use structs::random::Rng;
 
 /// Requests that are parsed and prefetched together; about what a core can have under way.
 const BATCH: usize = 32;
+
+/// When a pause ends that only the end of a long command ends.
+const HELD_BACK: Millis = Millis(i64::MAX);
 
 /// The time now.
 pub fn now() -> Millis {
@@ -118,7 +122,7 @@ pub enum Next {
         /// A lower bound of the bytes that have to come.
         missing: usize,
     },
-    /// A stripe is busy or the batch was cut: feed again in the next turn.
+    /// A stripe is busy, or there is too much output for now: feed again in the next turn.
     Again,
     /// The session is suspended: do not feed until it is resumed.
     Suspended,
@@ -188,6 +192,7 @@ impl Worker {
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
         session.publish(now().0);
+        engine.count_client_memory(&session.client, session.memory_bytes());
         session
     }
 
@@ -195,18 +200,42 @@ impl Worker {
     pub fn disconnect(&mut self, mut session: Session) {
         let engine = self.context.engine;
         engine.clients.remove(session.id());
+        engine.count_client_memory(&session.client, 0);
+        if session.is_postponed {
+            self.end_postponement(&mut session);
+        }
         self.context.reader.enter();
         let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
         dispatch::release_everything(&db, &mut session);
         self.context.reader.leave();
     }
 
-    /// Runs the requests at the start of `input`, appending replies to `out`.
-    pub fn feed(&mut self, session: &mut Session, input: &[u8], out: &mut Vec<u8>) -> Fed {
+    /// Runs the requests at the start of `input`, appending replies to `out`, but begins none when
+    /// `out` has more than `most` bytes.
+    pub fn feed(
+        &mut self,
+        session: &mut Session,
+        input: &[u8],
+        out: &mut Vec<u8>,
+        most: usize,
+    ) -> Fed {
         let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
         let mut pending = std::mem::take(&mut self.pending);
         let mut inline = Vec::new();
-        let fed = self.feed_batches(session, input, out, &mut argv, &mut pending, &mut inline);
+        if session.is_postponed {
+            self.end_postponement(session);
+        }
+        let fed =
+            self.feed_batches(session, input, out, most, &mut argv, &mut pending, &mut inline);
+        // Who waits for a long command to end is not blocked, only late.
+        if let Next::Paused { until } = fed.next
+            && until != HELD_BACK
+        {
+            session.is_postponed = true;
+            session.publish(now().0);
+            self.context.engine.stats.blocked_clients.fetch_add(1, Relaxed);
+        }
+        self.context.engine.tracking.flush_broadcasts(self.context.engine);
         argv.clear();
         // The allocation is kept; there is no element left to convert.
         self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
@@ -214,11 +243,18 @@ impl Worker {
         fed
     }
 
+    fn end_postponement(&self, session: &mut Session) {
+        session.is_postponed = false;
+        self.context.engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+    }
+
+    #[allow(clippy::too_many_arguments)]
     fn feed_batches<'i>(
         &mut self,
         session: &mut Session,
         input: &'i [u8],
         out: &mut Vec<u8>,
+        most_output: usize,
         argv: &mut Vec<&'i [u8]>,
         pending: &mut Vec<Pending>,
         inline: &mut Vec<u8>,
@@ -261,7 +297,12 @@ impl Worker {
                                     words.into_iter().map(|word| &inline[word]).collect();
                                 let end = at + used;
                                 match run(&mut cx, &words, None, 0) {
-                                    Ok(()) => consumed = end,
+                                    Ok(()) => {
+                                        consumed = end;
+                                        if cx.reply.len() > most_output {
+                                            stop = Some(Next::Again);
+                                        }
+                                    }
                                     Err(cause) => stop = Some(cause),
                                 }
                             }
@@ -332,6 +373,10 @@ impl Worker {
                     cut = Some(cause);
                     break;
                 }
+                if cx.reply.len() > most_output {
+                    cut = Some(Next::Again);
+                    break;
+                }
             }
             let halted = halted(cx.session);
             let cause = cut.or(halted);
@@ -366,10 +411,16 @@ impl Worker {
         Fed { consumed, next }
     }
 
-    /// Writes an out-of-band message into a client's output.
-    pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) {
+    /// Writes an out-of-band message into a client's output. `false` if it has to wait for the
+    /// reply of a blocked command that is on its way: the message came after it.
+    pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) -> bool {
+        let waiter = session.suspension.as_ref().and_then(|s| s.waiter.as_ref());
+        if waiter.is_some_and(|waiter| waiter.is_done()) {
+            return false;
+        }
         let mut reply = Reply::new(out, session.protocol);
         dispatch::write_push(session, push, &mut reply);
+        true
     }
 
     /// Ends a suspension with a reply from elsewhere; `false` if it was not this one.
@@ -461,7 +512,7 @@ impl Worker {
             let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
             crate::blocking::forget(&db, waiter);
             self.context.reader.leave();
-            engine.stats.blocked_clients.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            engine.stats.blocked_clients.fetch_sub(1, Relaxed);
         }
         let mut reply = Reply::new(out, session.protocol);
         write(suspension, &mut reply);
@@ -517,7 +568,7 @@ fn run(
         Err(dispatch::NotNow::Busy(Busy)) => Err(Next::Again),
         Err(dispatch::NotNow::Paused { until }) => Err(Next::Paused { until }),
         // Nobody knows when; a message tells.
-        Err(dispatch::NotNow::Held) => Err(Next::Paused { until: Millis(i64::MAX) }),
+        Err(dispatch::NotNow::Held) => Err(Next::Paused { until: HELD_BACK }),
     }
 }
 

@@ -73,6 +73,11 @@ impl Parser {
         self.words.iter().map(|w| w.len()).sum()
     }
 
+    /// Bytes of the unfinished request that need not be looked at again.
+    pub fn parsed_bytes(&self) -> usize {
+        if self.left > 0 { self.at } else { 0 }
+    }
+
     /// Whether the request came as a line; its words then are in [`Parser::owned_words`].
     #[inline]
     pub fn is_inline(&self) -> bool {

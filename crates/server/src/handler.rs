@@ -1,14 +1,16 @@
 //! Between a reactor and the engine: one connection's bytes become a session's requests, and what
 //! other threads have for a session reaches its socket.
 
+use crate::client_limits;
 use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
 use engine::clients::flag;
-use engine::mailbox::Message;
+use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer, now};
 use engine::{Engine, Millis, Worker};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -20,6 +22,10 @@ pub struct Conn {
     session: Session,
     /// When its output began to exceed the soft limit.
     over_soft_limit_since: Option<Millis>,
+    /// Bytes of input and output that waited in the last round.
+    seen: (usize, usize),
+    /// Messages that follow the reply of a blocked command.
+    held: Vec<Arc<Push>>,
 }
 
 /// One thread's handler.
@@ -86,17 +92,28 @@ impl Hub {
             Message::Push(client, _)
             | Message::Resume(client, _)
             | Message::Unblock(client, _)
-            | Message::Kill(client) => *client,
+            | Message::Kill(client)
+            | Message::Overflow(client)
+            | Message::Evict(client) => *client,
             Message::Recheck => return self.resume_paused(cx),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
             return;
         };
         match message {
-            Message::Push(_, push) => self.worker.deliver(&mut conn.session, &push, io.out()),
+            Message::Push(_, push) => {
+                if !self.worker.deliver(&mut conn.session, &push, io.out()) {
+                    conn.held.push(push);
+                }
+                check_output(self.engine, conn, &mut io);
+            }
             Message::Resume(_, resumption) => {
                 if self.worker.resume(&mut conn.session, resumption, io.out()) {
                     io.resume();
+                    for push in std::mem::take(&mut conn.held) {
+                        self.worker.deliver(&mut conn.session, &push, io.out());
+                    }
+                    check_output(self.engine, conn, &mut io);
                 }
             }
             Message::Unblock(_, with_error) => {
@@ -105,6 +122,14 @@ impl Hub {
                 }
             }
             Message::Kill(_) => io.close(),
+            Message::Overflow(_) => {
+                client_limits::note_overflow(self.engine, &conn.session.client);
+                io.close();
+            }
+            Message::Evict(_) => {
+                client_limits::note_eviction(self.engine, &conn.session.client);
+                io.close();
+            }
             Message::Recheck => {}
         }
     }
@@ -143,65 +168,68 @@ impl Hub {
         if self.engine.debug.pauses_cron() {
             return;
         }
-        let config = &self.engine.config;
-        let timeout_ms = i64::try_from(config.timeout()).unwrap_or(0).saturating_mul(1000);
         let engine = self.engine;
+        let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
-            let live = &conn.session.client.live;
-            live.output_bytes.store(io.pending_output(), Relaxed);
-            live.query_bytes.store(io.pending_input(), Relaxed);
+            let (input, output) = (io.pending_input(), io.pending_output());
+            let session = &conn.session;
+            let live = &session.client.live;
+            // Who sends or reads a large piece is not idle, though no request is complete.
+            if conn.seen != (input, output) {
+                conn.seen = (input, output);
+                live.last_seen_ms.store(now.0, Relaxed);
+            }
             let idle = now.0 - live.last_seen_ms.load(Relaxed);
-            let may_idle = conn.session.suspension.is_some()
-                || conn.session.is_subscribed()
-                || conn.session.is_monitor;
+            let may_idle = session.is_blocked() || session.is_subscribed() || session.is_monitor;
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {
                 log!(Verbose, "Closing idle client");
                 io.close();
-            } else if is_over_output_limit(engine, conn, io, now) {
-                io.close();
-            } else if io.pending_input() > config.client_query_buffer_limit() {
-                engine.stats.query_buffer_disconnections.add(1);
+            } else if client_limits::is_over_output_limit(
+                engine,
+                session,
+                output,
+                &mut conn.over_soft_limit_since,
+                now,
+            ) || client_limits::is_evicted(engine, session, io, input)
+            {
                 io.close();
             }
         });
         self.expiry.begin(&self.worker);
         if self.thread() == 0 {
             self.engine.keyspace.collect_outgrown();
+            self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
             self.engine.rates.sample(now.0, commands);
         }
     }
 }
 
-/// Whether a client reads so slowly that `client-output-buffer-limit` closes it.
-fn is_over_output_limit(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, now: Millis) -> bool {
-    let class = if conn.session.is_subscribed() {
-        config::ClientClass::PubSub
-    } else {
-        config::ClientClass::Normal
-    };
-    let limit = engine.config.client_output_buffer_limit(class);
-    let pending = io.pending_output() as u64;
-    if limit.soft_bytes > 0 && pending > limit.soft_bytes {
-        conn.over_soft_limit_since.get_or_insert(now);
-    } else {
-        conn.over_soft_limit_since = None;
+/// Closes a client that has too much output.
+fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
+    let pending = io.pending_output();
+    if pending <= client_limits::SMALL {
+        return;
     }
-    let soft_ms = i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX).saturating_mul(1000);
-    let is_over = (limit.hard_bytes > 0 && pending > limit.hard_bytes)
-        || conn.over_soft_limit_since.is_some_and(|since| now.0 - since.0 > soft_ms);
-    if is_over {
-        engine.stats.output_buffer_disconnections.add(1);
-        let client = &conn.session.client;
-        log!(
-            Warning,
-            "Client id={} addr={} scheduled to be closed ASAP for overcoming of output buffer \
-             limits.",
-            client.id,
-            client.addr
-        );
+    conn.session.client.live.output_bytes.store(pending, Relaxed);
+    let since = &mut conn.over_soft_limit_since;
+    if client_limits::is_over_output_limit(engine, &conn.session, pending, since, now()) {
+        io.close();
     }
-    is_over
+}
+
+/// What the limits make of a client whose input has been run as far as `rest`: `true` if it is to
+/// be closed.
+fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8]) -> bool {
+    let output = io.pending_output();
+    let is_large = rest.len().max(output).max(conn.session.queued_bytes()) > client_limits::SMALL;
+    if !is_large && engine.client_memory_limit().is_none() {
+        return false;
+    }
+    let (session, since) = (&conn.session, &mut conn.over_soft_limit_since);
+    client_limits::is_over_output_limit(engine, session, output, since, now())
+        || client_limits::is_over_query_limit(engine, session, rest)
+        || client_limits::is_evicted(engine, session, io, rest.len())
 }
 
 impl Handler for Hub {
@@ -224,13 +252,27 @@ impl Handler for Hub {
             transport_flags,
         });
         self.by_client.insert(session.id(), peer.id);
-        Some(Conn { session, over_soft_limit_since: None })
+        Some(Conn { session, over_soft_limit_since: None, seen: (0, 0), held: Vec::new() })
     }
 
     #[inline]
     fn data(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
-        let before = io.pending_output();
-        let fed = self.worker.feed(&mut conn.session, input, io.out());
+        let engine = self.engine;
+        let (before, backlog) = (io.pending_output(), io.backlog());
+        // A large request counts before it runs, as it does while it arrives.
+        if input.len() > client_limits::SMALL
+            && engine.client_memory_limit().is_some()
+            && client_limits::is_evicted(engine, &conn.session, io, input.len())
+        {
+            io.close();
+            return Consumed::read(input.len());
+        }
+        let (room, is_limited) = client_limits::output_room(engine, &conn.session, backlog);
+        conn.session.output_room = room;
+        // A client that a limit closes is not kept waiting below it.
+        io.set_unbounded(is_limited);
+        let most = io.out().len() + io.output_limit();
+        let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
         stats.net_in.add_own(fed.consumed as u64);
@@ -238,6 +280,10 @@ impl Handler for Hub {
         stats.reads.add_own(1);
         stats.writes.add_own(1);
         live.net_in.store(live.net_in.load(Relaxed) + fed.consumed as u64, Relaxed);
+        if fed.next != Next::Closing && exceeds(engine, conn, io, &input[fed.consumed..]) {
+            io.close();
+            return Consumed::read(input.len());
+        }
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
             Next::Again if io.choked() => Consumed::read(fed.consumed),
@@ -252,12 +298,25 @@ impl Handler for Hub {
                 Consumed::read(fed.consumed)
             }
             Next::Closing => {
+                if conn.session.overflows {
+                    client_limits::note_overflow(engine, &conn.session.client);
+                }
                 match conn.session.fate {
                     Fate::Close => io.close(),
                     Fate::Open | Fate::CloseAfterReplies => io.close_after_flush(),
                 }
                 Consumed::read(input.len())
             }
+        }
+    }
+
+    fn growing(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>) {
+        let (engine, session, input) = (self.engine, &conn.session, io.input());
+        if input.len() > client_limits::SMALL
+            && (client_limits::is_over_query_limit(engine, session, input)
+                || client_limits::is_evicted(engine, session, io, input.len()))
+        {
+            io.close();
         }
     }
 
@@ -271,6 +330,7 @@ impl Handler for Hub {
     }
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
+        self.engine.tracking.flush_broadcasts(self.engine);
         if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);
         }

@@ -1,12 +1,10 @@
 //! What the server does for commands: applying options, shutting down, facts for INFO.
 
+use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net};
-use crate::process::oom_score::{self, OomScore};
-use crate::process::title::{ProcessTitle, Variables};
-use crate::process::{crash, facts, log as logging};
-use crate::{start, tls};
-use config::{ApplyError, Changed, OomScoreAdj};
+use crate::process::{crash, facts, signals};
+use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::engine::{Host, Restart, ShutdownRequest};
 use std::ffi::OsString;
@@ -47,8 +45,7 @@ pub struct ServerHost {
     choice: Choice,
     config_file: Option<PathBuf>,
     started: Started,
-    title: ProcessTitle,
-    oom_score: Mutex<OomScore>,
+    applier: Applier,
 }
 
 impl ServerHost {
@@ -60,44 +57,9 @@ impl ServerHost {
         choice: Choice,
         config_file: Option<PathBuf>,
         started: Started,
-        title: ProcessTitle,
+        applier: Applier,
     ) -> ServerHost {
-        let oom_score = Mutex::new(OomScore::new(Path::new("/")));
-        ServerHost { engine, net, process, choice, config_file, started, title, oom_score }
-    }
-
-    /// Tells the kernel what `oom-score-adj` asks for. A failure is logged.
-    pub fn apply_oom_score(&self) -> Result<(), String> {
-        let config = &self.engine.config;
-        let mode = match config.oom_score_adj() {
-            OomScoreAdj::No => oom_score::Mode::No,
-            OomScoreAdj::Relative => oom_score::Mode::Relative,
-            OomScoreAdj::Absolute => oom_score::Mode::Absolute,
-        };
-        let mut score = self.oom_score.lock().unwrap_or_else(PoisonError::into_inner);
-        score.apply(mode, config.oom_score_adj_values(), oom_score::Class::Primary).map_err(|_| {
-            "Failed to apply new oom_score_adj configuration, check server logs.".into()
-        })
-    }
-
-    /// Shows the process under the title that the configuration asks for.
-    pub fn show_title(&self) {
-        let config = &self.engine.config;
-        if !config.set_proc_title() {
-            return;
-        }
-        let lossy = |path: &Path| path.to_string_lossy().into_owned();
-        let program = self.started.words.first().map(Path::new).map(lossy);
-        let variables = Variables {
-            title: program.unwrap_or_default(),
-            bind: config.bind().first().map(|bind| bind.to_string_lossy().into_owned()),
-            port: config.port(),
-            tls_port: config.tls_port(),
-            unix_socket: config.unixsocket().to_string_lossy().into_owned(),
-            cluster: false,
-            config_file: self.config_file.as_deref().map(lossy),
-        };
-        self.title.set(&config.proc_title_template().to_string_lossy(), &variables);
+        ServerHost { engine, net, process, choice, config_file, started, applier }
     }
 
     fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
@@ -108,67 +70,24 @@ impl ServerHost {
         config::replace_file(path, &text_of(&existing))
             .map_err(|error| format!("Rewriting config file: {}", crate::process::os_error(&error)))
     }
-
-    fn apply_one(&self, name: &str) -> Result<(), String> {
-        let config = &self.engine.config;
-        match name {
-            "port" | "bind" | "unixsocket" => {
-                self.net.rebind(&start::listeners(config)).map_err(|error| error.to_string())
-            }
-            "proc-title-template" => {
-                self.show_title();
-                Ok(())
-            }
-            "oom-score-adj" | "oom-score-adj-values" => self.apply_oom_score(),
-            "log-format" => {
-                if let Some(format) = logging::Format::from_name(config.log_format().name()) {
-                    logging::set_format(format);
-                }
-                Ok(())
-            }
-            "log-timestamp-format" => {
-                let name = config.log_timestamp_format().name();
-                if let Some(format) = logging::TimestampFormat::from_name(name) {
-                    logging::set_timestamp_format(format);
-                }
-                Ok(())
-            }
-            "tcp-keepalive" => {
-                self.net.set_keepalive(config.tcp_keepalive());
-                Ok(())
-            }
-            "loglevel" => {
-                let name = config.loglevel().name();
-                if let Some(level) = logging::Level::from_name(name) {
-                    logging::set_level(level);
-                }
-                Ok(())
-            }
-            "crash-log-enabled" => {
-                crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
-            }
-            "dir" => std::env::set_current_dir(config.dir()).map_err(|error| error.to_string()),
-            name if name.starts_with("tls-") => {
-                tls::apply(config, &self.net)?;
-                self.net.rebind(&start::listeners(config)).map_err(|error| error.to_string())
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Host for ServerHost {
     fn apply_config(&self, changed: &[Changed]) -> Result<(), ApplyError> {
-        for change in changed {
-            let option = change.spec.name();
-            self.apply_one(option).map_err(|reason| ApplyError { option, reason })?;
-        }
-        Ok(())
+        self.applier.apply(changed)
     }
 
     fn shutdown(&self, by: &str, _request: ShutdownRequest) {
         *REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(by.to_owned());
         self.net.stop();
+    }
+
+    fn abort_shutdown(&self) -> bool {
+        let is_aborted = !self.net.is_stopping() && signals::cancel();
+        if is_aborted {
+            log!(Notice, "Shutdown manually aborted.");
+        }
+        is_aborted
     }
 
     fn rewrite_config(&self) -> Result<(), String> {

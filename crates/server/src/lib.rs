@@ -1,6 +1,8 @@
 //! The server: reactors, connections, files and the process around them. The only crate that does
 //! I/O.
 
+mod apply;
+mod client_limits;
 pub mod handler;
 pub mod host;
 pub mod net;

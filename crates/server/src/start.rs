@@ -1,5 +1,6 @@
 //! Starting and stopping: from arguments to running reactors, in redis-server's order.
 
+use crate::apply::{self, Applier, RESERVED_FILES, Title};
 use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::log;
@@ -17,9 +18,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// Descriptors that are not for clients: files, rings, listeners.
-const RESERVED_FILES: u64 = 32;
+use std::time::Duration;
 
 /// Why the server does not start; the text is for the person who started it.
 type Failure = String;
@@ -120,15 +119,20 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
-    let net_of_host = Arc::clone(&net);
+    let config_file = loaded.file.as_ref().map(|path| path.display().to_string());
+    let variables = title::Variables {
+        title: program.to_string_lossy().into_owned(),
+        unix_socket: config.unixsocket().to_string_lossy().into_owned(),
+        config_file,
+        ..title::Variables::default()
+    };
+    let title = Title { title: process_title, variables };
+    let applier = Applier::new(engine, Arc::clone(&net), title);
     let host =
-        ServerHost::new(engine, net_of_host, process, choice, loaded.file, started, process_title);
-    host.show_title();
-    // The server runs all the same; the log says what is wrong.
-    let _ = host.apply_oom_score();
+        ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
     let stopping = Arc::clone(&net);
-    signals::install(move |_| stopping.stop())
+    signals::install(move |_| stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
     let reactors = start_reactors(engine, &net, &cpus, &config)?;
@@ -143,8 +147,11 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
         }
     }
     shutdown::begin(crate::host::requested_by().as_deref(), &supervisor);
+    if let Some(pid_file) = pid_file {
+        pid_file.remove();
+    }
     remove_unix_socket(&config);
-    shutdown::finish(pid_file);
+    shutdown::finish();
     Ok(())
 }
 
@@ -158,6 +165,18 @@ fn begin_background_thread() {
         // The thread lives as long as the process.
         std::mem::forget(stack);
     }
+}
+
+/// Begins the shutdown that a signal asked for. Redis does so in its next round of housekeeping,
+/// which a test can hold back to take the request back.
+fn stop_in_time(engine: &Engine, net: &Net) {
+    while engine.debug.pauses_cron() {
+        if signals::requested().is_none() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    net.stop();
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
@@ -196,16 +215,7 @@ fn start_reactors(
 }
 
 fn set_up_logging(config: &Config) -> Result<(), Failure> {
-    if let Some(level) = logging::Level::from_name(config.loglevel().name()) {
-        logging::set_level(level);
-    }
-    if let Some(format) = logging::Format::from_name(config.log_format().name()) {
-        logging::set_format(format);
-    }
-    let timestamps = config.log_timestamp_format().name();
-    if let Some(format) = logging::TimestampFormat::from_name(timestamps) {
-        logging::set_timestamp_format(format);
-    }
+    apply::apply_log_options(config);
     logging::set_logfile(config.logfile().as_path()).map_err(|error| error.to_string())?;
     if config.syslog_enabled()
         && let Some(facility) = syslog::Facility::from_name(config.syslog_facility().name())

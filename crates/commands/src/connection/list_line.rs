@@ -31,7 +31,7 @@ fn letters(bits: u64) -> String {
 }
 
 /// The line, with its line end.
-pub(crate) fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
+pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
     let live = &client.live;
     let names = client.names().clone();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -43,7 +43,7 @@ pub(crate) fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         .map_or("NULL", |index| engine.table.all()[index].full_name.as_str());
     let output = live.output_bytes.load(Relaxed);
     let query = live.query_bytes.load(Relaxed);
-    let memory = size_of::<Client>() + output + query + live.multi_bytes.load(Relaxed);
+    let memory = live.memory_bytes.load(Relaxed);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
          ssub={} multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} \

@@ -13,6 +13,7 @@ mod select;
 
 use engine::Command;
 
+pub use list_line::line as client_line;
 pub(crate) use select::parse_db;
 
 /// The rows of this group.

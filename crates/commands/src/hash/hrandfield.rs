@@ -1,9 +1,11 @@
 //! `HRANDFIELD key [count [WITHVALUES]]`
 
+use crate::draw::draw_repeated;
 use crate::list::{negatable, write};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
+use resp::Reply;
 use structs::hash::Hash;
 use structs::listpack::Element;
 use structs::random::Rng;
@@ -38,6 +40,7 @@ pub static HRANDFIELD: Command = Command {
 fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let mut rng = Rng::seeded(cx.db.random());
+    let room = cx.session.output_room;
     let Cx { db, reply, .. } = cx;
     if args.len() == 2 {
         match db.read::<Hash>(key)?.and_then(|hash| hash.random(&mut rng)) {
@@ -63,7 +66,7 @@ fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let drawn =
         if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(hash.len()) };
     reply.array(if with_values && !is_nested { drawn * 2 } else { drawn });
-    let show = |field: Element<'_>, value: Element<'_>| {
+    let show = |reply: &mut Reply<'_>, field: Element<'_>, value: Element<'_>| {
         if is_nested {
             reply.array(2);
         }
@@ -73,9 +76,11 @@ fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     };
     if count < 0 {
-        hash.sample_repeated(drawn, &mut rng, show);
+        draw_repeated(drawn, reply, room, |part, reply| {
+            hash.sample_repeated(part, &mut rng, |field, value| show(reply, field, value));
+        });
     } else {
-        hash.sample_distinct(drawn, &mut rng, show);
+        hash.sample_distinct(drawn, &mut rng, |field, value| show(reply, field, value));
     }
     Ok(())
 }

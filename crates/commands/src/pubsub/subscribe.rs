@@ -119,6 +119,7 @@ fn count(cx: &Cx<'_>, space: Space) -> i64 {
 fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
     for name in args.from(1) {
         if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
+            cx.session.count_subscription(name);
             let client = &cx.session.client;
             let listener = Listener { client: client.id, thread: client.thread };
             cx.engine.pubsub.subscribe(space, name, listener);
@@ -139,6 +140,7 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
     }
     for name in &given {
         if names(&mut cx.session.subscriptions, space).remove(name) {
+            cx.session.discount_subscription(name);
             cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
         }
         answer(cx, space, kind, Some(name));

@@ -88,7 +88,7 @@ fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
         taken.0.extend(part.0);
     });
     let keys = taken.keys() as u64;
-    cx.engine.tracking.invalidate_all(cx.engine);
+    cx.engine.tracking.invalidate_all(&cx.db);
     cx.db.add_dirty(keys.max(1));
     if in_background || cx.in_transaction || keys == 0 {
         cx.engine.background.free_tables(taken);

@@ -121,6 +121,17 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_watched_keys", 0);
     line(out, "total_blocking_keys", 0);
     line(out, "total_blocking_keys_on_nokey", 0);
+    let until = engine.pause.until_ms.load(Relaxed);
+    let is_paused = until > cx.now().0;
+    let writes_only = engine.pause.writes_only.load(Relaxed);
+    line(out, "paused_reason", if is_paused { "client_pause" } else { "none" });
+    let actions = match (is_paused, writes_only) {
+        (false, _) => "none",
+        (true, true) => "write",
+        (true, false) => "all",
+    };
+    line(out, "paused_actions", actions);
+    line(out, "paused_timeout_milliseconds", (until - cx.now().0).max(0));
 }
 
 fn memory(cx: &Cx<'_>, out: &mut String) {
@@ -160,7 +171,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_not_counted_for_evict", 0);
     line(out, "mem_replication_backlog", 0);
     line(out, "mem_clients_slaves", 0);
-    line(out, "mem_clients_normal", 0);
+    line(out, "mem_clients_normal", engine.client_memory());
     line(out, "mem_aof_buffer", 0);
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", 0);

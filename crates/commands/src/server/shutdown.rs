@@ -59,9 +59,10 @@ fn parse(args: Args<'_>) -> Result<ShutdownRequest, Error> {
             request.now = true;
         } else if args.is(index, "force") {
             request.force = true;
-        } else if args.is(index, "abort") && args.len() == 2 {
-            return Err(Error::text("ERR No shutdown in progress."));
-        } else {
+        } else if args.is(index, "failover") {
+            return Err(Error::text("ERR SHUTDOWN FAILOVER is only supported in cluster mode."));
+        } else if !args.is(index, "safe") {
+            // SAFE protects slots, of which a server alone has none.
             return Err(Error::Syntax);
         }
     }
@@ -69,12 +70,39 @@ fn parse(args: Args<'_>) -> Result<ShutdownRequest, Error> {
 }
 
 fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let host = cx.engine.host();
+    if args.len() == 2 && args.is(1, "abort") {
+        if !host.is_some_and(|host| host.abort_shutdown()) {
+            return Err(Error::text("ERR No shutdown in progress."));
+        }
+        cx.reply.ok();
+        return Ok(());
+    }
     let request = parse(args)?;
-    if let Some(host) = cx.engine.host() {
-        let client = &cx.session.client;
-        let by = format!("id={} addr={} laddr={}", client.id, client.addr, client.laddr);
-        host.shutdown(&by, request);
+    if let Some(host) = host {
+        host.shutdown(&describe(cx), request);
     }
     cx.session.fate = Fate::Close;
     Ok(())
+}
+
+/// Who asked, for the log.
+fn describe(cx: &Cx<'_>) -> String {
+    let client = &cx.session.client;
+    let names = client.names();
+    let hides = cx.engine.config.hide_user_data_from_log();
+    let shown = |text: &[u8]| {
+        if hides { "*redacted*".to_owned() } else { String::from_utf8_lossy(text).into_owned() }
+    };
+    format!(
+        "id={} addr={} laddr={} fd={} name={} user={} lib-name={} lib-ver={}",
+        client.id,
+        client.addr,
+        client.laddr,
+        client.fd,
+        shown(&names.name),
+        shown(names.user.as_bytes()),
+        String::from_utf8_lossy(&names.lib_name),
+        String::from_utf8_lossy(&names.lib_version)
+    )
 }

@@ -1,5 +1,6 @@
 //! `SPOP key [count]`, `SRANDMEMBER key [count]`: every member is equally likely.
 
+use crate::draw::draw_repeated;
 use crate::list::{negatable, write};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
@@ -97,6 +98,7 @@ fn report(cx: &mut Cx<'_>, key: Key<'_>, popped: Vec<Vec<u8>>) {
 fn srandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let mut rng = Rng::seeded(cx.db.random());
+    let room = cx.session.output_room;
     let Cx { db, reply, .. } = cx;
     if args.len() == 2 {
         match db.read::<Set>(key)?.and_then(|set| set.random(&mut rng)) {
@@ -116,7 +118,9 @@ fn srandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if count < 0 {
         let count = count.unsigned_abs() as usize;
         reply.array(count);
-        set.sample_repeated(count, &mut rng, |member| write(reply, member));
+        draw_repeated(count, reply, room, |part, reply| {
+            set.sample_repeated(part, &mut rng, |member| write(reply, member));
+        });
     } else {
         let count = (count as usize).min(set.len());
         reply.array(count);

@@ -68,6 +68,9 @@ fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
             None => cx.reply.null(),
         }
+        if cx.is_over_output_limit() {
+            break;
+        }
     }
     Ok(())
 }

@@ -1,9 +1,11 @@
 //! `ZRANDMEMBER key [count [WITHSCORES]]`
 
+use crate::draw::draw_repeated;
 use crate::list::write;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
+use resp::Reply;
 use structs::listpack::Element;
 use structs::random::Rng;
 use structs::zset::Zset;
@@ -38,6 +40,7 @@ pub static ZRANDMEMBER: Command = Command {
 fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let mut rng = Rng::seeded(cx.db.random());
+    let room = cx.session.output_room;
     let Cx { db, reply, .. } = cx;
     if args.len() == 2 {
         match db.read::<Zset>(key)?.and_then(|zset| zset.random(&mut rng)) {
@@ -70,7 +73,7 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let drawn =
         if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(zset.len()) };
     reply.array(if with_scores && !is_nested { drawn * 2 } else { drawn });
-    let mut show = |member: Element<'_>, score: f64| {
+    let show = |reply: &mut Reply<'_>, member: Element<'_>, score: f64| {
         if is_nested {
             reply.array(2);
         }
@@ -80,11 +83,13 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     };
     if count < 0 {
-        zset.sample_repeated(drawn, &mut rng, show);
+        draw_repeated(drawn, reply, room, |part, reply| {
+            zset.sample_repeated(part, &mut rng, |member, score| show(reply, member, score));
+        });
     } else if drawn == zset.len() {
-        zset.iter().rev().for_each(|(member, score)| show(member, score));
+        zset.iter().rev().for_each(|(member, score)| show(reply, member, score));
     } else {
-        zset.sample_distinct(drawn, &mut rng, show);
+        zset.sample_distinct(drawn, &mut rng, |member, score| show(reply, member, score));
     }
     Ok(())
 }

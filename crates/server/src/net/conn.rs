@@ -109,6 +109,9 @@ pub(super) mod flag {
     /// The TLS handshake is not over: the handler does not know of the connection yet.
     pub const HANDSHAKE: u16 = 1 << 11;
 
+    /// The handler bounds the output itself: it is never choked.
+    pub const UNBOUNDED: u16 = 1 << 12;
+
     /// Any of these keeps input from the handler.
     pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | CHOKED | RETRY | HANDSHAKE;
 }

@@ -79,6 +79,13 @@ impl Core {
             .then_some(token.slot)
     }
 
+    /// Whether a connection has so much unsent output that its requests wait.
+    #[inline]
+    pub fn is_choked(&self, slot: u32) -> bool {
+        let link = &self.links[slot as usize];
+        link.pending_output() > self.output_limit && !link.is(flag::UNBOUNDED)
+    }
+
     /// Enters a connection in the list of those to flush, with a buffer to write to.
     #[inline]
     pub fn mark_dirty(&mut self, slot: u32) {

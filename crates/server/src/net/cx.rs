@@ -39,6 +39,35 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].pending_output()
     }
 
+    /// Those of them that were written before this turn.
+    #[inline]
+    pub fn backlog(&self) -> usize {
+        self.core.links[self.slot as usize].backlog.as_ref().map_or(0, |backlog| backlog.bytes)
+    }
+
+    /// How much output makes the connection [choked](ConnIo::choked).
+    #[inline]
+    pub fn output_limit(&self) -> usize {
+        self.core.output_limit
+    }
+
+    /// Says whether the handler bounds the output itself, so that it is never choked.
+    #[inline]
+    pub fn set_unbounded(&mut self, is_unbounded: bool) {
+        let link = &mut self.core.links[self.slot as usize];
+        if is_unbounded {
+            link.flags |= flag::UNBOUNDED;
+        } else {
+            link.flags &= !flag::UNBOUNDED;
+        }
+    }
+
+    /// Input that waits to be consumed; see [`ConnIo::pending_input`].
+    pub fn input(&self) -> &[u8] {
+        let link = &self.core.links[self.slot as usize];
+        &link.rest[link.start..]
+    }
+
     /// Bytes of input that wait to be consumed, without those a running
     /// [`data`](super::Handler::data) call holds.
     pub fn pending_input(&self) -> usize {
@@ -55,7 +84,7 @@ impl ConnIo<'_> {
     /// more for now: see [`NetOptions::output_limit`](super::NetOptions::output_limit).
     #[inline]
     pub fn choked(&self) -> bool {
-        self.pending_output() > self.core.output_limit
+        self.core.is_choked(self.slot)
     }
 
     /// Closes the connection; output that has not been sent is dropped.

@@ -114,6 +114,8 @@ impl<H: Handler> Reactor<H> {
             }
         } else if link.unread() >= link.wanted {
             self.run_rest(slot);
+        } else if let Some(user) = self.users[slot as usize].as_mut() {
+            self.handler.growing(user, &mut ConnIo { core: &mut self.core, slot });
         }
     }
 
@@ -208,7 +210,7 @@ fn fresh<H: Handler>(
     });
     if !left.is_empty() {
         keep(&mut core.links[slot as usize], left, consumed);
-    } else if core.links[slot as usize].pending_output() <= core.output_limit {
+    } else if !core.is_choked(slot) {
         return;
     }
     conclude(core, slot, consumed, left.len());
@@ -228,7 +230,7 @@ fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
 
 /// Acts on what a handler said about its input, of which `left` bytes are in `rest`.
 fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
-    let limit = core.output_limit;
+    let is_choked = core.is_choked(slot);
     let token = core.token(slot);
     let link = &mut core.links[slot as usize];
     if link.is(flag::CLOSING | flag::DEAD) {
@@ -244,7 +246,7 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
         }
         Next::Retry => {}
     }
-    if link.pending_output() > limit {
+    if is_choked {
         link.flags |= flag::CHOKED;
     }
 }

@@ -171,6 +171,12 @@ pub trait Handler: Sized {
     /// called again when the peer has read its replies.
     fn data(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed;
 
+    /// More of a request has arrived that is not as long yet as [`Handler::data`] asked for. Here a
+    /// handler can see to it that it does not become too long.
+    fn growing(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>) {
+        let _ = (conn, io);
+    }
+
     /// A connection is gone. Called once for each that [`Handler::opened`] accepted.
     fn closed(&mut self, id: ConnId, conn: Self::Conn, why: Close);
 

@@ -153,7 +153,8 @@ impl Net {
         self.wake_all();
     }
 
-    pub(super) fn is_stopping(&self) -> bool {
+    /// Whether [`Net::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 

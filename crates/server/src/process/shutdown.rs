@@ -1,6 +1,5 @@
 //! The first and the last steps of a clean shutdown, with the log lines scripts wait for.
 
-use super::pidfile::PidFile;
 use super::supervised::Supervisor;
 use crate::log;
 
@@ -16,11 +15,7 @@ pub fn begin(client: Option<&str>, supervisor: &Supervisor) {
     supervisor.stopping();
 }
 
-/// After everything is saved: removes the process-number file and says goodbye. Only the exit is
-/// left to do.
-pub fn finish(pidfile: Option<PidFile>) {
-    if let Some(pidfile) = pidfile {
-        pidfile.remove();
-    }
+/// After everything is saved and removed: says goodbye. Only the exit is left to do.
+pub fn finish() {
     log!(Warning, "Dunlin is now ready to exit, bye bye...");
 }

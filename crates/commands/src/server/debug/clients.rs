@@ -1,7 +1,6 @@
 //! `DEBUG CLIENT-EVICTION`: clients by the power of two of the memory they take
 
 use config::ClientMemory;
-use engine::clients::Client;
 use engine::{Cx, Error, Outcome};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +17,7 @@ pub(super) fn client_eviction(cx: &mut Cx<'_>) -> Outcome {
     }
     let mut classes = [(0, 0); CLASSES];
     for client in cx.engine.clients.all() {
-        let bytes = memory(&client);
+        let bytes = client.live.memory_bytes.load(Relaxed);
         let (sum, clients) = &mut classes[class(bytes)];
         *sum += bytes;
         *clients += 1;
@@ -41,12 +40,6 @@ pub(super) fn client_eviction(cx: &mut Cx<'_>) -> Outcome {
 fn class(bytes: usize) -> usize {
     let bits = usize::BITS - bytes.leading_zeros();
     (bits.clamp(MIN_BITS, MAX_BITS) - MIN_BITS) as usize
-}
-
-fn memory(client: &Client) -> usize {
-    let live = &client.live;
-    let buffers = [&live.output_bytes, &live.query_bytes, &live.multi_bytes];
-    size_of::<Client>() + buffers.iter().map(|bytes| bytes.load(Relaxed)).sum::<usize>()
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !options.no_flush {
         let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
         engine::commit::databases_change(cx, &going);
-        cx.engine.tracking.invalidate_all(cx.engine);
+        cx.engine.tracking.invalidate_all(&cx.db);
     }
     for db in dbs {
         reload_db(cx, db)?;

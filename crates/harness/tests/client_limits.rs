@@ -1,0 +1,394 @@
+//! The limits of a client's buffers, of all clients' memory and of their number: each is enforced
+//! when it is reached, says so, and leaves the others alone. On both I/O back-ends.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::{Client, encode};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Runs `test` against a server on each back-end, which has to end well.
+fn on_each_backend(arguments: &[&str], test: impl Fn(&Server)) {
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options { backend, ..Options::arguments(arguments) };
+        let server = Server::start(&program, options).unwrap();
+        test(&server);
+        assert!(server.stop().unwrap().success());
+    }
+}
+
+fn connect(server: &Server) -> Client {
+    server.connect(Protocol::Resp2).unwrap()
+}
+
+fn ok() -> Reply {
+    Reply::Simple(b"OK".to_vec())
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap()).into_owned()
+}
+
+/// A number of INFO.
+fn info(server: &Server, name: &str) -> u64 {
+    let reply = connect(server).command(&["INFO", "everything"]).unwrap();
+    let text = text(&reply);
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
+    line.unwrap_or_else(|| panic!("no {name} in INFO")).trim().parse().unwrap()
+}
+
+/// The names of the connected clients that have one.
+fn named_clients(server: &Server) -> Vec<String> {
+    let list = text(&connect(server).command(&["CLIENT", "LIST"]).unwrap());
+    let name = |line: &str| {
+        line.split(' ').find_map(|field| field.strip_prefix("name=")).unwrap_or("").to_owned()
+    };
+    list.lines().map(name).filter(|name| !name.is_empty()).collect()
+}
+
+fn named(server: &Server, name: &str) -> Client {
+    let mut client = connect(server);
+    assert_eq!(client.command(&["CLIENT", "SETNAME", name]).unwrap(), ok());
+    client
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn a_request_beyond_the_query_buffer_limit() {
+    on_each_backend(&["--client-query-buffer-limit", "1mb"], |server| {
+        // Exactly as much as is allowed is not too much.
+        let mut client = connect(server);
+        client.send(&["SET", "k", &"x".repeat(1_000_000)]).unwrap();
+        assert_eq!(client.reply().unwrap(), ok());
+        client.send_raw(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n").unwrap();
+        // The server may close before all of it is sent.
+        let _ = client.send_raw(&vec![b'x'; 3_000_000]);
+        client.expect_closed().unwrap();
+        assert_eq!(info(server, "client_query_buffer_limit_disconnections"), 1);
+        assert!(server.log().contains("Closing client that reached max query buffer length: id="));
+        // What MULTI has queued counts as well.
+        let mut client = connect(server);
+        assert_eq!(client.command(&["MULTI"]).unwrap(), ok());
+        let value = "x".repeat(400_000);
+        let queued = (0..10).take_while(|_| client.command(&["SET", "k", &value]).is_ok()).count();
+        assert_eq!(queued, 2);
+    });
+}
+
+#[test]
+fn replies_beyond_the_hard_limit() {
+    on_each_backend(&["--client-output-buffer-limit", "normal 1mb 0 0"], |server| {
+        let mut client = connect(server);
+        let value = "x".repeat(100_000);
+        assert_eq!(client.command(&["SET", "big", &value]).unwrap(), ok());
+        // One reply that is too large is not sent, not even in part.
+        let mut greedy = connect(server);
+        greedy.send(&["MGET"].iter().chain([&"big"; 20]).collect::<Vec<_>>()).unwrap();
+        greedy.expect_closed().unwrap();
+        // Nor is a reply that would take all the memory there is even put together.
+        client.command(&["HSET", "h", "f", "v"]).unwrap();
+        client.command(&["SADD", "s", "m"]).unwrap();
+        client.command(&["ZADD", "z", "1", "m"]).unwrap();
+        for (command, key) in [("HRANDFIELD", "h"), ("SRANDMEMBER", "s"), ("ZRANDMEMBER", "z")] {
+            let mut greedy = connect(server);
+            greedy.send(&[command, key, "-9000000000"]).unwrap();
+            greedy.expect_closed().unwrap();
+        }
+        // A pipeline is cut where the limit is reached.
+        let mut greedy = connect(server);
+        let requests = [encode(&["GET", "big"]), encode(&["INCR", "count"])].concat().repeat(200);
+        let _ = greedy.send_raw(&requests);
+        eventually("disconnected", || {
+            info(server, "client_output_buffer_limit_disconnections") == 5
+        });
+        let count = client.command(&["GET", "count"]).unwrap();
+        assert!(text(&count).parse::<u32>().unwrap() < 200, "{count:?}");
+        assert!(server.log().contains("overcoming of output buffer limits"));
+        // A transaction runs to its end all the same.
+        let mut greedy = connect(server);
+        greedy.command(&["MULTI"]).unwrap();
+        greedy.command(&["SET", "before", "1"]).unwrap();
+        greedy.send(&["MGET"].iter().chain([&"big"; 20]).collect::<Vec<_>>()).unwrap();
+        greedy.reply().unwrap();
+        greedy.command(&["SET", "after", "1"]).unwrap();
+        greedy.send(&["EXEC"]).unwrap();
+        greedy.expect_closed().unwrap();
+        assert_eq!(client.command(&["EXISTS", "before", "after"]).unwrap(), Reply::Integer(2));
+    });
+}
+
+#[test]
+fn subscribers_that_do_not_read() {
+    let limits = "pubsub 4mb 1mb 1";
+    on_each_backend(&["--client-output-buffer-limit", limits], |server| {
+        let mut publisher = connect(server);
+        let payload = "x".repeat(100_000);
+        let subscribe = |name: &str| {
+            let mut client = named(server, name);
+            client.command(&["SUBSCRIBE", "news"]).unwrap();
+            client
+        };
+        // The hard limit, at once.
+        let deaf = subscribe("deaf");
+        eventually("the hard limit", || {
+            publisher.command(&["PUBLISH", "news", &payload]).unwrap() == Reply::Integer(0)
+        });
+        drop(deaf);
+        // The soft one, when it has been exceeded for its time.
+        let slow = subscribe("slow");
+        eventually("over the soft limit", || {
+            publisher.command(&["PUBLISH", "news", &payload]).unwrap();
+            let list = text(&publisher.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap());
+            let unsent = list.split(' ').find_map(|field| field.strip_prefix("omem="));
+            unsent.unwrap().parse::<u64>().unwrap() > 1_500_000
+        });
+        let start = Instant::now();
+        eventually("the soft limit", || named_clients(server).is_empty());
+        assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
+        assert_eq!(info(server, "client_output_buffer_limit_disconnections"), 2);
+        drop(slow);
+        // One that reads keeps its connection, whatever is published.
+        let mut reader = subscribe("reader");
+        for _ in 0..100 {
+            publisher.command(&["PUBLISH", "news", &payload]).unwrap();
+            assert!(matches!(reader.message().unwrap(), Reply::Array(_)));
+        }
+    });
+}
+
+#[test]
+fn a_pipeline_whose_replies_nobody_reads_waits() {
+    on_each_backend(&[], |server| {
+        let mut client = connect(server);
+        assert_eq!(client.command(&["SET", "big", &"x".repeat(1_000_000)]).unwrap(), ok());
+        let before = info(server, "used_memory");
+        let mut lazy = connect(server);
+        lazy.send_raw(&encode(&["GET", "big"]).repeat(1000)).unwrap();
+        // Without a limit it is not disconnected, but it does not get a gigabyte of replies either.
+        for _ in 0..20 {
+            let used = info(server, "used_memory").saturating_sub(before);
+            assert!(used < 32 << 20, "{used} bytes");
+            thread::sleep(Duration::from_millis(10));
+        }
+        for _ in 0..1000 {
+            assert_eq!(lazy.reply().unwrap().text().unwrap().len(), 1_000_000);
+        }
+    });
+}
+
+/// A client whose input buffer holds `bytes`, as CLIENT LIST shows it.
+fn holding(server: &Server, name: &str, bytes: usize) -> Client {
+    let mut client = named(server, name);
+    hold(&mut client, bytes);
+    client
+}
+
+fn hold(client: &mut Client, bytes: usize) {
+    client.send_raw(format!("*1\r\n${}\r\n", bytes * 2).as_bytes()).unwrap();
+    // It may be evicted meanwhile.
+    let _ = client.send_raw(&vec![b'x'; bytes]);
+}
+
+#[test]
+fn clients_that_take_too_much_memory() {
+    on_each_backend(&["--maxmemory-clients", "10mb"], |server| {
+        let small = holding(server, "small", 1 << 20);
+        let middle = holding(server, "middle", 3 << 20);
+        let mut kept = named(server, "kept");
+        assert_eq!(kept.command(&["CLIENT", "NO-EVICT", "on"]).unwrap(), ok());
+        hold(&mut kept, 4 << 20);
+        eventually("counted", || info(server, "mem_clients_normal") > 8 << 20);
+        assert_eq!(named_clients(server), ["small", "middle", "kept"]);
+        // The fourth is too many: the largest that may be evicted goes.
+        let last = holding(server, "last", 5 << 19);
+        eventually("one was evicted", || info(server, "evicted_clients") == 1);
+        assert_eq!(named_clients(server), ["small", "kept", "last"]);
+        assert!(server.log().contains("Evicting client: id="));
+        // A lower limit applies at once.
+        let mut client = connect(server);
+        let set = ["CONFIG", "SET", "maxmemory-clients", "6mb"];
+        assert_eq!(client.command(&set).unwrap(), ok());
+        assert_eq!(named_clients(server), ["small", "kept"]);
+        drop((small, middle, kept, last));
+        eventually("gone", || info(server, "mem_clients_normal") < 100_000);
+        // Queued commands, watched keys and subscriptions count; and so does a reply.
+        let set = ["CONFIG", "SET", "maxmemory-clients", "200000"];
+        assert_eq!(client.command(&set).unwrap(), ok());
+        for command in ["WATCH", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
+            let mut client = connect(server);
+            let names = (0..10_000).take_while(|n| {
+                client.send(&[command, &n.to_string()]).and_then(|()| client.reply()).is_ok()
+            });
+            assert!(names.count() < 10_000, "{command}");
+        }
+        // A percentage is one of maxmemory, and none while that is not set.
+        let set = ["CONFIG", "SET", "maxmemory-clients", "50%", "maxmemory", "0"];
+        assert_eq!(client.command(&set).unwrap(), ok());
+        let held = holding(server, "held", 2 << 20);
+        eventually("held", || info(server, "mem_clients_normal") > 2 << 20);
+        assert_eq!(named_clients(server), ["held"]);
+        assert_eq!(client.command(&["CONFIG", "SET", "maxmemory", "3mb"]).unwrap(), ok());
+        assert!(named_clients(server).is_empty());
+        drop(held);
+    });
+}
+
+#[test]
+fn silent_clients_are_closed_but_not_those_that_wait() {
+    on_each_backend(&["--timeout", "1"], |server| {
+        let mut silent = connect(server);
+        let mut blocked = connect(server);
+        blocked.send(&["BLPOP", "nothing", "0"]).unwrap();
+        let mut subscriber = connect(server);
+        subscriber.command(&["SUBSCRIBE", "news"]).unwrap();
+        let mut sender = connect(server);
+        sender.send_raw(b"*1\r\n$20\r\n").unwrap();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(2500) {
+            sender.send_raw(b"x").unwrap();
+            thread::sleep(Duration::from_millis(150));
+        }
+        silent.expect_closed().unwrap();
+        let mut client = connect(server);
+        client.command(&["PUBLISH", "news", "still"]).unwrap();
+        client.command(&["RPUSH", "nothing", "something"]).unwrap();
+        assert!(matches!(subscriber.message().unwrap(), Reply::Array(_)));
+        assert!(matches!(blocked.reply().unwrap(), Reply::Array(_)));
+        sender.send_raw(b"xxxxxxxxxxxxxxxxxxxx\r\n").unwrap();
+        assert!(sender.reply().unwrap().is_error());
+    });
+}
+
+#[test]
+fn values_longer_than_allowed() {
+    on_each_backend(&["--proto-max-bulk-len", "1mb"], |server| {
+        let mut client = connect(server);
+        assert_eq!(client.command(&["SET", "k", &"x".repeat(1 << 20)]).unwrap(), ok());
+        assert!(client.command(&["SETRANGE", "k", "1048576", "x"]).unwrap().is_error());
+        client.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n").unwrap();
+        let expected = b"ERR Protocol error: invalid bulk length".to_vec();
+        assert_eq!(client.reply().unwrap(), Reply::Error(expected));
+        client.expect_closed().unwrap();
+    });
+}
+
+#[test]
+fn before_the_password_only_small_requests() {
+    on_each_backend(&["--requirepass", "secret"], |server| {
+        for (request, error) in [
+            (&b"*11\r\n"[..], "unauthenticated multibulk length"),
+            (b"*2\r\n$4\r\nAUTH\r\n$16385\r\n", "unauthenticated bulk length"),
+        ] {
+            let mut client = Client::connect(server.address()).unwrap();
+            client.send_raw(request).unwrap();
+            let expected = format!("ERR Protocol error: {error}").into_bytes();
+            assert_eq!(client.reply().unwrap(), Reply::Error(expected));
+            client.expect_closed().unwrap();
+        }
+        let mut client = Client::connect(server.address()).unwrap();
+        // The limits end within the pipeline that brings the password.
+        let requests = [encode(&["AUTH", "secret"]), encode(&["ECHO", &"x".repeat(20_000)])];
+        client.send_raw(&requests.concat()).unwrap();
+        assert_eq!(client.reply().unwrap(), ok());
+        assert_eq!(client.reply().unwrap().text().unwrap().len(), 20_000);
+    });
+}
+
+#[test]
+fn what_came_before_a_protocol_error_is_answered() {
+    on_each_backend(&[], |server| {
+        let good = [encode(&["SET", "k", "v"]), encode(&["GET", "k"]), b"PING\r\n".to_vec()];
+        for (bad, error) in [
+            (&b"*1\r\n!4\r\nPING\r\n"[..], "expected '$', got '!'"),
+            (b"*x\r\n", "invalid multibulk length"),
+            (b"*2\r\n$4\r\nECHO\r\n$-5\r\n", "invalid bulk length"),
+        ] {
+            let mut client = connect(server);
+            client
+                .send_raw(&[&good.concat(), bad, &encode(&["SET", "k", "lost"])].concat())
+                .unwrap();
+            assert_eq!(client.reply().unwrap(), ok());
+            assert_eq!(client.reply().unwrap(), Reply::Bulk(b"v".to_vec()));
+            assert_eq!(client.reply().unwrap(), Reply::Simple(b"PONG".to_vec()));
+            let expected = format!("ERR Protocol error: {error}").into_bytes();
+            assert_eq!(client.reply().unwrap(), Reply::Error(expected));
+            client.expect_closed().unwrap();
+            assert_eq!(text(&connect(server).command(&["GET", "k"]).unwrap()), "v");
+        }
+    });
+}
+
+#[test]
+fn messages_to_oneself_follow_the_reply() {
+    on_each_backend(&[], |server| {
+        let mut client = server.connect(Protocol::Resp3).unwrap();
+        client.send(&["SUBSCRIBE", "c"]).unwrap();
+        client.message().unwrap();
+        let pipeline = [
+            encode(&["PUBLISH", "c", "1"]),
+            encode(&["PING"]),
+            encode(&["MULTI"]),
+            encode(&["PUBLISH", "c", "2"]),
+            encode(&["EXEC"]),
+            encode(&["PING"]),
+        ];
+        client.stream().write_all(&pipeline.concat()).unwrap();
+        let kinds: Vec<char> = (0..8)
+            .map(|_| match client.message().unwrap() {
+                Reply::Integer(1) => '1',
+                Reply::Push(_) => 'p',
+                Reply::Array(_) => 'a',
+                Reply::Simple(_) => 's',
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(kinds, ['1', 'p', 's', 's', 's', 'a', 'p', 's']);
+        // The same with the invalidation of a key that the client changes itself.
+        let mut cache = server.connect(Protocol::Resp3).unwrap();
+        cache.command(&["CLIENT", "TRACKING", "on"]).unwrap();
+        cache.command(&["GET", "k"]).unwrap();
+        cache.send_raw(&[encode(&["SET", "k", "v"]), encode(&["PING"])].concat()).unwrap();
+        assert_eq!(cache.message().unwrap(), ok());
+        assert!(matches!(cache.message().unwrap(), Reply::Push(_)));
+        assert_eq!(cache.message().unwrap(), Reply::Simple(b"PONG".to_vec()));
+    });
+}
+
+#[test]
+fn more_clients_than_files() {
+    on_each_backend(&[], |server| {
+        let mut client = connect(server);
+        let reply = client.command(&["CONFIG", "SET", "maxclients", "4294967295"]).unwrap();
+        assert!(
+            text(&reply).starts_with(
+                "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating \
+                 system is not able to handle the specified number of clients, try with "
+            ),
+            "{reply:?}"
+        );
+        let reply = client.command(&["CONFIG", "GET", "maxclients"]).unwrap();
+        assert_eq!(reply.elements().unwrap()[1], Reply::Bulk(b"10000".to_vec()), "nothing changed");
+        assert_eq!(client.command(&["CONFIG", "SET", "maxclients", "2"]).unwrap(), ok());
+        let mut second = connect(server);
+        assert_eq!(second.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+        let mut third = connect(server);
+        let refusal = Reply::Error(b"ERR max number of clients reached".to_vec());
+        assert_eq!(third.reply().unwrap(), refusal);
+        third.expect_closed().unwrap();
+        assert_eq!(client.command(&["CONFIG", "SET", "maxclients", "100"]).unwrap(), ok());
+        assert_eq!(connect(server).command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+    });
+}

@@ -1,0 +1,208 @@
+//! What `CONFIG SET` asks of the host: listeners, certificates, the log, limits of the process.
+//!
+//! Options that the server reads whenever it needs them are not here: their new value is enough.
+
+use crate::net::Net;
+use crate::process::oom_score::{self, OomScore};
+use crate::process::title::{ProcessTitle, Variables};
+use crate::process::{crash, log as logging, open_files};
+use crate::{log, start, tls};
+use config::{ApplyError, Changed, Config, OomScoreAdj};
+use engine::Engine;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Descriptors that are not for clients: files, rings, listeners.
+pub const RESERVED_FILES: u64 = 32;
+
+/// The process's title, and what its template may name.
+pub struct Title {
+    /// Where it is shown.
+    pub title: ProcessTitle,
+    /// The values of the template's variables that do not change.
+    pub variables: Variables,
+}
+
+impl Title {
+    /// Shows the title that the options ask for.
+    pub fn show(&self, config: &Config) {
+        let variables = Variables {
+            bind: config.bind().first().map(|bind| bind.to_string_lossy().into_owned()),
+            port: config.port(),
+            tls_port: config.tls_port(),
+            ..self.variables.clone()
+        };
+        if config.set_proc_title() {
+            self.title.set(&config.proc_title_template().to_string_lossy(), &variables);
+        }
+    }
+}
+
+/// Applies options to the running process.
+pub struct Applier {
+    engine: &'static Engine,
+    net: Arc<Net>,
+    title: Title,
+    oom_score: Mutex<OomScore>,
+}
+
+/// Options that are applied in one go, however many of them change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Effect {
+    Listen,
+    Tls,
+    OomScore,
+    Clients,
+    Other(&'static str),
+}
+
+impl Effect {
+    fn of(option: &'static str) -> Effect {
+        match option {
+            "port" | "bind" => Effect::Listen,
+            "oom-score-adj" | "oom-score-adj-values" => Effect::OomScore,
+            "maxmemory" | "maxmemory-clients" => Effect::Clients,
+            name if name.starts_with("tls-") => Effect::Tls,
+            name => Effect::Other(name),
+        }
+    }
+}
+
+impl Applier {
+    /// For a server that runs; applies what was not applied on the way.
+    pub fn new(engine: &'static Engine, net: Arc<Net>, title: Title) -> Applier {
+        title.show(&engine.config);
+        let oom_score = Mutex::new(OomScore::new(Path::new("/")));
+        let applier = Applier { engine, net, title, oom_score };
+        // It has been logged, and a server that the kernel likes less than it might can serve.
+        let _ = applier.apply_oom_score();
+        applier
+    }
+
+    /// Applies all changes, or says which could not be.
+    pub fn apply(&self, changed: &[Changed]) -> Result<(), ApplyError> {
+        let mut done: Vec<Effect> = Vec::new();
+        for change in changed {
+            let option = change.spec.name();
+            let effect = Effect::of(option);
+            if done.contains(&effect) {
+                continue;
+            }
+            done.push(effect);
+            self.apply_one(effect, change).map_err(|reason| {
+                log!(
+                    Warning,
+                    "Failed applying new configuration. Possibly related to new {option} setting. \
+                     Restoring previous settings."
+                );
+                ApplyError { option, reason }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn apply_one(&self, effect: Effect, change: &Changed) -> Result<(), String> {
+        let config = &self.engine.config;
+        match effect {
+            Effect::Listen => self.listen(change.spec.name()),
+            Effect::Tls => {
+                tls::apply(config, &self.net).map_err(|error| {
+                    log!(Warning, "{error}");
+                    "Unable to update TLS configuration. Check server logs.".to_owned()
+                })?;
+                self.listen("tls-port")
+            }
+            Effect::OomScore => self.apply_oom_score(),
+            Effect::Clients => {
+                if change.spec.name() == "maxmemory" {
+                    warn_about_maxmemory(self.engine);
+                }
+                self.engine.evict_clients();
+                Ok(())
+            }
+            Effect::Other("maxclients") => raise_open_files(config),
+            Effect::Other("tcp-keepalive") => {
+                self.net.set_keepalive(config.tcp_keepalive());
+                Ok(())
+            }
+            Effect::Other("loglevel" | "log-format" | "log-timestamp-format") => {
+                apply_log_options(config);
+                Ok(())
+            }
+            Effect::Other("proc-title-template") => {
+                self.title.show(config);
+                Ok(())
+            }
+            Effect::Other("crash-log-enabled") => {
+                crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
+            }
+            Effect::Other("dir") => {
+                std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
+            }
+            Effect::Other(_) => Ok(()),
+        }
+    }
+
+    fn listen(&self, option: &str) -> Result<(), String> {
+        self.net.rebind(&start::listeners(&self.engine.config)).map_err(|error| {
+            log!(Warning, "Warning: {error}");
+            if option == "bind" {
+                "Failed to bind to specified addresses.".to_owned()
+            } else {
+                "Unable to listen on this port. Check server logs.".to_owned()
+            }
+        })
+    }
+
+    fn apply_oom_score(&self) -> Result<(), String> {
+        let config = &self.engine.config;
+        let mode = match config.oom_score_adj() {
+            OomScoreAdj::No => oom_score::Mode::No,
+            OomScoreAdj::Relative => oom_score::Mode::Relative,
+            OomScoreAdj::Absolute => oom_score::Mode::Absolute,
+        };
+        self.oom_score
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .apply(mode, config.oom_score_adj_values(), oom_score::Class::Primary)
+            .map_err(|_| "Failed to set current oom_score_adj. Check server logs.".to_owned())
+    }
+}
+
+/// Makes the log what the options say that can change while the server runs.
+pub fn apply_log_options(config: &Config) {
+    if let Some(level) = logging::Level::from_name(config.loglevel().name()) {
+        logging::set_level(level);
+    }
+    if let Some(format) = logging::Format::from_name(config.log_format().name()) {
+        logging::set_format(format);
+    }
+    let timestamps = config.log_timestamp_format().name();
+    if let Some(format) = logging::TimestampFormat::from_name(timestamps) {
+        logging::set_timestamp_format(format);
+    }
+}
+
+fn raise_open_files(config: &Config) -> Result<(), String> {
+    let wanted = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);
+    let fitting = open_files::adjust(wanted, RESERVED_FILES).map_err(|error| error.to_string())?;
+    if fitting < wanted {
+        return Err(format!(
+            "The operating system is not able to handle the specified number of clients, try with \
+             {fitting}"
+        ));
+    }
+    Ok(())
+}
+
+fn warn_about_maxmemory(engine: &Engine) {
+    let (limit, used) = (engine.config.maxmemory(), engine.keyspace.used_bytes() as u64);
+    if limit > 0 && limit < used {
+        log!(
+            Warning,
+            "WARNING: the new maxmemory value set via CONFIG SET ({limit}) is smaller than the \
+             current memory usage ({used}). This will result in key eviction and/or the inability \
+             to accept new write commands depending on the maxmemory-policy."
+        );
+    }
+}

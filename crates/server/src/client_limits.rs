@@ -1,0 +1,124 @@
+//! What a client may take: `client-output-buffer-limit`, `client-query-buffer-limit` and
+//! `maxmemory-clients`.
+//!
+//! They are enforced after every batch of requests that leaves something behind, while a large
+//! request arrives, with every message that is sent to a client, and by housekeeping.
+
+use crate::log;
+use crate::net::ConnIo;
+use config::{ClientClass, OutputLimit};
+use engine::clients::Client;
+use engine::{Engine, Millis, Session};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Output below this is on its way and does not count, as a reply that fits Redis's fixed buffer
+/// does not; nor is less input than this worth a look.
+pub const SMALL: usize = 16 << 10;
+
+/// What a client that has not authenticated may send at a time.
+const UNAUTHENTICATED: usize = 1 << 20;
+
+/// Bytes of the input that are shown in the log.
+const SHOWN: usize = 64;
+
+fn output_limit(engine: &Engine, session: &Session) -> OutputLimit {
+    let class = if session.is_subscribed() { ClientClass::PubSub } else { ClientClass::Normal };
+    engine.config.client_output_buffer_limit(class)
+}
+
+/// How many bytes of replies may be written to a client now, `backlog` bytes being unsent, and
+/// whether any limit would close it for its output.
+#[inline]
+pub fn output_room(engine: &Engine, session: &Session, backlog: usize) -> (usize, bool) {
+    let limit = output_limit(engine, session);
+    let room = match usize::try_from(limit.hard_bytes) {
+        Ok(0) | Err(_) => usize::MAX,
+        Ok(hard) => hard.max(SMALL).saturating_sub(backlog),
+    };
+    let is_limited = (limit.hard_bytes | limit.soft_bytes) != 0;
+    (room, is_limited || engine.client_memory_limit().is_some())
+}
+
+/// Whether a client reads so slowly that it is to be closed. `since` is when its output began to
+/// exceed the soft limit.
+pub fn is_over_output_limit(
+    engine: &Engine,
+    session: &Session,
+    pending: usize,
+    since: &mut Option<Millis>,
+    now: Millis,
+) -> bool {
+    let limit = output_limit(engine, session);
+    let pending = if pending <= SMALL { 0 } else { pending as u64 };
+    if limit.soft_bytes > 0 && pending > limit.soft_bytes {
+        since.get_or_insert(now);
+    } else {
+        *since = None;
+    }
+    let soft_ms = i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+    let is_over = (limit.hard_bytes > 0 && pending > limit.hard_bytes)
+        || since.is_some_and(|since| now.0 - since.0 > soft_ms);
+    if is_over {
+        note_overflow(engine, &session.client);
+    }
+    is_over
+}
+
+/// Says that a client is closed because of its output.
+pub fn note_overflow(engine: &Engine, client: &Client) {
+    engine.stats.output_buffer_disconnections.add(1);
+    log!(
+        Warning,
+        "Client {} scheduled to be closed ASAP for overcoming of output buffer limits.",
+        describe(engine, client)
+    );
+}
+
+/// Whether a client has sent so much without a request becoming complete, or queued so much, that
+/// it is to be closed.
+pub fn is_over_query_limit(engine: &Engine, session: &Session, input: &[u8]) -> bool {
+    let bytes = input.len() + session.queued_bytes();
+    let is_over = bytes > engine.config.client_query_buffer_limit()
+        || (bytes > UNAUTHENTICATED && !session.authenticated);
+    if is_over {
+        engine.stats.query_buffer_disconnections.add(1);
+        log!(
+            Warning,
+            "Closing client that reached max query buffer length: {} (qbuf initial bytes: \"{}\")",
+            describe(engine, &session.client),
+            input[..input.len().min(SHOWN)].escape_ascii()
+        );
+    }
+    is_over
+}
+
+/// Counts a client's memory: `input` bytes wait to be run. `true` if the client has to go because
+/// all of them together take too much.
+pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: usize) -> bool {
+    let client = &session.client;
+    show_buffers(session, io, input);
+    engine.count_client_memory(client, session.memory_bytes() + input + io.pending_output());
+    engine.evict_clients();
+    let is_evicted = client.live.is_evicted.load(Relaxed);
+    if is_evicted {
+        note_eviction(engine, client);
+    }
+    is_evicted
+}
+
+/// Says that a client is closed because clients take too much memory.
+pub fn note_eviction(engine: &Engine, client: &Client) {
+    log!(Notice, "Evicting client: {}", describe(engine, client));
+}
+
+/// Shows the registry what a client's buffers hold.
+fn show_buffers(session: &Session, io: &ConnIo<'_>, input: usize) {
+    let live = &session.client.live;
+    live.output_bytes.store(io.pending_output(), Relaxed);
+    live.query_bytes.store(input.saturating_sub(session.parsed_bytes()), Relaxed);
+    live.argv_bytes.store(session.pending_argument_bytes(), Relaxed);
+}
+
+fn describe(engine: &Engine, client: &Client) -> String {
+    commands::client_line(engine, client, engine::worker::now().0).trim_end().to_owned()
+}
