@@ -1,9 +1,10 @@
 //! Threads for what must not stall a reactor: freeing big values, and long commands.
 //!
 //! One thread frees, so that a long command does not hold memory back; a few run jobs. All are
-//! started when they are first needed, and go on to the end of the process. They run at a lower
+//! started when they are first needed, and go on to the end of the process. Jobs run at a lower
 //! priority than the reactors, if the server says how ([`Background::set_prologue`]): where all
-//! cores are busy, short commands come first.
+//! cores are busy, short commands come first. Freeing does not, since memory must come back as fast
+//! as others use it up.
 
 use crate::engine::Engine;
 use crate::worker::ThreadContext;
@@ -21,8 +22,17 @@ pub const FREE_EFFORT: usize = 64;
 /// Work for a thread that may take its time.
 pub type Job = Box<dyn FnOnce(&ThreadContext) + Send>;
 
+/// What a background thread is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Freeing.
+    Free,
+    /// Jobs.
+    Jobs,
+}
+
 /// What a background thread does first.
-pub type Prologue = Box<dyn Fn() + Send + Sync>;
+pub type Prologue = Box<dyn Fn(Purpose) + Send + Sync>;
 
 enum Garbage {
     /// Held only to be dropped.
@@ -92,7 +102,7 @@ impl Background {
         let sender = self.frees.get_or_init(|| {
             let (sender, receiver) = channel::<Garbage>();
             let (pending, freed) = (Arc::clone(&self.pending), Arc::clone(&self.freed));
-            self.spawn("lazy-free".to_owned(), move || {
+            self.spawn("lazy-free".to_owned(), Purpose::Free, move || {
                 for garbage in receiver {
                     let objects = garbage.objects();
                     drop(garbage);
@@ -106,13 +116,13 @@ impl Background {
         sender.send(garbage).expect("the freeing thread never ends");
     }
 
-    fn spawn(&self, name: String, work: impl FnOnce() + Send + 'static) {
+    fn spawn(&self, name: String, purpose: Purpose, work: impl FnOnce() + Send + 'static) {
         let prologue = Arc::clone(&self.prologue);
         std::thread::Builder::new()
             .name(name)
             .spawn(move || {
                 if let Some(prologue) = prologue.get() {
-                    prologue();
+                    prologue(purpose);
                 }
                 work();
             })
@@ -156,7 +166,7 @@ impl Background {
             let number = jobs.threads;
             jobs.threads += 1;
             drop(jobs);
-            self.spawn(format!("background-{number}"), move || {
+            self.spawn(format!("background-{number}"), Purpose::Jobs, move || {
                 let thread = ThreadContext::new(engine, engine.threads() + number);
                 loop {
                     self.next_job()(&thread);

@@ -12,6 +12,7 @@ use crate::process::{
 };
 use crate::tls;
 use config::{Arguments, Config, IoBackend, LoadError, Loaded};
+use engine::background::Purpose;
 use engine::{Engine, Worker};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -156,8 +157,10 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
 }
 
 /// What a background thread does first.
-fn begin_background_thread() {
-    if let Err(error) = priority::lower_current_thread(priority::BACKGROUND) {
+fn begin_background_thread(purpose: Purpose) {
+    if purpose == Purpose::Jobs
+        && let Err(error) = priority::lower_current_thread(priority::BACKGROUND)
+    {
         log!(Warning, "Can't lower the priority of a background thread: {error}");
     }
     // Without it a crash is still reported, only a stack overflow might not be.
