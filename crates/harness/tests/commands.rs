@@ -81,7 +81,6 @@ fn bless_scripts() {
 }
 
 #[test]
-#[ignore = "many commands of the core have no script yet; the issue is open"]
 fn every_command_has_a_script() {
     let program = Program::under_test();
     if !program.is_dunlin() {
