@@ -116,14 +116,8 @@ fn sources() -> String {
 }
 
 /// Options that some code reads, only to report them, while nothing heeds them.
-const ONLY_REPORTED: [&str; 6] = [
-    "cluster-enabled",
-    "list-compress-depth",
-    "maxmemory-clients",
-    "replicaof",
-    "repl-backlog-size",
-    "save",
-];
+const ONLY_REPORTED: [&str; 5] =
+    ["cluster-enabled", "list-compress-depth", "replicaof", "repl-backlog-size", "save"];
 
 #[test]
 fn an_option_has_an_effect_exactly_if_somebody_reads_it() {

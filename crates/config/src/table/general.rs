@@ -31,8 +31,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "legacy",
         "time stamp of a log line",
     ),
-    flag("hide-user-data-from-log", "yes", "keep keys and values out of logs and crash reports")
-        .not_yet(),
+    flag("hide-user-data-from-log", "yes", "keep keys and values out of logs and crash reports"),
     flag("syslog-enabled", "no", "log to syslog as well").immutable(),
     text("syslog-ident", "dunlin", "identity in syslog").immutable(),
     choice("syslog-facility", SyslogFacility::CHOICES, "local0", "facility in syslog").immutable(),

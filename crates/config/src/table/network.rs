@@ -126,8 +126,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         Kind::MemoryOrPercent,
         "0",
         "memory all clients may use together; 0 is no limit",
-    )
-    .not_yet(),
+    ),
     memory("cluster-link-sendbuf-limit", (0, u64::MAX), "0", "unsent bytes of a cluster link")
         .not_yet(),
     int(
@@ -135,8 +134,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         (0, i64::MAX),
         "1000000",
         "keys remembered for client-side caching",
-    )
-    .not_yet(),
+    ),
     memory("snapshot-buffer-limit", SIZE, "64mb", "memory a running snapshot may use").not_yet(),
 ];
 
