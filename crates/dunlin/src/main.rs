@@ -1,5 +1,6 @@
 //! The `dunlin` binary: which subcommand is meant, and nothing else.
 
+mod allocator;
 mod usage;
 
 use keyspace::memory::Counting;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 
 /// Counts what is allocated, for `maxmemory` and INFO.
 #[global_allocator]
-static ALLOCATOR: Counting<mimalloc::MiMalloc> = Counting(mimalloc::MiMalloc);
+static ALLOCATOR: Counting<allocator::Mimalloc> = Counting(allocator::Mimalloc);
 
 /// The status for arguments that make no sense, as in most Unix programs.
 const MISUSE: u8 = 2;

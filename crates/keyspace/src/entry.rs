@@ -219,6 +219,7 @@ unsafe impl Sync for Entry {}
 
 // SAFETY: transparent over `NonNull<u8>`; nothing changes a key in place.
 unsafe impl Item for Entry {
+    const MAPS_ARRAYS: bool = true;
     #[inline]
     fn key(&self) -> &[u8] {
         Entry::key(self)
@@ -602,7 +603,8 @@ impl Entry {
     pub fn overwrite_string(&mut self, value: &[u8]) -> bool {
         let word = self.word();
         if word >> 24 & 15 != Kind::InlineString as u32 {
-            return false;
+            return self.kind() == Kind::Integer
+                && structs::numbers::parse_i64(value).is_some_and(|n| self.overwrite_integer(n));
         }
         let key_len = self.key_len(word);
         let start = Entry::key_offset(word) + key_len;

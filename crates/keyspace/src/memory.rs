@@ -9,6 +9,7 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
+pub use structs::size_class::block_size;
 
 const SLOTS: usize = 1024;
 /// Threads beyond the number of slots share this one and pay for atomic additions.
@@ -24,17 +25,6 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(UNASSIGNED) };
-}
-
-/// The size of the block that the allocator hands out for `size` bytes: steps of 8 up to 64
-/// bytes, then four steps for each doubling.
-#[inline]
-pub const fn block_size(size: usize) -> usize {
-    if size <= 64 {
-        return if size == 0 { 8 } else { (size + 7) & !7 };
-    }
-    let step = 1 << ((usize::BITS - (size - 1).leading_zeros()) - 3);
-    (size + step - 1) & !(step - 1)
 }
 
 #[inline]
@@ -58,11 +48,11 @@ fn assign(bytes: isize) {
     add(bytes);
 }
 
-/// Bytes in allocated blocks, over all threads.
+/// Bytes in allocated blocks, over all threads, and in the mappings of the tables.
 pub fn used_bytes() -> usize {
     let threads = NEXT.load(Relaxed).min(SLOTS);
     let sum: isize = COUNTERS[..threads].iter().map(|c| c.0.load(Relaxed)).sum();
-    let used = sum.max(0) as usize;
+    let used = sum.max(0) as usize + structs::mapping::mapped_bytes();
     PEAK.fetch_max(used, Relaxed);
     used
 }
@@ -105,19 +95,5 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
         add(block_size(size) as isize - block_size(layout.size()) as isize);
         // SAFETY: the caller's contract.
         unsafe { self.0.realloc(at, layout, size) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn block_sizes() {
-        for (size, block) in
-            [(1, 8), (23, 24), (24, 24), (64, 64), (65, 80), (122, 128), (129, 160), (508, 512)]
-        {
-            assert_eq!(block_size(size), block, "{size}");
-        }
     }
 }

@@ -33,6 +33,7 @@ unsafe impl Sync for Expiring {}
 
 // SAFETY: transparent over `NonNull<u8>`; it is removed before its entry is.
 unsafe impl Item for Expiring {
+    const MAPS_ARRAYS: bool = true;
     fn key(&self) -> &[u8] {
         // SAFETY: the index only holds addresses of live entries, whose keys outlive `self`.
         unsafe { &*ptr::from_ref(Entry::alias(self.0).key()) }
@@ -50,6 +51,7 @@ impl Expiring {
 
 /// What a stripe holds of one database.
 #[derive(Default)]
+#[repr(C)]
 pub struct DbTables {
     pub(crate) entries: Table<Entry>,
     pub(crate) expiring: Table<Expiring>,
@@ -101,15 +103,17 @@ pub(crate) struct Common {
     pub outgrown: Outgrown,
 }
 
-/// The contents of a stripe; reached through its lock.
+/// The contents of a stripe; reached through its lock. What every command looks at comes first:
+/// it shares a cache line with the lock.
+#[repr(C)]
 pub struct StripeData {
-    /// Database 0, which nearly every key is in; `repr(C)` of the stripe keeps it near the lock.
-    first: DbTables,
-    others: Vec<DbTables>,
     /// Somebody watches, tracks or waits for a key of this stripe; kept by the engine.
     pub has_interest: bool,
     /// A snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
+    /// Database 0, which nearly every key is in.
+    first: DbTables,
+    others: Vec<DbTables>,
     snapshot: Option<Box<dyn BeforeChange>>,
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
@@ -182,6 +186,13 @@ impl StripeData {
         self.db(db).entries.get(key.hash, key.bytes)
     }
 
+    /// The entry, expired or not, to change what it holds; it must stay in its block.
+    #[inline]
+    pub fn find_mut(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut Entry> {
+        self.before_change(db, key.hash);
+        self.db_mut(db).entries.get_mut(key.hash, key.bytes)
+    }
+
     /// Lets `change` rewrite the entry; it may move to another block.
     #[inline]
     pub fn update<R>(
@@ -212,8 +223,7 @@ impl StripeData {
     /// The value, if it is a `T`; to be changed only through this.
     #[inline]
     pub fn object_mut<T: Object>(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut T> {
-        self.before_change(db, key.hash);
-        self.db_mut(db).entries.get_mut(key.hash, key.bytes)?.object_mut::<T>()
+        self.find_mut(db, key)?.object_mut::<T>()
     }
 
     /// The string in a block of its own, to edit it.
@@ -311,6 +321,14 @@ pub struct Stripe {
     data: UnsafeCell<StripeData>,
 }
 
+const _: () = assert!(
+    std::mem::offset_of!(Stripe, data)
+        + std::mem::offset_of!(StripeData, first)
+        + Table::<Entry>::HOT_BYTES
+        <= 64,
+    "lock, flags and the head of the first table are in one cache line"
+);
+
 // SAFETY: `data` is only reached under `lock` or while the world stands still.
 unsafe impl Sync for Stripe {}
 
@@ -362,6 +380,12 @@ impl Stripe {
     pub unsafe fn data(&self) -> &mut StripeData {
         // SAFETY: the caller's contract.
         unsafe { &mut *self.data.get() }
+    }
+
+    /// Fetches the stripe's head, which leads to the bucket.
+    #[inline]
+    pub fn prefetch(&self) {
+        structs::table::prefetch(ptr::from_ref(self).cast());
     }
 
     /// Fetches the bucket that a key of database `db` is in. May run beside a writer.

@@ -18,7 +18,7 @@
 //!
 //! Order is what makes the rest simple:
 //!
-//! - *Growth* lays the same range over more buckets (×1.2 to ×1.4, not ×2, so memory has no
+//! - *Growth* lays the same range over more buckets (×1.12 to ×1.38, not ×2, so memory has no
 //!   cliff; the step varies with the hash at hand, so that a thousand stripes do not all grow at
 //!   the same fill). A cursor sweeps the old array; homes below it live in the new array, the
 //!   others in the old. Each insertion moves a few homes, so no operation ever pauses.
@@ -41,6 +41,7 @@
 #![allow(unsafe_code)]
 
 use crate::hashing::{self, fingerprint, position};
+use crate::{mapping, size_class::block_size};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -49,6 +50,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 
 /// Items a bucket holds.
 pub const BUCKET_SLOTS: usize = 7;
+/// Bytes from which on an array is a mapping, if its table's items ask for it.
+const MAPPED_FROM: usize = 2 * mapping::PAGE;
 /// Homes that one insertion moves while the table changes its size.
 const HOMES_PER_STEP: usize = 8;
 /// `over` counts up to this and then no longer changes.
@@ -62,6 +65,8 @@ const FINGERPRINTS: u64 = 0x00ff_ffff_ffff_ffff;
 /// The type must be `#[repr(transparent)]` over `NonNull<u8>` (or a newtype of it), and the key
 /// must not change while the item is in a table.
 pub unsafe trait Item: Sized {
+    /// Whether large bucket arrays are mappings of their own: for tables of which there are few.
+    const MAPS_ARRAYS: bool = false;
     /// The bytes that identify the item.
     fn key(&self) -> &[u8];
 }
@@ -179,6 +184,14 @@ fn first(bits: u64) -> usize {
 pub struct Buckets {
     start: NonNull<Bucket>,
     count: usize,
+    source: Source,
+}
+
+/// Where an array's memory comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Source {
+    Allocator,
+    Mapping,
 }
 
 // SAFETY: an array of plain atomics, owned by whoever holds it.
@@ -188,12 +201,22 @@ impl Buckets {
     fn layout(count: usize) -> Layout {
         Layout::array::<Bucket>(count).expect("a bucket array fits the address space")
     }
-    fn new(count: usize) -> Buckets {
+    /// At least `count` buckets, and as many more as fit into the same memory.
+    fn new(count: usize, may_map: bool) -> Buckets {
+        let bytes = Buckets::layout(count).size();
+        if may_map && bytes >= MAPPED_FROM {
+            let bytes = bytes.next_multiple_of(mapping::PAGE);
+            if let Some(start) = mapping::map_zeroed(bytes) {
+                let count = bytes / size_of::<Bucket>();
+                return Buckets { start: start.cast(), count, source: Source::Mapping };
+            }
+        }
+        let count = block_size(bytes) / size_of::<Bucket>();
         let layout = Buckets::layout(count);
         // SAFETY: `count` is at least 1, so the layout is not empty; all-zero is a valid Bucket.
         let start = unsafe { alloc_zeroed(layout) }.cast::<Bucket>();
         match NonNull::new(start) {
-            Some(start) => Buckets { start, count },
+            Some(start) => Buckets { start, count, source: Source::Allocator },
             None => handle_alloc_error(layout),
         }
     }
@@ -207,8 +230,14 @@ impl Buckets {
 
 impl Drop for Buckets {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with the same layout.
-        unsafe { dealloc(self.start.as_ptr().cast(), Buckets::layout(self.count)) }
+        let layout = Buckets::layout(self.count);
+        // SAFETY: obtained in `new`, of the same size and from the same source.
+        unsafe {
+            match self.source {
+                Source::Allocator => dealloc(self.start.as_ptr().cast(), layout),
+                Source::Mapping => mapping::unmap(self.start.cast(), layout.size()),
+            }
+        }
     }
 }
 
@@ -256,13 +285,15 @@ impl ScanPosition {
     }
 }
 
-/// The table; see the module's documentation.
+/// The table; see the module's documentation. What a lookup needs comes first.
+#[repr(C)]
 pub struct Table<T: Item, O: Order = ByHash> {
     order: O,
     start: AtomicPtr<Bucket>,
     count: AtomicUsize,
     len: usize,
     migration: Option<Box<Migration>>,
+    source: Source,
     retired: Option<Buckets>,
     items: PhantomData<T>,
 }
@@ -313,6 +344,9 @@ impl<T: Item, O: Order> Default for Table<T, O> {
 }
 
 impl<T: Item, O: Order> Table<T, O> {
+    /// Bytes at the start of a table that lookups read.
+    pub const HOT_BYTES: usize = std::mem::offset_of!(Table<T, O>, source);
+
     /// An empty table; allocates nothing.
     pub fn new() -> Table<T, O> {
         Table {
@@ -321,6 +355,7 @@ impl<T: Item, O: Order> Table<T, O> {
             count: AtomicUsize::new(0),
             len: 0,
             migration: None,
+            source: Source::Allocator,
             retired: None,
             items: PhantomData,
         }
@@ -330,7 +365,7 @@ impl<T: Item, O: Order> Table<T, O> {
     pub fn with_capacity(items: usize) -> Table<T, O> {
         let mut table = Table::new();
         if items > 0 {
-            table.install(Buckets::new(Table::<T, O>::buckets_for(items)));
+            table.install(Buckets::new(Table::<T, O>::buckets_for(items), T::MAPS_ARRAYS));
         }
         table
     }
@@ -384,7 +419,8 @@ impl<T: Item, O: Order> Table<T, O> {
         let old = self.start.swap(ptr::null_mut(), AcqRel);
         let old_count = self.count.swap(buckets.count, AcqRel);
         self.start.store(buckets.start.as_ptr(), Release);
-        NonNull::new(old).map(|start| Buckets { start, count: old_count })
+        let source = std::mem::replace(&mut self.source, buckets.source);
+        NonNull::new(old).map(|start| Buckets { start, count: old_count, source })
     }
 
     /// The array that holds `hash` now, with its length and the home in it.
@@ -521,8 +557,10 @@ impl<T: Item, O: Order> Table<T, O> {
             self.step(HOMES_PER_STEP);
         } else if (self.len + 1) * 7 > self.count() * BUCKET_SLOTS * 6 {
             let count = self.count();
-            // 1.2 to 1.4 times, by whatever hash is at hand.
-            let growth = count * (51 + (hash as usize >> 3) % 52) / 256;
+            let lot = (hash as usize >> 3) & 31;
+            // Few large tables are kept full, many small ones grow seldom.
+            let parts = if T::MAPS_ARRAYS { 32 + lot } else { 51 + lot + lot / 2 };
+            let growth = count * parts / 256;
             self.resize(count + growth.max(1));
         }
     }
@@ -537,7 +575,7 @@ impl<T: Item, O: Order> Table<T, O> {
 
     fn resize(&mut self, count: usize) {
         debug_assert!(self.migration.is_none());
-        if let Some(old) = self.install(Buckets::new(count)) {
+        if let Some(old) = self.install(Buckets::new(count, T::MAPS_ARRAYS)) {
             self.migration = Some(Box::new(Migration { old, cursor: 0 }));
             self.step(HOMES_PER_STEP);
         }
@@ -741,8 +779,11 @@ impl<T: Item, O: Order> Drop for Table<T, O> {
     fn drop(&mut self) {
         let arrays = [self.migration.take().map(|m| m.old), {
             let count = self.count();
-            NonNull::new(self.start.swap(ptr::null_mut(), Relaxed))
-                .map(|start| Buckets { start, count })
+            NonNull::new(self.start.swap(ptr::null_mut(), Relaxed)).map(|start| Buckets {
+                start,
+                count,
+                source: self.source,
+            })
         }];
         for array in arrays.into_iter().flatten() {
             for index in 0..array.count {
@@ -793,8 +834,9 @@ impl<'a, T: Item, O: Order> Occupied<'a, T, O> {
     }
 }
 
+/// Fetches the cache line at `address`, if there is one.
 #[inline]
-fn prefetch(address: *const u8) {
+pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect but on the cache, whatever the address.
     unsafe {

@@ -15,7 +15,7 @@
 #![allow(unsafe_code)] // Owns raw memory with a layout that its first bytes describe.
 
 use crate::blob::Blob;
-use crate::size_class::size_class;
+use crate::size_class::block_size;
 use crate::table::Item;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
@@ -98,7 +98,7 @@ impl Head {
 
     #[inline]
     fn layout(self) -> Layout {
-        let size = size_class(self.len + self.field + self.value);
+        let size = block_size(self.len + self.field + self.value);
         Layout::from_size_align(size, 1).expect("bytes that fit into memory")
     }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // Manages raw memory; every function states what it relies on.
 
 use super::{COUNT_UNKNOWN, HEADER, Listpack};
-use crate::size_class::size_class;
+use crate::size_class::block_size;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
 
@@ -24,13 +24,13 @@ const SHRINK_MIN: usize = 96;
 /// The capacity for a listpack that has just outgrown its own and now needs `bytes`.
 fn grown_capacity(bytes: usize) -> usize {
     let needed = PREFIX + bytes;
-    let class = size_class(needed);
+    let class = block_size(needed);
     if needed < 512 {
         return class - PREFIX;
     }
     // From here on copying costs more than slack, but not past a power of two: the limits of list
     // nodes are just below one, and a full node must not hold twice its size.
-    let roomy = size_class(needed + needed / 4);
+    let roomy = block_size(needed + needed / 4);
     roomy.min(class.next_power_of_two()).max(class) - PREFIX
 }
 
@@ -43,7 +43,7 @@ impl Listpack {
     /// Memory for at least `bytes`, the start at 0 and everything else uninitialized; the caller
     /// fills in a complete listpack before anything else.
     pub(super) fn allocate(bytes: usize) -> Self {
-        Self::allocate_exactly(size_class(PREFIX + bytes) - PREFIX)
+        Self::allocate_exactly(block_size(PREFIX + bytes) - PREFIX)
     }
 
     fn allocate_exactly(capacity: usize) -> Self {
@@ -234,7 +234,7 @@ impl Listpack {
     #[cold]
     fn shrink(&mut self) {
         let total = self.bytes_len();
-        let capacity = size_class(PREFIX + total + total / 4) - PREFIX;
+        let capacity = block_size(PREFIX + total + total / 4) - PREFIX;
         if capacity < self.capacity() {
             self.reallocate(capacity, 0);
         }
@@ -242,7 +242,7 @@ impl Listpack {
 
     /// Gives back all the memory that is not used.
     pub fn shrink_to_fit(&mut self) {
-        let capacity = size_class(PREFIX + self.bytes_len()) - PREFIX;
+        let capacity = block_size(PREFIX + self.bytes_len()) - PREFIX;
         if capacity < self.capacity() {
             self.reallocate(capacity, 0);
         }

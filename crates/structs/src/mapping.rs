@@ -1,0 +1,77 @@
+//! Memory for large arrays, taken from the kernel page by page.
+//!
+//! A thousand stripes' tables each grow through a dozen sizes. An allocator with size classes
+//! keeps the places they leave for arrays of the same class, which never come: measured at 4
+//! million keys, a third as much again as the arrays themselves. A mapping is as long as the array,
+//! to the page, and goes back to the kernel when the array does.
+//!
+//! Rejected: for every large block (a process has only some 65 000 mappings; stripes are few),
+//! one array of fixed-size chunks (a second dependent load in every lookup).
+#![allow(unsafe_code)]
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The smallest page of any processor we run on; where pages are larger a little is wasted.
+pub(crate) const PAGE: usize = 4096;
+
+static MAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes mapped at present, which the allocator knows nothing of.
+pub fn mapped_bytes() -> usize {
+    MAPPED.load(Relaxed)
+}
+
+/// Maps `bytes`, all zero; `None` if the kernel refuses.
+pub(crate) fn map_zeroed(bytes: usize) -> Option<NonNull<u8>> {
+    // SAFETY: a new anonymous mapping overlaps nothing.
+    let at = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return None;
+    }
+    MAPPED.fetch_add(bytes, Relaxed);
+    NonNull::new(at.cast())
+}
+
+/// Gives a mapping back.
+///
+/// # Safety
+/// `at` came from [`map_zeroed`] with the same `bytes`, and nobody uses it any more.
+pub(crate) unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
+    MAPPED.fetch_sub(bytes, Relaxed);
+    // SAFETY: the caller's contract.
+    unsafe {
+        if libc::munmap(at.as_ptr().cast(), bytes) != 0 {
+            // Cutting a hole may need one mapping more than the process may have: then at least
+            // the pages go back, and the addresses stay taken.
+            libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_DONTNEED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_memory_is_zero_and_counted() {
+        let bytes = 3 * PAGE;
+        let at = map_zeroed(bytes).unwrap();
+        // Other tests map too, so only a lower bound is known.
+        assert!(mapped_bytes() >= bytes);
+        // SAFETY: mapped above, and unmapped once.
+        unsafe {
+            assert!(std::slice::from_raw_parts(at.as_ptr(), bytes).iter().all(|&byte| byte == 0));
+            unmap(at, bytes);
+        }
+    }
+}
