@@ -55,7 +55,7 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         remove_stale(cx);
     }
     if cx.db.effects.dirty > 0 {
-        cx.engine.stats.dirty.add(cx.db.effects.dirty);
+        cx.thread.stats().dirty.add_own(cx.db.effects.dirty);
         cx.db.effects.dirty = 0;
         if cx.engine.journal.is_read() {
             journal(cx, argv);

@@ -6,6 +6,7 @@
 //! reply yet and nothing changed.
 
 use crate::blocking::BlockRequest;
+use crate::clock::Ticks;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::session::Session;
@@ -31,6 +32,8 @@ pub struct Cx<'a> {
     /// Whether it runs inside EXEC (or, later, a script), where nothing may block.
     pub in_transaction: bool,
     pub(crate) block_request: Option<BlockRequest>,
+    /// When the command before this one ended.
+    pub(crate) last_end: Ticks,
 }
 
 impl Cx<'_> {

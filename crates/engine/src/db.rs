@@ -249,24 +249,31 @@ impl<'a> Db<'a> {
 
     // ---- writing ------------------------------------------------------------------------
 
-    /// Removes the key if its time has come, with all that follows; says whether it is there.
+    /// The entry, touched, to change it in place; a key whose time has come is removed first,
+    /// with all that follows.
     #[inline]
-    fn settle(&mut self, key: Key<'_>) -> bool {
+    fn live_mut(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         let (now, index) = (self.now, self.index);
         if self.held.is_some() {
             self.lock_held();
         }
-        match self.data(key).find(index, key) {
-            None => false,
-            Some(entry) if entry.is_expired(now) => {
-                self.expire(key);
-                false
-            }
-            Some(entry) => {
-                self.touch(entry);
-                true
-            }
+        let entry: *mut Entry = self.data_mut(key).find_mut(index, key)?;
+        // SAFETY: the stripe stays locked and nothing is done to it before the next use. (The
+        // borrow checker cannot see that the reference is given up where the key is removed.)
+        let found = unsafe { &*entry };
+        if found.is_expired(now) {
+            self.expire(key);
+            return None;
         }
+        self.touch(found);
+        // SAFETY: as above; touching changes only the entry's access bits, which are atomic.
+        Some(unsafe { &mut *entry })
+    }
+
+    /// Removes the key if its time has come, with all that follows; says whether it is there.
+    #[inline]
+    fn settle(&mut self, key: Key<'_>) -> bool {
+        self.live_mut(key).is_some()
     }
 
     /// Deletes the key if its time has come.
@@ -293,22 +300,24 @@ impl<'a> Db<'a> {
     /// call [`Db::remove_if_empty`] after removing elements.
     #[inline]
     pub fn write<T: Object>(&mut self, key: Key<'_>) -> Result<Option<&mut T>, Error> {
-        if !self.settle(key) {
-            return Ok(None);
+        match self.live_mut(key) {
+            None => Ok(None),
+            Some(entry) => entry.object_mut::<T>().map(Some).ok_or(Error::WrongType),
         }
-        let index = self.index;
-        self.data_mut(key).object_mut::<T>(index, key).map(Some).ok_or(Error::WrongType)
     }
 
     /// The same, made empty if the key is absent; the command must put something in.
     #[inline]
     pub fn write_or_create<T: Object>(&mut self, key: Key<'_>) -> Result<&mut T, Error> {
         let index = self.index;
-        if !self.settle(key) {
-            let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
-            self.data_mut(key).insert_absent(index, key.hash, entry);
-            self.created(key);
+        if let Some(entry) = self.live_mut(key) {
+            let entry: *mut Entry = entry;
+            // SAFETY: the stripe stays locked and the entry is not moved; see `live_mut`.
+            return unsafe { &mut *entry }.object_mut::<T>().ok_or(Error::WrongType);
         }
+        let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
+        self.data_mut(key).insert_absent(index, key.hash, entry);
+        self.created(key);
         self.data_mut(key).object_mut::<T>(index, key).ok_or(Error::WrongType)
     }
 
@@ -383,22 +392,22 @@ impl<'a> Db<'a> {
         change: impl FnOnce(i64) -> Result<i64, Error>,
     ) -> Result<i64, Error> {
         let index = self.index;
-        if !self.settle(key) {
+        let Some(entry) = self.live_mut(key) else {
             let number = change(0)?;
             let entry = Entry::new_integer(key.bytes, number, None, self.fresh_access());
             self.data_mut(key).insert_absent(index, key.hash, entry);
             self.created(key);
             return Ok(number);
-        }
-        let updated = self.data_mut(key).update(index, key, |entry| {
-            let old = entry.string().ok_or(Error::WrongType)?;
-            let number = change(old.integer().ok_or(Error::NotInteger)?)?;
-            if !entry.overwrite_integer(number) {
+        };
+        let old = entry.string().ok_or(Error::WrongType)?;
+        let number = change(old.integer().ok_or(Error::NotInteger)?)?;
+        if !entry.overwrite_integer(number) {
+            // The value is held in another form: another block takes its place.
+            self.data_mut(key).update(index, key, |entry| {
                 *entry = Entry::new_integer(key.bytes, number, entry.expiry(), entry.access());
-            }
-            Ok(number)
-        });
-        updated.unwrap_or(Err(Error::NoSuchKey))
+            });
+        }
+        Ok(number)
     }
 
     /// The string of a key, in a block of its own, to edit it in place (APPEND, SETRANGE,

@@ -22,11 +22,10 @@ use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
 use config::ProtectedAction;
-use keyspace::{DbIndex, Entry, Key, Kind, Millis};
+use keyspace::{DbIndex, Entry, Key, Kind, Millis, Stripe};
 use resp::{Protocol, Reply};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
 
 /// Why a request was not run; nothing has happened, and it is to be tried again.
 #[derive(Debug)]
@@ -283,6 +282,8 @@ fn run_in_stopped_world(
         return Err(NotNow::Held);
     }
     cx.db.locked = Locked::World;
+    // Waiting for the others is not the command's own time.
+    cx.last_end = cx.thread.clock.now();
     call(cx, row, args);
     finish(cx, args);
     cx.db.locked = Locked::None;
@@ -391,9 +392,43 @@ fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
             need.add(keyspace.stripe_of(Key::new(key)));
         }
     } else {
-        add_keys(cx.engine, command, args.words(), &mut need);
+        add_keys_and_prefetch(cx, command, args.words(), &mut need);
     }
     need
+}
+
+/// The stripes of a command with several keys; meanwhile their buckets come into the cache, then
+/// their entries, all at once instead of one after the other.
+fn add_keys_and_prefetch(cx: &Cx<'_>, command: &Command, words: &[&[u8]], need: &mut Locked) {
+    let keyspace = &cx.engine.keyspace;
+    let mut hashes = cx.thread.key_hashes.take();
+    let _ = keys::for_each_key(command, words, |index, _| {
+        let key = Key::new(words[index]);
+        let stripe = keyspace.stripe_of(key);
+        need.add(stripe);
+        prefetch_bucket(keyspace.stripe(stripe), cx.db.index, key.hash);
+        hashes.push((stripe, key.hash));
+    });
+    for (stripe, hash) in hashes.drain(..) {
+        prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash);
+    }
+    cx.thread.key_hashes.replace(hashes);
+}
+
+/// Brings the bucket of a key into the cache. The caller is inside the world.
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_bucket(stripe: &Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: requests are taken apart and run inside the world.
+    unsafe { stripe.prefetch_bucket(db, hash) }
+}
+
+/// Brings an entry into the cache whose bucket is there. The caller is inside the world.
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_entry(stripe: &Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: requests are taken apart and run inside the world.
+    unsafe { stripe.prefetch_entry(db, hash) }
 }
 
 fn add_keys(engine: &Engine, command: &Command, words: &[&[u8]], need: &mut Locked) {
@@ -408,7 +443,7 @@ fn add_keys(engine: &Engine, command: &Command, words: &[&[u8]], need: &mut Lock
 #[inline]
 pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let started = cx.reply.len();
-    let before = Instant::now();
+    let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
     let outcome = (row.command.run)(cx, args);
@@ -420,7 +455,9 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
         command_stats.failed.add_own(1);
         refuse(cx, error);
     }
-    let nanoseconds = before.elapsed().as_nanos() as u64;
+    let clock = &cx.thread.clock;
+    cx.last_end = clock.now();
+    let nanoseconds = clock.nanoseconds(before, cx.last_end);
     command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
     let is_fast = row.command.flags.has(Flags::FAST);
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
@@ -558,6 +595,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         resolved: row,
         in_transaction: false,
         block_request: None,
+        last_end: cx.last_end,
     };
     guest.db.index = waiter.db;
     guest.db.touches = !waiter.no_touch;

@@ -8,6 +8,7 @@ pub mod background;
 pub mod blocking;
 pub mod client_memory;
 pub mod clients;
+pub mod clock;
 pub mod command;
 pub mod commandlog;
 pub mod commit;

@@ -35,7 +35,7 @@ impl Counter {
 /// Counters that slow paths add to.
 #[derive(Default)]
 pub struct Stats {
-    /// Changes since the last save.
+    /// Changes that no command made: expiry, eviction. Those of commands are in [`ThreadStats`].
     pub dirty: Counter,
     /// Keys deleted because their time came.
     pub expired: Counter,
@@ -102,6 +102,8 @@ impl Rates {
 pub struct ThreadStats {
     /// Commands run.
     pub commands: Counter,
+    /// Changes that commands made.
+    pub dirty: Counter,
     /// Keys found.
     pub hits: Counter,
     /// Keys not found.

@@ -6,9 +6,10 @@
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Names};
+use crate::clock::Clock;
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::dispatch;
+use crate::dispatch::{self, prefetch_bucket, prefetch_entry};
 use crate::engine::Engine;
 use crate::locks::Busy;
 use crate::mailbox::Push;
@@ -16,7 +17,7 @@ use crate::session::{Fate, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::table::Resolved;
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Key, Millis};
+use keyspace::{Key, Millis};
 use resp::{Limits, Parsed, Protocol, Reply};
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -43,10 +44,14 @@ pub struct ThreadContext {
     pub engine: &'static Engine,
     /// Which thread.
     pub index: usize,
+    /// What commands are timed with.
+    pub clock: Clock,
     /// Its registration with the world.
     pub reader: Reader<'static>,
     pub(crate) next_token: Cell<u64>,
     pub(crate) deadlines: std::cell::RefCell<BinaryHeap<Reverse<(Millis, u64, u64)>>>,
+    /// Stripes and hashes of the keys of the request at hand; kept for its allocation.
+    pub(crate) key_hashes: Cell<Vec<(usize, u64)>>,
     /// Clients in MONITOR or waiting for CLIENT PAUSE to end, of this thread.
     pub(crate) seed: Cell<u64>,
 }
@@ -57,9 +62,11 @@ impl ThreadContext {
         ThreadContext {
             engine,
             index,
+            clock: Clock::get(),
             reader: engine.keyspace.world().register(),
             next_token: Cell::new(0),
             deadlines: std::cell::RefCell::default(),
+            key_hashes: Cell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }
     }
@@ -152,8 +159,8 @@ struct Pending {
     end: usize,
     /// Its row, if the name and the number of words are right.
     resolved: Option<&'static Resolved>,
-    /// The hash of its only key.
-    hash: u64,
+    /// Stripe and hash of its only key.
+    key: Option<(usize, u64)>,
 }
 
 impl Worker {
@@ -275,6 +282,7 @@ impl Worker {
             resolved: &engine.table.all()[0],
             in_transaction: false,
             block_request: None,
+            last_end: self.context.clock.now(),
         };
         cx.db.index = cx.session.db;
         cx.db.touches = !cx.session.no_touch;
@@ -296,7 +304,7 @@ impl Worker {
                                 let words: Vec<&[u8]> =
                                     words.into_iter().map(|word| &inline[word]).collect();
                                 let end = at + used;
-                                match run(&mut cx, &words, None, 0) {
+                                match run(&mut cx, &words, None, None) {
                                     Ok(()) => {
                                         consumed = end;
                                         if cx.reply.len() > most_output {
@@ -315,17 +323,17 @@ impl Worker {
                         at += used;
                         let words = &argv[start..];
                         let resolved = engine.table.resolve(words).ok();
-                        let hash = match resolved {
+                        let key = match resolved {
                             Some(row) if row.single_key > 0 => {
                                 let key = Key::new(words[row.single_key]);
-                                let stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key));
-                                prefetch_bucket(stripe, cx.db.index, key.hash);
-                                key.hash
+                                let stripe = engine.keyspace.stripe_of(key);
+                                engine.keyspace.stripe(stripe).prefetch();
+                                Some((stripe, key.hash))
                             }
-                            _ => 0,
+                            _ => None,
                         };
                         let words = (start, argv.len());
-                        pending.push(Pending { words, end: at, resolved, hash });
+                        pending.push(Pending { words, end: at, resolved, key });
                     }
                     Parsed::Incomplete { missing } => {
                         stop = Some(Next::Read { missing });
@@ -344,25 +352,23 @@ impl Worker {
                 }
             }
             if pending.len() > 1 {
-                for request in pending.iter() {
-                    if let Some(row) = request.resolved
-                        && row.single_key > 0
-                    {
-                        let bytes = argv[request.words.0 + row.single_key];
-                        let key = Key { bytes, hash: request.hash };
-                        let stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key));
-                        prefetch_entry(stripe, cx.db.index, request.hash);
-                    }
+                // One step for all before the next step for any: the loads overlap.
+                for (stripe, hash) in pending.iter().filter_map(|request| request.key) {
+                    prefetch_bucket(engine.keyspace.stripe(stripe), cx.db.index, hash);
+                }
+                for (stripe, hash) in pending.iter().filter_map(|request| request.key) {
+                    prefetch_entry(engine.keyspace.stripe(stripe), cx.db.index, hash);
                 }
             }
             let mut cut = None;
+            cx.last_end = self.context.clock.now();
             for request in pending.iter() {
                 let words = &argv[request.words.0..request.words.1];
                 if words.is_empty() {
                     consumed = request.end;
                     continue;
                 }
-                match run(&mut cx, words, request.resolved, request.hash) {
+                match run(&mut cx, words, request.resolved, request.key) {
                     Ok(()) => consumed = request.end,
                     Err(cause) => {
                         cut = Some(cause);
@@ -554,13 +560,13 @@ fn run(
     cx: &mut Cx<'_>,
     words: &[&[u8]],
     resolved: Option<&'static Resolved>,
-    hash: u64,
+    key: Option<(usize, u64)>,
 ) -> Result<(), Next> {
     if words.is_empty() {
         return Ok(());
     }
-    let args = match resolved {
-        Some(row) if row.single_key > 0 => Args::with_hash(words, row.single_key, hash),
+    let args = match (resolved, key) {
+        (Some(row), Some((_, hash))) => Args::with_hash(words, row.single_key, hash),
         _ => Args::new(words),
     };
     match dispatch::process(cx, resolved, args) {
@@ -576,20 +582,6 @@ fn run(
 fn protocol_error(cx: &mut Cx<'_>, text: &str) {
     cx.reply.error(&format!("ERR Protocol error: {text}"));
     cx.session.fate = Fate::CloseAfterReplies;
-}
-
-#[inline]
-#[allow(unsafe_code)]
-fn prefetch_bucket(stripe: &keyspace::Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: `feed` runs inside the world.
-    unsafe { stripe.prefetch_bucket(db, hash) }
-}
-
-#[inline]
-#[allow(unsafe_code)]
-fn prefetch_entry(stripe: &keyspace::Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: `feed` runs inside the world.
-    unsafe { stripe.prefetch_entry(db, hash) }
 }
 
 /// A protocol, for sessions that are made outside a connection.

@@ -196,7 +196,8 @@ pub(crate) fn human(bytes: u64) -> String {
 fn persistence(cx: &Cx<'_>, out: &mut String) {
     line(out, "loading", 0);
     line(out, "async_loading", 0);
-    line(out, "rdb_changes_since_last_save", cx.engine.stats.dirty.get());
+    let changes = cx.engine.stats.dirty.get() + total(cx.engine, |s| &s.dirty);
+    line(out, "rdb_changes_since_last_save", changes);
     for name in ["rdb_bgsave_in_progress", "rdb_saves", "aof_enabled", "aof_rewrite_in_progress"] {
         line(out, name, 0);
     }
