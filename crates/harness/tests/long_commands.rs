@@ -8,23 +8,29 @@
 
 use harness::client::{Client, encode};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Options, Program, Server};
+use harness::server::{Backend, Options, Program, Server};
 use std::time::Duration;
 
 /// Elements of the big values: a long command on them takes long enough to look around meanwhile,
 /// even if the machine is fast.
 const ELEMENTS: usize = 200_000;
 
-/// Runs a test on both back-ends, with two reactors.
-fn on_servers(test: impl Fn(&Server)) {
-    let program = Program::under_test();
-    for backend in program.backends() {
-        let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };
-        let server = Server::start(&program, options).unwrap();
-        test(&server);
-        let status = server.stop().unwrap();
-        assert!(status.success(), "the server ended with {status}");
-    }
+/// Runs a test on a server with two reactors. Nothing here depends on the back-end, but for how a
+/// reactor is woken: `on_both` is for that.
+fn on_server(test: impl Fn(&Server)) {
+    run(None, &test);
+}
+
+fn on_both(test: impl Fn(&Server)) {
+    Program::under_test().backends().into_iter().for_each(|backend| run(backend, &test));
+}
+
+fn run(backend: Option<Backend>, test: &impl Fn(&Server)) {
+    let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };
+    let server = Server::start(&Program::under_test(), options).unwrap();
+    test(&server);
+    let status = server.stop().unwrap();
+    assert!(status.success(), "the server ended with {status}");
 }
 
 fn connect(server: &Server) -> Client {
@@ -75,7 +81,7 @@ fn wait_until_held(client: &mut Client, busy: &mut Client) {
 
 #[test]
 fn others_go_on_and_the_pipeline_keeps_its_order() {
-    on_servers(|server| {
+    on_both(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         let mut requests = encode(&["SUNIONSTORE", "out", "a", "b"]);
@@ -98,7 +104,7 @@ fn others_go_on_and_the_pipeline_keeps_its_order() {
 
 #[test]
 fn who_changes_a_held_key_waits_and_is_not_lost() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
@@ -125,7 +131,7 @@ fn who_changes_a_held_key_waits_and_is_not_lost() {
 
 #[test]
 fn a_writer_is_not_starved_by_readers() {
-    on_servers(|server| {
+    on_server(|server| {
         let mut writer = connect(server);
         two_sets(&mut writer);
         let mut readers = [connect(server), connect(server), connect(server)];
@@ -146,7 +152,7 @@ fn a_writer_is_not_starved_by_readers() {
 
 #[test]
 fn a_transaction_runs_in_place_and_watches_see_long_writes() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         for (request, expected) in [("WATCH out", "OK"), ("MULTI", "OK"), ("SMEMBERS a", "QUEUED")]
@@ -167,7 +173,7 @@ fn a_transaction_runs_in_place_and_watches_see_long_writes() {
 
 #[test]
 fn a_client_that_is_killed_leaves_nothing_behind() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         let id = number(&mut long, "CLIENT ID");
@@ -184,18 +190,18 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
 
 #[test]
 fn the_server_ends_during_a_long_command() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
-        // `on_servers` stops it now.
+        // `on_server` stops it now.
     });
 }
 
 #[test]
 fn it_is_counted_logged_and_shown_once() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         ask(&mut long, "CONFIG SET slowlog-log-slower-than 0");
@@ -230,7 +236,7 @@ fn it_is_counted_logged_and_shown_once() {
 
 #[test]
 fn replies_are_kept_from_a_client_that_wants_none() {
-    on_servers(|server| {
+    on_server(|server| {
         let mut long = connect(server);
         two_sets(&mut long);
         for request in
@@ -246,7 +252,7 @@ fn replies_are_kept_from_a_client_that_wants_none() {
 
 #[test]
 fn what_needs_everything_waits_without_stopping_others() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
@@ -268,7 +274,7 @@ fn what_needs_everything_waits_without_stopping_others() {
 
 #[test]
 fn blocked_clients_are_served_when_it_is_over() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         fill(&mut long, "RPUSH", "list", "", ELEMENTS);
         let mut waiter = connect(server);
@@ -291,7 +297,7 @@ fn is_blocked(client: &mut Client) -> bool {
 
 #[test]
 fn a_held_key_may_expire_meanwhile() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
@@ -305,7 +311,7 @@ fn a_held_key_may_expire_meanwhile() {
 
 #[test]
 fn long_writers_of_each_others_keys_do_not_wait_in_a_circle() {
-    on_servers(|server| {
+    on_server(|server| {
         let (mut first, mut second) = (connect(server), connect(server));
         two_sets(&mut first);
         for _ in 0..3 {

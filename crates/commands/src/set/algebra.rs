@@ -174,7 +174,15 @@ fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
 
 fn union(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
     let limits = limits::set(&cx.engine.config);
-    let mut result = Set::empty();
+    let sizes = || sets.iter().flatten().map(|set| set.len());
+    let largest = sizes().max().unwrap_or(0);
+    // The result of sets too big for a compact encoding is a table, and growing that step by step
+    // would cost more than filling it. Sets that overlap must not make it several times too big.
+    let mut result = if largest > limits.max_listpack_entries.max(limits.max_intset_entries) {
+        Set::new(b"", sizes().sum::<usize>().min(2 * largest), &limits)
+    } else {
+        Set::empty()
+    };
     for set in sets.iter().flatten() {
         for member in set.iter() {
             result.insert_element(member, &limits);
