@@ -254,14 +254,14 @@ fn sintercard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR Number of keys can't be greater than number of args"));
     }
     let mut most = usize::MAX;
-    if end < args.len() {
-        if args.len() != end + 2 || !args.is(end, "limit") {
+    let mut at = end;
+    while at < args.len() {
+        if !args.is(at, "limit") || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
-        let limit = args.integer_in(end + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
-        if limit > 0 {
-            most = limit as usize;
-        }
+        let limit = args.integer_in(at + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
+        most = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
+        at += 2;
     }
     let len = intersection(cx, &load(cx, args, 2..end)?, most).len();
     cx.reply.integer(len as i64);

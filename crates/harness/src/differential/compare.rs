@@ -25,6 +25,9 @@ pub enum Compare {
     Scan,
     /// DUMP: each server restores the other's payload.
     Dump,
+    /// SORT: they are equal. The reference unpacks a sorted set for good when it sorts it, so both
+    /// servers are made to pack it again.
+    Sort,
 }
 
 /// How far clocks may be apart when a time is asked for, in milliseconds.
@@ -43,6 +46,7 @@ impl Compare {
             "pop" => Compare::Pop,
             "scan" => Compare::Scan,
             "dump" => Compare::Dump,
+            "sort" => Compare::Sort,
             other => unreachable!("grammar.txt: unknown comparison {other}"),
         }
     }

@@ -209,6 +209,7 @@ impl Duel {
             Compare::Pop if !in_transaction => self.pop(op),
             Compare::Scan if !in_transaction => self.scan(op),
             Compare::Dump if !in_transaction => self.dump(op),
+            Compare::Sort if !in_transaction => self.sort(op),
             Compare::RandomKey if !in_transaction => {
                 let (a, b) = self.both(op.client, &op.words)?;
                 match a.text() {
@@ -301,6 +302,24 @@ impl Duel {
             }
         }
         Ok(if texts.is_empty() { None } else { Some(texts.join("\n")) })
+    }
+
+    fn sort(&mut self, op: &Op) -> io::Result<Option<String>> {
+        let (a, b) = self.both(op.client, &op.words)?;
+        let key = op.words[1].as_slice();
+        let (kind, other) = self.both(op.client, &[b"TYPE", key])?;
+        if kind == other && kind.text() == Some(b"zset") {
+            for side in &mut self.sides {
+                let payload = side.ask(op.client, &[b"DUMP", key])?;
+                let ttl = side.ask(op.client, &[b"PTTL", key])?;
+                if let (Reply::Bulk(payload), Reply::Integer(ttl)) = (payload, ttl) {
+                    let ttl = ttl.max(0).to_string();
+                    let words = [b"RESTORE".as_slice(), key, ttl.as_bytes(), &payload, b"REPLACE"];
+                    side.ask(op.client, &words)?;
+                }
+            }
+        }
+        Ok(unless(Compare::Sort.same(&a, &b), &a, &b))
     }
 
     /// A random selection has been of the right shape: it also has to be of what is there, and
