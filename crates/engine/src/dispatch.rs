@@ -147,7 +147,7 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         reject(cx, row, &protected_error());
         return Ok(false);
     }
-    if !cx.session.authenticated && !flags.has(Flags::NO_AUTH) {
+    if !cx.session.authenticated && !cx.engine.acl.is_open() && !flags.has(Flags::NO_AUTH) {
         reject(cx, row, &Error::NoAuth);
         return Ok(false);
     }

@@ -1,5 +1,6 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+use crate::acl::Acl;
 use crate::background::{Background, job_threads};
 use crate::client_memory::ClientUsage;
 use crate::clients::Clients;
@@ -34,6 +35,10 @@ pub trait Host: Send + Sync {
     fn abort_shutdown(&self) -> bool;
     /// Writes the configuration file anew (CONFIG REWRITE).
     fn rewrite_config(&self) -> Result<(), String>;
+    /// The text of the ACL file.
+    fn read_acl_file(&self) -> Result<Vec<u8>, String>;
+    /// Replaces the ACL file.
+    fn write_acl_file(&self, text: &[u8]) -> Result<(), String>;
     /// Facts about the process for INFO, by section: lines of `name:value`.
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// A log line at level notice.
@@ -88,6 +93,8 @@ pub struct Engine {
     pub keyspace: Keyspace,
     /// The configuration.
     pub config: Arc<Config>,
+    /// Users and their credentials.
+    pub acl: Acl,
     /// The commands.
     pub table: CommandTable,
     /// Connected clients.
@@ -155,6 +162,7 @@ impl Engine {
         let databases = u32::try_from(config.databases()).unwrap_or(16);
         Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, Assignment::ByHash),
+            acl: Acl::new(&config.requirepass()),
             config,
             table,
             clients: Clients::default(),

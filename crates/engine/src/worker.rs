@@ -184,7 +184,6 @@ impl Worker {
     pub fn connect(&mut self, peer: Peer) -> Session {
         let engine = self.context.engine;
         engine.stats.connections.add(1);
-        let needs_password = !engine.config.requirepass().is_empty();
         let client = engine.clients.add(|id| Client {
             id,
             thread: self.context.index,
@@ -195,7 +194,7 @@ impl Worker {
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             live: crate::clients::Live::default(),
         });
-        let mut session = Session::new(client, !needs_password);
+        let mut session = Session::new(client, engine.acl.is_open());
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
         session.publish(now().0);
@@ -547,7 +546,7 @@ fn halted(session: &Session) -> Option<Next> {
 }
 
 fn limits(session: &Session, engine: &Engine) -> Limits {
-    if session.authenticated {
+    if session.authenticated || engine.acl.is_open() {
         let bulk_len = i64::try_from(engine.config.proto_max_bulk_len()).unwrap_or(i64::MAX);
         Limits { words: i64::from(i32::MAX), bulk_len }
     } else {

@@ -63,7 +63,7 @@ impl Hub {
             io.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
             return true;
         }
-        if config.protected_mode() && config.requirepass().is_empty() && !peer.is_local() {
+        if config.protected_mode() && self.engine.acl.needs_no_password() && !peer.is_local() {
             io.out().extend_from_slice(
                 b"-DENIED Dunlin is running in protected mode because protected mode is enabled \
                 and no password is set for the default user. In this mode connections are only \

@@ -62,6 +62,12 @@ impl ServerHost {
         ServerHost { engine, net, process, choice, config_file, started, applier }
     }
 
+    /// The users for the configuration file; `None` if they are in an ACL file.
+    fn users(&self) -> Option<Vec<Vec<u8>>> {
+        let has_file = !self.engine.config.aclfile().is_empty();
+        (!has_file).then(|| self.engine.acl.lines())
+    }
+
     fn rewrite_with(&self, text_of: impl FnOnce(&[u8]) -> Vec<u8>) -> Result<(), String> {
         let Some(path) = &self.config_file else {
             return Err("The server is running without a config file".into());
@@ -91,11 +97,13 @@ impl Host for ServerHost {
     }
 
     fn rewrite_config(&self) -> Result<(), String> {
-        self.rewrite_with(|existing| self.engine.config.rewrite(existing, None))
+        self.rewrite_with(|existing| self.engine.config.rewrite(existing, self.users().as_deref()))
     }
 
     fn rewrite_whole_config(&self) -> Result<(), String> {
-        self.rewrite_with(|existing| self.engine.config.rewrite_whole(existing, None))
+        self.rewrite_with(|existing| {
+            self.engine.config.rewrite_whole(existing, self.users().as_deref())
+        })
     }
 
     fn restart(&self, how: Restart, delay: Duration) -> String {
@@ -116,6 +124,32 @@ impl Host for ServerHost {
 
     fn segfault(&self) -> ! {
         crash::segfault()
+    }
+
+    fn read_acl_file(&self) -> Result<Vec<u8>, String> {
+        let path = self.engine.config.aclfile();
+        std::fs::read(path.as_path()).map_err(|error| {
+            format!(
+                "Error loading ACLs, opening file '{}': {}",
+                path.as_path().display(),
+                crate::process::os_error(&error)
+            )
+        })
+    }
+
+    fn write_acl_file(&self, text: &[u8]) -> Result<(), String> {
+        let path = self.engine.config.aclfile();
+        config::replace_file(path.as_path(), text).map_err(|error| {
+            log!(
+                Warning,
+                "Can't save the ACL file {}: {}",
+                path.as_path().display(),
+                crate::process::os_error(&error)
+            );
+            "There was an error trying to save the ACLs. Please check the server logs for more \
+             information"
+                .to_owned()
+        })
     }
 
     fn facts(&self, section: &str) -> Vec<(String, String)> {

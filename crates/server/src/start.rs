@@ -11,7 +11,7 @@ use crate::process::{
     thread, title,
 };
 use crate::tls;
-use config::{Arguments, Config, IoBackend, LoadError, Loaded};
+use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::{Engine, Worker};
 use std::ffi::OsString;
@@ -132,6 +132,7 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let host =
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
+    load_users(engine, &loaded.users)?;
     let stopping = Arc::clone(&net);
     signals::install(move |_| stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
@@ -244,6 +245,31 @@ fn choose_backend(config: &Config) -> Result<Choice, Failure> {
         IoBackend::Epoll => Some(Backend::Epoll),
     };
     Backend::choose(forced)
+}
+
+/// The users of the configuration or of the ACL file. A server whose users are not as they are
+/// meant to be does not start.
+fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
+    let acl_file = engine.config.aclfile();
+    if !acl_file.is_empty() {
+        if let Some(directive) = users.first() {
+            return Err(directive
+                .error("there are users both here and in an ACL file: use one or the other")
+                .to_string());
+        }
+        let load = |text: Vec<u8>| engine.acl.load(&text, &acl_file.to_string_lossy());
+        let host = engine.host().map_or(Ok(Vec::new()), |host| host.read_acl_file());
+        return host
+            .and_then(load)
+            .map_err(|error| format!("Aborting startup because of ACL errors: {error}"));
+    }
+    for directive in users {
+        if let [name, rules @ ..] = &directive.words[..] {
+            let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
+            engine.acl.define(name, &rules).map_err(|why| directive.error(why).to_string())?;
+        }
+    }
+    Ok(())
 }
 
 /// `rename-command`, checked.

@@ -1,5 +1,8 @@
 //! `AUTH [username] password`
 
+use super::list_line::line;
+use engine::acl::DEFAULT_USER;
+use engine::acl::log::Refused;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `AUTH`.
@@ -27,41 +30,49 @@ pub static AUTH: Command = Command {
 };
 
 fn auth(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if args.len() > 3 {
-        return Err(Error::Syntax);
-    }
-    if args.len() == 2 {
-        if cx.engine.config.requirepass().is_empty() {
-            return Err(Error::text(
-                "ERR AUTH <password> called without any password configured for the default user. \
-                 Are you sure your configuration is correct?",
-            ));
+    match *args.words() {
+        [_, password] => {
+            if cx.engine.acl.needs_no_password() {
+                return Err(Error::text(
+                    "ERR AUTH <password> called without any password configured for the default \
+                     user. Are you sure your configuration is correct?",
+                ));
+            }
+            authenticate(cx, args, DEFAULT_USER.as_bytes(), password)?;
         }
-        authenticate(cx, b"default", args[1])?;
-    } else {
-        authenticate(cx, args[1], args[2])?;
+        [_, user, password] => authenticate(cx, args, user, password)?,
+        _ => return Err(Error::Syntax),
     }
     cx.reply.ok();
     Ok(())
 }
 
-/// Checks credentials and lets the client in. Only the default user exists so far.
-pub(crate) fn authenticate(cx: &mut Cx<'_>, user: &[u8], password: &[u8]) -> Outcome {
-    let required = cx.engine.config.requirepass();
-    let is_right = user == b"default" && (required.is_empty() || same(&required, password));
-    if !is_right {
-        cx.engine.stats.acl_denied_auth.add(1);
-        return Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."));
+/// Checks credentials and lets the client in, or logs that it was refused.
+pub(crate) fn authenticate(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    user: &[u8],
+    password: &[u8],
+) -> Outcome {
+    let acl = &cx.engine.acl;
+    if acl.authenticate(user, password) {
+        cx.session.authenticated = true;
+        return Ok(());
     }
-    cx.session.authenticated = true;
-    Ok(())
-}
-
-/// Compares in a time that does not tell how much of a guess was right.
-fn same(secret: &[u8], guess: &[u8]) -> bool {
-    let mut difference = secret.len() ^ guess.len();
-    for (index, byte) in guess.iter().enumerate() {
-        difference |= usize::from(byte ^ secret.get(index).copied().unwrap_or(0));
-    }
-    difference == 0
+    cx.engine.stats.acl_denied_auth.add(1);
+    let now = cx.now().0;
+    cx.session.publish(now);
+    let client = line(cx.engine, &cx.session.client, now);
+    let refused = Refused {
+        id: 0,
+        count: 1,
+        in_transaction: cx.in_transaction,
+        object: args[0].to_vec(),
+        user: user.to_vec(),
+        client: client.trim_end().to_owned(),
+        created_ms: now,
+        updated_ms: now,
+    };
+    acl.log.add(refused, cx.engine.config.acllog_max_len());
+    Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
 }

@@ -97,9 +97,9 @@ fn secrets(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
 fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
     if let Some((user, password)) = options.credentials {
-        authenticate(cx, user, password)?;
+        authenticate(cx, args, user, password)?;
     }
-    if !cx.session.authenticated {
+    if !cx.session.authenticated && !cx.engine.acl.is_open() {
         return Err(Error::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \

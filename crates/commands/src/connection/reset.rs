@@ -28,7 +28,7 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let session = &mut *cx.session;
     session.db = DbIndex(0);
     session.protocol = Protocol::Resp2;
-    session.authenticated = cx.engine.config.requirepass().is_empty();
+    session.authenticated = cx.engine.acl.is_open();
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;
     session.no_evict = false;

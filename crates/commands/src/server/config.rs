@@ -138,7 +138,10 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         None => Ok(()),
     });
     match set {
-        Ok(_) => {
+        Ok(changed) => {
+            if changed.iter().any(|option| option.spec.name() == "requirepass") {
+                engine.acl.require_password(&engine.config.requirepass());
+            }
             cx.reply.ok();
             Ok(())
         }

@@ -265,6 +265,9 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
         stats.output_buffer_disconnections.get(),
     );
     line(out, "acl_access_denied_auth", stats.acl_denied_auth.get());
+    for what in ["cmd", "key", "channel", "tls_cert", "db"] {
+        line(out, &format!("acl_access_denied_{what}"), 0);
+    }
 }
 
 fn replication(cx: &Cx<'_>, out: &mut String) {

@@ -1,5 +1,6 @@
 //! The commands of the group `server`, one file each or a tight family.
 
+mod acl;
 mod command;
 pub mod command_categories;
 pub(crate) mod command_docs;
@@ -25,6 +26,7 @@ pub const REDIS_VERSION: &str = "7.2.4";
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &acl::ACL,
     &memory::MEMORY,
     &debug::DEBUG,
     &latency::LATENCY,

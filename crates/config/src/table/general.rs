@@ -96,8 +96,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         .protected()
         .not_yet(),
     optional("requirepass", "password of the default user").sensitive(),
-    text("aclfile", "", "file that holds the users").immutable().not_yet(),
-    int("acllog-max-len", LONG, "128", "entries of ACL LOG").not_yet(),
+    text("aclfile", "", "file that holds the users").immutable(),
+    int("acllog-max-len", LONG, "128", "entries of ACL LOG"),
     choice(
         "acl-pubsub-default",
         AclPubsubDefault::CHOICES,

@@ -1,0 +1,480 @@
+//! `ACL CAT|DELUSER|DRYRUN|GENPASS|GETUSER|LIST|LOAD|LOG|SAVE|SETUSER|USERS|WHOAMI`
+//!
+//! Users and credentials are the engine's ([`engine::acl`]). The only user is `default`, and it may
+//! do everything; what would need more is refused.
+
+use super::command_categories::{CATEGORIES, Category};
+use engine::acl::log::Refused;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// The most bits that GENPASS makes up.
+const MAX_BITS: i64 = 4096;
+
+/// `ACL DELUSER`.
+pub static ACL_DELUSER: Command = Command {
+    name: "deluser",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(1) amortized time considering the typical user.",
+    summary: "Deletes ACL users, and terminates their connections.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    args: &[Arg::new("username", ArgKind::String).multiple()],
+    secrets: Some(|words, found| (2..words.len()).for_each(found)),
+    run: acl_deluser,
+    ..Command::ROW
+};
+
+/// `ACL DRYRUN`.
+pub static ACL_DRYRUN: Command = Command {
+    name: "dryrun",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "7.0.0",
+    complexity: "O(1).",
+    summary: "Simulates the execution of a command by a user, without executing the \
+        command.",
+    args: &[
+        Arg::new("username", ArgKind::String),
+        Arg::new("command", ArgKind::String),
+        Arg::new("arg", ArgKind::String).optional().multiple(),
+    ],
+    run: acl_dryrun,
+    ..Command::ROW
+};
+
+/// `ACL GETUSER`.
+pub static ACL_GETUSER: Command = Command {
+    name: "getuser",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of password, command and pattern rules \
+        that the user has.",
+    summary: "Lists the ACL rules of a user.",
+    history: &[
+        ("6.2.0", "Added Pub/Sub channel patterns."),
+        (
+            "7.0.0",
+            "Added selectors and changed the format of key and channel \
+             patterns from a list to their rule representation.",
+        ),
+        ("9.1.0", "Added database permission rules."),
+    ],
+    args: &[Arg::new("username", ArgKind::String)],
+    secrets: Some(|words, found| (2..words.len()).for_each(found)),
+    run: acl_getuser,
+    ..Command::ROW
+};
+
+/// `ACL LIST`.
+pub static ACL_LIST: Command = Command {
+    name: "list",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of configured users.",
+    summary: "Dumps the effective rules in ACL file format.",
+    run: acl_list,
+    ..Command::ROW
+};
+
+/// `ACL LOAD`.
+pub static ACL_LOAD: Command = Command {
+    name: "load",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of configured users.",
+    summary: "Reloads the rules from the configured ACL file.",
+    run: acl_load,
+    ..Command::ROW
+};
+
+/// `ACL SETUSER`.
+pub static ACL_SETUSER: Command = Command {
+    name: "setuser",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of rules provided.",
+    summary: "Creates and modifies an ACL user and its rules.",
+    history: &[
+        ("6.2.0", "Added Pub/Sub channel patterns."),
+        ("7.0.0", "Added selectors and key based permissions."),
+        ("9.1.0", "Added database permission rules."),
+    ],
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    args: &[
+        Arg::new("username", ArgKind::String),
+        Arg::new("rule", ArgKind::String).optional().multiple(),
+    ],
+    secrets: Some(|words, found| (2..words.len()).for_each(found)),
+    run: acl_setuser,
+    ..Command::ROW
+};
+
+/// `ACL USERS`.
+pub static ACL_USERS: Command = Command {
+    name: "users",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of configured users.",
+    summary: "Lists all ACL users.",
+    run: acl_users,
+    ..Command::ROW
+};
+
+/// `ACL CAT`.
+pub static ACL_CAT: Command = Command {
+    name: "cat",
+    arity: -2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(1) since the categories and commands are a fixed set.",
+    summary: "Lists the ACL categories, or the commands inside a category.",
+    args: &[Arg::new("category", ArgKind::String).optional()],
+    run: acl_cat,
+    ..Command::ROW
+};
+
+/// `ACL GENPASS`.
+pub static ACL_GENPASS: Command = Command {
+    name: "genpass",
+    arity: -2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(1)",
+    summary: "Generates a pseudorandom, secure password that can be used to identify \
+        ACL users.",
+    args: &[Arg::new("bits", ArgKind::Integer).optional()],
+    run: acl_genpass,
+    ..Command::ROW
+};
+
+/// `ACL HELP`.
+pub static ACL_HELP: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(1)",
+    summary: "Returns helpful text about the different subcommands.",
+    run: crate::table::help,
+    ..Command::ROW
+};
+
+/// `ACL LOG`.
+pub static ACL_LOG: Command = Command {
+    name: "log",
+    arity: -2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N) with N being the number of entries shown.",
+    summary: "Lists recent security events generated due to ACL rules.",
+    history: &[("7.2.0", "Added entry ID, timestamp created, and timestamp last updated.")],
+    args: &[Arg::one_of(
+        "operation",
+        &[Arg::new("count", ArgKind::Integer), Arg::token("reset", "RESET")],
+    )
+    .optional()],
+    run: acl_log,
+    ..Command::ROW
+};
+
+/// `ACL SAVE`.
+pub static ACL_SAVE: Command = Command {
+    name: "save",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(N). Where N is the number of configured users.",
+    summary: "Saves the effective ACL rules in the configured ACL file.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    run: acl_save,
+    ..Command::ROW
+};
+
+/// `ACL WHOAMI`.
+pub static ACL_WHOAMI: Command = Command {
+    name: "whoami",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "O(1)",
+    summary: "Returns the authenticated username of the current connection.",
+    run: acl_whoami,
+    ..Command::ROW
+};
+
+/// `ACL`.
+pub static ACL: Command = Command {
+    name: "acl",
+    arity: -2,
+    flags: Flags::NONE,
+    group: Group::Server,
+    since: "6.0.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for Access List Control commands.",
+    subcommands: &[
+        &ACL_DELUSER,
+        &ACL_DRYRUN,
+        &ACL_GETUSER,
+        &ACL_LIST,
+        &ACL_LOAD,
+        &ACL_SETUSER,
+        &ACL_USERS,
+        &ACL_CAT,
+        &ACL_GENPASS,
+        &ACL_HELP,
+        &ACL_LOG,
+        &ACL_SAVE,
+        &ACL_WHOAMI,
+    ],
+    help: &[
+        "CAT [<category>]",
+        "    List all commands that belong to <category>, or all command categories",
+        "    when no category is specified.",
+        "DELUSER <username> [<username> ...]",
+        "    Delete a list of users.",
+        "DRYRUN <username> <command> [<arg> ...]",
+        "    Returns whether the user can execute the given command without executing the command.",
+        "GETUSER <username>",
+        "    Get the user's details.",
+        "GENPASS [<bits>]",
+        "    Generate a secure 256-bit user password. The optional `bits` argument can",
+        "    be used to specify a different size.",
+        "LIST",
+        "    Show users details in config file format.",
+        "LOAD",
+        "    Reload users from the ACL file.",
+        "LOG [<count> | RESET]",
+        "    Show the ACL log entries.",
+        "SAVE",
+        "    Save the current config to the ACL file.",
+        "SETUSER <username> <rule> [<rule> ...]",
+        "    Create or modify a user with the specified rules.",
+        "USERS",
+        "    List all the registered usernames.",
+        "WHOAMI",
+        "    Return the current connection username.",
+    ],
+    ..Command::ROW
+};
+
+/// A subcommand with more words than it takes.
+fn too_many_words(args: Args<'_>) -> Error {
+    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+    text.extend_from_slice(&args[1][..args[1].len().min(128)]);
+    text.extend_from_slice(b"'. Try ACL HELP.");
+    Error::Bytes(text)
+}
+
+fn quoting(before: &str, quoted: &[u8], after: &str) -> Error {
+    Error::Bytes([before.as_bytes(), b"'", quoted, b"'", after.as_bytes()].concat())
+}
+
+fn acl_whoami(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let user = cx.session.client.names().user.clone();
+    cx.reply.bulk(user.as_bytes());
+    Ok(())
+}
+
+fn acl_users(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let names = cx.engine.acl.names();
+    cx.reply.array(names.len());
+    names.iter().for_each(|name| cx.reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn acl_list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let lines = cx.engine.acl.lines();
+    cx.reply.array(lines.len());
+    lines.iter().for_each(|line| cx.reply.bulk(&[b"user ", line.as_slice()].concat()));
+    Ok(())
+}
+
+fn acl_getuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let Some(user) = cx.engine.acl.user(args[2]) else {
+        cx.reply.null();
+        return Ok(());
+    };
+    cx.reply.map(7);
+    cx.reply.bulk(b"flags");
+    let flags = user.flags();
+    cx.reply.set(flags.len());
+    flags.iter().for_each(|flag| cx.reply.bulk(flag.as_bytes()));
+    cx.reply.bulk(b"passwords");
+    cx.reply.array(user.passwords.len());
+    user.passwords.iter().for_each(|hash| cx.reply.bulk(hash.hex().as_bytes()));
+    for (name, rules) in
+        [("commands", "+@all"), ("keys", "~*"), ("channels", "&*"), ("databases", "alldbs")]
+    {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.bulk(rules.as_bytes());
+    }
+    cx.reply.bulk(b"selectors");
+    cx.reply.array(0);
+    Ok(())
+}
+
+fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args[2].iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b) {
+        return Err(Error::text("ERR Usernames can't contain spaces or null characters"));
+    }
+    let changed = cx.engine.acl.change(args[2], args.from(3));
+    changed.map_err(|why| Error::format(format!("ERR {why}")))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.from(2).iter().any(|name| *name == engine::acl::DEFAULT_USER.as_bytes()) {
+        return Err(Error::text("ERR The 'default' user cannot be removed"));
+    }
+    // There is no other.
+    cx.reply.integer(0);
+    Ok(())
+}
+
+fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.acl.user(args[2]).is_none() {
+        return Err(quoting("ERR User ", args[2], " not found"));
+    }
+    let request = args.from(3);
+    let Some(row) = cx.engine.table.lookup(request) else {
+        return Err(quoting("ERR Command ", args[3], " not found"));
+    };
+    if !row.command.accepts(request.len()) {
+        return Err(Error::Arity(row.full_name.clone().into()));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn acl_cat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    match args.from(2) {
+        [] => {
+            cx.reply.array(CATEGORIES.len());
+            CATEGORIES.iter().for_each(|category| cx.reply.bulk(category.name().as_bytes()));
+        }
+        [name] => {
+            let category = Category::named(name).ok_or_else(|| {
+                quoting("ERR Unknown category ", &name[..name.len().min(128)], "")
+            })?;
+            let rows: Vec<_> =
+                cx.engine.table.all().iter().filter(|row| category.contains(row.command)).collect();
+            cx.reply.array(rows.len());
+            rows.iter().for_each(|row| cx.reply.bulk(row.full_name.as_bytes()));
+        }
+        _ => return Err(too_many_words(args)),
+    }
+    Ok(())
+}
+
+fn acl_genpass(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let bits = match args.len() {
+        2 => 256,
+        3 => args.integer(2)?,
+        _ => return Err(too_many_words(args)),
+    };
+    if !(1..=MAX_BITS).contains(&bits) {
+        return Err(Error::format(format!(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a \
+             positive number up to {MAX_BITS}"
+        )));
+    }
+    let digits = (bits as usize).div_ceil(4);
+    let mut random = vec![0; digits.div_ceil(2)];
+    getrandom::fill(&mut random)
+        .map_err(|why| Error::format(format!("ERR no random numbers to be had: {why}")))?;
+    let mut password: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    password.truncate(digits);
+    cx.reply.bulk(password.as_bytes());
+    Ok(())
+}
+
+fn acl_load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let file = cx.engine.config.aclfile();
+    let host = cx.engine.host().filter(|_| !file.is_empty()).ok_or(NO_FILE)?;
+    let loaded =
+        host.read_acl_file().and_then(|text| cx.engine.acl.load(&text, &file.to_string_lossy()));
+    loaded.map_err(|why| Error::format(format!("ERR {why}")))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn acl_save(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let is_configured = !cx.engine.config.aclfile().is_empty();
+    let host = cx.engine.host().filter(|_| is_configured).ok_or(NO_FILE)?;
+    host.write_acl_file(&cx.engine.acl.file_text())
+        .map_err(|why| Error::format(format!("ERR {why}")))?;
+    cx.reply.ok();
+    Ok(())
+}
+
+const NO_FILE: Error = Error::text(
+    "ERR This instance is not configured to use an ACL file. You may want to specify users via the \
+     ACL SETUSER command and then issue a CONFIG REWRITE (assuming you have a configuration file \
+     set) in order to store users in the configuration.",
+);
+
+fn acl_log(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let count = match args.len() {
+        2 => 10,
+        3 if args.is(2, "reset") => {
+            cx.engine.acl.log.reset();
+            cx.reply.ok();
+            return Ok(());
+        }
+        3 => usize::try_from(args.integer(2)?).unwrap_or(0),
+        _ => return Err(too_many_words(args)),
+    };
+    let entries = cx.engine.acl.log.get(count);
+    cx.reply.array(entries.len());
+    entries.iter().for_each(|entry| write_refused(cx, entry));
+    Ok(())
+}
+
+fn write_refused(cx: &mut Cx<'_>, entry: &Refused) {
+    let now_ms = cx.now().0;
+    let context = if entry.in_transaction { "multi" } else { "toplevel" };
+    cx.reply.map(10);
+    cx.reply.bulk(b"count");
+    cx.reply.integer(entry.count as i64);
+    for (name, text) in [
+        ("reason", &b"auth"[..]),
+        ("context", context.as_bytes()),
+        ("object", &entry.object),
+        ("username", &entry.user),
+    ] {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.bulk(text);
+    }
+    cx.reply.bulk(b"age-seconds");
+    cx.reply.double((now_ms - entry.updated_ms) as f64 / 1000.0);
+    cx.reply.bulk(b"client-info");
+    cx.reply.bulk(entry.client.as_bytes());
+    for (name, number) in [
+        ("entry-id", entry.id as i64),
+        ("timestamp-created", entry.created_ms),
+        ("timestamp-last-updated", entry.updated_ms),
+    ] {
+        cx.reply.bulk(name.as_bytes());
+        cx.reply.integer(number);
+    }
+}
