@@ -117,6 +117,8 @@ pub mod flag {
     pub const CLOSING: u64 = 1 << 11;
     /// By TLS; not shown.
     pub const TLS: u64 = 1 << 12;
+    /// CLIENT CAPA REDIRECT; shown apart.
+    pub const CAN_REDIRECT: u64 = 1 << 13;
 }
 
 impl Client {

@@ -139,6 +139,8 @@ pub struct Engine {
     pub replication_id: Mutex<String>,
     /// When the server started, milliseconds since the epoch.
     pub started_ms: i64,
+    /// Bytes of memory that were used then.
+    pub startup_bytes: usize,
     /// 40 hexadecimal digits that name this run.
     pub run_id: String,
     host: OnceLock<Box<dyn Host>>,
@@ -188,6 +190,7 @@ impl Engine {
             debug: DebugSettings::default(),
             replication_id: Mutex::new(random_hex_40()),
             started_ms: crate::worker::now().0,
+            startup_bytes: keyspace::memory::used_bytes(),
             run_id: random_hex_40(),
             host: OnceLock::new(),
         }))

@@ -102,6 +102,8 @@ pub struct Session {
     pub no_touch: bool,
     /// CLIENT NO-EVICT.
     pub no_evict: bool,
+    /// CLIENT CAPA REDIRECT: it understands being sent to another server.
+    pub can_redirect: bool,
     /// What it waits for.
     pub suspension: Option<Suspension>,
     /// What happens after the replies.
@@ -145,6 +147,7 @@ impl Session {
             is_monitor: false,
             no_touch: false,
             no_evict: false,
+            can_redirect: false,
             suspension: None,
             fate: Fate::Open,
             is_local: false,
@@ -260,6 +263,7 @@ impl Session {
         set(self.tracking.as_ref().is_some_and(|t| t.broadcast.is_some()), flag::TRACKING_BCAST);
         set(self.no_evict, flag::NO_EVICT);
         set(self.no_touch, flag::NO_TOUCH);
+        set(self.can_redirect, flag::CAN_REDIRECT);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);
         live.last_seen_ms.store(now_ms, Relaxed);

@@ -285,6 +285,7 @@ impl Worker {
         };
         cx.db.index = cx.session.db;
         cx.db.touches = !cx.session.no_touch;
+        cx.db.touches = !cx.session.no_touch;
         loop {
             argv.clear();
             pending.clear();

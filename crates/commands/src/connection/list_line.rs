@@ -10,7 +10,8 @@ pub(crate) fn kind_of(client: &Client) -> &'static str {
     if is_subscribed { "pubsub" } else { "normal" }
 }
 
-fn letters(bits: u64) -> String {
+/// The letters of a client's flags; `N` if there is none.
+pub(crate) fn letters(bits: u64) -> String {
     let known = [
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
@@ -33,6 +34,7 @@ fn letters(bits: u64) -> String {
 /// The line, with its line end.
 pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
     let live = &client.live;
+    let bits = live.flags.load(Relaxed);
     let names = client.names().clone();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let multi = live.multi.load(Relaxed) as i64 - 1;
@@ -45,10 +47,10 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
     let query = live.query_bytes.load(Relaxed);
     let memory = live.memory_bytes.load(Relaxed);
     format!(
-        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} db={} sub={} psub={} \
+        "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} capa={} db={} sub={} psub={} \
          ssub={} multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} \
          rbs={} rbp={} obl={output} oll=0 omem={output} tot-mem={memory} events=r cmd={command} \
-         user={} redir={} resp={} lib-name={} lib-ver={} io-thread={} tot-net-in={} \
+         user={} redir={} resp={} lib-name={} lib-ver={} tot-net-in={} \
          tot-net-out={} tot-cmds={}\n",
         client.id,
         client.addr,
@@ -57,7 +59,8 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         text(&names.name),
         (now_ms - client.created_ms) / 1000,
         (now_ms - live.last_seen_ms.load(Relaxed)).max(0) / 1000,
-        letters(live.flags.load(Relaxed)),
+        letters(bits),
+        if bits & flag::CAN_REDIRECT != 0 { "r" } else { "" },
         live.db.load(Relaxed),
         live.channels.load(Relaxed),
         live.patterns.load(Relaxed),
@@ -73,7 +76,6 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         live.protocol.load(Relaxed),
         text(&names.lib_name),
         text(&names.lib_version),
-        client.thread,
         live.net_in.load(Relaxed),
         live.net_out.load(Relaxed),
         live.commands.load(Relaxed),

@@ -12,7 +12,8 @@ pub static QUIT: Command = Command {
         .with(Flags::STALE)
         .with(Flags::FAST)
         .with(Flags::NO_AUTH)
-        .with(Flags::ALLOW_BUSY),
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::NOT_QUEUED),
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",

@@ -128,7 +128,7 @@ fn secrets(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
 fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let words = args.from(2);
     if !words.len().is_multiple_of(2) {
-        return Err(Error::Arity("config|set".into()));
+        return Err(Error::Syntax);
     }
     let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
     let context = SetContext { is_local: cx.session.is_local, is_loading: false };

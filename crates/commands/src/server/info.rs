@@ -3,6 +3,7 @@
 //! Sections and fields are those that monitoring systems read; the process's own facts come from the
 //! host.
 
+use super::memory_report::Memory;
 use engine::clients::flag;
 use engine::pubsub::Space;
 use engine::stats::{Counter, Durations};
@@ -152,10 +153,11 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "used_memory_peak_human", human(peak));
     let share = used as f64 * 100.0 / peak.max(1) as f64;
     line(out, "used_memory_peak_perc", format!("{share:.2}%"));
-    line(out, "used_memory_overhead", 0);
-    line(out, "used_memory_startup", 0);
-    line(out, "used_memory_dataset", used);
-    line(out, "used_memory_dataset_perc", "100.00%");
+    let figures = Memory::now(cx);
+    line(out, "used_memory_overhead", figures.overhead());
+    line(out, "used_memory_startup", figures.startup);
+    line(out, "used_memory_dataset", figures.dataset());
+    line(out, "used_memory_dataset_perc", format!("{:.2}%", figures.dataset_percent()));
     line(out, "allocator_allocated", used);
     line(out, "allocator_active", rss);
     line(out, "allocator_resident", rss);
@@ -171,7 +173,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_not_counted_for_evict", 0);
     line(out, "mem_replication_backlog", 0);
     line(out, "mem_clients_slaves", 0);
-    line(out, "mem_clients_normal", engine.client_memory());
+    line(out, "mem_clients_normal", figures.clients);
     line(out, "mem_aof_buffer", 0);
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", 0);

@@ -16,7 +16,11 @@ pub static LOLWUT: Command = Command {
     ..Command::ROW
 };
 
-fn lolwut(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+fn lolwut(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.is(1, "version") && args.len() > 2 {
+        // There is one picture, for whatever version is asked for.
+        args.integer(2)?;
+    }
     let mut text = String::new();
     for row in 0..8 {
         for _ in 0..48 {

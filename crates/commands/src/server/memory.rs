@@ -1,5 +1,6 @@
 //! `MEMORY USAGE key [SAMPLES count]`, `DOCTOR`, `MALLOC-STATS`, `PURGE`, `STATS`
 
+use super::memory_report::Memory;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -8,7 +9,7 @@ use engine::{
 pub static MEMORY_DOCTOR: Command = Command {
     name: "doctor",
     arity: 2,
-    flags: Flags::NONE,
+    flags: Flags::WALKS,
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(1)",
@@ -63,7 +64,7 @@ pub static MEMORY_PURGE: Command = Command {
 pub static MEMORY_STATS: Command = Command {
     name: "stats",
     arity: 2,
-    flags: Flags::NONE,
+    flags: Flags::WALKS,
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(1)",
@@ -123,24 +124,28 @@ pub static MEMORY: Command = Command {
 };
 
 fn memory_usage(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if args.len() > 3 {
-        if args.len() != 5 || !args.is(3, "samples") {
+    let mut at = 3;
+    while at < args.len() {
+        if !args.is(at, "samples") || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
         // Sizes are exact, so the number of samples does not matter.
-        if args.integer(4)? < 0 {
+        if args.integer(at + 1)? < 0 {
             return Err(Error::Syntax);
         }
+        at += 2;
     }
     match cx.db.peek(args.key(2)).map(|entry| entry.memory_usage()) {
-        Some(bytes) => cx.reply.integer(bytes as i64 + 8),
+        // With its place in the table.
+        Some(bytes) => cx.reply.integer((bytes + size_of::<usize>()) as i64),
         None => cx.reply.null(),
     }
     Ok(())
 }
 
 fn memory_doctor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.reply.verbatim("txt", b"Nothing stands out in this instance's use of memory.");
+    let report = Memory::now(cx).report();
+    cx.reply.verbatim("txt", report.as_bytes());
     Ok(())
 }
 
@@ -160,29 +165,72 @@ fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     Ok(())
 }
 
+/// A figure of MEMORY STATS.
+enum Figure {
+    Bytes(i64),
+    Ratio(f64),
+}
+
 fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let (used, peak) = (keyspace::memory::used_bytes(), keyspace::memory::peak_bytes());
-    let mut keys = 0;
-    for db in 0..cx.engine.keyspace.databases() {
-        keys += cx.engine.key_count(engine::DbIndex(db), &cx.db);
-    }
-    let figures = [
-        ("peak.allocated", peak),
-        ("total.allocated", used),
-        ("startup.allocated", 0),
-        ("replication.backlog", 0),
-        ("clients.slaves", 0),
-        ("clients.normal", 0),
-        ("aof.buffer", 0),
-        ("overhead.total", 0),
-        ("keys.count", keys),
-        ("keys.bytes-per-key", used / keys.max(1)),
-        ("dataset.bytes", used),
+    use Figure::{Bytes, Ratio};
+    let memory = Memory::now(cx);
+    let bytes = |bytes: usize| Bytes(bytes as i64);
+    let per_key = (memory.used - memory.startup) / memory.keys.max(1);
+    let overrun = Bytes(memory.resident as i64 - memory.used as i64);
+    let before = [
+        ("peak.allocated", bytes(memory.peak)),
+        ("total.allocated", bytes(memory.used)),
+        ("startup.allocated", bytes(memory.startup)),
+        ("replication.backlog", Bytes(0)),
+        ("replicas.repl.buffer", Bytes(0)),
+        ("clients.slaves", Bytes(0)),
+        ("clients.normal", bytes(memory.clients)),
+        ("cluster.links", Bytes(0)),
+        ("cluster.slot_import", Bytes(0)),
+        ("cluster.slot_export", Bytes(0)),
+        ("aof.buffer", Bytes(0)),
+        ("lua.caches", Bytes(0)),
+        ("functions.caches", Bytes(0)),
     ];
-    cx.reply.map(figures.len());
-    for (name, figure) in figures {
-        cx.reply.bulk(name.as_bytes());
-        cx.reply.integer(figure as i64);
+    let after = [
+        ("overhead.db.hashtable.lut", bytes(memory.tables.iter().map(|t| t.entries).sum())),
+        ("overhead.db.hashtable.rehashing", Bytes(0)),
+        ("overhead.total", bytes(memory.overhead())),
+        ("db.dict.rehashing.count", Bytes(0)),
+        ("keys.count", bytes(memory.keys)),
+        ("keys.bytes-per-key", bytes(if memory.keys == 0 { 0 } else { per_key })),
+        ("dataset.bytes", bytes(memory.dataset())),
+        ("dataset.percentage", Ratio(memory.dataset_percent())),
+        ("peak.percentage", Ratio(memory.peak_percent())),
+        ("allocator.allocated", bytes(memory.used)),
+        ("allocator.active", bytes(memory.resident)),
+        ("allocator.resident", bytes(memory.resident)),
+        ("allocator.muzzy", Bytes(0)),
+        ("allocator-fragmentation.ratio", Ratio(memory.resident_ratio())),
+        ("allocator-fragmentation.bytes", Bytes(memory.resident as i64 - memory.used as i64)),
+        ("allocator-rss.ratio", Ratio(1.0)),
+        ("allocator-rss.bytes", Bytes(0)),
+        ("rss-overhead.ratio", Ratio(1.0)),
+        ("rss-overhead.bytes", Bytes(0)),
+        ("fragmentation", Ratio(memory.resident_ratio())),
+        ("fragmentation.bytes", overrun),
+    ];
+    cx.reply.map(before.len() + memory.tables.len() + after.len());
+    before.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
+    for tables in &memory.tables {
+        cx.reply.bulk(format!("db.{}", tables.db).as_bytes());
+        cx.reply.map(2);
+        write_figure(cx, "overhead.hashtable.main", &bytes(tables.entries));
+        write_figure(cx, "overhead.hashtable.expires", &bytes(tables.expiring));
     }
+    after.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
     Ok(())
+}
+
+fn write_figure(cx: &mut Cx<'_>, name: &str, figure: &Figure) {
+    cx.reply.bulk(name.as_bytes());
+    match figure {
+        Figure::Bytes(bytes) => cx.reply.integer(*bytes),
+        Figure::Ratio(ratio) => cx.reply.double(*ratio),
+    }
 }

@@ -14,6 +14,7 @@ mod info;
 mod latency;
 mod lolwut;
 mod memory;
+mod memory_report;
 mod monitor;
 mod shutdown;
 mod swapdb;

@@ -1,0 +1,170 @@
+//! `CLIENT ID`, `INFO`, `GETNAME`, `SETNAME`, `SETINFO`, `CAPA`, `IMPORT-SOURCE`: what a connection is and
+//! says of itself
+
+use super::super::list_line::line;
+use super::super::names::check_name;
+use super::list::publish_own;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CLIENT ID`.
+pub static CLIENT_ID: Command = Command {
+    name: "id",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "5.0.0",
+    complexity: "O(1)",
+    summary: "Returns the unique client ID of the connection.",
+    run: client_id,
+    ..Command::ROW
+};
+
+/// `CLIENT INFO`.
+pub static CLIENT_INFO: Command = Command {
+    name: "info",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Returns information about the connection.",
+    tips: &["nondeterministic_output"],
+    run: client_info,
+    ..Command::ROW
+};
+
+/// `CLIENT GETNAME`.
+pub static CLIENT_GETNAME: Command = Command {
+    name: "getname",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "2.6.9",
+    complexity: "O(1)",
+    summary: "Returns the name of the connection.",
+    run: client_getname,
+    ..Command::ROW
+};
+
+/// `CLIENT SETNAME`.
+pub static CLIENT_SETNAME: Command = Command {
+    name: "setname",
+    arity: 3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "2.6.9",
+    complexity: "O(1)",
+    summary: "Sets the connection name.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    args: &[Arg::new("connection-name", ArgKind::String)],
+    run: client_setname,
+    ..Command::ROW
+};
+
+/// `CLIENT SETINFO`.
+pub static CLIENT_SETINFO: Command = Command {
+    name: "setinfo",
+    arity: 4,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "7.2.0",
+    complexity: "O(1)",
+    summary: "Sets information specific to the client or connection.",
+    tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
+    args: &[Arg::one_of(
+        "attr",
+        &[
+            Arg::new("libname", ArgKind::String).after("LIB-NAME"),
+            Arg::new("libver", ArgKind::String).after("LIB-VER"),
+        ],
+    )],
+    run: client_setinfo,
+    ..Command::ROW
+};
+
+/// `CLIENT CAPA`.
+pub static CLIENT_CAPA: Command = Command {
+    name: "capa",
+    arity: -3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "8.0.0",
+    complexity: "O(1)",
+    summary: "A client claims its capability.",
+    args: &[Arg::new("capability", ArgKind::String).multiple()],
+    run: client_capa,
+    ..Command::ROW
+};
+
+/// `CLIENT IMPORT-SOURCE`.
+pub static CLIENT_IMPORT_SOURCE: Command = Command {
+    name: "import-source",
+    arity: 3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "8.1.0",
+    complexity: "O(1)",
+    summary: "Marks this client as an import source when the server is in import \
+        mode.",
+    args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
+    run: client_import_source,
+    ..Command::ROW
+};
+
+fn client_id(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.reply.integer(cx.session.id() as i64);
+    Ok(())
+}
+
+fn client_info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    publish_own(cx, args);
+    let text = line(cx.engine, &cx.session.client, cx.now().0);
+    cx.reply.verbatim("txt", text.as_bytes());
+    Ok(())
+}
+
+fn client_getname(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let name = cx.session.client.names().name.clone();
+    cx.reply.bulk_or_null((!name.is_empty()).then_some(&name));
+    Ok(())
+}
+
+fn client_setname(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let name = check_name(args[2], "Client names")?;
+    cx.session.client.names().name = name.to_vec();
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.is(2, "lib-name") {
+        cx.session.client.names().lib_name = check_name(args[3], "lib-name")?.to_vec();
+    } else if args.is(2, "lib-ver") {
+        cx.session.client.names().lib_version = check_name(args[3], "lib-ver")?.to_vec();
+    } else {
+        let mut text = b"ERR Unrecognized option '".to_vec();
+        text.extend_from_slice(args[2]);
+        text.push(b'\'');
+        return Err(Error::Bytes(text));
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    // Capabilities that the server does not know are no error: clients announce what they can.
+    if args.from(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
+        cx.session.can_redirect = true;
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    // There is no import mode in which a client could be a source; but it can be none.
+    if !args.is(2, "off") {
+        return Err(Error::text("ERR Server is not in import mode"));
+    }
+    cx.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! `CLIENT KILL ip:port`, `CLIENT KILL filters`: closes connections
+//!
+//! Those of other threads are closed by way of their mailboxes.
+
+use super::filters::Filters;
+use engine::mailbox::Message;
+use engine::session::Fate;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CLIENT KILL`.
+pub static CLIENT_KILL: Command = Command {
+    name: "kill",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "2.4.0",
+    complexity: "O(N) where N is the number of client connections",
+    summary: "Terminates open connections.",
+    history: &[
+        ("2.8.12", "Added new filter format."),
+        ("2.8.12", "`ID` option."),
+        ("3.2.0", "Added `master` type in for `TYPE` option."),
+        (
+            "5.0.0",
+            "Replaced `slave` `TYPE` with `replica`. `slave` still \
+             supported for backward compatibility.",
+        ),
+        ("6.2.0", "`LADDR` option."),
+        ("8.0.0", "`MAXAGE` option."),
+        (
+            "8.0.0",
+            "Replaced `master` `TYPE` with `primary`. `master` still \
+             supported for backward compatibility.",
+        ),
+        ("8.1.0", "`ID` option accepts multiple IDs."),
+        (
+            "9.0.0",
+            "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, \
+             and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, \
+             NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+        ),
+    ],
+    args: &[Arg::one_of(
+        "filter",
+        &[
+            Arg::new("old-format", ArgKind::String).deprecated("2.8.12").shown_as("ip:port"),
+            Arg::one_of(
+                "new-format",
+                &[
+                    Arg::new("client-id", ArgKind::Integer)
+                        .after("ID")
+                        .optional()
+                        .multiple()
+                        .since("2.8.12"),
+                    Arg::one_of(
+                        "client-type",
+                        &[
+                            Arg::token("normal", "NORMAL"),
+                            Arg::token("master", "MASTER").since("3.2.0"),
+                            Arg::token("primary", "PRIMARY").since("8.0.0"),
+                            Arg::token("slave", "SLAVE"),
+                            Arg::token("replica", "REPLICA").since("5.0.0"),
+                            Arg::token("pubsub", "PUBSUB"),
+                        ],
+                    )
+                    .after("TYPE")
+                    .optional()
+                    .since("2.8.12"),
+                    Arg::new("username", ArgKind::String).after("USER").optional(),
+                    Arg::new("addr", ArgKind::String).after("ADDR").optional().shown_as("ip:port"),
+                    Arg::new("laddr", ArgKind::String)
+                        .after("LADDR")
+                        .optional()
+                        .since("6.2.0")
+                        .shown_as("ip:port"),
+                    Arg::one_of("skipme", &[Arg::token("yes", "YES"), Arg::token("no", "NO")])
+                        .after("SKIPME")
+                        .optional(),
+                    Arg::new("maxage", ArgKind::Integer).after("MAXAGE").optional().since("8.0.0"),
+                    Arg::new("name", ArgKind::String).after("NAME").optional().since("9.0.0"),
+                    Arg::new("idle", ArgKind::Integer).after("IDLE").optional().since("9.0.0"),
+                    Arg::new("flags", ArgKind::String).after("FLAGS").optional().since("9.0.0"),
+                    Arg::new("lib-name", ArgKind::String)
+                        .after("LIB-NAME")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("lib-ver", ArgKind::String).after("LIB-VER").optional().since("9.0.0"),
+                    Arg::new("db", ArgKind::Integer).after("DB").optional().since("9.0.0"),
+                    Arg::new("capa", ArgKind::String).after("CAPA").optional().since("9.0.0"),
+                    Arg::new("ip", ArgKind::String).after("IP").optional().since("9.0.0"),
+                    Arg::one_of(
+                        "not-client-type",
+                        &[
+                            Arg::token("normal", "NORMAL"),
+                            Arg::token("master", "MASTER"),
+                            Arg::token("primary", "PRIMARY"),
+                            Arg::token("slave", "SLAVE"),
+                            Arg::token("replica", "REPLICA"),
+                            Arg::token("pubsub", "PUBSUB"),
+                        ],
+                    )
+                    .after("NOT-TYPE")
+                    .optional()
+                    .since("9.0.0"),
+                    Arg::new("not-client-id", ArgKind::Integer)
+                        .after("NOT-ID")
+                        .optional()
+                        .multiple()
+                        .since("9.0.0"),
+                    Arg::new("not-username", ArgKind::String)
+                        .after("NOT-USER")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-addr", ArgKind::String)
+                        .after("NOT-ADDR")
+                        .optional()
+                        .since("9.0.0")
+                        .shown_as("ip:port"),
+                    Arg::new("not-laddr", ArgKind::String)
+                        .after("NOT-LADDR")
+                        .optional()
+                        .since("9.0.0")
+                        .shown_as("ip:port"),
+                    Arg::new("not-name", ArgKind::String)
+                        .after("NOT-NAME")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-flags", ArgKind::String)
+                        .after("NOT-FLAGS")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-lib-name", ArgKind::String)
+                        .after("NOT-LIB-NAME")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-lib-ver", ArgKind::String)
+                        .after("NOT-LIB-VER")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-db", ArgKind::Integer).after("NOT-DB").optional().since("9.0.0"),
+                    Arg::new("not-capa", ArgKind::String)
+                        .after("NOT-CAPA")
+                        .optional()
+                        .since("9.0.0"),
+                    Arg::new("not-ip", ArgKind::String).after("NOT-IP").optional().since("9.0.0"),
+                ],
+            )
+            .multiple(),
+        ],
+    )],
+    run: client_kill,
+    ..Command::ROW
+};
+
+fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let is_old_form = args.len() == 3;
+    let filters = if is_old_form { Filters::by_addr(args[2]) } else { Filters::parse(cx, args)? };
+    cx.session.publish(cx.now().0);
+    let (me, now) = (cx.session.id(), cx.now().0);
+    let mut killed = 0;
+    for client in cx.engine.clients.all() {
+        if !filters.allow(&client, me, now, true) {
+            continue;
+        }
+        killed += 1;
+        if client.id == me {
+            cx.session.fate = Fate::CloseAfterReplies;
+        } else {
+            cx.engine.clients.remove(client.id);
+            cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
+        }
+    }
+    if !is_old_form {
+        cx.reply.integer(killed);
+    } else if killed > 0 {
+        cx.reply.ok();
+    } else {
+        return Err(Error::text("ERR No such client"));
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! `CLIENT LIST [filters]`: a line for each connection
+//!
+//! Other connections belong to other threads: what is shown of them is what their threads have copied
+//! into the registry.
+
+use super::super::list_line::line;
+use super::filters::Filters;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `CLIENT LIST`.
+pub static CLIENT_LIST: Command = Command {
+    name: "list",
+    arity: -2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "2.4.0",
+    complexity: "O(N) where N is the number of client connections",
+    summary: "Lists open connections.",
+    history: &[
+        ("2.8.12", "Added unique client `id` field."),
+        ("5.0.0", "Added optional `TYPE` filter."),
+        ("6.0.0", "Added `user` field."),
+        (
+            "6.2.0",
+            "Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and \
+             the optional `ID` filter.",
+        ),
+        ("7.0.0", "Added `resp`, `multi-mem`, `rbs` and `rbp` fields."),
+        ("7.0.3", "Added `ssub` field."),
+        (
+            "8.0.0",
+            "Replaced `master` `TYPE` with `primary`. `master` still \
+             supported for backward compatibility.",
+        ),
+        ("8.1.0", "Added filters USER, ADDR, LADDR, SKIPME, and MAXAGE."),
+        (
+            "9.0.0",
+            "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, \
+             and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, \
+             NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+        ),
+    ],
+    tips: &["nondeterministic_output"],
+    args: &[
+        Arg::one_of(
+            "client-type",
+            &[
+                Arg::token("normal", "NORMAL"),
+                Arg::token("master", "MASTER"),
+                Arg::token("replica", "REPLICA"),
+                Arg::token("pubsub", "PUBSUB"),
+            ],
+        )
+        .after("TYPE")
+        .optional()
+        .since("5.0.0"),
+        Arg::new("client-id", ArgKind::Integer).after("ID").optional().multiple().since("6.2.0"),
+        Arg::new("username", ArgKind::String).after("USER").optional().since("8.1.0"),
+        Arg::new("addr", ArgKind::String)
+            .after("ADDR")
+            .optional()
+            .since("8.1.0")
+            .shown_as("ip:port"),
+        Arg::new("laddr", ArgKind::String)
+            .after("LADDR")
+            .optional()
+            .since("8.1.0")
+            .shown_as("ip:port"),
+        Arg::one_of("skipme", &[Arg::token("yes", "YES"), Arg::token("no", "NO")])
+            .after("SKIPME")
+            .optional()
+            .since("8.1.0"),
+        Arg::new("maxage", ArgKind::Integer).after("MAXAGE").optional().since("8.1.0"),
+        Arg::new("name", ArgKind::String).after("NAME").optional().since("9.0.0"),
+        Arg::new("idle", ArgKind::Integer).after("IDLE").optional().since("9.0.0"),
+        Arg::new("flags", ArgKind::String).after("FLAGS").optional().since("9.0.0"),
+        Arg::new("lib-name", ArgKind::String).after("LIB-NAME").optional().since("9.0.0"),
+        Arg::new("lib-ver", ArgKind::String).after("LIB-VER").optional().since("9.0.0"),
+        Arg::new("db", ArgKind::Integer).after("DB").optional().since("9.0.0"),
+        Arg::new("capa", ArgKind::String).after("CAPA").optional().since("9.0.0"),
+        Arg::new("ip", ArgKind::String).after("IP").optional().since("9.0.0"),
+        Arg::one_of(
+            "not-client-type",
+            &[
+                Arg::token("normal", "NORMAL"),
+                Arg::token("master", "MASTER"),
+                Arg::token("replica", "REPLICA"),
+                Arg::token("pubsub", "PUBSUB"),
+            ],
+        )
+        .after("NOT-TYPE")
+        .optional()
+        .since("9.0.0"),
+        Arg::new("not-client-id", ArgKind::Integer)
+            .after("NOT-ID")
+            .optional()
+            .multiple()
+            .since("9.0.0"),
+        Arg::new("not-username", ArgKind::String).after("NOT-USER").optional().since("9.0.0"),
+        Arg::new("not-addr", ArgKind::String)
+            .after("NOT-ADDR")
+            .optional()
+            .since("9.0.0")
+            .shown_as("ip:port"),
+        Arg::new("not-laddr", ArgKind::String)
+            .after("NOT-LADDR")
+            .optional()
+            .since("9.0.0")
+            .shown_as("ip:port"),
+        Arg::new("not-name", ArgKind::String).after("NOT-NAME").optional().since("9.0.0"),
+        Arg::new("not-flags", ArgKind::String).after("NOT-FLAGS").optional().since("9.0.0"),
+        Arg::new("not-lib-name", ArgKind::String).after("NOT-LIB-NAME").optional().since("9.0.0"),
+        Arg::new("not-lib-ver", ArgKind::String).after("NOT-LIB-VER").optional().since("9.0.0"),
+        Arg::new("not-db", ArgKind::Integer).after("NOT-DB").optional().since("9.0.0"),
+        Arg::new("not-capa", ArgKind::String).after("NOT-CAPA").optional().since("9.0.0"),
+        Arg::new("not-ip", ArgKind::String).after("NOT-IP").optional().since("9.0.0"),
+    ],
+    run: client_list,
+    ..Command::ROW
+};
+
+/// Shows the registry what it does not know of the asking client yet: everything since the batch
+/// began, and the request that runs.
+pub(super) fn publish_own(cx: &Cx<'_>, args: Args<'_>) {
+    cx.session.publish(cx.now().0);
+    let bytes = args.words().iter().map(|word| word.len()).sum();
+    cx.session.client.live.argv_bytes.store(bytes, Relaxed);
+}
+
+fn client_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if args.len() == 3 {
+        return Err(Error::Syntax);
+    }
+    let filters = Filters::parse(cx, args)?;
+    publish_own(cx, args);
+    let now = cx.now().0;
+    let mut out = String::new();
+    for client in cx.engine.clients.all() {
+        if filters.allow(&client, cx.session.id(), now, false) {
+            out.push_str(&line(cx.engine, &client, now));
+        }
+    }
+    cx.reply.verbatim("txt", out.as_bytes());
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! `CLIENT NO-EVICT`, `NO-TOUCH`, `REPLY`: how the server treats a connection
+
+use engine::session::ReplyMode;
+use engine::{Arg, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CLIENT NO-EVICT`.
+pub static CLIENT_NO_EVICT: Command = Command {
+    name: "no-evict",
+    arity: 3,
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "7.0.0",
+    complexity: "O(1)",
+    summary: "Sets the client eviction mode of the connection.",
+    args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
+    run: client_no_evict,
+    ..Command::ROW
+};
+
+/// `CLIENT NO-TOUCH`.
+pub static CLIENT_NO_TOUCH: Command = Command {
+    name: "no-touch",
+    arity: 3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "7.2.0",
+    complexity: "O(1)",
+    summary: "Controls whether commands sent by the client affect the LRU/LFU of \
+        accessed keys.",
+    args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
+    run: client_no_touch,
+    ..Command::ROW
+};
+
+/// `CLIENT REPLY`.
+pub static CLIENT_REPLY: Command = Command {
+    name: "reply",
+    arity: 3,
+    flags: Flags::NOSCRIPT
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::NO_MULTI)
+        .with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "3.2.0",
+    complexity: "O(1)",
+    summary: "Instructs the server whether to reply to commands.",
+    args: &[Arg::one_of(
+        "action",
+        &[Arg::token("on", "ON"), Arg::token("off", "OFF"), Arg::token("skip", "SKIP")],
+    )],
+    run: client_reply,
+    ..Command::ROW
+};
+
+/// ON or OFF.
+pub(super) fn parse_switch(args: Args<'_>) -> Result<bool, Error> {
+    if args.is(2, "on") {
+        Ok(true)
+    } else if args.is(2, "off") {
+        Ok(false)
+    } else {
+        Err(Error::Syntax)
+    }
+}
+
+fn client_no_evict(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.session.no_evict = parse_switch(args)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_no_touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.session.no_touch = parse_switch(args)?;
+    cx.db.touches = !cx.session.no_touch;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_reply(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.session.reply_mode = if args.is(2, "on") {
+        cx.reply.ok();
+        ReplyMode::On
+    } else if args.is(2, "off") {
+        ReplyMode::Off
+    } else if args.is(2, "skip") {
+        match cx.session.reply_mode {
+            ReplyMode::Off => ReplyMode::Off,
+            _ => ReplyMode::Skip,
+        }
+    } else {
+        return Err(Error::Syntax);
+    };
+    Ok(())
+}

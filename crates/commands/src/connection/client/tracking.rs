@@ -1,0 +1,261 @@
+//! `CLIENT TRACKING`, `TRACKINGINFO`, `CACHING`, `GETREDIR`: server-assisted caching
+
+use super::modes::parse_switch;
+use engine::session::Tracking;
+use engine::tracking::Cacher;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CLIENT TRACKING`.
+pub static CLIENT_TRACKING: Command = Command {
+    name: "tracking",
+    arity: -3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "6.0.0",
+    complexity: "O(1). Some options may introduce additional complexity.",
+    summary: "Controls server-assisted client-side caching for the connection.",
+    args: &[
+        Arg::one_of("status", &[Arg::token("on", "ON"), Arg::token("off", "OFF")]),
+        Arg::new("client-id", ArgKind::Integer).after("REDIRECT").optional(),
+        Arg::new("prefix", ArgKind::String).after("PREFIX").optional().multiple_token(),
+        Arg::token("bcast", "BCAST").optional(),
+        Arg::token("optin", "OPTIN").optional(),
+        Arg::token("optout", "OPTOUT").optional(),
+        Arg::token("noloop", "NOLOOP").optional(),
+    ],
+    run: client_tracking,
+    ..Command::ROW
+};
+
+/// `CLIENT TRACKINGINFO`.
+pub static CLIENT_TRACKINGINFO: Command = Command {
+    name: "trackinginfo",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE),
+    group: Group::Connection,
+    since: "6.2.0",
+    complexity: "O(1)",
+    summary: "Returns information about server-assisted client-side caching for the \
+        connection.",
+    run: client_trackinginfo,
+    ..Command::ROW
+};
+
+/// `CLIENT CACHING`.
+pub static CLIENT_CACHING: Command = Command {
+    name: "caching",
+    arity: 3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "6.0.0",
+    complexity: "O(1)",
+    summary: "Instructs the server whether to track the keys in the next request.",
+    args: &[Arg::one_of("mode", &[Arg::token("yes", "YES"), Arg::token("no", "NO")])],
+    run: client_caching,
+    ..Command::ROW
+};
+
+/// `CLIENT GETREDIR`.
+pub static CLIENT_GETREDIR: Command = Command {
+    name: "getredir",
+    arity: 2,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "6.0.0",
+    complexity: "O(1)",
+    summary: "Returns the client ID to which the connection's tracking notifications \
+        are redirected.",
+    run: client_getredir,
+    ..Command::ROW
+};
+
+fn client_getredir(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let redirect = cx.session.tracking.as_ref().map_or(-1, |t| t.redirect as i64);
+    cx.reply.integer(redirect);
+    Ok(())
+}
+
+fn client_caching(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let Some(tracking) = &mut cx.session.tracking else {
+        return Err(Error::text(
+            "ERR CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or \
+             OPTOUT mode enabled",
+        ));
+    };
+    if args.is(2, "yes") {
+        if !tracking.opt_in {
+            return Err(Error::text(
+                "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.",
+            ));
+        }
+        tracking.caching = Some(true);
+    } else if args.is(2, "no") {
+        if !tracking.opt_out {
+            return Err(Error::text(
+                "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.",
+            ));
+        }
+        tracking.caching = Some(false);
+    } else {
+        return Err(Error::Syntax);
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+struct Wanted {
+    on: bool,
+    tracking: Tracking,
+    prefixes: Vec<Box<[u8]>>,
+    broadcast: bool,
+}
+
+fn parse_tracking(cx: &Cx<'_>, args: Args<'_>) -> Result<Wanted, Error> {
+    let mut wanted =
+        Wanted { on: false, tracking: Tracking::default(), prefixes: Vec::new(), broadcast: false };
+    let mut at = 3;
+    while at < args.len() {
+        if args.is(at, "redirect") && at + 1 < args.len() {
+            at += 1;
+            if wanted.tracking.redirect != 0 {
+                return Err(Error::text("ERR A client can only redirect to a single other client"));
+            }
+            let id = args.integer(at)?;
+            if cx.engine.clients.get(u64::try_from(id).unwrap_or(0)).is_none() {
+                return Err(Error::text("ERR The client ID you want redirect to does not exist"));
+            }
+            wanted.tracking.redirect = id as u64;
+        } else if args.is(at, "bcast") {
+            wanted.broadcast = true;
+        } else if args.is(at, "optin") {
+            wanted.tracking.opt_in = true;
+        } else if args.is(at, "optout") {
+            wanted.tracking.opt_out = true;
+        } else if args.is(at, "noloop") {
+            wanted.tracking.no_loop = true;
+        } else if args.is(at, "prefix") && at + 1 < args.len() {
+            at += 1;
+            wanted.prefixes.push(Box::from(args[at]));
+        } else {
+            return Err(Error::Syntax);
+        }
+        at += 1;
+    }
+    wanted.on = parse_switch(args)?;
+    Ok(wanted)
+}
+
+fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
+    if !wanted.broadcast && !wanted.prefixes.is_empty() {
+        return Err(Error::text("ERR PREFIX option requires BCAST mode to be enabled"));
+    }
+    let old = cx.session.tracking.as_ref();
+    if old.is_some_and(|old| old.broadcast.is_some() != wanted.broadcast) {
+        return Err(Error::text(
+            "ERR You can't switch BCAST mode on/off before disabling tracking for this client, and \
+             then re-enabling it with a different mode.",
+        ));
+    }
+    let options = &wanted.tracking;
+    if wanted.broadcast && (options.opt_in || options.opt_out) {
+        return Err(Error::text("ERR OPTIN and OPTOUT are not compatible with BCAST"));
+    }
+    if options.opt_in && options.opt_out {
+        return Err(Error::text("ERR You can't specify both OPTIN mode and OPTOUT mode"));
+    }
+    if old.is_some_and(|old| (old.opt_in && options.opt_out) || (old.opt_out && options.opt_in)) {
+        return Err(Error::text(
+            "ERR You can't switch OPTIN/OPTOUT mode before disabling tracking for this client, and \
+             then re-enabling it with a different mode.",
+        ));
+    }
+    let known = || old.and_then(|old| old.broadcast.as_ref()).into_iter().flatten();
+    for (index, prefix) in wanted.prefixes.iter().enumerate() {
+        if let Some(other) = known().find(|other| overlap(prefix, other)) {
+            return Err(overlapping(prefix, "an existing", other));
+        }
+        if let Some(other) = wanted.prefixes[index + 1..].iter().find(|p| overlap(prefix, p)) {
+            return Err(overlapping(prefix, "another provided", other));
+        }
+    }
+    Ok(())
+}
+
+/// Whether some key has both prefixes.
+fn overlap(one: &[u8], other: &[u8]) -> bool {
+    one.starts_with(other) || other.starts_with(one)
+}
+
+fn overlapping(prefix: &[u8], which: &str, other: &[u8]) -> Error {
+    Error::format(format!(
+        "ERR Prefix '{}' overlaps with {which} prefix '{}'. Prefixes for a single client must not \
+         overlap.",
+        String::from_utf8_lossy(prefix),
+        String::from_utf8_lossy(other)
+    ))
+}
+
+fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let wanted = parse_tracking(cx, args)?;
+    let id = cx.session.id();
+    if !wanted.on {
+        cx.session.tracking = None;
+        cx.session.tracking_broken = false;
+        cx.engine.tracking.remove(id);
+        cx.reply.ok();
+        return Ok(());
+    }
+    check_tracking(cx, &wanted)?;
+    let mut tracking = wanted.tracking;
+    if wanted.broadcast {
+        let mut prefixes =
+            cx.session.tracking.take().and_then(|old| old.broadcast).unwrap_or_default();
+        prefixes.extend(wanted.prefixes);
+        prefixes.sort();
+        tracking.broadcast = Some(prefixes);
+    }
+    cx.engine.tracking.set(Cacher {
+        client: id,
+        target: if tracking.redirect == 0 { id } else { tracking.redirect },
+        no_loop: tracking.no_loop,
+        prefixes: tracking.broadcast.clone(),
+    });
+    cx.session.tracking_broken = false;
+    cx.session.tracking = Some(Box::new(tracking));
+    cx.reply.ok();
+    Ok(())
+}
+
+fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let tracking = cx.session.tracking.clone();
+    let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
+    let mut prefixes = Vec::new();
+    let mut redirect = -1;
+    if let Some(tracking) = tracking {
+        redirect = tracking.redirect as i64;
+        for (is_set, name) in [
+            (tracking.broadcast.is_some(), "bcast"),
+            (tracking.opt_in, "optin"),
+            (tracking.opt_in && tracking.caching == Some(true), "caching-yes"),
+            (tracking.opt_out, "optout"),
+            (tracking.opt_out && tracking.caching == Some(false), "caching-no"),
+            (tracking.no_loop, "noloop"),
+            (cx.session.tracking_broken, "broken_redirect"),
+        ] {
+            if is_set {
+                flags.push(name);
+            }
+        }
+        prefixes = tracking.broadcast.unwrap_or_default();
+    }
+    cx.reply.map(3);
+    cx.reply.bulk(b"flags");
+    cx.reply.set(flags.len());
+    flags.iter().for_each(|flag| cx.reply.bulk(flag.as_bytes()));
+    cx.reply.bulk(b"redirect");
+    cx.reply.integer(redirect);
+    cx.reply.bulk(b"prefixes");
+    cx.reply.array(prefixes.len());
+    prefixes.iter().for_each(|prefix| cx.reply.bulk(prefix));
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Where memory goes: what MEMORY STATS, MEMORY DOCTOR and INFO say of it.
+
+use engine::{Cx, DbIndex};
+
+/// Below this there is too little data to say anything.
+const ENOUGH_BYTES: usize = 5 << 20;
+/// Differences below this do not matter, whatever the ratio.
+const NOTABLE_BYTES: usize = 10 << 20;
+/// Bytes of a client, on average, from which on its buffers are notable.
+const NOTABLE_CLIENT_BYTES: usize = 200 << 10;
+
+/// Bytes of the tables of one database.
+pub(crate) struct TableBytes {
+    pub(crate) db: u32,
+    pub(crate) entries: usize,
+    pub(crate) expiring: usize,
+}
+
+/// The figures, in bytes where they are not counts.
+pub(crate) struct Memory {
+    pub(crate) used: usize,
+    pub(crate) peak: usize,
+    /// What the operating system has given the process.
+    pub(crate) resident: usize,
+    /// What was used before there was any data or client.
+    pub(crate) startup: usize,
+    pub(crate) clients: usize,
+    pub(crate) client_count: usize,
+    /// Of the databases that hold keys.
+    pub(crate) tables: Vec<TableBytes>,
+    pub(crate) keys: usize,
+}
+
+impl Memory {
+    /// The figures now. Walks over all stripes, but looks at no key.
+    pub(crate) fn now(cx: &Cx<'_>) -> Memory {
+        let engine = cx.engine;
+        let used = keyspace::memory::used_bytes();
+        let facts = engine.host().map_or_else(Vec::new, |host| host.facts("memory"));
+        let resident = facts.iter().find(|(name, _)| name == "used_memory_rss");
+        let mut memory = Memory {
+            used,
+            peak: keyspace::memory::peak_bytes(),
+            resident: resident.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(used),
+            startup: engine.startup_bytes.min(used),
+            clients: usize::try_from(engine.client_memory()).unwrap_or(usize::MAX),
+            client_count: engine.clients.count(),
+            tables: Vec::new(),
+            keys: 0,
+        };
+        for db in 0..engine.keyspace.databases() {
+            let (mut keys, mut entries, mut expiring) = (0, 0, 0);
+            cx.db.for_each_stripe(|_, stripe| {
+                let tables = stripe.db(DbIndex(db));
+                keys += tables.entries().len();
+                entries += tables.entries().allocated_bytes();
+                expiring += tables.expiring().allocated_bytes();
+            });
+            memory.keys += keys;
+            if keys > 0 {
+                memory.tables.push(TableBytes { db, entries, expiring });
+            }
+        }
+        memory
+    }
+
+    /// What is used for anything but the data.
+    pub(crate) fn overhead(&self) -> usize {
+        let tables: usize = self.tables.iter().map(|t| t.entries + t.expiring).sum();
+        (self.startup + self.clients + tables).min(self.used)
+    }
+
+    /// What is used for the data.
+    pub(crate) fn dataset(&self) -> usize {
+        self.used - self.overhead()
+    }
+
+    /// The data's share of what has come since the start, in percent.
+    pub(crate) fn dataset_percent(&self) -> f64 {
+        percent(self.dataset(), self.used - self.startup)
+    }
+
+    /// What is used now of what was used at the peak, in percent.
+    pub(crate) fn peak_percent(&self) -> f64 {
+        percent(self.used, self.peak)
+    }
+
+    /// Resident bytes for each used one.
+    pub(crate) fn resident_ratio(&self) -> f64 {
+        self.resident as f64 / self.used.max(1) as f64
+    }
+
+    /// MEMORY DOCTOR's report.
+    pub(crate) fn report(&self) -> String {
+        if self.used < ENOUGH_BYTES {
+            return "There is too little data in this server to tell anything about its memory.\n"
+                .to_owned();
+        }
+        let mut findings = Vec::new();
+        if self.peak > self.used / 2 * 3 && self.peak - self.used > NOTABLE_BYTES {
+            findings.push(
+                "Past peak: at its peak the server used more than one and a half times the memory \
+                 it uses now. The process may still hold memory from then; new data will fill it.",
+            );
+        }
+        if self.resident_ratio() > 1.4 && self.resident - self.used > NOTABLE_BYTES {
+            findings.push(
+                "High overhead of the process: it holds more than 1.4 times the memory that is in \
+                 use. After a peak this is to be expected; else it is fragmentation, which new \
+                 data will fill, or which a restart removes.",
+            );
+        }
+        if self.client_count > 0 && self.clients / self.client_count > NOTABLE_CLIENT_BYTES {
+            findings.push(
+                "Large client buffers: clients take more than 200 kB each on average. CLIENT LIST \
+                 shows which (tot-mem, omem); `maxmemory-clients` and \
+                 `client-output-buffer-limit` bound them.",
+            );
+        }
+        if findings.is_empty() {
+            return "Nothing stands out in this server's use of memory.\n".to_owned();
+        }
+        let mut report = "What stands out in this server's use of memory:\n\n".to_owned();
+        findings.iter().for_each(|finding| report += &format!(" * {finding}\n"));
+        report
+    }
+}
+
+fn percent(part: usize, whole: usize) -> f64 {
+    part as f64 * 100.0 / whole.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(used: usize, peak: usize, resident: usize, clients: usize) -> Memory {
+        let tables = vec![TableBytes { db: 0, entries: 1000, expiring: 10 }];
+        let startup = 1 << 20;
+        Memory { used, peak, resident, startup, clients, client_count: 10, tables, keys: 5 }
+    }
+
+    #[test]
+    fn what_is_no_overhead_is_data() {
+        let memory = memory(10 << 20, 20 << 20, 12 << 20, 2000);
+        assert_eq!(memory.overhead(), (1 << 20) + 2000 + 1010);
+        assert_eq!(memory.dataset() + memory.overhead(), 10 << 20);
+        assert_eq!(memory.peak_percent(), 50.0);
+        assert!((99.9..100.0).contains(&memory.dataset_percent()));
+    }
+
+    #[test]
+    fn the_report_names_what_stands_out() {
+        let mib = 1 << 20;
+        assert!(memory(mib, mib, mib, 0).report().contains("too little data"));
+        assert!(memory(50 * mib, 55 * mib, 55 * mib, 0).report().starts_with("Nothing"));
+        assert!(memory(50 * mib, 99 * mib, 55 * mib, 0).report().contains("Past peak"));
+        assert!(memory(50 * mib, 50 * mib, 99 * mib, 0).report().contains("High overhead"));
+        assert!(memory(50 * mib, 50 * mib, 50 * mib, 9 * mib).report().contains("client buffers"));
+    }
+}
