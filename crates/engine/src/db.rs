@@ -276,9 +276,12 @@ impl<'a> Db<'a> {
         self.live_mut(key).is_some()
     }
 
-    /// Deletes the key if its time has come.
+    /// Deletes the key if its time has come; else it is not so much as touched, so that commands
+    /// that do not write may ask for it.
     pub fn remove_expired(&mut self, key: Key<'_>) {
-        self.settle(key);
+        if self.find(key).is_some_and(|entry| entry.is_expired(self.now)) {
+            self.expire(key);
+        }
     }
 
     /// Deletes a key because its time has come.

@@ -92,6 +92,9 @@ fn others_go_on_and_the_pipeline_keeps_its_order() {
         // What it reads can be read, what it will write too, and any other key can be changed.
         assert_eq!(number(&mut other, "SCARD a"), ELEMENTS as i64);
         assert_eq!(number(&mut other, "EXISTS out"), 0);
+        // Not writing, and yet more than reading.
+        assert_eq!(ask(&mut other, "WATCH a out"), Reply::Simple(b"OK".to_vec()));
+        assert_eq!(number(&mut other, "TOUCH a out"), 1);
         for count in 1..=100 {
             assert_eq!(number(&mut other, "INCR counter"), count);
         }
