@@ -152,6 +152,7 @@ pub fn notify(engine: &Engine, db: DbIndex, key: &[u8], event: Event) {
 /// after has not changed. The world stands still.
 pub fn databases_change(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {
     let engine = cx.engine;
+    remove_stale_replacements(cx, dbs);
     let now = cx.now();
     for stripe in 0..engine.keyspace.stripes().len() {
         // SAFETY: the world stands still.
@@ -175,6 +176,26 @@ pub fn databases_change(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {
             }
         }
     }
+}
+
+/// Deletes watched keys that have expired from the databases that are going to be swapped: they
+/// must not turn up as expired under a watch that began when there was no such key.
+fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {
+    let engine = cx.engine;
+    let replacements: Vec<DbIndex> = dbs.iter().filter_map(|(_, other)| *other).collect();
+    if replacements.is_empty() {
+        return;
+    }
+    let mut keys: Vec<Box<[u8]>> = Vec::new();
+    for stripe in 0..engine.keyspace.stripes().len() {
+        // SAFETY: the world stands still, and nothing else is called while the reference lives.
+        let interest = unsafe { engine.interests.stripe(stripe) };
+        keys.extend(interest.keys.keys().map(|(_, key)| key.clone()));
+    }
+    for db in replacements {
+        cx.db.in_db(db, |db| keys.iter().for_each(|key| db.remove_expired(Key::new(key))));
+    }
+    commit_outside(&mut cx.db);
 }
 
 /// Commits deletions that no command made: active expiry and eviction.

@@ -38,17 +38,24 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     engine.timed(Slow::EvictionCycle, || evict_down_to(cx, limit))
 }
 
+/// What is to be freed is fixed at the start and counted by what the entries held: messages to
+/// clients that cached them take memory too, and must not make the next entries go.
 fn evict_down_to(cx: &mut Cx<'_>, limit: u64) -> bool {
     let engine = cx.engine;
-    while engine.keyspace.used_bytes() as u64 > limit {
+    let excess = || (engine.keyspace.used_bytes() as u64).saturating_sub(limit);
+    let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
+    while freed < wanted && excess() > 0 {
         if engine.config.maxmemory_policy() == MaxmemoryPolicy::NoEviction {
             return false;
         }
-        let Some(candidate) = choose(&cx.db) else {
+        let Some(candidate) = choose(&cx.db).filter(|_| in_vain < PATIENCE) else {
             // What was evicted may still wait to be freed.
-            return engine.keyspace.used_bytes() as u64 <= limit;
+            return excess() == 0;
         };
-        engine.timed(Slow::EvictionDel, || evict(&mut cx.db, &candidate));
+        match engine.timed(Slow::EvictionDel, || evict(&mut cx.db, &candidate)) {
+            0 => in_vain += 1,
+            bytes => freed += bytes as u64,
+        }
     }
     true
 }
@@ -126,13 +133,15 @@ fn sample(
     unsafe { stripe.unlock() };
 }
 
-fn evict(db: &mut Db<'_>, candidate: &Candidate) {
+/// Evicts an entry; how many bytes it held, 0 if it could not be evicted.
+fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     let engine = db.engine;
     let stripe = engine.keyspace.stripe(candidate.stripe);
     if !stripe.try_lock() {
         // A long command may have it, and there are enough others to choose from.
-        return;
+        return 0;
     }
+    let mut bytes = 0;
     db.locked = Locked::One(candidate.stripe);
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
@@ -140,6 +149,7 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) {
         let is_held = db.with_stripe(candidate.stripe, |data| data.is_held(key.hash));
         if !is_held && let Some(entry) = db.take(key) {
             engine.stats.evicted.add(1);
+            bytes = entry.memory_usage();
             db.discard(entry);
             db.effects.propagate_deletion(engine, candidate.db, &candidate.key);
             db.changed(key, events::EVICTED);
@@ -149,4 +159,5 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) {
     db.locked = Locked::None;
     // SAFETY: locked above.
     unsafe { stripe.unlock() };
+    bytes
 }

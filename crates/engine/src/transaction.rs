@@ -56,8 +56,10 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     if cx.session.watched.iter().any(|(d, k)| *d == db && **k == *key.bytes) {
         return;
     }
-    // An expired key that is still there would count as changed when it is deleted.
+    // An expired key that is still there would count as changed when it is deleted: now, before the
+    // watch is there to be raised.
     cx.db.remove_expired(key);
+    crate::commit::commit_outside(&mut cx.db);
     let watch = Arc::clone(cx.session.watch.get_or_insert_default());
     cx.session.watched_bytes += key.bytes.len() + NAME_OVERHEAD;
     cx.session.watched.push((db, Box::from(key.bytes)));

@@ -1,0 +1,148 @@
+//! What reaches beyond the data: CONFIG SET of what the host has to apply, and the ways to go.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server, free_port, signal};
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn start() -> Vec<Server> {
+    let program = Program::under_test();
+    let options = |backend| Options { backend, ..Options::default() };
+    program
+        .backends()
+        .into_iter()
+        .map(|backend| Server::start(&program, options(backend)).unwrap())
+        .collect()
+}
+
+fn ok() -> Reply {
+    Reply::Simple(b"OK".to_vec())
+}
+
+#[track_caller]
+fn check_refused(client: &mut Client, option: &str, value: &str, reason: &str) {
+    let reply = client.command(&["CONFIG", "SET", option, value]).unwrap();
+    let text =
+        format!("ERR CONFIG SET failed (possibly related to argument '{option}') - {reason}");
+    assert_eq!(reply, Reply::Error(text.into_bytes()));
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn listeners_move_while_the_server_runs() {
+    for server in start() {
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let port = free_port().unwrap();
+        let set = ["CONFIG", "SET", "port", &port.to_string()];
+        assert_eq!(client.command(&set).unwrap(), ok());
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        let mut moved = Client::connect(address).unwrap();
+        assert_eq!(moved.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+        assert!(Client::connect(server.address()).is_err(), "the old port is closed");
+        // What cannot be had changes nothing.
+        let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = busy.local_addr().unwrap().port().to_string();
+        check_refused(
+            &mut client,
+            "port",
+            &taken,
+            "Unable to listen on this port. Check server logs.",
+        );
+        check_refused(
+            &mut client,
+            "bind",
+            "999.999.999.999",
+            "Failed to bind to specified addresses.",
+        );
+        check_refused(
+            &mut client,
+            "tls-port",
+            &free_port().unwrap().to_string(),
+            "Unable to update TLS configuration. Check server logs.",
+        );
+        assert!(server.log().contains("Possibly related to new bind setting. Restoring previous"));
+        for option in ["unixsocket", "logfile", "tcp-backlog", "daemonize", "databases"] {
+            check_refused(&mut client, option, "1", "can't set immutable config");
+        }
+        let reply = client.command(&["CONFIG", "GET", "port"]).unwrap();
+        assert_eq!(reply.elements().unwrap()[1], Reply::Bulk(port.to_string().into_bytes()));
+        Client::connect(address).unwrap();
+        assert!(server.stop().unwrap().success());
+    }
+}
+
+#[test]
+fn the_log_obeys_its_options() {
+    for server in start() {
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        assert_eq!(client.command(&["CONFIG", "SET", "loglevel", "warning"]).unwrap(), ok());
+        client.command(&["DEBUG", "LOG", "at notice"]).unwrap();
+        assert_eq!(client.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap(), ok());
+        eventually("a warning", || {
+            server.log().contains("the new maxmemory value set via CONFIG SET")
+        });
+    }
+}
+
+#[test]
+fn ways_to_go() {
+    for server in start() {
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        for (words, error) in [
+            (&["SHUTDOWN", "ABORT"][..], "ERR No shutdown in progress."),
+            (&["SHUTDOWN", "SAVE", "NOSAVE"], "ERR syntax error"),
+            (&["SHUTDOWN", "ABORT", "NOW"], "ERR syntax error"),
+            (&["SHUTDOWN", "soon"], "ERR syntax error"),
+            (&["SHUTDOWN", "FAILOVER"], "ERR SHUTDOWN FAILOVER is only supported in cluster mode."),
+        ] {
+            assert_eq!(client.command(words).unwrap(), Reply::Error(error.into()), "{words:?}");
+        }
+        // A signal is obeyed by housekeeping; until then it can be taken back.
+        assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "1"]).unwrap(), ok());
+        signal(server.process_id(), "TERM").unwrap();
+        eventually("noticed", || server.log().contains("Received SIGTERM scheduling shutdown..."));
+        assert_eq!(client.command(&["SHUTDOWN", "ABORT"]).unwrap(), ok());
+        assert!(server.log().contains("Shutdown manually aborted"));
+        assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "0"]).unwrap(), ok());
+        assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+        // No reply, the connection ends, and so does the process, well.
+        client.send(&["SHUTDOWN", "NOSAVE", "NOW", "FORCE", "SAFE"]).unwrap();
+        client.expect_closed().unwrap();
+        eventually("gone", || server.log().contains("ready to exit, bye bye..."));
+        assert!(server.log().contains("User requested shutdown... (user request from 'id="));
+        assert!(server.stop().unwrap().success());
+    }
+}
+
+#[test]
+fn two_signals_are_one_too_many_only_for_sigint() {
+    for server in start() {
+        signal(server.process_id(), "TERM").unwrap();
+        // The process may be gone already.
+        let _ = signal(server.process_id(), "TERM");
+        assert!(server.stop().unwrap().success());
+    }
+    for server in start() {
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "1"]).unwrap(), ok());
+        signal(server.process_id(), "INT").unwrap();
+        eventually("noticed", || server.log().contains("Received SIGINT scheduling shutdown..."));
+        signal(server.process_id(), "INT").unwrap();
+        client.expect_closed().unwrap();
+        eventually("at once", || server.log().contains("You insist... exiting now."));
+        assert_eq!(server.stop().unwrap().code(), Some(1));
+    }
+}
