@@ -17,7 +17,7 @@ pub(crate) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 #[cfg(test)]
 mod tests {
     use engine::table::{CommandTable, Resolved};
-    use engine::{Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec};
+    use engine::{Arg, ArgKind, Begin, Command, Effort, Find, Flags, Group, KeyFlags, KeySpec};
     use std::collections::BTreeSet;
 
     /// Checks every command and subcommand, and reports all that fail.
@@ -112,6 +112,34 @@ mod tests {
                 };
                 ensure(first > 0 && needed < words, "a key may be past the end")
             })
+        });
+    }
+
+    /// The value that the estimate looks at is that of the only key.
+    #[test]
+    fn efforts_on_a_part_have_one_key() {
+        check(|row| {
+            let is_part = matches!(row.command.effort, Effort::Part(..));
+            ensure(!is_part || row.single_key > 0, "which key's part is it?")
+        });
+    }
+
+    /// A long command holds the keys that are found before it runs, and may look at no other.
+    #[test]
+    fn long_commands_name_all_their_keys() {
+        check(|row| {
+            let command = row.command;
+            let is_small = matches!(command.effort, Effort::Small);
+            let walks = command.flags.has(Flags::WALKS) && command.keys.is_empty();
+            let is_complete = command.keys.iter().all(|spec| {
+                let is_known = !matches!(spec.find, Find::Unknown);
+                is_known && !spec.flags.has(KeyFlags::INCOMPLETE)
+            });
+            let names_keys = !command.keys.is_empty() && is_complete;
+            ensure(
+                is_small || walks || names_keys || command.find_keys.is_some(),
+                "it can be long, but its keys are not known",
+            )
         });
     }
 
