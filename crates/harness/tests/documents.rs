@@ -123,7 +123,10 @@ fn every_dependency_has_its_line() {
         for line in manifest.lines() {
             if line.starts_with('[') {
                 in_dependencies = line.contains("dependencies");
-            } else if in_dependencies && let Some((name, _)) = line.split_once(['.', ' ', '=']) {
+            } else if in_dependencies
+                && !line.starts_with('#')
+                && let Some((name, _)) = line.split_once(['.', ' ', '='])
+            {
                 used.insert(name.to_owned());
             }
         }
