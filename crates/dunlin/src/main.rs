@@ -141,6 +141,10 @@ mod tests {
     fn anything_else_is_refused_by_name() {
         let Request::Refuse(text) = request("dunlin sevrer") else { panic!() };
         assert!(text.contains("'sevrer'"), "{text}");
+        for words in ["--port", "redis.conf"] {
+            let Request::Refuse(text) = request(&format!("dunlin {words} 7000")) else { panic!() };
+            assert_eq!(text, format!("dunlin: did you mean 'dunlin server {words}'?\n"));
+        }
         assert!(matches!(request("dunlin"), Request::Refuse(_)));
         assert!(matches!(request("dunlin help nothing"), Request::Refuse(_)));
     }

@@ -19,6 +19,10 @@ Called through a link named redis-server or valkey-server, dunlin is the server.
 
 /// What is said about a command that does not exist.
 pub fn unknown_command(command: &str) -> String {
+    if command.starts_with("--") || command.ends_with(".conf") {
+        // redis-server takes this without a subcommand.
+        return format!("dunlin: did you mean 'dunlin server {command}'?\n");
+    }
     format!("dunlin: there is no command '{command}'; 'dunlin help' lists them all\n")
 }
 

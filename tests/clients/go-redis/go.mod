@@ -1,6 +1,6 @@
 module dunlin/clients/go-redis
 
-go 1.21
+go 1.18
 
 require github.com/redis/go-redis/v9 v9.7.0
 

@@ -1,6 +1,10 @@
+import java.io.File;
 import java.io.FileInputStream;
+import java.io.IOException;
+import java.nio.file.Path;
 import java.security.KeyStore;
 import java.security.cert.CertificateFactory;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
@@ -8,21 +12,32 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLSocketFactory;
 import javax.net.ssl.TrustManagerFactory;
 import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.DefaultJedisSocketFactory;
 import redis.clients.jedis.HostAndPort;
 import redis.clients.jedis.Jedis;
 import redis.clients.jedis.JedisClientConfig;
+import redis.clients.jedis.JedisPooled;
 import redis.clients.jedis.JedisPubSub;
+import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.RedisProtocol;
 import redis.clients.jedis.Response;
 import redis.clients.jedis.Transaction;
+import redis.clients.jedis.UnifiedJedis;
+import redis.clients.jedis.csc.CacheConfig;
+import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.params.ScanParams;
+import redis.clients.jedis.params.ShutdownParams;
+import redis.clients.jedis.resps.ScanResult;
 
-/** What an application does through Jedis, under RESP2, RESP3 and TLS. */
+/** What an application does through Jedis: RESP2 and RESP3, over TCP, a Unix socket and TLS. */
 public class Check {
   static void check(String name, Object given, Object expected) {
     if (!Objects.equals(given, expected)) {
@@ -31,10 +46,11 @@ public class Check {
     System.out.println("ok " + name);
   }
 
-  static void session(String label, int port, JedisClientConfig config) throws Exception {
-    HostAndPort address = new HostAndPort("localhost", port);
-    try (Jedis client = new Jedis(address, config); Jedis other = new Jedis(address, config)) {
+  static void session(String label, JedisSocketFactory sockets, JedisClientConfig config)
+      throws Exception {
+    try (Jedis client = new Jedis(sockets, config); Jedis other = new Jedis(sockets, config)) {
       check(label + " connect", client.ping(), "PONG");
+      check(label + " library name", client.clientInfo().contains(" lib-name=jedis "), true);
       client.flushDB();
 
       Pipeline pipeline = client.pipelined();
@@ -44,6 +60,14 @@ public class Check {
       Response<String> last = pipeline.get("key:999");
       pipeline.sync();
       check(label + " pipeline", last.get(), "999");
+      Set<String> keys = new HashSet<>();
+      String cursor = ScanParams.SCAN_POINTER_START;
+      do {
+        ScanResult<String> batch = client.scan(cursor, new ScanParams().match("key:*").count(50));
+        keys.addAll(batch.getResult());
+        cursor = batch.getCursor();
+      } while (!cursor.equals(ScanParams.SCAN_POINTER_START));
+      check(label + " scan", keys.size(), 1000);
 
       client.watch("key:1");
       Transaction transaction = client.multi();
@@ -78,7 +102,7 @@ public class Check {
         }
       };
       Thread thread = new Thread(() -> {
-        try (Jedis subscriber = new Jedis(address, config)) {
+        try (Jedis subscriber = new Jedis(sockets, config)) {
           subscriber.subscribe(listener, "news");
         }
       });
@@ -106,29 +130,123 @@ public class Check {
       } catch (JedisDataException error) {
         check(label + " error", error.getMessage().startsWith("WRONGTYPE"), true);
       }
+      pipeline = client.pipelined();
+      pipeline.set("word", "x");
+      Response<Long> failed = pipeline.incr("word");
+      Response<String> got = pipeline.get("word");
+      pipeline.sync();
+      check(label + " after an error in a pipeline", got.get(), "x");
+      try {
+        failed.get();
+        throw new AssertionError("INCR of a word");
+      } catch (JedisDataException error) {
+        check(label + " error in a pipeline", error.getMessage(),
+            "ERR value is not an integer or out of range");
+      }
     }
   }
 
-  static SSLSocketFactory trusting(String file) throws Exception {
+  /** A client that keeps what it has read is told when another changes it. */
+  static void caching(HostAndPort address) throws Exception {
+    JedisClientConfig config =
+        DefaultJedisClientConfig.builder().protocol(RedisProtocol.RESP3).build();
+    CacheConfig keeping = CacheConfig.builder().maxSize(100).build();
+    try (UnifiedJedis reader = new UnifiedJedis(address, config, keeping);
+        Jedis writer = new Jedis(address)) {
+      writer.set("cached", "old");
+      check("Jedis caching reads", reader.get("cached"), "old");
+      check("Jedis caching keeps", reader.get("cached"), "old");
+      check("Jedis caching hits", reader.getCache().getStats().getHitCount(), 1L);
+      writer.set("cached", "new");
+      String value = "old";
+      for (int tries = 0; tries < 1000 && value.equals("old"); tries++) {
+        Thread.sleep(10);
+        value = reader.get("cached");
+      }
+      check("Jedis caching is invalidated", value, "new");
+    }
+  }
+
+  /** A pool whose connections are dead makes new ones. */
+  static void restart(HostAndPort address) throws Exception {
+    try (JedisPooled client = new JedisPooled(address)) {
+      client.set("before", "restart");
+      try (Jedis admin = new Jedis(address)) {
+        admin.shutdown(ShutdownParams.shutdownParams().nosave());
+      } catch (JedisConnectionException goneAsItShould) {
+        // The server closes the connection instead of a reply.
+      }
+      String reply = null;
+      for (int tries = 0; tries < 300 && reply == null; tries++) {
+        try {
+          reply = client.set("after", "restart");
+        } catch (JedisConnectionException stillDown) {
+          Thread.sleep(100);
+        }
+      }
+      check("Jedis reconnects", reply, "OK");
+      check("Jedis server is another", client.exists("before"), false);
+    }
+  }
+
+  /** Connections to a Unix socket; Java's have no classic socket, so this is one. */
+  static JedisSocketFactory unix(String path) {
+    return () -> {
+      try {
+        return new UnixSocket(Path.of(path));
+      } catch (IOException e) {
+        throw new JedisConnectionException(e);
+      }
+    };
+  }
+
+  /** Trusts the authority; proves itself with the key store, if there is one. */
+  static SSLSocketFactory trusting(String authority, String keyStore) throws Exception {
     KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
     store.load(null, null);
-    try (FileInputStream stream = new FileInputStream(file)) {
+    try (FileInputStream stream = new FileInputStream(authority)) {
       store.setCertificateEntry("ca", CertificateFactory.getInstance("X.509").generateCertificate(stream));
     }
     TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
     trust.init(store);
+    KeyManager[] keys = null;
+    if (keyStore != null) {
+      char[] password = "changeit".toCharArray();
+      KeyManagerFactory own = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+      own.init(KeyStore.getInstance(new File(keyStore), password), password);
+      keys = own.getKeyManagers();
+    }
     SSLContext context = SSLContext.getInstance("TLS");
-    context.init(null, trust.getTrustManagers(), null);
+    context.init(keys, trust.getTrustManagers(), null);
     return context.getSocketFactory();
   }
 
+  static JedisClientConfig tls(RedisProtocol protocol, SSLSocketFactory sockets) {
+    return DefaultJedisClientConfig.builder()
+        .protocol(protocol).ssl(true).sslSocketFactory(sockets).build();
+  }
+
   public static void main(String[] arguments) throws Exception {
-    SSLSocketFactory sockets = trusting(System.getenv("CA"));
+    String authority = System.getenv("CA");
+    SSLSocketFactory known = trusting(authority, System.getenv("KEY_STORE"));
+    HostAndPort address = new HostAndPort("localhost", Integer.parseInt(System.getenv("PORT")));
+    HostAndPort tlsAddress = new HostAndPort("localhost", Integer.parseInt(System.getenv("TLS_PORT")));
     for (RedisProtocol protocol : RedisProtocol.values()) {
-      DefaultJedisClientConfig.Builder config = DefaultJedisClientConfig.builder().protocol(protocol);
-      session("Jedis " + protocol, Integer.parseInt(System.getenv("PORT")), config.build());
-      session("Jedis " + protocol + " TLS", Integer.parseInt(System.getenv("TLS_PORT")),
-          config.ssl(true).sslSocketFactory(sockets).build());
+      String label = "Jedis " + protocol;
+      JedisClientConfig plain = DefaultJedisClientConfig.builder().protocol(protocol).build();
+      session(label + " TCP", new DefaultJedisSocketFactory(address), plain);
+      session(label + " Unix", unix(System.getenv("SOCKET")), plain);
+      JedisClientConfig tls = tls(protocol, known);
+      session(label + " TLS", new DefaultJedisSocketFactory(tlsAddress, tls), tls);
     }
+    JedisClientConfig stranger = tls(RedisProtocol.RESP2, trusting(authority, null));
+    try (Jedis client = new Jedis(tlsAddress, stranger)) {
+      client.ping();
+      throw new AssertionError("TLS without a certificate");
+    } catch (JedisConnectionException refused) {
+      System.out.println("ok Jedis TLS wants a certificate");
+    }
+    caching(address);
+    restart(address);
   }
 }
