@@ -151,7 +151,9 @@ impl Applier {
             } else {
                 "Unable to listen on this port. Check server logs.".to_owned()
             }
-        })
+        })?;
+        self.title.show(&self.engine.config);
+        Ok(())
     }
 
     fn apply_oom_score(&self) -> Result<(), String> {

@@ -27,9 +27,9 @@ type Failure = String;
 /// Runs the server until it is told to stop. `args` starts with the program's name.
 pub fn run(args: Vec<OsString>) -> ExitCode {
     let program = args.first().cloned().unwrap_or_default();
+    let configured = args.len() > 1;
     let arguments = Arguments::parse(args.into_iter().skip(1));
-    let configured = arguments.file.is_some() || arguments.reads_stdin;
-    let loaded = match config::load(&arguments, &mut std::io::stdin().lock()) {
+    let (loaded, renames) = match load(&arguments) {
         Ok(loaded) => loaded,
         Err(error @ LoadError::Open { .. }) => {
             log!(Warning, "{error}");
@@ -41,16 +41,33 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match serve(&program, loaded, configured) {
+    match serve(&program, loaded, &renames, configured) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            log!(Warning, "{reason}");
+            for line in reason.lines() {
+                log!(Warning, "{line}");
+            }
             ExitCode::FAILURE
         }
     }
 }
 
-fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Failure> {
+/// A command's name and the one it goes by.
+type Renames = Vec<(String, String)>;
+
+/// Reads the configuration, and checks what the configuration alone does not know.
+fn load(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
+    let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
+    let renames = renamed(&loaded)?;
+    Ok((loaded, renames))
+}
+
+fn serve(
+    program: &OsString,
+    loaded: Loaded,
+    renames: &Renames,
+    configured: bool,
+) -> Result<(), Failure> {
     let config = Arc::clone(&loaded.config);
     let started = Started::collect().map_err(|e| format!("Can't tell the current folder: {e}"))?;
     if let Err(error) = std::env::set_current_dir(config.dir()) {
@@ -87,8 +104,7 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
     let threads = cpus.threads(io_threads);
     let count = threads.count.clamp(1, 255);
     let choice = choose_backend(&config)?;
-    let rows = renamed(&loaded)?;
-    let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), &rows, count);
+    let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), renames, count);
     engine.background.set_prologue(Box::new(begin_background_thread));
     let net = Net::new(NetOptions {
         backend: choice.backend,
@@ -116,7 +132,7 @@ fn serve(program: &OsString, loaded: Loaded, configured: bool) -> Result<(), Fai
 
     tls::apply(&config, &net)?;
     let specs = listeners(&config);
-    net.rebind(&specs).map_err(|error| format!("{error}\nFailed listening, aborting."))?;
+    net.rebind(&specs).map_err(|error| format!("Warning: {error}\nFailed listening, aborting."))?;
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
@@ -273,16 +289,16 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
 }
 
 /// `rename-command`, checked.
-fn renamed(loaded: &Loaded) -> Result<Vec<(String, String)>, Failure> {
+fn renamed(loaded: &Loaded) -> Result<Renames, LoadError> {
     let rows = commands::rows();
     let mut renamed = Vec::new();
     for directive in &loaded.renames {
         let [from, to] = &directive.words[..] else {
-            return Err(directive.error("wrong number of arguments").to_string());
+            return Err(directive.error("wrong number of arguments"));
         };
         let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
         if !rows.iter().any(|row| row.name.eq_ignore_ascii_case(&from)) {
-            return Err(directive.error("No such command in rename-command").to_string());
+            return Err(directive.error("No such command in rename-command"));
         }
         renamed.push((from.into_owned(), to.into_owned()));
     }

@@ -1,11 +1,12 @@
 //! Listening sockets: what the configuration asks for, and changing it at run time.
 //!
 //! All reactor threads watch all listeners, and whichever accepts a connection hands it to the
-//! thread that has the fewest. [`Listeners::rebind`] opens what is new before it closes what is no
-//! longer wanted, and touches nothing if something cannot be opened.
+//! thread that has the fewest. [`Listeners::rebind`] keeps what is still wanted open all the while,
+//! and leaves things as they were if something cannot be opened.
 
 use super::peer::Kind;
 use super::sys;
+use crate::log;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -68,6 +69,14 @@ impl ListenSpec {
         let address = Address::Unix { path: path.into(), mode };
         Self { kind: Kind::Unix, address, optional: false }
     }
+
+    /// Both are for the same port, if perhaps of different addresses.
+    fn shares_port(&self, other: &Self) -> bool {
+        match (&self.address, &other.address) {
+            (Address::Tcp { port: ours, .. }, Address::Tcp { port: theirs, .. }) => ours == theirs,
+            _ => false,
+        }
+    }
 }
 
 /// A listener could not be opened.
@@ -110,6 +119,20 @@ pub(super) struct Listener {
 impl Listener {
     pub fn raw_fd(&self) -> RawFd {
         self.fd.as_raw_fd()
+    }
+
+    /// Whether it is what `spec` asks for; once it is open, `optional` makes no difference.
+    fn serves(&self, spec: &ListenSpec) -> bool {
+        self.spec.kind == spec.kind && self.spec.address == spec.address
+    }
+
+    /// Gives the address back: at once, though the reactors let go of the socket in their own time.
+    fn close(&self) {
+        sys::shutdown(self.raw_fd());
+        if let Address::Unix { path, .. } = &self.spec.address {
+            // Somebody else may have removed it, which is as good.
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     fn open(key: u32, spec: &ListenSpec, backlog: u32) -> Result<Option<Self>, BindError> {
@@ -194,37 +217,61 @@ impl Listeners {
     }
 
     /// Makes `specs` the listeners: keeps those that are open already, opens the others, closes the
-    /// rest. All or nothing.
+    /// rest. If one cannot be opened, the listeners stay what they were.
     pub fn rebind(&self, specs: &[ListenSpec], backlog: u32) -> Result<(), BindError> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let (next_key, current) = &mut *open;
-        let mut wanted = Vec::new();
-        for spec in specs {
-            if let Some(kept) = current.iter().find(|l| l.spec == *spec) {
-                wanted.push(kept.clone());
-                continue;
+        let is_wanted = |l: &Arc<Listener>| specs.iter().any(|spec| l.serves(spec));
+        let (kept, leaving): (Vec<_>, Vec<_>) = current.iter().cloned().partition(is_wanted);
+        // `*` holds every address of its port, so these have to go before the new ones can come.
+        let is_in_the_way = |l: &Arc<Listener>| specs.iter().any(|spec| l.spec.shares_port(spec));
+        let (in_the_way, leaving): (Vec<_>, Vec<_>) = leaving.into_iter().partition(is_in_the_way);
+        in_the_way.iter().for_each(|listener| listener.close());
+
+        match open_missing(specs, &kept, next_key, backlog) {
+            Ok(wanted) => {
+                leaving.iter().for_each(|listener| listener.close());
+                *current = wanted;
+                self.version.fetch_add(1, Ordering::Release);
+                Ok(())
             }
-            *next_key += 1;
-            if let Some(listener) = Listener::open(*next_key, spec, backlog)? {
-                wanted.push(Arc::new(listener));
+            Err(error) if in_the_way.is_empty() => Err(error),
+            Err(error) => {
+                let closed: Vec<_> = in_the_way.iter().map(|l| l.spec.clone()).collect();
+                current.retain(|l| !in_the_way.iter().any(|gone| gone.key == l.key));
+                match open_missing(&closed, &[], next_key, backlog) {
+                    Ok(again) => current.extend(again),
+                    Err(lost) => log!(Warning, "Warning: {lost}"),
+                }
+                self.version.fetch_add(1, Ordering::Release);
+                Err(error)
             }
         }
-        for old in current.iter().filter(|l| !wanted.iter().any(|w| w.key == l.key)) {
-            // The reactors let go of it in their own time; the address is free at once.
-            sys::shutdown(old.raw_fd());
-            if let Address::Unix { path, .. } = &old.spec.address {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-        *current = wanted;
-        self.version.fetch_add(1, Ordering::Release);
-        Ok(())
     }
 
     /// Where the listeners really listen (a port of zero in a test becomes a real one).
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.snapshot().1.iter().filter_map(|l| l.local).collect()
     }
+}
+
+/// One listener for each of `specs`: the one in `kept` or a new one.
+fn open_missing(
+    specs: &[ListenSpec],
+    kept: &[Arc<Listener>],
+    next_key: &mut u32,
+    backlog: u32,
+) -> Result<Vec<Arc<Listener>>, BindError> {
+    let mut listeners = Vec::new();
+    for spec in specs {
+        if let Some(listener) = kept.iter().find(|listener| listener.serves(spec)) {
+            listeners.push(Arc::clone(listener));
+            continue;
+        }
+        *next_key += 1;
+        listeners.extend(Listener::open(*next_key, spec, backlog)?.map(Arc::new));
+    }
+    Ok(listeners)
 }
 
 #[cfg(test)]
@@ -271,8 +318,27 @@ mod tests {
         // The same again keeps the very same socket.
         listeners.rebind(&specs[..1], 16).unwrap();
         assert_eq!(listeners.snapshot().1[0].key, before[0].key);
+        // So it does when the address has become, or is no longer, optional.
+        specs[0].optional = true;
+        listeners.rebind(&specs[..1], 16).unwrap();
+        assert_eq!(listeners.snapshot().1[0].key, before[0].key);
         // And what is closed is free at once, although somebody still holds it.
         listeners.rebind(&[], 16).unwrap();
         let _again = std::net::TcpListener::bind(before[0].local.unwrap()).unwrap();
+    }
+
+    #[test]
+    fn every_address_makes_room_for_one_and_comes_back_if_that_fails() {
+        // A port that was free a moment ago.
+        let port = std::net::TcpListener::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port();
+        let listeners = Listeners::default();
+        listeners.rebind(&ListenSpec::tcp(Kind::Tcp, &["*"], port), 16).unwrap();
+        let refused = ListenSpec::tcp(Kind::Tcp, &["127.0.0.1", "192.0.2.1"], port);
+        assert!(listeners.rebind(&refused, 16).is_err());
+        assert_eq!(listeners.addresses(), [SocketAddr::from(([0, 0, 0, 0], port))]);
+        std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        listeners.rebind(&ListenSpec::tcp(Kind::Tcp, &["127.0.0.1"], port), 16).unwrap();
+        assert_eq!(listeners.addresses(), [SocketAddr::from(([127, 0, 0, 1], port))]);
+        std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
     }
 }

@@ -10,6 +10,7 @@ use super::memory::{Bytes, Memory};
 use crate::log;
 use std::fmt;
 use std::io::{self, IsTerminal as _};
+use std::path::Path;
 
 /// The first lines in the log. `program` is how the server was called, and `configured` whether it was
 /// given a configuration file or directives.
@@ -26,10 +27,13 @@ pub fn starting(program: &str, configured: bool) {
     if configured {
         log!(Notice, "Configuration loaded");
     } else {
+        // By another name the program is the server alone.
+        let is_dunlin = Path::new(program).file_name().is_some_and(|name| name == "dunlin");
+        let subcommand = if is_dunlin { " server" } else { "" };
         log!(
             Warning,
             "Warning: no config file specified, using the default config. In order to specify a \
-             config file use {program} /path/to/dunlin.conf"
+             config file use {program}{subcommand} /path/to/dunlin.conf"
         );
     }
 }

@@ -1,0 +1,167 @@
+//! Where the configuration comes from, and what a wrong one does.
+
+use crate::support::{Folder, Running, ask, client, command, port, refused};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// What is printed about a wrong line.
+fn report(number: usize, line: &str, reason: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "\n*** FATAL CONFIG FILE ERROR (Dunlin {version}) ***\n\
+         Reading the configuration file, at line {number}\n>>> '{line}'\n{reason}\n"
+    )
+}
+
+#[test]
+fn a_wrong_line_stops_the_start_with_its_number_and_the_reason() {
+    let folder = Folder::new();
+    let file = folder.file("wrong.conf", "# fine\nport 7000\n\n  maxmemory lots\n");
+    let unknown = "Bad directive or wrong number of arguments";
+    for (arguments, expected) in [
+        (vec!["--nosuch", "1"], report(2, "nosuch \"1\"", unknown)),
+        (vec!["--include"], report(2, "include", unknown)),
+        (
+            vec!["--hz", "10", "--port", "70000"],
+            report(3, "port \"70000\"", "argument must be between 0 and 65535 inclusive"),
+        ),
+        (vec![&file], report(4, "maxmemory lots", "argument must be a memory value")),
+        (
+            vec!["--rename-command", "NOSUCH", "x"],
+            report(2, "rename-command \"NOSUCH\" \"x\"", "No such command in rename-command"),
+        ),
+    ] {
+        let output = refused(&folder, &arguments);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{arguments:?}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_opened_stops_the_start() {
+    let folder = Folder::new();
+    let (_, free) = port();
+    for (arguments, expected) in [
+        (vec!["nosuch.conf"], "# Fatal error, can't open config file '"),
+        // No machine has this address: it is reserved for documentation.
+        (
+            vec!["--port", &free, "--bind", "192.0.2.1"],
+            "# Warning: Could not create server TCP listening socket 192.0.2.1:",
+        ),
+        (
+            vec!["--port", "0", "--unixsocket", "nosuch/socket"],
+            "# Warning: Failed opening Unix socket: bind: No such file or directory\n",
+        ),
+        (vec!["--port", "0", "--tls-port", &free], "# Failed to configure TLS: "),
+    ] {
+        let output = refused(&folder, &arguments);
+        let log = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(log.contains(expected), "{arguments:?}: {log}");
+        // Every line is one of the log's.
+        assert!(log.lines().all(|line| line.contains(":M ")), "{log}");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+    }
+}
+
+#[test]
+fn the_command_line_wins_over_standard_input_and_that_over_the_file() {
+    let folder = Folder::new();
+    let (port, text) = port();
+    folder.file("snippets/one.conf", "timeout 11\n");
+    folder.file("snippets/two.conf", "databases 20\n");
+    let file = folder.file(
+        "dunlin.conf",
+        "port 1\ntimeout 1\nhz 20\ndir FOLDER\ninclude snippets/*.conf\nsave \"\"\n",
+    );
+    let arguments = [&file, "--port", &text, "--maxmemory-policy", "allkeys-lru", "-"];
+    let command = command(&folder, &arguments);
+    let running = Running::spawn(folder, command, "port 2\ntcp-keepalive 77\n");
+    let client = &mut client(port);
+    let options =
+        ["CONFIG", "GET", "databases", "hz", "maxmemory-pol*", "port", "tcp-keepalive", "timeout"];
+    assert_eq!(
+        ask(client, &options).chunks(2).map(|pair| pair.join(" ")).collect::<BTreeSet<_>>(),
+        [
+            "databases 20".to_owned(),
+            "hz 20".to_owned(),
+            "maxmemory-policy allkeys-lru".to_owned(),
+            format!("port {port}"),
+            "tcp-keepalive 77".to_owned(),
+            "timeout 11".to_owned(),
+        ]
+        .into()
+    );
+    assert!(running.output().contains("* Configuration loaded\n"));
+}
+
+#[test]
+fn standard_input_alone_is_enough() {
+    let folder = Folder::new();
+    let (port, _) = port();
+    let command = command(&folder, &["-"]);
+    let _running = Running::spawn(folder, command, &format!("port {port}\nrequirepass secret\n"));
+    let client = &mut client(port);
+    assert_eq!(ask(client, &["PING"]), ["-NOAUTH Authentication required."]);
+    assert_eq!(ask(client, &["AUTH", "secret"]), ["OK"]);
+}
+
+/// The configuration files that Debian's packages of Valkey and Redis install, and the one in the
+/// sources of Redis 7.0, where the other tests have fetched them.
+fn shipped() -> Vec<PathBuf> {
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")));
+    let cache = cache.unwrap_or_default().join("dunlin");
+    let peers = std::env::var_os("DUNLIN_PEERS").map_or(cache.join("peers"), PathBuf::from);
+    [
+        peers.join("etc/valkey/valkey.conf"),
+        peers.join("etc/redis/redis.conf"),
+        cache.join("redis-7.0/redis.conf"),
+    ]
+    .into_iter()
+    .filter(|file| {
+        let is_here = file.exists();
+        if !is_here {
+            println!("{} is not here; tests/peers and tests/tcl/run fetch it", file.display());
+        }
+        is_here
+    })
+    .collect()
+}
+
+#[test]
+fn the_configurations_that_others_ship_work() {
+    for file in shipped() {
+        println!("{}", file.display());
+        let folder = Folder::new();
+        let (port, text) = port();
+        // Only what is not on this machine is changed: the package's folders.
+        let here = folder.path("").display().to_string();
+        let lines: Vec<String> = std::fs::read_to_string(&file)
+            .unwrap()
+            .lines()
+            .map(|line| match line.split(' ').next() {
+                Some("dir" | "logfile" | "pidfile" | "unixsocket") => {
+                    let (name, path) = line.split_once(' ').unwrap();
+                    match path.rsplit_once('/') {
+                        Some((_, name_of_file)) if name != "dir" => {
+                            format!("{name} {here}{name_of_file}")
+                        }
+                        _ if name == "dir" => format!("dir {here}"),
+                        _ => line.to_owned(),
+                    }
+                }
+                _ => line.to_owned(),
+            })
+            .collect();
+        let config = folder.file("shipped.conf", &lines.join("\n"));
+        let arguments = [&config, "--port", &text, "--daemonize", "no", "--logfile", ""];
+        let running = Running::start(folder, &arguments);
+        assert_eq!(ask(&mut client(port), &["PING"]), ["PONG"]);
+        let listed = running.line("* Accepted without effect in this version: ");
+        let names: Vec<&str> = listed.split(", ").collect();
+        let distinct: BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(names.len(), distinct.len(), "{listed}");
+    }
+}

@@ -1,0 +1,9 @@
+//! The program as whoever starts it sees it: arguments, configuration files, log, signals, status.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+mod at_run_time;
+mod configuration;
+mod process;
+mod support;
