@@ -139,8 +139,7 @@ pub struct Engine {
     pub replication_id: Mutex<String>,
     /// When the server started, milliseconds since the epoch.
     pub started_ms: i64,
-    /// Bytes of memory that were used then.
-    pub startup_bytes: usize,
+    startup_bytes: OnceLock<usize>,
     /// 40 hexadecimal digits that name this run.
     pub run_id: String,
     host: OnceLock<Box<dyn Host>>,
@@ -190,7 +189,7 @@ impl Engine {
             debug: DebugSettings::default(),
             replication_id: Mutex::new(random_hex_40()),
             started_ms: crate::worker::now().0,
-            startup_bytes: keyspace::memory::used_bytes(),
+            startup_bytes: OnceLock::new(),
             run_id: random_hex_40(),
             host: OnceLock::new(),
         }))
@@ -204,6 +203,12 @@ impl Engine {
     /// The I/O side; `None` in tests of the engine alone.
     pub fn host(&self) -> Option<&dyn Host> {
         self.host.get().map(Box::as_ref)
+    }
+
+    /// Bytes of memory the server used when its first client came: threads and their buffers, but
+    /// no data. The first call decides.
+    pub fn startup_bytes(&self) -> usize {
+        *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
     }
 
     /// Number of reactor threads.

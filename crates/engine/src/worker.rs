@@ -183,6 +183,7 @@ impl Worker {
     /// A connection was accepted.
     pub fn connect(&mut self, peer: Peer) -> Session {
         let engine = self.context.engine;
+        engine.startup_bytes();
         engine.stats.connections.add(1);
         let client = engine.clients.add(|id| Client {
             id,

@@ -22,7 +22,7 @@ pub(crate) struct Memory {
     pub(crate) peak: usize,
     /// What the operating system has given the process.
     pub(crate) resident: usize,
-    /// What was used before there was any data or client.
+    /// What was used when the first client came.
     pub(crate) startup: usize,
     pub(crate) clients: usize,
     pub(crate) client_count: usize,
@@ -42,7 +42,7 @@ impl Memory {
             used,
             peak: keyspace::memory::peak_bytes(),
             resident: resident.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(used),
-            startup: engine.startup_bytes.min(used),
+            startup: engine.startup_bytes().min(used),
             clients: usize::try_from(engine.client_memory()).unwrap_or(usize::MAX),
             client_count: engine.clients.count(),
             tables: Vec::new(),
@@ -92,7 +92,7 @@ impl Memory {
 
     /// MEMORY DOCTOR's report.
     pub(crate) fn report(&self) -> String {
-        if self.used < ENOUGH_BYTES {
+        if self.used - self.startup < ENOUGH_BYTES {
             return "There is too little data in this server to tell anything about its memory.\n"
                 .to_owned();
         }
