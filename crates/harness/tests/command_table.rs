@@ -1,5 +1,6 @@
 //! What the server tells about its commands is what the reference tells about its own: COMMAND
 //! INFO, COMMAND DOCS, each container's HELP, and the keys found in requests.
+#![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
