@@ -1,10 +1,15 @@
 //! The `dunlin` binary: which subcommand is meant, and nothing else.
 
+#[cfg(feature = "mimalloc")]
 mod allocator;
 mod usage;
 
+#[cfg(feature = "mimalloc")]
+use allocator::Mimalloc as Allocator;
 use keyspace::memory::Counting;
 use server::process::facts;
+#[cfg(not(feature = "mimalloc"))]
+use std::alloc::System as Allocator;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -12,7 +17,7 @@ use std::process::ExitCode;
 
 /// Counts what is allocated, for `maxmemory` and INFO.
 #[global_allocator]
-static ALLOCATOR: Counting<allocator::Mimalloc> = Counting(allocator::Mimalloc);
+static ALLOCATOR: Counting<Allocator> = Counting(Allocator);
 
 /// The status for arguments that make no sense, as in most Unix programs.
 const MISUSE: u8 = 2;
