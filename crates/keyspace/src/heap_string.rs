@@ -178,6 +178,45 @@ impl Drop for HeapString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_vector(
+            start in proptest::collection::vec(any::<u8>(), 0..80),
+            ops in proptest::collection::vec((0u8..7, 0usize..300, any::<u8>()), 0..60),
+        ) {
+            let mut string = HeapString::from_bytes(&start);
+            let mut model = start;
+            for (op, size, byte) in ops {
+                match op {
+                    0 | 1 => {
+                        string.extend(&vec![byte; size]);
+                        model.resize(model.len() + size, byte);
+                    }
+                    2 => {
+                        // What is new is zero, even where there was something before.
+                        string.resize(size);
+                        model.resize(size, 0);
+                    }
+                    3 => string.reserve(size),
+                    4 => string.shrink_to_fit(),
+                    5 => {
+                        if let Some(last) = string.as_mut_slice().last_mut() {
+                            *last = byte;
+                        }
+                        if let Some(last) = model.last_mut() {
+                            *last = byte;
+                        }
+                    }
+                    _ => string = HeapString::from_bytes(string.as_slice()),
+                }
+                prop_assert_eq!(string.as_slice(), &model[..]);
+                prop_assert_eq!((string.len(), string.is_empty()), (model.len(), model.is_empty()));
+                prop_assert!(string.allocated_bytes() >= model.len());
+            }
+        }
+    }
 
     #[test]
     fn grows_shrinks_and_keeps_its_bytes() {

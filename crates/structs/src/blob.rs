@@ -89,3 +89,34 @@ impl Drop for Blob {
         unsafe { dealloc(self.memory.as_ptr().cast(), layout(self.len())) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn keeps_its_bytes(all in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 0..100), 0..20,
+        )) {
+            let blobs: Vec<Blob> = all.iter().map(|bytes| Blob::new(bytes)).collect();
+            let copies = blobs.clone();
+            // Through a raw pointer and back, as lists keep them.
+            let blobs: Vec<Blob> = blobs
+                .into_iter()
+                // SAFETY: it comes from `into_raw`, once.
+                .map(|blob| unsafe { Blob::from_raw(blob.into_raw()) })
+                .collect();
+            for (bytes, (blob, copy)) in all.iter().zip(blobs.iter().zip(&copies)) {
+                prop_assert_eq!(&**blob, &bytes[..]);
+                prop_assert_eq!(blob.allocated_bytes(), bytes.len() + 8);
+                prop_assert_ne!(blob.as_ptr(), copy.as_ptr());
+            }
+            drop(blobs);
+            for (bytes, copy) in all.iter().zip(&copies) {
+                prop_assert_eq!(&**copy, &bytes[..]);
+            }
+        }
+    }
+}

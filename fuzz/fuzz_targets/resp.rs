@@ -1,0 +1,7 @@
+//! `cargo +nightly fuzz run resp`; what is checked is in `entries/resp.rs`.
+#![no_main]
+
+#[path = "../entries/resp.rs"]
+mod entry;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| entry::check(data));
