@@ -242,6 +242,24 @@ impl<'a> Db<'a> {
         }
     }
 
+    /// [`Db::string`] of a key that the command goes on to change: not counted.
+    #[inline]
+    pub fn target_string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
+        match self.target(key) {
+            None => Ok(None),
+            Some(entry) => entry.string().map(Some).ok_or(Error::WrongType),
+        }
+    }
+
+    /// [`Db::read`] of a key that the command goes on to change: not counted.
+    #[inline]
+    pub fn target_object<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
+        match self.target(key) {
+            None => Ok(None),
+            Some(entry) => entry.object::<T>().map(Some).ok_or(Error::WrongType),
+        }
+    }
+
     /// When the key expires; `None` too if it is absent.
     pub fn expiry(&self, key: Key<'_>) -> Option<Millis> {
         self.peek(key)?.expiry()

@@ -186,12 +186,13 @@ impl List {
         self.iter_from(index).next()
     }
 
-    /// Puts an element in the place of the one at `index`; false if there is none.
+    /// Puts an element in the place of the one at `index`; false if there is none. The encoding may
+    /// change even then, as in Redis, which looks at the size first.
     pub fn set(&mut self, index: usize, element: &[u8], limits: &ListLimits) -> bool {
+        self.will_grow(element, limits);
         if index >= self.len() {
             return false;
         }
-        self.will_grow(element, limits);
         match &mut self.repr {
             Repr::Listpack(listpack) => {
                 let cursor = listpack.cursor_at_mut(index as i64);
@@ -203,7 +204,8 @@ impl List {
         true
     }
 
-    /// Adds an element beside the leftmost one that equals `pivot`; false if there is none.
+    /// Adds an element beside the leftmost one that equals `pivot`; false if there is none, even if
+    /// that has changed the encoding ([`List::set`]).
     pub fn insert(
         &mut self,
         side: Side,
@@ -211,6 +213,7 @@ impl List {
         element: &[u8],
         limits: &ListLimits,
     ) -> bool {
+        self.will_grow(element, limits);
         let needle = Needle::new(pivot);
         let Some(index) = self.iter().position(|found| needle.matches(found)) else {
             return false;
@@ -221,7 +224,6 @@ impl List {
 
     /// Adds an element in front of the one at `index`, or on the right if `index` is the length.
     fn insert_at(&mut self, index: usize, element: &[u8], limits: &ListLimits) {
-        self.will_grow(element, limits);
         match &mut self.repr {
             Repr::Listpack(listpack) => match listpack.cursor_at_mut(index as i64) {
                 Some(mut cursor) => cursor.insert_before(element),

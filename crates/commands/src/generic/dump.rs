@@ -7,7 +7,7 @@ use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis,
     Outcome, event,
 };
-use keyspace::access;
+use keyspace::access::{self, Policy};
 use rdb::Object;
 
 /// `DUMP`.
@@ -132,9 +132,12 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     let now = cx.now().0;
-    let access = match (options.idle_s, options.frequency) {
-        (Some(seconds), _) => access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now),
-        (_, Some(frequency)) => access::with_frequency(frequency, now),
+    // What the policy does not use is accepted, and forgotten.
+    let access = match (cx.db.access_policy(), options.idle_s, options.frequency) {
+        (Policy::Lru, Some(seconds), _) => {
+            access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now)
+        }
+        (Policy::Lfu { .. }, _, Some(frequency)) => access::with_frequency(frequency, now),
         _ => cx.db.fresh_access(),
     };
     let entry = value::entry(key.bytes, object, expiry, access);

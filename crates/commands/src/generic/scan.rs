@@ -59,8 +59,29 @@ pub(super) struct Options<'a> {
 }
 
 /// Reads a cursor.
+/// A cursor, as C reads an unsigned number: blanks, a sign and zeros may come first and a NUL ends
+/// it. But a plain negative number is refused.
 pub(super) fn parse_cursor(word: &[u8]) -> Result<u64, Error> {
-    structs::numbers::parse_u64(word).ok_or(Error::text("ERR invalid cursor"))
+    let invalid = Error::text("ERR invalid cursor");
+    if let Some(cursor) = structs::numbers::parse_u64(word) {
+        return Ok(cursor);
+    }
+    if structs::numbers::parse_i64(word).is_some() {
+        return Err(invalid);
+    }
+    let text = word.split(|&byte| byte == 0).next().unwrap_or_default();
+    let blanks = text.iter().take_while(|byte| b" \t\n\x0b\x0c\r".contains(byte)).count();
+    let (is_negative, digits) = match &text[blanks..] {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return Err(invalid);
+    }
+    let cursor = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok());
+    let cursor = cursor.ok_or(invalid)?;
+    Ok(if is_negative { cursor.wrapping_neg() } else { cursor })
 }
 
 /// Reads the options from word `at` on.

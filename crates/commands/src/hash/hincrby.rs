@@ -51,7 +51,7 @@ fn hincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, increment) = (args.key(1), args.integer(3)?);
     let limits = limits::hash(&cx.engine.config);
     // The old value is judged before a key could be created.
-    let old = match cx.db.read::<Hash>(key)?.and_then(|hash| hash.get(args[2])) {
+    let old = match cx.db.target_object::<Hash>(key)?.and_then(|hash| hash.get(args[2])) {
         Some(old) => old.to_int().ok_or(Error::text("ERR hash value is not an integer"))?,
         None => 0,
     };
@@ -71,7 +71,7 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !increment.is_finite() {
         return Err(Error::text("ERR value is NaN or Infinity"));
     }
-    let old = cx.db.read::<Hash>(key)?.and_then(|hash| hash.get(args[2]));
+    let old = cx.db.target_object::<Hash>(key)?.and_then(|hash| hash.get(args[2]));
     let old = old.map_or_else(|| b"0".to_vec(), |old| old.to_vec());
     let old = LongDouble::parse(&old).ok_or(Error::text("ERR hash value is not a float"))?;
     let sum = old + increment;

@@ -99,7 +99,7 @@ fn pop_one(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
     let deadline = parse_timeout(args[last], cx.now())?;
     for index in 1..last {
         let key = args.key(index);
-        if cx.db.read::<List>(key)?.is_some() {
+        if cx.db.target_object::<List>(key)?.is_some() {
             cx.reply.array(2);
             cx.reply.bulk(key.bytes);
             pop(cx, key, end, 1)?;
@@ -140,23 +140,32 @@ fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
     if keys.end >= args.len() {
         return Err(Error::Syntax);
     }
-    let mut options = Options { end: parse_end(args, keys.end)?, keys, count: 1 };
-    let rest = options.keys.end + 1;
-    if rest < args.len() {
-        if args.len() != rest + 2 || !args.is(rest, "count") {
-            return Err(Error::Syntax);
-        }
-        let count = args.integer_in(rest + 1, 1..=i64::MAX, "count should be greater than 0")?;
-        options.count = count as usize;
+    let end = parse_end(args, keys.end)?;
+    let count = parse_pop_count(args, keys.end + 1)?;
+    Ok(Options { end, keys, count })
+}
+
+/// `[COUNT count]` from word `at` on, 1 if it is not given. A bad count is reported before anything
+/// that follows it.
+pub(crate) fn parse_pop_count(args: Args<'_>, at: usize) -> Result<usize, Error> {
+    if at == args.len() {
+        return Ok(1);
     }
-    Ok(options)
+    if !args.is(at, "count") || at + 1 == args.len() {
+        return Err(Error::Syntax);
+    }
+    let count = args.integer_in(at + 1, 1..=i64::MAX, "count should be greater than 0")?;
+    if args.len() > at + 2 {
+        return Err(Error::Syntax);
+    }
+    Ok(count as usize)
 }
 
 /// Pops from the first list that is there; `false` if none is.
 fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
     for index in options.keys.clone() {
         let key = args.key(index);
-        let Some(len) = cx.db.read::<List>(key)?.map(List::len) else { continue };
+        let Some(len) = cx.db.target_object::<List>(key)?.map(List::len) else { continue };
         let count = options.count.min(len);
         cx.reply.array(2);
         cx.reply.bulk(key.bytes);

@@ -99,8 +99,8 @@ fn lset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limits = limits::list(cx.engine);
     let list = cx.db.write::<List>(key)?.ok_or(Error::NoSuchKey)?;
     // Valkey cuts the index down to 32 bits and may set another element than the one asked for.
-    let place = super::place(args.integer(2)?, list.len());
-    if !place.is_some_and(|place| list.set(place, args[3], &limits)) {
+    let place = super::place(args.integer(2)?, list.len()).unwrap_or(usize::MAX);
+    if !list.set(place, args[3], &limits) {
         return Err(Error::OutOfRange("index out of range"));
     }
     cx.db.changed(key, event(Class::LIST, "lset"));

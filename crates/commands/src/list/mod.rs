@@ -11,6 +11,7 @@ mod range;
 use engine::{Args, Command, Error};
 use std::ops::Range;
 
+pub(crate) use blpop::parse_pop_count;
 pub(crate) use pop::write;
 
 /// The rows of this group.

@@ -92,11 +92,14 @@ fn llen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn lindex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let index = args.integer(2)?;
     let Cx { db, reply, .. } = cx;
-    let list = db.read::<List>(args.key(1))?;
-    let element = list.and_then(|list| list.get(super::place(index, list.len())?));
-    match element {
+    let Some(list) = db.read::<List>(args.key(1))? else {
+        // Whatever the index is: a missing list is not asked for it.
+        reply.null();
+        return Ok(());
+    };
+    let place = super::place(args.integer(2)?, list.len());
+    match place.and_then(|place| list.get(place)) {
         Some(element) => write(reply, element),
         None => reply.null(),
     }

@@ -20,7 +20,8 @@ pub static DELIFEQ: Command = Command {
 fn delifeq(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let mut digits = [0; structs::numbers::INT_MAX_LEN];
-    let is_equal = cx.db.string(key)?.is_some_and(|value| value.bytes(&mut digits) == args[2]);
+    let is_equal =
+        cx.db.target_string(key)?.is_some_and(|value| value.bytes(&mut digits) == args[2]);
     if is_equal {
         cx.db.delete(key);
         cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));

@@ -154,12 +154,13 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     let mut expiry = None;
     let mut at = 3;
     while at < args.len() {
-        let is_free = options.condition == Condition::Always;
-        if args.is(at, "nx") && is_free {
+        // A condition may be given again (but IFEQ), only not with one that excludes it.
+        let allows = |condition| [Condition::Always, condition].contains(&options.condition);
+        if args.is(at, "nx") && allows(Condition::IfAbsent) {
             options.condition = Condition::IfAbsent;
-        } else if args.is(at, "xx") && is_free {
+        } else if args.is(at, "xx") && allows(Condition::IfPresent) {
             options.condition = Condition::IfPresent;
-        } else if args.is(at, "ifeq") && is_free && at + 1 < args.len() {
+        } else if args.is(at, "ifeq") && allows(Condition::Always) && at + 1 < args.len() {
             at += 1;
             options.condition = Condition::IfEqual(args[at]);
         } else if args.is(at, "get") {

@@ -9,7 +9,7 @@ use keyspace::{Entry, Kind, Value};
 use std::collections::HashMap;
 use std::ops::Range;
 use structs::set::Set;
-use structs::zset::Zset;
+use structs::zset::{Zset, ZsetLimits};
 
 /// `ZUNION`.
 pub static ZUNION: Command = Command {
@@ -319,14 +319,15 @@ impl Input<'_> {
         if product.is_nan() { 0.0 } else { product }
     }
 
-    /// The weighted score of a member.
+    /// The weighted score of a member, not a number for infinity times zero: unlike the score of the
+    /// smallest input, which counts as zero then, it is left out by MIN and MAX, as in Redis.
     fn score(&self, member: &[u8]) -> Option<f64> {
         let score = match self.value {
             Members::None => None,
             Members::Set(set) => set.contains(member).then_some(1.0),
             Members::Zset(zset) => zset.score(member),
         };
-        score.map(|score| self.weighted(score))
+        score.map(|score| score * self.weight)
     }
 
     /// Visits members with their weighted scores until `visit` says no.
@@ -363,10 +364,23 @@ fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<I
     Ok(inputs)
 }
 
+/// `a` and then `b`: where they are equal, or `b` is not a number, `a` stays, sign of zero included.
 fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
     match aggregate {
-        Aggregate::Min => a.min(b),
-        Aggregate::Max => a.max(b),
+        Aggregate::Min => {
+            if b < a {
+                b
+            } else {
+                a
+            }
+        }
+        Aggregate::Max => {
+            if b > a {
+                b
+            } else {
+                a
+            }
+        }
         Aggregate::Sum => {
             let sum = a + b;
             // Infinities of both signs.
@@ -423,6 +437,7 @@ fn compute(
     args: Args<'_>,
     operation: Operation,
     request: &Request,
+    limits: &ZsetLimits,
 ) -> Result<Zset, Error> {
     let mut inputs = inputs(cx, args, request)?;
     if operation != Operation::Difference {
@@ -441,18 +456,20 @@ fn compute(
             members
         }
     };
-    let limits = limits::zset(&cx.engine.config);
     let longest = members.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
-    let mut zset = Zset::with_capacity(members.len(), longest, &limits);
+    let mut zset = Zset::with_capacity(members.len(), longest, limits);
     for (member, score) in &members {
-        zset.insert(member, *score, &limits);
+        zset.insert(member, *score, limits);
     }
     Ok(zset)
 }
 
+/// What is only shown is never in a listpack, which loses the sign of zero.
+const SHOWN: ZsetLimits = ZsetLimits { max_listpack_entries: 0, max_listpack_value: 0 };
+
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation) -> Outcome {
     let request = parse(cx, args, 1, operation, false)?;
-    let zset = compute(cx, args, operation, &request)?;
+    let zset = compute(cx, args, operation, &request, &SHOWN)?;
     let is_nested = request.with_scores && cx.reply.is_resp3();
     let per_member = if request.with_scores && !is_nested { 2 } else { 1 };
     cx.reply.array(zset.len() * per_member);
@@ -470,7 +487,8 @@ fn answer(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation) -> Outcome {
 
 fn store(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation, name: Event) -> Outcome {
     let request = parse(cx, args, 2, operation, true)?;
-    let zset = compute(cx, args, operation, &request)?;
+    let limits = limits::zset(&cx.engine.config);
+    let zset = compute(cx, args, operation, &request, &limits)?;
     let (key, len) = (args.key(1), zset.len());
     if len == 0 {
         cx.db.delete(key);

@@ -16,8 +16,10 @@ fn out_of_range(text: &[u8]) -> Option<f64> {
     (digits && !number.is_nan()).then_some(number)
 }
 
+/// A bound is read as C reads a number: up to a NUL, and nothing at all is zero.
 fn parse_score(word: &[u8]) -> Result<Bound<f64>, Error> {
     let number = |text: &[u8]| {
+        let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         if text.is_empty() {
             return Ok(0.0);
         }

@@ -49,13 +49,13 @@ fn zrandmember(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         return Ok(());
     }
+    let count = args.integer(2)?;
     let with_scores = match args.len() {
         3 => false,
         4 if args.is(3, "withscores") => true,
         _ => return Err(Error::Syntax),
     };
     let most = if with_scores { i64::MAX / 2 } else { i64::MAX };
-    let count = args.integer(2)?;
     if count == i64::MIN {
         return Err(Error::text(
             "ERR value is out of range, value must between -9223372036854775807 and \

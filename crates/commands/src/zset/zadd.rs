@@ -137,21 +137,19 @@ fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let pairs = (args.len() - first) / 2;
     // Every score is read before anything changes; one alone is not read twice.
     let only = parse_f64(args[first]).ok_or(Error::NotFloat)?;
-    let mut longest = 0;
+    let mut longest = args[first + 1].len();
     if pairs > 1 {
         for index in (first..args.len()).step_by(2) {
             parse_f64(args[index]).ok_or(Error::NotFloat)?;
             longest = longest.max(args[index + 1].len());
         }
     }
-    if options.xx && cx.db.read::<Zset>(key)?.is_none() {
+    if options.xx && cx.db.target_object::<Zset>(key)?.is_none() {
         cx.reply.integer(0);
         return Ok(());
     }
     let zset = cx.db.write_or_create::<Zset>(key)?;
-    if pairs > 1 {
-        zset.will_grow(pairs, longest, &limits);
-    }
+    zset.will_grow(pairs, longest, &limits);
     let (mut added, mut updated) = (0, 0);
     for index in (first..args.len()).step_by(2) {
         let score = if pairs == 1 { only } else { parse_f64(args[index]).unwrap_or(only) };
@@ -180,7 +178,11 @@ fn increment(
     let key = args.key(1);
     let limits = limits::zset(&cx.engine.config);
     let increment = parse_f64(increment).ok_or(Error::NotFloat)?;
-    let old = cx.db.read::<Zset>(key)?.and_then(|zset| zset.score(member));
+    let old = cx.db.write::<Zset>(key)?.and_then(|zset| {
+        // Even if nothing comes of it: the encoding shows.
+        zset.will_grow(1, member.len(), &limits);
+        zset.score(member)
+    });
     if old.is_some_and(|old| (old + increment).is_nan()) {
         return Err(Error::text("ERR resulting score is not a number (NaN)"));
     }

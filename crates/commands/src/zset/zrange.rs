@@ -264,7 +264,8 @@ fn parse(
         }
         at += 1;
     }
-    if options.limit.is_some() && options.by == By::Rank {
+    // A count of -1 is as good as no LIMIT.
+    if options.limit.is_some_and(|(_, count)| count != -1) && options.by == By::Rank {
         return Err(Error::text(
             "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
         ));
@@ -314,6 +315,8 @@ fn select(zset: &Zset, bounds: &Bounds<'_>, options: &Options) -> Range<usize> {
         Bounds::Lex(members) => zset.ranks_by_lex(members),
     };
     let Some((offset, count)) = options.limit else { return ranks };
+    // A negative offset selects nothing. (Valkey counts it from the other end, but only in sorted
+    // sets that have outgrown the listpack.)
     let Ok(offset) = usize::try_from(offset) else { return 0..0 };
     let count = usize::try_from(count).unwrap_or(usize::MAX);
     if offset >= ranks.len() {
