@@ -66,7 +66,7 @@ impl Engine {
     /// Evicts clients, those that take most first, until the others keep the limit.
     pub fn evict_clients(&self) {
         let Some(limit) = self.client_memory_limit() else { return };
-        if self.client_memory() < limit {
+        if self.client_memory() <= limit {
             return;
         }
         let Ok(_one_at_a_time) = self.client_usage.evicting.try_lock() else { return };
@@ -74,7 +74,7 @@ impl Engine {
         clients.retain(|client| client.live.flags.load(Relaxed) & flag::NO_EVICT == 0);
         clients.sort_by_key(|client| Reverse(client.live.memory_bytes.load(Relaxed)));
         for client in clients {
-            if self.client_memory() < limit {
+            if self.client_memory() <= limit {
                 break;
             }
             self.clients.remove(client.id);

@@ -155,7 +155,8 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         return Err(NotNow::Paused { until });
     }
     let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
-    // What eviction took from the client's cache it learns before the reply.
+    cx.engine.tracking.limit_keys(&cx.db);
+    // What that and eviction took from the client's cache it learns before the reply.
     deliver_own_pushes(cx);
     if !has_room && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM)) {
         reject(cx, row, &Error::OutOfMemory);

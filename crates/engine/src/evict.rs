@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::events;
 use crate::latency::Slow;
 use crate::locks::Locked;
+use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
@@ -35,24 +36,35 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     if engine.keyspace.used_bytes() as u64 <= limit {
         return true;
     }
-    engine.timed(Slow::EvictionCycle, || evict_down_to(cx, limit))
+    engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit))
+}
+
+/// The same without a command: housekeeping does it, so that a lower limit takes effect though
+/// nobody sends anything.
+pub fn keep_limit(worker: &mut Worker) {
+    let engine = worker.engine();
+    let limit = engine.config.maxmemory();
+    let is_over = limit > 0 && engine.keyspace.used_bytes() as u64 > limit;
+    if is_over && !engine.freezes_expiry() {
+        worker.with_db(|db| engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit)));
+    }
 }
 
 /// What is to be freed is fixed at the start and counted by what the entries held: messages to
 /// clients that cached them take memory too, and must not make the next entries go.
-fn evict_down_to(cx: &mut Cx<'_>, limit: u64) -> bool {
-    let engine = cx.engine;
+fn evict_down_to(db: &mut Db<'_>, limit: u64) -> bool {
+    let engine = db.engine;
     let excess = || (engine.keyspace.used_bytes() as u64).saturating_sub(limit);
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
     while freed < wanted && excess() > 0 {
         if engine.config.maxmemory_policy() == MaxmemoryPolicy::NoEviction {
             return false;
         }
-        let Some(candidate) = choose(&cx.db).filter(|_| in_vain < PATIENCE) else {
+        let Some(candidate) = choose(db).filter(|_| in_vain < PATIENCE) else {
             // What was evicted may still wait to be freed.
             return excess() == 0;
         };
-        match engine.timed(Slow::EvictionDel, || evict(&mut cx.db, &candidate)) {
+        match engine.timed(Slow::EvictionDel, || evict(db, &candidate)) {
             0 => in_vain += 1,
             bytes => freed += bytes as u64,
         }

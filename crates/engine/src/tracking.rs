@@ -69,6 +69,18 @@ impl TrackingTable {
         self.broadcasting.store(count, Relaxed);
     }
 
+    /// Number of different prefixes of the broadcasting clients.
+    pub fn prefix_count(&self) -> usize {
+        let mut all: Vec<Box<[u8]>> = Vec::new();
+        for prefixes in self.all().into_iter().filter_map(|cacher| cacher.prefixes) {
+            // None stands for the empty one.
+            all.extend(if prefixes.is_empty() { vec![Box::default()] } else { prefixes });
+        }
+        all.sort_unstable();
+        all.dedup();
+        all.len()
+    }
+
     /// All clients that cache.
     pub fn all(&self) -> Vec<Cacher> {
         self.cachers.read().unwrap_or_else(PoisonError::into_inner).clone()

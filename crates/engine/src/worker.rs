@@ -427,6 +427,10 @@ impl Worker {
         }
         let mut reply = Reply::new(out, session.protocol);
         dispatch::write_push(session, push, &mut reply);
+        if matches!(push, Push::TrackingRedirBroken(_)) {
+            session.tracking_broken = true;
+            session.publish(now().0);
+        }
         true
     }
 

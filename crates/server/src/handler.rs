@@ -199,6 +199,7 @@ impl Hub {
         if self.thread() == 0 {
             self.engine.keyspace.collect_outgrown();
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
+            engine::evict::keep_limit(&mut self.worker);
             let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
             self.engine.rates.sample(now.0, commands);
         }

@@ -247,6 +247,10 @@ fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
             }
         }
         prefixes = tracking.broadcast.unwrap_or_default();
+        // Without a prefix every key is below the empty one.
+        if prefixes.is_empty() && flags.contains(&"bcast") {
+            prefixes.push(Box::default());
+        }
     }
     cx.reply.map(3);
     cx.reply.bulk(b"flags");
