@@ -277,10 +277,12 @@ impl Handler for Hub {
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
         stats.net_in.add_own(fed.consumed as u64);
-        stats.net_out.add_own(io.pending_output().saturating_sub(before) as u64);
+        let written = io.pending_output().saturating_sub(before) as u64;
+        stats.net_out.add_own(written);
         stats.reads.add_own(1);
         stats.writes.add_own(1);
         live.net_in.store(live.net_in.load(Relaxed) + fed.consumed as u64, Relaxed);
+        live.net_out.store(live.net_out.load(Relaxed) + written, Relaxed);
         if fed.next != Next::Closing && exceeds(engine, conn, io, &input[fed.consumed..]) {
             io.close();
             return Consumed::read(input.len());
