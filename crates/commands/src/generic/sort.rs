@@ -36,6 +36,22 @@ const GET: Arg = Arg {
         .multiple_token()
         .shown_as("pattern")
 };
+const LIMIT: Arg = Arg::block(
+    "limit",
+    &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+)
+.after("LIMIT")
+.optional();
+const ORDER: Arg =
+    Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")]).optional();
+const ALPHA: Arg = Arg::token("sorting", "ALPHA").optional();
+
+const COLLECTION: KeySpec = KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS));
+const NAMED_BY_PATTERNS: KeySpec =
+    KeySpec::new(KeyFlags::RO.with(KeyFlags::ACCESS), Begin::Unknown, Find::Unknown).note(
+        "For the optional BY/GET keyword. It is marked 'unknown' because \
+          the key names derive from the content of the key we sort",
+    );
 
 /// `SORT`.
 pub static SORT: Command = Command {
@@ -43,11 +59,8 @@ pub static SORT: Command = Command {
     arity: -2,
     flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MAYBE_WORLD),
     keys: &[
-        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
-        KeySpec::new(KeyFlags::RO.with(KeyFlags::ACCESS), Begin::Unknown, Find::Unknown).note(
-            "For the optional BY/GET keyword. It is marked 'unknown' because \
-              the key names derive from the content of the key we sort",
-        ),
+        COLLECTION,
+        NAMED_BY_PATTERNS,
         KeySpec::new(KeyFlags::OW.with(KeyFlags::UPDATE), Begin::Unknown, Find::Unknown).note(
             "For the optional STORE keyword. It is marked 'unknown' because the \
               keyword can appear anywhere in the argument array",
@@ -66,15 +79,10 @@ pub static SORT: Command = Command {
     args: &[
         Arg::key("key", 0),
         BY,
-        Arg::block(
-            "limit",
-            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
-        )
-        .after("LIMIT")
-        .optional(),
+        LIMIT,
         GET,
-        Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")]).optional(),
-        Arg::token("sorting", "ALPHA").optional(),
+        ORDER,
+        ALPHA,
         Arg::key("destination", 2).after("STORE").optional(),
     ],
     run: sort,
@@ -86,13 +94,7 @@ pub static SORT_RO: Command = Command {
     name: "sort_ro",
     arity: -2,
     flags: Flags::READONLY.with(Flags::MAYBE_WORLD),
-    keys: &[
-        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
-        KeySpec::new(KeyFlags::RO.with(KeyFlags::ACCESS), Begin::Unknown, Find::Unknown).note(
-            "For the optional BY/GET keyword. It is marked 'unknown' because \
-              the key names derive from the content of the key we sort",
-        ),
-    ],
+    keys: &[COLLECTION, NAMED_BY_PATTERNS],
     group: Group::Generic,
     categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
     since: "7.0.0",
@@ -102,19 +104,7 @@ pub static SORT_RO: Command = Command {
     effort: Effort::Estimate(estimate),
     summary: "Returns the sorted elements of a list, a set, or a sorted set.",
     find_keys: Some(keys::find_sort_ro),
-    args: &[
-        Arg::key("key", 0),
-        BY,
-        Arg::block(
-            "limit",
-            &[Arg::new("offset", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
-        )
-        .after("LIMIT")
-        .optional(),
-        GET,
-        Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")]).optional(),
-        Arg::token("sorting", "ALPHA").optional(),
-    ],
+    args: &[Arg::key("key", 0), BY, LIMIT, GET, ORDER, ALPHA],
     run: sort_ro,
     ..Command::ROW
 };

@@ -3,9 +3,63 @@
 
 use super::super::list_line::{kind_of, letters};
 use engine::clients::{Client, flag};
-use engine::{Args, Cx, Error};
+use engine::{Arg, ArgKind, Args, Cx, Error};
 use std::sync::atomic::Ordering::Relaxed;
 use structs::numbers::parse_i64;
+
+// How COMMAND DOCS shows the filters that both commands have had from the same version on.
+pub(super) const NAME: Arg =
+    Arg::new("name", ArgKind::String).after("NAME").optional().since("9.0.0");
+pub(super) const IDLE: Arg =
+    Arg::new("idle", ArgKind::Integer).after("IDLE").optional().since("9.0.0");
+pub(super) const FLAGS: Arg =
+    Arg::new("flags", ArgKind::String).after("FLAGS").optional().since("9.0.0");
+pub(super) const LIB_NAME: Arg =
+    Arg::new("lib-name", ArgKind::String).after("LIB-NAME").optional().since("9.0.0");
+pub(super) const LIB_VER: Arg =
+    Arg::new("lib-ver", ArgKind::String).after("LIB-VER").optional().since("9.0.0");
+pub(super) const DB: Arg = Arg::new("db", ArgKind::Integer).after("DB").optional().since("9.0.0");
+pub(super) const CAPA: Arg =
+    Arg::new("capa", ArgKind::String).after("CAPA").optional().since("9.0.0");
+pub(super) const IP: Arg = Arg::new("ip", ArgKind::String).after("IP").optional().since("9.0.0");
+pub(super) const NOT_CLIENT_ID: Arg = Arg::new("not-client-id", ArgKind::Integer)
+    .after("NOT-ID")
+    .optional()
+    .multiple()
+    .since("9.0.0");
+pub(super) const NOT_USERNAME: Arg =
+    Arg::new("not-username", ArgKind::String).after("NOT-USER").optional().since("9.0.0");
+pub(super) const NOT_ADDR: Arg = Arg::new("not-addr", ArgKind::String)
+    .after("NOT-ADDR")
+    .optional()
+    .since("9.0.0")
+    .shown_as("ip:port");
+pub(super) const NOT_LADDR: Arg = Arg::new("not-laddr", ArgKind::String)
+    .after("NOT-LADDR")
+    .optional()
+    .since("9.0.0")
+    .shown_as("ip:port");
+pub(super) const NOT_NAME: Arg =
+    Arg::new("not-name", ArgKind::String).after("NOT-NAME").optional().since("9.0.0");
+pub(super) const NOT_FLAGS: Arg =
+    Arg::new("not-flags", ArgKind::String).after("NOT-FLAGS").optional().since("9.0.0");
+pub(super) const NOT_LIB_NAME: Arg =
+    Arg::new("not-lib-name", ArgKind::String).after("NOT-LIB-NAME").optional().since("9.0.0");
+pub(super) const NOT_LIB_VER: Arg =
+    Arg::new("not-lib-ver", ArgKind::String).after("NOT-LIB-VER").optional().since("9.0.0");
+pub(super) const NOT_DB: Arg =
+    Arg::new("not-db", ArgKind::Integer).after("NOT-DB").optional().since("9.0.0");
+pub(super) const NOT_CAPA: Arg =
+    Arg::new("not-capa", ArgKind::String).after("NOT-CAPA").optional().since("9.0.0");
+pub(super) const NOT_IP: Arg =
+    Arg::new("not-ip", ArgKind::String).after("NOT-IP").optional().since("9.0.0");
+/// The line of both commands' histories about them.
+pub(super) const ADDED_IN_9: (&str, &str) = (
+    "9.0.0",
+    "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, \
+             and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, \
+             NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+);
 
 /// The letters that a client's flags can have, here or in Redis.
 const LETTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";

@@ -4,7 +4,7 @@
 //! into the registry.
 
 use super::super::list_line::line;
-use super::filters::Filters;
+use super::filters::{self, Filters};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,12 +34,7 @@ pub static CLIENT_LIST: Command = Command {
              supported for backward compatibility.",
         ),
         ("8.1.0", "Added filters USER, ADDR, LADDR, SKIPME, and MAXAGE."),
-        (
-            "9.0.0",
-            "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, \
-             and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, \
-             NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
-        ),
+        filters::ADDED_IN_9,
     ],
     tips: &["nondeterministic_output"],
     args: &[
@@ -72,14 +67,14 @@ pub static CLIENT_LIST: Command = Command {
             .optional()
             .since("8.1.0"),
         Arg::new("maxage", ArgKind::Integer).after("MAXAGE").optional().since("8.1.0"),
-        Arg::new("name", ArgKind::String).after("NAME").optional().since("9.0.0"),
-        Arg::new("idle", ArgKind::Integer).after("IDLE").optional().since("9.0.0"),
-        Arg::new("flags", ArgKind::String).after("FLAGS").optional().since("9.0.0"),
-        Arg::new("lib-name", ArgKind::String).after("LIB-NAME").optional().since("9.0.0"),
-        Arg::new("lib-ver", ArgKind::String).after("LIB-VER").optional().since("9.0.0"),
-        Arg::new("db", ArgKind::Integer).after("DB").optional().since("9.0.0"),
-        Arg::new("capa", ArgKind::String).after("CAPA").optional().since("9.0.0"),
-        Arg::new("ip", ArgKind::String).after("IP").optional().since("9.0.0"),
+        filters::NAME,
+        filters::IDLE,
+        filters::FLAGS,
+        filters::LIB_NAME,
+        filters::LIB_VER,
+        filters::DB,
+        filters::CAPA,
+        filters::IP,
         Arg::one_of(
             "not-client-type",
             &[
@@ -92,29 +87,17 @@ pub static CLIENT_LIST: Command = Command {
         .after("NOT-TYPE")
         .optional()
         .since("9.0.0"),
-        Arg::new("not-client-id", ArgKind::Integer)
-            .after("NOT-ID")
-            .optional()
-            .multiple()
-            .since("9.0.0"),
-        Arg::new("not-username", ArgKind::String).after("NOT-USER").optional().since("9.0.0"),
-        Arg::new("not-addr", ArgKind::String)
-            .after("NOT-ADDR")
-            .optional()
-            .since("9.0.0")
-            .shown_as("ip:port"),
-        Arg::new("not-laddr", ArgKind::String)
-            .after("NOT-LADDR")
-            .optional()
-            .since("9.0.0")
-            .shown_as("ip:port"),
-        Arg::new("not-name", ArgKind::String).after("NOT-NAME").optional().since("9.0.0"),
-        Arg::new("not-flags", ArgKind::String).after("NOT-FLAGS").optional().since("9.0.0"),
-        Arg::new("not-lib-name", ArgKind::String).after("NOT-LIB-NAME").optional().since("9.0.0"),
-        Arg::new("not-lib-ver", ArgKind::String).after("NOT-LIB-VER").optional().since("9.0.0"),
-        Arg::new("not-db", ArgKind::Integer).after("NOT-DB").optional().since("9.0.0"),
-        Arg::new("not-capa", ArgKind::String).after("NOT-CAPA").optional().since("9.0.0"),
-        Arg::new("not-ip", ArgKind::String).after("NOT-IP").optional().since("9.0.0"),
+        filters::NOT_CLIENT_ID,
+        filters::NOT_USERNAME,
+        filters::NOT_ADDR,
+        filters::NOT_LADDR,
+        filters::NOT_NAME,
+        filters::NOT_FLAGS,
+        filters::NOT_LIB_NAME,
+        filters::NOT_LIB_VER,
+        filters::NOT_DB,
+        filters::NOT_CAPA,
+        filters::NOT_IP,
     ],
     run: client_list,
     ..Command::ROW
