@@ -19,7 +19,7 @@ const CALIBRATION: Duration = Duration::from_millis(2);
 const FRACTION_BITS: u32 = 32;
 
 /// A reading of a [`Clock`]; means something only next to another one of the same process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks(u64);
 
 /// The process's clock.

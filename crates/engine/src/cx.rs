@@ -32,11 +32,18 @@ pub struct Cx<'a> {
     /// Whether it runs inside EXEC (or, later, a script), where nothing may block.
     pub in_transaction: bool,
     pub(crate) block_request: Option<BlockRequest>,
-    /// When the command before this one ended.
+    /// When the command before this one ended, or what went between was over.
     pub(crate) last_end: Ticks,
 }
 
 impl Cx<'_> {
+    /// Times the next command from here on: what went before, as waiting for keys and locks, is not
+    /// its own.
+    #[inline]
+    pub(crate) fn start_timing(&mut self) {
+        self.last_end = self.thread.clock.now();
+    }
+
     /// The time of this command.
     #[inline]
     pub fn now(&self) -> Millis {

@@ -53,6 +53,14 @@ pub struct Db<'a> {
     background: Option<&'a keyspace::world::Reader<'static>>,
 }
 
+fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
+    entry.map(|entry| entry.string().ok_or(Error::WrongType)).transpose()
+}
+
+fn object_of<T: Object>(entry: Option<&Entry>) -> Result<Option<&T>, Error> {
+    entry.map(|entry| entry.object::<T>().ok_or(Error::WrongType)).transpose()
+}
+
 impl<'a> Db<'a> {
     pub(crate) fn new(engine: &'a Engine, now: Millis, policy: Policy, random: Rng) -> Db<'a> {
         Db {
@@ -227,37 +235,25 @@ impl<'a> Db<'a> {
     /// The value of a string key.
     #[inline]
     pub fn string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
-        match self.entry(key) {
-            None => Ok(None),
-            Some(entry) => entry.string().map(Some).ok_or(Error::WrongType),
-        }
+        string_of(self.entry(key))
     }
 
     /// The value of a key of type `T`: `List`, `Set`, `Hash` or `Zset`.
     #[inline]
     pub fn read<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        match self.entry(key) {
-            None => Ok(None),
-            Some(entry) => entry.object::<T>().map(Some).ok_or(Error::WrongType),
-        }
+        object_of(self.entry(key))
     }
 
     /// [`Db::string`] of a key that the command goes on to change: not counted.
     #[inline]
     pub fn target_string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
-        match self.target(key) {
-            None => Ok(None),
-            Some(entry) => entry.string().map(Some).ok_or(Error::WrongType),
-        }
+        string_of(self.target(key))
     }
 
     /// [`Db::read`] of a key that the command goes on to change: not counted.
     #[inline]
     pub fn target_object<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        match self.target(key) {
-            None => Ok(None),
-            Some(entry) => entry.object::<T>().map(Some).ok_or(Error::WrongType),
-        }
+        object_of(self.target(key))
     }
 
     /// When the key expires; `None` too if it is absent.

@@ -283,8 +283,7 @@ fn run_in_stopped_world(
         return Err(NotNow::Held);
     }
     cx.db.locked = Locked::World;
-    // Waiting for the others is not the command's own time.
-    cx.last_end = cx.thread.clock.now();
+    cx.start_timing();
     call(cx, row, args);
     finish(cx, args);
     cx.db.locked = Locked::None;

@@ -11,6 +11,7 @@
 
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::clock::Ticks;
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -108,7 +109,7 @@ impl LongCommand {
             resolved: self.row,
             in_transaction: false,
             block_request: None,
-            last_end: thread.clock.now(),
+            last_end: Ticks::default(),
         };
         cx.db.index = cx.session.db;
         cx.db.touches = self.touches;
@@ -152,8 +153,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let reader = &cx.thread.reader;
     reader.enter();
     cx.db.set_background(reader);
-    // Waiting for keys and locks is not the command's own time.
-    cx.last_end = cx.thread.clock.now();
+    cx.start_timing();
     dispatch::call(cx, row, args);
     commit::commit(cx, args.words());
     reader.leave();
@@ -164,8 +164,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin();
     cx.db.held = Some(Held::acquire(&cx.db, holder, keys, thread));
-    // Waiting for keys and locks is not the command's own time.
-    cx.last_end = cx.thread.clock.now();
+    cx.start_timing();
     dispatch::call(cx, row, args);
     match cx.db.held.take() {
         Some(held) => {

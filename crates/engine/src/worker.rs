@@ -6,7 +6,7 @@
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Names};
-use crate::clock::Clock;
+use crate::clock::{Clock, Ticks};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, prefetch_bucket, prefetch_entry};
@@ -282,7 +282,7 @@ impl Worker {
             resolved: &engine.table.all()[0],
             in_transaction: false,
             block_request: None,
-            last_end: self.context.clock.now(),
+            last_end: Ticks::default(),
         };
         cx.db.index = cx.session.db;
         cx.db.touches = !cx.session.no_touch;
@@ -305,6 +305,7 @@ impl Worker {
                                 let words: Vec<&[u8]> =
                                     words.into_iter().map(|word| &inline[word]).collect();
                                 let end = at + used;
+                                cx.start_timing();
                                 match run(&mut cx, &words, None, None) {
                                     Ok(()) => {
                                         consumed = end;
@@ -362,7 +363,7 @@ impl Worker {
                 }
             }
             let mut cut = None;
-            cx.last_end = self.context.clock.now();
+            cx.start_timing();
             for request in pending.iter() {
                 let words = &argv[request.words.0..request.words.1];
                 if words.is_empty() {
