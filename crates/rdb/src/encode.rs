@@ -2,7 +2,7 @@
 
 use crate::{Kind, ObjectRef};
 use structs::hash::{Hash, HashContents};
-use structs::list::{Chunk, List};
+use structs::list::Chunk;
 use structs::lzf;
 use structs::numbers::{INT_MAX_LEN, format_i64, parse_i64};
 use structs::set::{Set, SetContents};
@@ -48,6 +48,11 @@ impl Encoder {
         Self { out: Vec::new(), compression }
     }
 
+    /// An encoder that appends to what `out` holds.
+    pub fn appending(out: Vec<u8>, compression: Compression) -> Self {
+        Self { out, compression }
+    }
+
     /// What has been written.
     pub fn as_bytes(&self) -> &[u8] {
         &self.out
@@ -66,6 +71,11 @@ impl Encoder {
     /// A type byte.
     pub fn kind(&mut self, kind: Kind) {
         self.byte(kind as u8);
+    }
+
+    /// Bytes as they are.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
     }
 
     /// One byte as it is.
@@ -162,51 +172,43 @@ impl Encoder {
 
     /// A value with its type byte.
     pub fn object(&mut self, object: ObjectRef<'_>) {
+        self.kind(object.kind());
+        self.value(object);
+    }
+
+    /// A value behind its type byte, which [`ObjectRef::kind`] tells.
+    pub fn value(&mut self, object: ObjectRef<'_>) {
         match object {
-            ObjectRef::String(string) => {
-                self.kind(Kind::String);
-                self.string(string);
+            ObjectRef::String(string) => self.string(string),
+            ObjectRef::Int(value) => self.integer(value),
+            ObjectRef::List(list) => {
+                self.length(list.chunks().count() as u64);
+                list.chunks().for_each(|chunk| self.list_chunk(chunk));
             }
-            ObjectRef::Int(value) => {
-                self.kind(Kind::String);
-                self.integer(value);
-            }
-            ObjectRef::List(list) => self.list(list),
             ObjectRef::Set(set) => self.set(set),
             ObjectRef::Hash(hash) => self.hash(hash),
             ObjectRef::Zset(zset) => self.zset(zset),
         }
     }
 
-    fn list(&mut self, list: &List) {
-        self.kind(Kind::ListQuicklist2);
-        self.length(list.chunks().count() as u64);
-        for chunk in list.chunks() {
-            match chunk {
-                Chunk::Packed(listpack) => {
-                    self.length(NODE_PACKED);
-                    self.string(listpack);
-                }
-                Chunk::Plain(element) => {
-                    self.length(NODE_PLAIN);
-                    self.string(element);
-                }
+    /// One of the chunks that a list is written as.
+    pub fn list_chunk(&mut self, chunk: Chunk<'_>) {
+        match chunk {
+            Chunk::Packed(listpack) => {
+                self.length(NODE_PACKED);
+                self.string(listpack);
+            }
+            Chunk::Plain(element) => {
+                self.length(NODE_PLAIN);
+                self.string(element);
             }
         }
     }
 
     fn set(&mut self, set: &Set) {
         match set.contents() {
-            SetContents::Intset(intset) => {
-                self.kind(Kind::SetIntset);
-                self.string(intset);
-            }
-            SetContents::Listpack(listpack) => {
-                self.kind(Kind::SetListpack);
-                self.string(listpack);
-            }
+            SetContents::Intset(bytes) | SetContents::Listpack(bytes) => self.string(bytes),
             SetContents::Table(members) => {
-                self.kind(Kind::Set);
                 self.length(set.len() as u64);
                 members.for_each(|member| self.string(member));
             }
@@ -215,12 +217,8 @@ impl Encoder {
 
     fn hash(&mut self, hash: &Hash) {
         match hash.contents() {
-            HashContents::Listpack(listpack) => {
-                self.kind(Kind::HashListpack);
-                self.string(listpack);
-            }
+            HashContents::Listpack(listpack) => self.string(listpack),
             HashContents::Table(fields) => {
-                self.kind(Kind::Hash);
                 self.length(hash.len() as u64);
                 for (field, value) in fields {
                     self.string(field);
@@ -232,12 +230,8 @@ impl Encoder {
 
     fn zset(&mut self, zset: &Zset) {
         match zset.contents() {
-            ZsetContents::Listpack(listpack) => {
-                self.kind(Kind::ZsetListpack);
-                self.string(listpack);
-            }
+            ZsetContents::Listpack(listpack) => self.string(listpack),
             ZsetContents::Sorted(members) => {
-                self.kind(Kind::Zset2);
                 self.length(members.len() as u64);
                 // From the highest score down: for a skiplist each insertion then is at its head.
                 for (member, score) in members.rev() {

@@ -17,11 +17,12 @@
 //! expand to (at most 88 times their size).
 //!
 //! - [`dump`] and [`restore`]: whole payloads.
-//! - [`Encoder`] and [`Decoder`]: the parts they are made of.
+//! - [`Encoder`] and [`Decoder`]: the parts they are made of; [`file`] has those of files.
 
 mod decode;
 mod encode;
 mod error;
+pub mod file;
 mod kind;
 mod object;
 mod payload;

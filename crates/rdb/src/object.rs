@@ -1,9 +1,10 @@
 //! Values as this crate takes and gives them.
 
-use structs::hash::{Hash, HashLimits};
+use crate::Kind;
+use structs::hash::{Hash, HashContents, HashLimits};
 use structs::list::{List, ListLimits};
-use structs::set::{Set, SetLimits};
-use structs::zset::{Zset, ZsetLimits};
+use structs::set::{Set, SetContents, SetLimits};
+use structs::zset::{Zset, ZsetContents, ZsetLimits};
 
 /// A value that has been read.
 pub enum Object {
@@ -45,6 +46,29 @@ impl Object {
             Self::Set(set) => ObjectRef::Set(set),
             Self::Hash(hash) => ObjectRef::Hash(hash),
             Self::Zset(zset) => ObjectRef::Zset(zset),
+        }
+    }
+}
+
+impl ObjectRef<'_> {
+    /// The type it is written as.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::String(_) | Self::Int(_) => Kind::String,
+            Self::List(_) => Kind::ListQuicklist2,
+            Self::Set(set) => match set.contents() {
+                SetContents::Intset(_) => Kind::SetIntset,
+                SetContents::Listpack(_) => Kind::SetListpack,
+                SetContents::Table(_) => Kind::Set,
+            },
+            Self::Hash(hash) => match hash.contents() {
+                HashContents::Listpack(_) => Kind::HashListpack,
+                HashContents::Table(_) => Kind::Hash,
+            },
+            Self::Zset(zset) => match zset.contents() {
+                ZsetContents::Listpack(_) => Kind::ZsetListpack,
+                ZsetContents::Sorted(_) => Kind::Zset2,
+            },
         }
     }
 }

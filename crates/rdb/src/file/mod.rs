@@ -1,0 +1,13 @@
+//! The file around the values.
+//!
+//! ```text
+//!  "REDIS0011" │ AUX name value … │ database … │ EOF │ CRC-64 of all before (8), 0 if there is none
+//!
+//!  database:  SELECTDB n │ RESIZEDB keys expiring │ key …
+//!  key:       [EXPIRETIME_MS ms (8)] │ [IDLE seconds or FREQ counter (1)] │ type │ key │ value
+//! ```
+
+pub mod opcode;
+mod write;
+
+pub use write::{Access, RecordHead};
