@@ -10,6 +10,7 @@
 
 use crate::cx::Cx;
 use crate::error::Error;
+use crate::journal::JournalPos;
 use crate::session::Session;
 use keyspace::{DbIndex, Key, Millis};
 use resp::Protocol;
@@ -173,6 +174,8 @@ pub struct Resumption {
     pub token: Option<u64>,
     /// The encoded reply.
     pub reply: Vec<u8>,
+    /// The position behind what was written for it.
+    pub written: JournalPos,
 }
 
 impl Cx<'_> {

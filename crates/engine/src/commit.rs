@@ -10,6 +10,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::events::{Class, Event};
+use crate::journal::{Effect, Entry};
 use keyspace::{DbIndex, Key};
 
 /// A change of one key.
@@ -28,23 +29,38 @@ pub struct Change {
 pub struct Effects {
     pub(crate) dirty: u64,
     pub(crate) changes: Vec<Change>,
-    /// What the journal gets before the request: deletions of keys that had expired.
-    deletions: Vec<(DbIndex, Box<[u8]>)>,
-    /// What the journal gets in place of the request; `None`: the request itself.
-    rewritten: Option<Vec<Vec<Vec<u8>>>>,
+    /// Those of them that are deletions of keys whose time had come: no work of the request.
+    pub(crate) expired: u64,
+    /// What the journal gets.
+    entry: Entry,
+    /// The entry says what the request did, so that the request itself is not put there.
+    is_rewritten: bool,
+    /// A transaction runs: its commands make one entry.
+    pub(crate) is_transaction: bool,
     /// Keys for which blocked clients wait, to be served when the locks are free.
     pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
 }
 
 impl Effects {
+    /// Notes that a key was deleted which no command asked to delete.
+    #[inline]
     pub(crate) fn propagate_deletion(&mut self, engine: &Engine, db: DbIndex, key: &[u8]) {
         if engine.journal.is_read() {
-            self.deletions.push((db, Box::from(key)));
+            self.entry.command(db, &[b"DEL", key]);
         }
     }
 
-    pub(crate) fn propagate_as(&mut self, write: impl FnOnce(&mut Vec<Vec<Vec<u8>>>)) {
-        write(self.rewritten.get_or_insert_default());
+    pub(crate) fn propagate_as(&mut self, db: DbIndex, write: impl FnOnce(&mut Effect<'_>)) {
+        self.is_rewritten = true;
+        write(&mut Effect { entry: &mut self.entry, db });
+    }
+
+    /// The count of changes since the last commit, and whether the request itself made any.
+    fn take_dirty(&mut self) -> (u64, bool) {
+        let (dirty, expired) = (self.dirty, self.expired);
+        self.dirty = 0;
+        self.expired = 0;
+        (dirty, dirty > expired)
     }
 }
 
@@ -55,15 +71,28 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         remove_stale(cx);
     }
     if cx.db.effects.dirty > 0 {
-        cx.thread.stats().dirty.add_own(cx.db.effects.dirty);
-        cx.db.effects.dirty = 0;
-        if cx.engine.journal.is_read() {
-            journal(cx, argv);
+        let (dirty, is_own) = cx.db.effects.take_dirty();
+        cx.thread.stats().dirty.add_own(dirty);
+        if is_own && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
+            let index = cx.db.index;
+            cx.db.effects.entry.command(index, argv);
         }
+    }
+    cx.db.effects.is_rewritten = false;
+    if !cx.db.effects.entry.is_empty() {
+        append(cx);
     }
     if !cx.db.effects.changes.is_empty() {
         let by = cx.session.id();
         apply_changes(&mut cx.db, by);
+    }
+}
+
+/// Appends the entry to the journal, unless its transaction goes on.
+fn append(cx: &mut Cx<'_>) {
+    let effects = &mut cx.db.effects;
+    if !effects.is_transaction {
+        cx.session.written = cx.engine.journal.append(&mut effects.entry, true);
     }
 }
 
@@ -84,20 +113,6 @@ fn remove_stale(cx: &mut Cx<'_>) {
             }
         });
     }
-}
-
-#[cold]
-fn journal(cx: &mut Cx<'_>, argv: &[&[u8]]) {
-    let effects = &mut cx.db.effects;
-    let mut commands: Vec<Vec<Vec<u8>>> = std::mem::take(&mut effects.deletions)
-        .into_iter()
-        .map(|(_, key)| vec![b"DEL".to_vec(), key.into_vec()])
-        .collect();
-    match effects.rewritten.take() {
-        Some(rewritten) => commands.extend(rewritten),
-        None => commands.push(argv.iter().map(|word| word.to_vec()).collect()),
-    }
-    cx.engine.journal.append(cx.db.index, commands);
 }
 
 /// `by` is the client that made the changes, 0 if none did.
@@ -202,13 +217,12 @@ fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]
 pub(crate) fn commit_outside(db: &mut Db<'_>) {
     let engine = db.engine;
     if db.effects.dirty > 0 {
-        engine.stats.dirty.add(db.effects.dirty);
-        db.effects.dirty = 0;
-        if engine.journal.is_read() {
-            for (index, key) in std::mem::take(&mut db.effects.deletions) {
-                engine.journal.append(index, vec![vec![b"DEL".to_vec(), key.into_vec()]]);
-            }
-        }
+        let (dirty, _) = db.effects.take_dirty();
+        engine.stats.dirty.add(dirty);
+    }
+    // A transaction's entry waits for its end.
+    if !db.effects.entry.is_empty() && !db.effects.is_transaction {
+        engine.journal.append(&mut db.effects.entry, false);
     }
     apply_changes(db, 0);
     // A key that is gone lets no blocked command go on.

@@ -44,6 +44,19 @@ impl Cx<'_> {
         self.last_end = self.thread.clock.now();
     }
 
+    /// From here to [`Cx::end_transaction`] commands do not block, and what they do is one entry of
+    /// the journal.
+    pub fn begin_transaction(&mut self) {
+        self.in_transaction = true;
+        self.db.effects.is_transaction = true;
+    }
+
+    /// The end of what [`Cx::begin_transaction`] began.
+    pub fn end_transaction(&mut self) {
+        self.in_transaction = false;
+        self.db.effects.is_transaction = false;
+    }
+
     /// The time of this command.
     #[inline]
     pub fn now(&self) -> Millis {

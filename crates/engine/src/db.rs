@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
 use crate::holds::Held;
+use crate::journal::Effect;
 use crate::latency::Slow;
 use crate::locks::Locked;
 use keyspace::access::{self, Policy};
@@ -302,13 +303,16 @@ impl<'a> Db<'a> {
     pub(crate) fn expire(&mut self, key: Key<'_>) {
         let index = self.index;
         if self.data_mut(key).is_held(key.hash) {
-            // Whoever finds it next when the long command has ended deletes it.
+            // Whoever finds it next when the long command has ended deletes it. To this command it
+            // is gone already, and so it must be to whoever repeats what the command does.
+            self.effects.propagate_deletion(self.engine, index, key.bytes);
             return;
         }
         if let Some(entry) = self.data_mut(key).remove(index, key) {
             self.engine.stats.expired.add(1);
             self.engine.timed(Slow::ExpireDel, || self.discard(entry));
             self.effects.propagate_deletion(self.engine, index, key.bytes);
+            self.effects.expired += 1;
             self.changed(key, events::EXPIRED);
         }
     }
@@ -552,9 +556,10 @@ impl<'a> Db<'a> {
 
     /// What goes into the journal in place of the request itself: the same effect in commands
     /// that need no clock and no chance. `write` runs only if somebody reads the journal.
-    pub fn propagate_as(&mut self, write: impl FnOnce(&mut Vec<Vec<Vec<u8>>>)) {
+    pub fn propagate_as(&mut self, write: impl FnOnce(&mut Effect<'_>)) {
         if self.engine.journal.is_read() {
-            self.effects.propagate_as(write);
+            let index = self.index;
+            self.effects.propagate_as(index, write);
         }
     }
 

@@ -626,7 +626,8 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     drop(guest);
     if !goes_on {
         engine.stats.blocked_clients.fetch_sub(1, Relaxed);
-        let resumption = Resumption { token: waiter.token(), reply: out };
+        let written = session.written;
+        let resumption = Resumption { token: waiter.token(), reply: out, written };
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
     }
 }

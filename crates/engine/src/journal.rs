@@ -1,30 +1,84 @@
-//! The journal's joint: the one place through which every write passes, in order.
+//! The journal: one ordered log of effects in memory, which everything that follows the data reads.
 //!
-//! The log itself (its memory, its readers, AOF and replication) comes with durability. What is
-//! fixed here is what everything else may rely on: entries are appended under the locks of the
-//! stripes they changed, a transaction is one entry, an entry holds effects (commands that need
-//! neither clock nor chance), and each gets a position. While nobody reads, a write pays for one
-//! relaxed load.
+//! Its bytes are those of the replication stream. An entry is what one write did; it is appended
+//! under the locks of the stripes that were changed, so the order of entries agrees with the order
+//! of changes of every key. While nobody reads, a write pays for one relaxed load.
+//!
+//! Appending takes no lock. One word holds the position behind the last entry and the database that
+//! is selected there, so one exchange reserves a place and settles whether SELECT goes first:
+//!
+//! ```text
+//!   63                                   8 7        0
+//!  ┌──────────────────────────────────────┬──────────┐
+//!  │ position (bytes, 56 bits)            │ database │   255: unknown, or too large to note
+//!  └──────────────────────────────────────┴──────────┘
+//! ```
+//!
+//! Then the bytes are copied. Others may be copying too, and the later ones may be done first: each
+//! thread notes in a cell of its own a lower bound of where it copies, and readers see bytes only
+//! up to the lowest. `docs/internals/journal.md` has the whole.
+#![allow(unsafe_code)]
 
+use crate::journal_entry::push_select;
+pub use crate::journal_entry::{Effect, Entry};
+use crate::journal_segments::{SEGMENT, Segment, Segments};
 use keyspace::DbIndex;
+use std::cell::RefCell;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A place in the journal: bytes of the replication stream before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct JournalPos(pub u64);
 
-/// Commands that have the effect of one write, each a list of words.
-pub type EffectCommands = Vec<Vec<Vec<u8>>>;
+/// Bytes that may wait for a reader that must not be cut off before writes wait for it.
+const MOST_WAITING: u64 = 256 << 20;
+/// Threads that can append at a time.
+const CELLS: usize = 1024;
+/// The database is not known, or its number does not fit.
+const UNKNOWN_DB: u64 = 255;
 
-type Reader = Box<dyn FnMut(JournalPos, DbIndex, &EffectCommands) + Send>;
+fn code(db: DbIndex) -> u64 {
+    u64::from(db.0).min(UNKNOWN_DB)
+}
+
+fn pack(position: u64, code: u64) -> u64 {
+    position << 8 | code
+}
 
 /// The journal.
 #[derive(Default)]
 pub struct Journal {
     is_read: AtomicBool,
+    state: AtomicU64,
+    /// Too much waits for a reader: writes are to wait.
+    is_full: AtomicBool,
+    log: OnceLock<Box<Log>>,
+    readers: Mutex<Vec<Arc<ReaderState>>>,
+}
+
+struct Log {
+    segments: Segments,
+    cells: Box<[CopyCell]>,
+    /// Cells that were ever used are below.
+    cells_used: AtomicU64,
+}
+
+/// Where a thread is copying, plus one; 0 while it does not.
+#[repr(align(128))]
+#[derive(Default)]
+struct CopyCell(AtomicU64);
+
+struct ReaderState {
     position: AtomicU64,
-    reader: Mutex<Option<Reader>>,
+}
+
+impl Log {
+    fn new() -> Box<Log> {
+        let cells = (0..CELLS).map(|_| CopyCell::default()).collect();
+        Box::new(Log { segments: Segments::new(), cells, cells_used: AtomicU64::new(0) })
+    }
 }
 
 impl Journal {
@@ -34,26 +88,418 @@ impl Journal {
         self.is_read.load(Relaxed)
     }
 
-    /// Installs the reader that is told of every entry from now on.
-    pub fn set_reader(&self, reader: Option<Reader>) {
-        let mut place = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_read.store(reader.is_some(), Release);
-        *place = reader;
+    /// Whether writes are to wait because a reader is too far behind.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
     }
 
-    /// Appends one entry and returns the position behind it.
-    pub fn append(&self, db: DbIndex, commands: EffectCommands) -> JournalPos {
-        let bytes: usize = commands.iter().flatten().map(|word| word.len() + 16).sum();
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let position = JournalPos(self.position.fetch_add(bytes as u64, AcqRel) + bytes as u64);
-        if let Some(reader) = reader.as_mut() {
-            reader(position, db, &commands);
-        }
-        position
-    }
-
-    /// The position behind the last entry.
+    /// The position behind the last entry; exact while the world is stopped.
     pub fn position(&self) -> JournalPos {
-        JournalPos(self.position.load(Acquire))
+        JournalPos(self.state.load(Acquire) >> 8)
+    }
+
+    /// Makes the next entry begin with SELECT, because what reads it from here on knows of nothing
+    /// before. The world is stopped.
+    pub fn forget_db(&self) {
+        self.state.fetch_or(UNKNOWN_DB, AcqRel);
+    }
+
+    /// Appends an entry, empties it, and returns the position behind it. `is_atomic`: if it has
+    /// several commands, they are one transaction. The stripes that the entry is about are locked.
+    pub fn append(&self, entry: &mut Entry, is_atomic: bool) -> JournalPos {
+        let (first, last) = (entry.first_db(), entry.last_db());
+        let end = self.append_bytes(first, last, entry.seal(is_atomic));
+        entry.clear();
+        end
+    }
+
+    fn append_bytes(&self, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
+        let log = self.log.get_or_init(Log::new);
+        let number = ThreadNumber::get();
+        let cell = &log.cells[number].0;
+        if log.cells_used.load(Relaxed) <= number as u64 {
+            log.cells_used.fetch_max(number as u64 + 1, AcqRel);
+        }
+        let mut select = Vec::new();
+        let mut state = self.state.load(Relaxed);
+        // Noted before the place is reserved: a reader that sees the reservation sees this too.
+        cell.store((state >> 8) + 1, Relaxed);
+        let (begin, end) = loop {
+            let needs_select = state & UNKNOWN_DB == UNKNOWN_DB || state & 0xff != code(first);
+            if needs_select && select.is_empty() {
+                push_select(&mut select, first);
+            }
+            let before = if needs_select { select.len() } else { 0 };
+            let begin = state >> 8;
+            let end = begin + (before + bytes.len()) as u64;
+            match self.state.compare_exchange_weak(state, pack(end, code(last)), AcqRel, Relaxed) {
+                Ok(_) => {
+                    select.truncate(before);
+                    break (begin, end);
+                }
+                Err(now) => state = now,
+            }
+        };
+        let at = if select.is_empty() { begin } else { self.copy(log, begin, &select) };
+        self.copy(log, at, bytes);
+        cell.store(0, Release);
+        JournalPos(end)
+    }
+
+    /// Copies into reserved bytes; returns the position behind them.
+    #[inline]
+    fn copy(&self, log: &Log, mut at: u64, mut bytes: &[u8]) -> u64 {
+        while !bytes.is_empty() {
+            let (number, offset) = (at / SEGMENT as u64, at as usize % SEGMENT);
+            let (now, later) = bytes.split_at(bytes.len().min(SEGMENT - offset));
+            let (segment, is_new) = log.segments.for_append(number);
+            // SAFETY: this thread has reserved the bytes and notes that it is copying.
+            unsafe { segment.write(offset, now) };
+            if is_new {
+                self.check_room(at);
+            }
+            at += now.len() as u64;
+            bytes = later;
+        }
+        at
+    }
+
+    #[cold]
+    fn check_room(&self, at: u64) {
+        if self.lock_readers().iter().any(|reader| at > reader.position() + MOST_WAITING) {
+            self.is_full.store(true, Release);
+        }
+    }
+
+    fn lock_readers(&self) -> MutexGuard<'_, Vec<Arc<ReaderState>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader of everything from here on. The world is stopped, or nobody writes yet: otherwise
+    /// what others do at this moment is not in the journal.
+    pub fn read(&self) -> Reader<'_> {
+        let log = self.log.get_or_init(Log::new);
+        let position = AtomicU64::new(self.position().0);
+        let state = Arc::new(ReaderState { position });
+        let mut readers = self.lock_readers();
+        if readers.is_empty() {
+            self.forget_db();
+        }
+        readers.push(Arc::clone(&state));
+        self.is_read.store(true, Release);
+        Reader { journal: self, log, state, segment: None }
+    }
+
+    /// Bytes up to here can be read.
+    fn published(&self, log: &Log) -> u64 {
+        let mut end = self.position().0;
+        let used = log.cells_used.load(Acquire) as usize;
+        for cell in &log.cells[..used] {
+            match cell.0.load(Acquire) {
+                0 => {}
+                copying => end = end.min(copying - 1),
+            }
+        }
+        end
+    }
+}
+
+impl ReaderState {
+    fn position(&self) -> u64 {
+        self.position.load(Acquire)
+    }
+}
+
+/// Somebody who reads the journal at his own pace and is never cut off: if he falls far behind,
+/// writes wait ([`Journal::is_full`]).
+pub struct Reader<'j> {
+    journal: &'j Journal,
+    log: &'j Log,
+    state: Arc<ReaderState>,
+    segment: Option<(u64, Arc<Segment>)>,
+}
+
+/// Bytes of the journal, in the segment's own memory.
+pub struct Chunk {
+    segment: Arc<Segment>,
+    begin: usize,
+    end: usize,
+}
+
+impl Deref for Chunk {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `Reader::chunk` has made sure that they are published.
+        unsafe { self.segment.read(self.begin..self.end) }
+    }
+}
+
+impl Reader<'_> {
+    /// Where it stands.
+    pub fn position(&self) -> JournalPos {
+        JournalPos(self.state.position())
+    }
+
+    /// How far it can read; always the end of an entry.
+    pub fn readable(&self) -> JournalPos {
+        // An idle cell may hide an entry that was reserved long before; what was readable stays so.
+        JournalPos(self.journal.published(self.log).max(self.state.position()))
+    }
+
+    /// The next bytes, as many as lie in one piece before `end`, which [`Reader::readable`] gave;
+    /// `None` if there are none.
+    pub fn chunk(&mut self, end: JournalPos) -> Option<Chunk> {
+        let at = self.state.position();
+        if at >= end.0 {
+            return None;
+        }
+        let number = at / SEGMENT as u64;
+        let segment = match &self.segment {
+            Some((of, segment)) if *of == number => Arc::clone(segment),
+            _ => {
+                let segment = self.log.segments.for_read(number)?;
+                self.segment = Some((number, Arc::clone(&segment)));
+                segment
+            }
+        };
+        let begin = at as usize % SEGMENT;
+        let len = usize::try_from(end.0 - at).unwrap_or(usize::MAX).min(SEGMENT - begin);
+        Some(Chunk { segment, begin, end: begin + len })
+    }
+
+    /// Goes on by so many bytes. `true` if writes waited for that and may go on.
+    pub fn advance(&mut self, bytes: usize) -> bool {
+        let before = self.state.position.fetch_add(bytes as u64, AcqRel);
+        let after = before + bytes as u64;
+        if before / SEGMENT as u64 == after / SEGMENT as u64 {
+            return false;
+        }
+        self.segment = None;
+        let readers = self.journal.lock_readers();
+        let floor = readers.iter().map(|reader| reader.position()).min().unwrap_or(after);
+        self.log.segments.give_back(floor);
+        let has_room = self.journal.position().0 - floor <= MOST_WAITING / 2;
+        has_room && self.journal.is_full.swap(false, AcqRel)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        let mut readers = self.journal.lock_readers();
+        readers.retain(|reader| !Arc::ptr_eq(reader, &self.state));
+        let floor = readers.iter().map(|reader| reader.position()).min();
+        if floor.is_none() {
+            self.journal.is_read.store(false, Release);
+            self.journal.is_full.store(false, Release);
+        }
+        // Without readers nobody appends, but who has begun may still be copying behind what is
+        // published; the next reader gives that back.
+        let floor = floor.unwrap_or_else(|| self.journal.published(self.log));
+        self.log.segments.give_back(floor);
+    }
+}
+
+/// The number of a thread that appends. Numbers of threads that ended are given again.
+struct ThreadNumber(usize);
+
+static NUMBERS: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+thread_local! {
+    static NUMBER: RefCell<Option<ThreadNumber>> = const { RefCell::new(None) };
+}
+
+impl ThreadNumber {
+    #[inline]
+    fn get() -> usize {
+        NUMBER.with_borrow_mut(|number| number.get_or_insert_with(ThreadNumber::take).0)
+    }
+
+    #[cold]
+    fn take() -> ThreadNumber {
+        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = numbers.0.pop().unwrap_or_else(|| {
+            numbers.1 += 1;
+            numbers.1 - 1
+        });
+        assert!(number < CELLS, "more than {CELLS} threads write");
+        ThreadNumber(number)
+    }
+}
+
+impl Drop for ThreadNumber {
+    fn drop(&mut self) {
+        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    fn drain(reader: &mut Reader<'_>, into: &mut Vec<u8>) {
+        let end = reader.readable();
+        while let Some(chunk) = reader.chunk(end) {
+            into.extend_from_slice(&chunk);
+            reader.advance(chunk.len());
+        }
+        assert_eq!(reader.position(), end);
+    }
+
+    fn append(journal: &Journal, db: u32, words: &[&[u8]]) -> JournalPos {
+        let mut entry = Entry::default();
+        entry.command(DbIndex(db), words);
+        journal.append(&mut entry, true)
+    }
+
+    #[test]
+    fn a_database_is_selected_where_it_changes() {
+        let journal = Journal::default();
+        assert!(!journal.is_read());
+        let mut reader = journal.read();
+        assert!(journal.is_read());
+        append(&journal, 0, &[b"A"]);
+        append(&journal, 0, &[b"B"]);
+        append(&journal, 9, &[b"C"]);
+        append(&journal, 300, &[b"D"]);
+        append(&journal, 300, &[b"E"]);
+        journal.forget_db();
+        let end = append(&journal, 9, &[b"F"]);
+        let mut bytes = Vec::new();
+        drain(&mut reader, &mut bytes);
+        assert_eq!(end.0, bytes.len() as u64);
+        assert_eq!(end, journal.position());
+        let text = String::from_utf8(bytes).unwrap().replace("\r\n", " ");
+        let select = |db: &str| format!("*2 $6 SELECT ${} {db} ", db.len());
+        let one = |name: &str| format!("*1 $1 {name} ");
+        let wanted = [
+            select("0"),
+            one("A"),
+            one("B"),
+            select("9"),
+            one("C"),
+            select("300"),
+            one("D"),
+            select("300"),
+            one("E"),
+            select("9"),
+            one("F"),
+        ];
+        assert_eq!(text, wanted.concat());
+        drop(reader);
+        assert!(!journal.is_read());
+    }
+
+    /// Words of a stream, one list a command.
+    fn parse(bytes: &[u8]) -> Vec<Vec<String>> {
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let mut lines = text.split("\r\n");
+        let mut commands = Vec::new();
+        while let Some(count) = lines.next().and_then(|line| line.strip_prefix('*')) {
+            let word = |_| {
+                let len = lines.next().unwrap()[1..].parse::<usize>().unwrap();
+                let word = lines.next().unwrap().to_owned();
+                assert_eq!(word.len(), len);
+                word
+            };
+            commands.push((0..count.parse().unwrap()).map(word).collect());
+        }
+        commands
+    }
+
+    #[test]
+    fn threads_append_and_readers_see_whole_entries_in_each_threads_order() {
+        const THREADS: usize = 6;
+        const EACH: usize = 4000;
+        let journal = Journal::default();
+        let (mut first, mut second) = (journal.read(), journal.read());
+        let running = AtomicUsize::new(THREADS);
+        let (first, second) = std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (journal, running) = (&journal, &running);
+                scope.spawn(move || {
+                    let filler = "x".repeat(thread * 300);
+                    let mut entry = Entry::default();
+                    for number in 0..EACH {
+                        let db =
+                            DbIndex(if number.is_multiple_of(7) { 1 } else { thread as u32 % 2 });
+                        for part in ["a", "b", "c"].iter().take(1 + number % 3) {
+                            let (thread, number) = (thread.to_string(), number.to_string());
+                            let words = [&thread, &number, *part, &filler].map(str::as_bytes);
+                            entry.command(db, &words);
+                        }
+                        journal.append(&mut entry, true);
+                    }
+                    running.fetch_sub(1, SeqCst);
+                });
+            }
+            let follow = |reader: &mut Reader<'_>| {
+                let mut bytes = Vec::new();
+                loop {
+                    let is_last = running.load(SeqCst) == 0;
+                    drain(reader, &mut bytes);
+                    if is_last {
+                        return bytes;
+                    }
+                    std::thread::yield_now();
+                }
+            };
+            let other = scope.spawn(move || follow(&mut second));
+            let mine = follow(&mut first);
+            (mine, other.join().unwrap())
+        });
+        assert!(first == second, "readers see the same");
+        assert_eq!(journal.position().0, first.len() as u64);
+        check_stream(&parse(&first), THREADS, EACH);
+    }
+
+    fn check_stream(commands: &[Vec<String>], threads: usize, each: usize) {
+        let (mut next, mut db) = (vec![0; threads], String::new());
+        let mut commands = commands.iter();
+        while let Some(command) = commands.next() {
+            match command[0].as_str() {
+                "SELECT" => db = command[1].clone(),
+                "MULTI" => {
+                    let inside: Vec<_> =
+                        commands.by_ref().take_while(|command| command[0] != "EXEC").collect();
+                    assert!(inside.len() > 1);
+                    // One thread's parts, in order, and nobody else's between them.
+                    for (part, command) in ["a", "b", "c"].iter().zip(&inside) {
+                        assert_eq!((&command[..2], &*command[2]), (&inside[0][..2], *part));
+                    }
+                    check_one(inside[0], &db, &mut next);
+                }
+                _ => check_one(command, &db, &mut next),
+            }
+        }
+        assert!(next.iter().all(|&next| next == each));
+    }
+
+    fn check_one(command: &[String], db: &str, next: &mut [usize]) {
+        let (thread, number) = (command[0].parse::<usize>().unwrap(), &command[1]);
+        assert_eq!(*number, next[thread].to_string());
+        let wanted = if next[thread].is_multiple_of(7) { 1 } else { thread % 2 };
+        assert_eq!(db, wanted.to_string());
+        next[thread] += 1;
+    }
+
+    #[test]
+    fn writes_wait_for_a_reader_that_is_far_behind() {
+        let journal = Journal::default();
+        let mut reader = journal.read();
+        let big = vec![b'v'; 5 << 20];
+        let mut in_vain = 0;
+        while !journal.is_full() {
+            append(&journal, 0, &[b"SET", b"k", &big]);
+            in_vain += 1;
+            assert!(in_vain < 60, "the limit does not work");
+        }
+        assert!(journal.position().0 > MOST_WAITING);
+        let (end, mut woke) = (reader.readable(), false);
+        while let Some(chunk) = reader.chunk(end) {
+            woke |= reader.advance(chunk.len());
+        }
+        assert!(woke && !journal.is_full());
     }
 }

@@ -26,6 +26,8 @@ pub mod expire;
 pub mod holds;
 pub mod interest;
 pub mod journal;
+mod journal_entry;
+mod journal_segments;
 pub mod keys;
 pub mod latency;
 pub mod locks;

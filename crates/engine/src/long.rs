@@ -18,6 +18,7 @@ use crate::db::Db;
 use crate::dispatch;
 use crate::engine::Engine;
 use crate::holds::{Held, NamedKey};
+use crate::journal::JournalPos;
 use crate::keys;
 use crate::locks::Locked;
 use crate::mailbox::Message;
@@ -83,10 +84,12 @@ impl Cx<'_> {
         let token = self.thread.suspend(self.session, suspension);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
         let (protocol, engine) = (self.reply.protocol(), self.thread.engine);
+        // What the command itself writes is noted in its session.
+        let written = JournalPos(0);
         let job = move |_: &ThreadContext| {
             let mut out = Vec::new();
             work(&mut Reply::new(&mut out, protocol));
-            let resumption = Resumption { token: Some(token), reply: out };
+            let resumption = Resumption { token: Some(token), reply: out, written };
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
         engine.background.run(engine, Box::new(job));
@@ -127,7 +130,8 @@ impl LongCommand {
             engine.mailboxes[reactor].post(Message::Overflow(client));
             return;
         }
-        let resumption = Resumption { token: Some(self.token), reply: out };
+        let written = self.session.written;
+        let resumption = Resumption { token: Some(self.token), reply: out, written };
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }
 }

@@ -3,6 +3,7 @@
 use crate::blocking::Suspension;
 use crate::clients::{Client, flag};
 use crate::interest::Watch;
+use crate::journal::JournalPos;
 use crate::transaction::Multi;
 use keyspace::DbIndex;
 use resp::{Parser, Protocol};
@@ -120,6 +121,8 @@ pub struct Session {
     pub(crate) watched_bytes: usize,
     /// Bytes of the names of what it subscribed to.
     pub(crate) subscribed_bytes: usize,
+    /// The position in the journal behind its last write.
+    pub written: JournalPos,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_postponed: bool,
     pub(crate) parser: Parser,
@@ -156,6 +159,7 @@ impl Session {
             overflows: false,
             watched_bytes: 0,
             subscribed_bytes: 0,
+            written: JournalPos(0),
             is_postponed: false,
             parser: Parser::new(),
             commands: 0,

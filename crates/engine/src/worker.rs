@@ -444,6 +444,7 @@ impl Worker {
     ) -> bool {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
+        session.written = session.written.max(resumption.written);
         if suspension.is_silent {
             // CLIENT REPLY OFF or SKIP was in force when the command came.
         } else if out.is_empty() {

@@ -127,7 +127,9 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // A time beyond the last one wraps round into the past, as it does in the reference.
     let expiry = (ttl > 0).then(|| Millis(ttl.wrapping_add(base)));
     if expiry.is_some_and(|at| at < cx.now()) {
-        cx.db.delete(key);
+        if cx.db.delete(key) {
+            cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
+        }
         cx.reply.ok();
         return Ok(());
     }
@@ -144,9 +146,11 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.db.put_entry(key, entry);
     cx.db.changed(key, event(Class::GENERIC, "restore"));
     cx.db.propagate_as(|p| {
-        let at = expiry.map_or(0, |at| at.0).to_string().into_bytes();
-        let words: [&[u8]; 6] = [b"RESTORE", key.bytes, &at, args[3], b"REPLACE", b"ABSTTL"];
-        p.push(words.iter().map(|word| word.to_vec()).collect());
+        p.begin(6);
+        p.word(b"RESTORE");
+        p.word(key.bytes);
+        p.integer(expiry.map_or(0, |at| at.0));
+        [args[3], b"REPLACE", b"ABSTTL"].iter().for_each(|word| p.word(word));
     });
     cx.reply.ok();
     Ok(())

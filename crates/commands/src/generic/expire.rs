@@ -217,6 +217,9 @@ fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) 
 
 fn propagate(cx: &mut Cx<'_>, key: Key<'_>, at: Millis) {
     cx.db.propagate_as(|p| {
-        p.push(vec![b"PEXPIREAT".to_vec(), key.bytes.to_vec(), at.0.to_string().into_bytes()]);
+        p.begin(3);
+        p.word(b"PEXPIREAT");
+        p.word(key.bytes);
+        p.integer(at.0);
     });
 }

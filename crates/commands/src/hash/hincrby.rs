@@ -82,9 +82,7 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     sum.push_human(&mut text);
     cx.db.write_or_create::<Hash>(key)?.set(args[2], &text, &limits);
     cx.db.changed(key, event(Class::HASH, "hincrbyfloat"));
-    cx.db.propagate_as(|p| {
-        p.push(vec![b"HSET".to_vec(), key.bytes.to_vec(), args[2].to_vec(), text.clone()]);
-    });
+    cx.db.propagate_as(|p| p.command(&[b"HSET", key.bytes, args[2], &text]));
     cx.reply.bulk(&text);
     Ok(())
 }

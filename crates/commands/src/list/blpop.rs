@@ -120,8 +120,10 @@ fn pop(cx: &mut Cx<'_>, key: Key<'_>, end: End, count: usize) -> Outcome {
         popped(cx, key, end, count);
         let name = if end == End::Left { "LPOP" } else { "RPOP" };
         cx.db.propagate_as(|p| {
-            let count = count.to_string().into_bytes();
-            p.push(vec![name.as_bytes().to_vec(), key.bytes.to_vec(), count]);
+            p.begin(3);
+            p.word(name.as_bytes());
+            p.word(key.bytes);
+            p.integer(count as i64);
         });
     }
     Ok(())

@@ -164,10 +164,9 @@ fn move_element(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End) -> Result<b
     cx.db.write_or_create::<List>(destination)?.push(to, &element, &limits);
     cx.db.changed(destination, push_event(to));
     popped(cx, source, from, 1);
-    let word = |end: End| if end == End::Left { b"LEFT".to_vec() } else { b"RIGHT".to_vec() };
+    let word = |end: End| if end == End::Left { &b"LEFT"[..] } else { &b"RIGHT"[..] };
     cx.db.propagate_as(|p| {
-        let (source, destination) = (source.bytes.to_vec(), destination.bytes.to_vec());
-        p.push(vec![b"LMOVE".to_vec(), source, destination, word(from), word(to)]);
+        p.command(&[b"LMOVE", source.bytes, destination.bytes, word(from), word(to)]);
     });
     cx.reply.bulk(&element);
     Ok(true)

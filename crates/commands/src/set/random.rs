@@ -88,9 +88,10 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn report(cx: &mut Cx<'_>, key: Key<'_>, popped: Vec<Vec<u8>>) {
     cx.db.changed(key, event(Class::SET, "spop"));
     cx.db.propagate_as(|p| {
-        let mut words = vec![b"SREM".to_vec(), key.bytes.to_vec()];
-        words.extend(popped);
-        p.push(words);
+        p.begin(2 + popped.len());
+        p.word(b"SREM");
+        p.word(key.bytes);
+        popped.iter().for_each(|member| p.word(member));
     });
     cx.db.remove_if_empty::<Set>(key);
 }

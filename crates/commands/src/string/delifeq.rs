@@ -24,7 +24,7 @@ fn delifeq(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.db.target_string(key)?.is_some_and(|value| value.bytes(&mut digits) == args[2]);
     if is_equal {
         cx.db.delete(key);
-        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
     }
     cx.reply.integer(i64::from(is_equal));
     Ok(())

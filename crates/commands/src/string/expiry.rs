@@ -82,6 +82,6 @@ pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
         cx.db.discard(entry);
         cx.engine.stats.expired.add(1);
         cx.db.changed(key, events::EXPIRED);
-        cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+        cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
     }
 }

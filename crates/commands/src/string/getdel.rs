@@ -56,7 +56,7 @@ fn getdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     cx.db.delete(key);
-    cx.db.propagate_as(|p| p.push(vec![b"DEL".to_vec(), key.bytes.to_vec()]));
+    cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
     cx.reply.bulk(&old);
     Ok(())
 }
@@ -99,13 +99,17 @@ fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         Some(Expiry::At(at)) => {
             cx.db.set_expiry(key, Some(at));
             cx.db.changed(key, events::EXPIRE);
-            let at = at.0.to_string().into_bytes();
-            cx.db.propagate_as(|p| p.push(vec![b"PEXPIREAT".to_vec(), key.bytes.to_vec(), at]));
+            cx.db.propagate_as(|p| {
+                p.begin(3);
+                p.word(b"PEXPIREAT");
+                p.word(key.bytes);
+                p.integer(at.0);
+            });
         }
         Some(Expiry::Clear) if cx.db.expiry(key).is_some() => {
             cx.db.set_expiry(key, None);
             cx.db.changed(key, events::PERSIST);
-            cx.db.propagate_as(|p| p.push(vec![b"PERSIST".to_vec(), key.bytes.to_vec()]));
+            cx.db.propagate_as(|p| p.command(&[b"PERSIST", key.bytes]));
         }
         _ => {}
     }

@@ -41,9 +41,7 @@ fn incrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (expiry, access) = (cx.db.expiry(key), cx.db.fresh_access());
     cx.db.put_entry(key, Entry::new_text(key.bytes, &text, expiry, access));
     cx.db.changed(key, EVENT);
-    cx.db.propagate_as(|p| {
-        p.push(vec![b"SET".to_vec(), key.bytes.to_vec(), text.clone(), b"KEEPTTL".to_vec()]);
-    });
+    cx.db.propagate_as(|p| p.command(&[b"SET", key.bytes, &text, b"KEEPTTL"]));
     cx.reply.bulk(&text);
     Ok(())
 }

@@ -103,10 +103,10 @@ fn msetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         pairs().for_each(|(key, value)| store(cx, key, value, options.expiry));
         if let Expiry::At(at) = options.expiry {
             cx.db.propagate_as(|p| {
-                let mut words: Vec<_> =
-                    args.words()[..options.end].iter().map(|word| word.to_vec()).collect();
-                words.extend([b"PXAT".to_vec(), at.0.to_string().into_bytes()]);
-                p.push(words);
+                p.begin(options.end + 2);
+                args.words()[..options.end].iter().for_each(|word| p.word(word));
+                p.word(b"PXAT");
+                p.integer(at.0);
             });
         }
     }

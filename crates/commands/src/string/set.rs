@@ -227,16 +227,18 @@ fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
     }
     cx.db.set_string(key, value, expiry.into());
     cx.db.changed(key, events::SET);
-    let mut words = vec![b"SET".to_vec(), key.bytes.to_vec(), value.to_vec()];
-    match expiry {
-        Expiry::At(at) => {
-            cx.db.notify(key, events::EXPIRE);
-            words.extend([b"PXAT".to_vec(), at.0.to_string().into_bytes()]);
-        }
-        Expiry::Keep => words.push(b"KEEPTTL".to_vec()),
-        Expiry::Clear => {}
+    if let Expiry::At(_) = expiry {
+        cx.db.notify(key, events::EXPIRE);
     }
-    cx.db.propagate_as(|p| p.push(words));
+    cx.db.propagate_as(|p| match expiry {
+        Expiry::At(at) => {
+            p.begin(5);
+            [b"SET", key.bytes, value, b"PXAT"].iter().for_each(|word| p.word(word));
+            p.integer(at.0);
+        }
+        Expiry::Keep => p.command(&[b"SET", key.bytes, value, b"KEEPTTL"]),
+        Expiry::Clear => p.command(&[b"SET", key.bytes, value]),
+    });
 }
 
 fn setnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -95,14 +95,14 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     }
     let exec = cx.resolved;
     cx.reply.array(multi.len());
-    cx.in_transaction = true;
+    cx.begin_transaction();
     for queued in multi.queue() {
         let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
         let row = &cx.thread.engine.table.all()[queued.command];
         dispatch::call(cx, row, Args::new(&words));
         dispatch::commit_queued(cx, &words);
     }
-    cx.in_transaction = false;
+    cx.end_transaction();
     cx.resolved = exec;
     Ok(())
 }

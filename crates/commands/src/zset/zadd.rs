@@ -196,7 +196,7 @@ fn increment(
         cx.db.propagate_as(|p| {
             let mut score = Vec::new();
             structs::numbers::push_f64(&mut score, new);
-            p.push(vec![b"ZADD".to_vec(), key.bytes.to_vec(), score, member.to_vec()]);
+            p.command(&[b"ZADD", key.bytes, &score, member]);
         });
     }
     cx.reply.double(new);

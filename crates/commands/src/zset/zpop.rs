@@ -173,13 +173,16 @@ fn pop_pairs(
         }
     }
     let (name, command) = match end {
-        Extreme::Min => ("zpopmin", b"ZPOPMIN"),
-        Extreme::Max => ("zpopmax", b"ZPOPMAX"),
+        Extreme::Min => ("zpopmin", &b"ZPOPMIN"[..]),
+        Extreme::Max => ("zpopmax", &b"ZPOPMAX"[..]),
     };
     cx.db.changed(key, event(Class::ZSET, name));
     cx.db.add_dirty(pairs as u64 - 1);
     cx.db.propagate_as(|p| {
-        p.push(vec![command.to_vec(), key.bytes.to_vec(), pairs.to_string().into_bytes()]);
+        p.begin(3);
+        p.word(command);
+        p.word(key.bytes);
+        p.integer(pairs as i64);
     });
     cx.db.remove_if_empty::<Zset>(key);
     Ok(())

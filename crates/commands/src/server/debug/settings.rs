@@ -39,10 +39,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             })?;
         }
         (b"replicate", 3..) => {
-            if engine.journal.is_read() {
-                let words = args.words()[2..].iter().map(|word| word.to_vec()).collect();
-                engine.journal.append(cx.db.index, vec![words]);
-            }
+            cx.db.propagate_as(|p| p.command(&args.words()[2..]));
         }
         (b"replybuffer", 4) => check_reply_buffer(args)?,
         // Tables here change their size with each write, and shrink in the same way.

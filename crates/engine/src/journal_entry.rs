@@ -1,0 +1,199 @@
+//! An entry of the journal while a command writes it: effects, encoded as they are going to leave.
+//!
+//! Effects are written as RESP straight away, into one buffer that the thread uses again for every
+//! entry: a write costs no allocation, whatever the number of its words.
+
+use keyspace::DbIndex;
+use std::cell::Cell;
+use structs::numbers::{INT_MAX_LEN, format_i64, format_u64};
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// A buffer that has grown beyond this is not worth keeping.
+const KEEP_BYTES: usize = 256 << 10;
+
+thread_local! {
+    /// The thread's buffer, while no entry has it.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// What one write does, in commands.
+///
+/// ```text
+///   ┌──────────────┬─────────┬────────┬─────────┬ ─ ─ ─ ─ ─ ┐
+///   │ room for     │ command │ SELECT │ command │ EXEC, if
+///   │ MULTI        │         │        │         │ there are several
+///   └──────────────┴─────────┴────────┴─────────┴ ─ ─ ─ ─ ─ ┘
+/// ```
+#[derive(Default, Debug)]
+pub struct Entry {
+    bytes: Vec<u8>,
+    commands: u32,
+    first: DbIndex,
+    last: DbIndex,
+}
+
+/// `SELECT db`, as it stands in the stream.
+pub(crate) fn push_select(out: &mut Vec<u8>, db: DbIndex) {
+    let mut digits = [0; INT_MAX_LEN];
+    push_header(out, b'*', 2);
+    push_word(out, b"SELECT");
+    push_word(out, format_u64(&mut digits, u64::from(db.0)));
+}
+
+fn push_header(out: &mut Vec<u8>, kind: u8, number: usize) {
+    if number < 10 {
+        out.extend_from_slice(&[kind, b'0' + number as u8, b'\r', b'\n']);
+        return;
+    }
+    let mut digits = [0; INT_MAX_LEN];
+    out.push(kind);
+    out.extend_from_slice(format_u64(&mut digits, number as u64));
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+fn push_word(out: &mut Vec<u8>, word: &[u8]) {
+    push_header(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+impl Entry {
+    /// Whether there is nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.commands == 0
+    }
+
+    /// The database that its first command needs.
+    #[inline]
+    pub fn first_db(&self) -> DbIndex {
+        self.first
+    }
+
+    /// The database that is selected behind it.
+    #[inline]
+    pub fn last_db(&self) -> DbIndex {
+        self.last
+    }
+
+    /// Begins a command of so many words, which runs in this database.
+    pub fn begin(&mut self, db: DbIndex, words: usize) {
+        if self.commands == 0 {
+            if self.bytes.capacity() == 0 {
+                self.bytes = SPARE.take();
+            }
+            self.bytes.clear();
+            self.bytes.extend_from_slice(MULTI);
+            self.first = db;
+        } else if self.last != db {
+            push_select(&mut self.bytes, db);
+        }
+        self.last = db;
+        self.commands += 1;
+        push_header(&mut self.bytes, b'*', words);
+    }
+
+    /// Adds a word of the command that was begun.
+    #[inline]
+    pub fn word(&mut self, word: &[u8]) {
+        push_word(&mut self.bytes, word);
+    }
+
+    /// Adds a whole command.
+    #[inline]
+    pub fn command(&mut self, db: DbIndex, words: &[&[u8]]) {
+        self.begin(db, words.len());
+        words.iter().for_each(|word| self.word(word));
+    }
+
+    /// The entry as it is to stand in the stream. Several commands make a transaction if they are
+    /// to be seen together.
+    pub(crate) fn seal(&mut self, is_atomic: bool) -> &[u8] {
+        if self.commands > 1 && is_atomic {
+            self.bytes.extend_from_slice(EXEC);
+            &self.bytes
+        } else {
+            &self.bytes[MULTI.len()..]
+        }
+    }
+
+    /// Empties it.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.commands = 0;
+        if self.bytes.capacity() > KEEP_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+impl Drop for Entry {
+    #[inline]
+    fn drop(&mut self) {
+        if self.bytes.capacity() > 0 {
+            SPARE.set(std::mem::take(&mut self.bytes));
+        }
+    }
+}
+
+/// What a command says its effect is; see [`crate::Db::propagate_as`].
+pub struct Effect<'e> {
+    pub(crate) entry: &'e mut Entry,
+    pub(crate) db: DbIndex,
+}
+
+impl Effect<'_> {
+    /// A whole command.
+    pub fn command(&mut self, words: &[&[u8]]) {
+        self.entry.command(self.db, words);
+    }
+
+    /// Begins a command of so many words.
+    pub fn begin(&mut self, words: usize) {
+        self.entry.begin(self.db, words);
+    }
+
+    /// The next word of the command that was begun.
+    pub fn word(&mut self, word: &[u8]) {
+        self.entry.word(word);
+    }
+
+    /// The next word, a number.
+    pub fn integer(&mut self, number: i64) {
+        let mut digits = [0; INT_MAX_LEN];
+        self.entry.word(format_i64(&mut digits, number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(entry: &mut Entry, is_atomic: bool) -> String {
+        String::from_utf8_lossy(entry.seal(is_atomic)).replace("\r\n", " ")
+    }
+
+    #[test]
+    fn one_command_stands_alone() {
+        let mut entry = Entry::default();
+        entry.command(DbIndex(3), &[b"SET", b"k", b"twelve bytes"]);
+        assert_eq!(text(&mut entry, true), "*3 $3 SET $1 k $12 twelve bytes ");
+        assert_eq!((entry.first_db(), entry.last_db()), (DbIndex(3), DbIndex(3)));
+        entry.clear();
+        assert!(entry.is_empty());
+    }
+
+    #[test]
+    fn several_are_a_transaction_that_selects_for_itself() {
+        let mut entry = Entry::default();
+        entry.command(DbIndex(0), &[b"DEL", b"a"]);
+        entry.command(DbIndex(12), &[b"DEL", b"b"]);
+        assert_eq!((entry.first_db(), entry.last_db()), (DbIndex(0), DbIndex(12)));
+        let loose = "*2 $3 DEL $1 a *2 $6 SELECT $2 12 *2 $3 DEL $1 b ";
+        assert_eq!(text(&mut entry, false), loose);
+        assert_eq!(text(&mut entry, true), format!("*1 $5 MULTI {loose}*1 $4 EXEC "));
+    }
+}

@@ -1,0 +1,180 @@
+//! The journal's memory: pieces of a mebibyte, found by position.
+//!
+//! ```text
+//!   position   …│ 41 │ 42 │ 43 │ 44 │…       numbers of segments
+//!               └────┴────┴────┴────┘
+//!   places      [ … ][ptr][ptr][ptr][null]   number mod PLACES
+//!                     ▲              ▲
+//!                     floor          the next append asks for memory here
+//! ```
+//!
+//! Appenders and readers find a segment with one load. Only asking for one and giving back those
+//! below the floor take a lock, once a mebibyte. Segments that were read are used again, so that a
+//! steady stream of writes touches no fresh page.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a segment.
+pub(crate) const SEGMENT: usize = 1 << 20;
+/// Places for segments: 16 GiB, more than any entry.
+const PLACES: usize = 16 << 10;
+/// Segments kept for use again.
+const SPARES: usize = 8;
+
+/// A piece of the journal.
+pub(crate) struct Segment {
+    number: AtomicU64,
+    bytes: Box<[UnsafeCell<u8>]>,
+}
+
+// SAFETY: bytes are written by the one appender that reserved them, and read only once they are
+// published (`journal.rs`); no byte is written again while a reader may see the segment.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    fn new() -> Arc<Segment> {
+        let zeroed = vec![0u8; SEGMENT].into_boxed_slice();
+        // SAFETY: `UnsafeCell<u8>` has the layout of `u8`.
+        let bytes = unsafe { Box::from_raw(Box::into_raw(zeroed) as *mut [UnsafeCell<u8>]) };
+        Arc::new(Segment { number: AtomicU64::new(0), bytes })
+    }
+
+    /// Copies `from` to its place.
+    ///
+    /// # Safety
+    /// The caller has reserved these bytes, and has not published them.
+    pub(crate) unsafe fn write(&self, offset: usize, from: &[u8]) {
+        assert!(offset + from.len() <= SEGMENT, "an entry is cut at the segment's end");
+        // SAFETY: inside the segment (asserted); nobody else touches bytes that are reserved.
+        unsafe {
+            let to = self.bytes.as_ptr().add(offset) as *mut u8;
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
+        }
+    }
+
+    /// Bytes of the segment.
+    ///
+    /// # Safety
+    /// They have been published.
+    pub(crate) unsafe fn read(&self, range: Range<usize>) -> &[u8] {
+        let bytes = &self.bytes[range];
+        // SAFETY: published bytes do not change while the segment is held.
+        unsafe { &*(std::ptr::from_ref(bytes) as *const [u8]) }
+    }
+}
+
+/// All segments that hold what was appended and not yet given back.
+pub(crate) struct Segments {
+    places: Box<[AtomicPtr<Segment>]>,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    spares: Vec<Arc<Segment>>,
+    /// The lowest segment that may still be there.
+    lowest: u64,
+}
+
+impl Segments {
+    pub(crate) fn new() -> Segments {
+        let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
+        Segments { places, shelf: Mutex::default() }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn place(&self, number: u64) -> &AtomicPtr<Segment> {
+        &self.places[number as usize % PLACES]
+    }
+
+    fn find(&self, number: u64) -> Option<&Segment> {
+        let segment = self.place(number).load(Acquire);
+        // SAFETY: a place holds null or what `Arc::into_raw` gave, which stays until the segment is
+        // below the floor; the callers are above it.
+        let segment = unsafe { segment.as_ref() }?;
+        (segment.number.load(Acquire) == number).then_some(segment)
+    }
+
+    /// The segment to append to, made if it is not there. `true` if it was.
+    ///
+    /// The caller has reserved a place in it, so it is not given back meanwhile.
+    #[inline]
+    pub(crate) fn for_append(&self, number: u64) -> (&Segment, bool) {
+        match self.find(number) {
+            Some(segment) => (segment, false),
+            None => self.make(number),
+        }
+    }
+
+    #[cold]
+    fn make(&self, number: u64) -> (&Segment, bool) {
+        let mut is_new = false;
+        loop {
+            let mut shelf = self.shelf();
+            if let Some(segment) = self.find(number) {
+                return (segment, is_new);
+            }
+            if self.place(number).load(Acquire).is_null() {
+                let segment = shelf.spares.pop().unwrap_or_else(Segment::new);
+                segment.number.store(number, Release);
+                self.place(number).store(Arc::into_raw(segment).cast_mut(), Release);
+                is_new = true;
+                continue;
+            }
+            // The place is taken by a segment 16 GiB back, which a reader has not read yet.
+            drop(shelf);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// The segment to read, to be kept while it is read. The caller is a registered reader whose
+    /// position is in it.
+    pub(crate) fn for_read(&self, number: u64) -> Option<Arc<Segment>> {
+        let _shelf = self.shelf();
+        let segment = self.find(number)?;
+        // SAFETY: the pointer came from `Arc::into_raw`, and under the lock nobody gives it back.
+        unsafe {
+            Arc::increment_strong_count(segment);
+            Some(Arc::from_raw(segment))
+        }
+    }
+
+    /// Gives back the segments that lie below this position.
+    pub(crate) fn give_back(&self, floor: u64) {
+        let end = floor / SEGMENT as u64;
+        let mut shelf = self.shelf();
+        // Where nothing was ever appended nothing is to be found.
+        let begin = shelf.lowest.max(end.saturating_sub(PLACES as u64));
+        for number in begin..end {
+            if self.find(number).is_some() {
+                let segment = self.place(number).swap(std::ptr::null_mut(), AcqRel);
+                // SAFETY: it came from `Arc::into_raw`; appenders and readers are above the floor.
+                let segment = unsafe { Arc::from_raw(segment) };
+                if Arc::strong_count(&segment) == 1 && shelf.spares.len() < SPARES {
+                    shelf.spares.push(segment);
+                }
+            }
+        }
+        shelf.lowest = shelf.lowest.max(end);
+    }
+}
+
+impl Drop for Segments {
+    fn drop(&mut self) {
+        for place in &self.places {
+            let segment = place.load(Acquire);
+            if !segment.is_null() {
+                // SAFETY: it came from `Arc::into_raw`, and nobody else is left.
+                drop(unsafe { Arc::from_raw(segment) });
+            }
+        }
+    }
+}
