@@ -1,0 +1,307 @@
+//! Reading the stream of commands that an append-only file holds.
+//!
+//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, and
+//! any other line that begins with `#`) and transactions in them. It knows no command but MULTI and
+//! EXEC. It copies nothing: words are places in the piece. Every complaint carries the offset in
+//! the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
+//! of the last whole command that is not inside an unfinished transaction.
+
+use std::fmt;
+use std::ops::Range;
+
+/// Bytes of the longest header or annotation.
+const LONGEST_LINE: usize = 128;
+/// Words a command may have, and bytes of a word: beyond them a number is garbage.
+const MOST_WORDS: u64 = 1 << 31;
+const MOST_BYTES: u64 = 1 << 40;
+
+/// What comes next in the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// A command; its words are in the list that the caller gave.
+    Command {
+        /// Bytes of the input that it took.
+        consumed: usize,
+    },
+    /// `#TS:`: what follows was written at this time (seconds since the epoch) or later.
+    Timestamp {
+        /// The time.
+        seconds: i64,
+        /// Bytes of the input that it took.
+        consumed: usize,
+    },
+    /// Another annotation.
+    Comment {
+        /// Bytes of the input that it took.
+        consumed: usize,
+    },
+    /// The input ends before what begins there does.
+    Incomplete {
+        /// A lower bound of the bytes that are missing; 0 if the input is empty.
+        missing: usize,
+    },
+}
+
+/// The stream is not one of commands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Corrupt {
+    /// Where in the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub problem: String,
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {}", self.problem, self.offset)
+    }
+}
+
+impl std::error::Error for Corrupt {}
+
+/// Follows a stream; see the module's documentation.
+#[derive(Clone, Debug)]
+pub struct StreamReader {
+    offset: u64,
+    valid: u64,
+    multi_at: Option<u64>,
+}
+
+/// What a header says, or why it says nothing.
+enum Header {
+    Number(u64, usize),
+    Incomplete,
+    Corrupt(usize, String),
+}
+
+impl StreamReader {
+    /// A reader for a stream that begins at this offset of its file.
+    pub fn new(offset: u64) -> StreamReader {
+        StreamReader { offset, valid: offset, multi_at: None }
+    }
+
+    /// Where the next item begins.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The file makes sense up to here.
+    pub fn valid(&self) -> u64 {
+        self.valid
+    }
+
+    /// Where the transaction began that the stream is in.
+    pub fn open_transaction(&self) -> Option<u64> {
+        self.multi_at
+    }
+
+    /// Looks at the input, which goes on where the last item ended. The caller is to present at
+    /// least what was missing; the whole rest of the file if there is no more.
+    ///
+    /// # Errors
+    /// The stream is corrupt. The reader stays where it is.
+    pub fn next(&mut self, input: &[u8], words: &mut Vec<Range<usize>>) -> Result<Item, Corrupt> {
+        words.clear();
+        let Some(&first) = input.first() else { return Ok(Item::Incomplete { missing: 0 }) };
+        if first == b'#' {
+            return self.annotation(input);
+        }
+        let (count, mut at) = match self.header(input, 0, b'*', MOST_WORDS) {
+            Header::Number(0, _) => {
+                return Err(self.corrupt(0, "Expected a command of at least one word".into()));
+            }
+            Header::Number(count, end) => (count, end),
+            Header::Incomplete => return Ok(Item::Incomplete { missing: 1 }),
+            Header::Corrupt(at, problem) => return Err(self.corrupt(at, problem)),
+        };
+        for _ in 0..count {
+            let len = match self.header(input, at, b'$', MOST_BYTES) {
+                Header::Number(len, end) => {
+                    at = end;
+                    len as usize
+                }
+                Header::Incomplete => return Ok(Item::Incomplete { missing: 1 }),
+                Header::Corrupt(at, problem) => return Err(self.corrupt(at, problem)),
+            };
+            let end = at + len;
+            if input.len() < end + 2 {
+                return Ok(Item::Incomplete { missing: end + 2 - input.len() });
+            }
+            if &input[end..end + 2] != b"\r\n" {
+                let problem =
+                    format!("Expected \\r\\n, got: {:02x}{:02x}", input[end], input[end + 1]);
+                return Err(self.corrupt(end, problem));
+            }
+            words.push(at..end);
+            at = end + 2;
+        }
+        self.end_command(&input[words[0].clone()])?;
+        self.advance(at);
+        Ok(Item::Command { consumed: at })
+    }
+
+    /// Keeps track of transactions.
+    fn end_command(&mut self, name: &[u8]) -> Result<(), Corrupt> {
+        if name.len() == 5 && name.eq_ignore_ascii_case(b"multi") {
+            if self.multi_at.is_some() {
+                return Err(self.corrupt(0, "Unexpected MULTI".into()));
+            }
+            self.multi_at = Some(self.offset);
+        } else if name.len() == 4
+            && name.eq_ignore_ascii_case(b"exec")
+            && self.multi_at.take().is_none()
+        {
+            return Err(self.corrupt(0, "Unexpected EXEC".into()));
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, consumed: usize) {
+        self.offset += consumed as u64;
+        if self.multi_at.is_none() {
+            self.valid = self.offset;
+        }
+    }
+
+    fn corrupt(&self, at: usize, problem: String) -> Corrupt {
+        Corrupt { offset: self.offset + at as u64, problem }
+    }
+
+    fn annotation(&mut self, input: &[u8]) -> Result<Item, Corrupt> {
+        let window = &input[..input.len().min(LONGEST_LINE)];
+        let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
+            if input.len() >= LONGEST_LINE {
+                return Err(self.corrupt(0, "Annotation without an end".into()));
+            }
+            return Ok(Item::Incomplete { missing: 1 });
+        };
+        let line = input[..end].trim_ascii_end();
+        let consumed = end + 1;
+        self.advance(consumed);
+        Ok(match line.strip_prefix(b"#TS:").and_then(structs::numbers::parse_i64) {
+            Some(seconds) => Item::Timestamp { seconds, consumed },
+            None => Item::Comment { consumed },
+        })
+    }
+
+    /// `*3\r\n` or `$3\r\n`.
+    #[inline]
+    fn header(&self, input: &[u8], at: usize, kind: u8, most: u64) -> Header {
+        let Some(&found) = input.get(at) else { return Header::Incomplete };
+        if found != kind {
+            let (wanted, found) = (kind as char, found.escape_ascii());
+            return Header::Corrupt(at, format!("Expected prefix '{wanted}', got: '{found}'"));
+        }
+        let (mut number, mut next) = (0u64, at + 1);
+        loop {
+            match input.get(next) {
+                None => return Header::Incomplete,
+                Some(byte @ b'0'..=b'9') => {
+                    number = number * 10 + u64::from(byte - b'0');
+                    if number > most {
+                        return Header::Corrupt(at, "Number out of range".into());
+                    }
+                }
+                Some(b'\r') if next > at + 1 => break,
+                Some(byte) => {
+                    let problem = format!("Expected a number, got: '{}'", byte.escape_ascii());
+                    return Header::Corrupt(next, problem);
+                }
+            }
+            next += 1;
+        }
+        match input.get(next + 1) {
+            None => Header::Incomplete,
+            Some(b'\n') => Header::Number(number, next + 2),
+            Some(byte) => {
+                Header::Corrupt(next, format!("Expected \\r\\n, got: {:02x}{byte:02x}", b'\r'))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STREAM: &[u8] =
+        b"#TS:1700000000\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*1\r\n$5\r\nMULTI\r\n\
+        *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*1\r\n$4\r\nexec\r\n*1\r\n$4\r\nPING\r\n";
+
+    /// Reads to the end; what was found, and the reader.
+    fn read(bytes: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
+        let (mut reader, mut words, mut found) = (StreamReader::new(0), Vec::new(), Vec::new());
+        let mut at = 0;
+        loop {
+            let used = match reader.next(&bytes[at..], &mut words) {
+                Ok(Item::Command { consumed }) => {
+                    let word = |range: &Range<usize>| {
+                        String::from_utf8_lossy(&bytes[at..][range.clone()]).into_owned()
+                    };
+                    found.push(words.iter().map(word).collect::<Vec<_>>().join(" "));
+                    consumed
+                }
+                Ok(Item::Timestamp { seconds, consumed }) => {
+                    found.push(format!("at {seconds}"));
+                    consumed
+                }
+                Ok(Item::Comment { consumed }) => consumed,
+                Ok(Item::Incomplete { .. }) => return (found, reader, Ok(())),
+                Err(corrupt) => return (found, reader, Err(corrupt)),
+            };
+            at += used;
+            assert_eq!(reader.offset(), at as u64);
+        }
+    }
+
+    #[test]
+    fn a_stream_is_read() {
+        let (found, reader, end) = read(STREAM);
+        assert_eq!(found, ["at 1700000000", "SELECT 0", "MULTI", "SET k ", "exec", "PING"]);
+        assert_eq!((reader.valid(), end), (STREAM.len() as u64, Ok(())));
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_is_valid_up_to_its_last_whole_transaction() {
+        let ends = [0, 16, 39, 94, 108];
+        assert_eq!(ends[4], STREAM.len() as u64);
+        for cut in 0..=STREAM.len() {
+            let (_, reader, end) = read(&STREAM[..cut]);
+            assert_eq!(end, Ok(()), "a prefix is not corrupt");
+            let last = ends.iter().rev().find(|&&end| end <= cut as u64).unwrap();
+            assert_eq!(reader.valid(), *last, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn complaints_name_the_offset() {
+        let complaint = |bytes: &[u8]| read(bytes).2.unwrap_err();
+        let good = b"*1\r\n$4\r\nPING\r\n";
+        let after = |bad: &[u8]| complaint(&[good, bad].concat());
+        assert_eq!(after(b"x").to_string(), "Expected prefix '*', got: 'x' at offset 14");
+        assert_eq!(after(b"*x").to_string(), "Expected a number, got: 'x' at offset 15");
+        assert_eq!(after(b"*-1\r\n").offset, 15);
+        assert_eq!(after(b"*0\r\n").offset, 14);
+        assert_eq!(after(b"*1\r\n:3").offset, 18);
+        assert_eq!(
+            after(b"*1\r\n$1\r\nab\r\n").to_string(),
+            "Expected \\r\\n, got: 620d at offset 23"
+        );
+        assert_eq!(after(b"*99999999999\r\n").problem, "Number out of range");
+        assert_eq!(after(b"*1\r\n$4\r\nEXEC\r\n").problem, "Unexpected EXEC");
+        let multi = b"*1\r\n$5\r\nMULTI\r\n";
+        assert_eq!(complaint(&[multi, &multi[..]].concat()).offset, 15);
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_is_refused_or_waited_for(bytes: Vec<u8>, at in 0..108usize, with: u8) {
+            let _ = read(&bytes);
+            let mut flipped = STREAM.to_vec();
+            flipped[at] = with;
+            let (_, reader, _) = read(&flipped);
+            prop_assert!(reader.valid() <= STREAM.len() as u64);
+        }
+    }
+}
