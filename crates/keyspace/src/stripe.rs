@@ -12,6 +12,7 @@ use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
 use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
 use structs::table::{Buckets, Item, ScanPosition, Table};
@@ -71,27 +72,27 @@ impl DbTables {
 /// Arrays that tables have outgrown, until no prefetch can be looking at them.
 #[derive(Default)]
 pub struct Outgrown {
-    waiting: Mutex<Vec<(Grace, Buckets)>>,
+    waiting: Mutex<VecDeque<(Grace, Buckets)>>,
 }
 
 impl Outgrown {
+    /// Takes an array in, and frees up to two of the oldest: when many tables grow at a time, the
+    /// work is spread over those who cause it, and little waits.
     fn add(&self, world: &World, buckets: Buckets) {
         let entry = (world.grace(), buckets);
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(entry);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push_back(entry);
+        let free = [0; 2].map(|_| waiting.pop_front_if(|(grace, _)| world.has_passed(grace)));
+        drop(waiting);
+        drop(free);
     }
 
     /// Frees the arrays that every thread has stopped looking at.
     pub fn collect(&self, world: &World) {
-        let mut free = Vec::new();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut index = 0;
-        while index < waiting.len() {
-            if world.has_passed(&waiting[index].0) {
-                free.push(waiting.swap_remove(index));
-            } else {
-                index += 1;
-            }
-        }
+        let all = std::mem::take(&mut *waiting).into_iter();
+        let (free, kept): (VecDeque<_>, _) = all.partition(|(grace, _)| world.has_passed(grace));
+        *waiting = kept;
         drop(waiting);
         drop(free);
     }

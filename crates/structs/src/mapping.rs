@@ -9,6 +9,7 @@
 //! one array of fixed-size chunks (a second dependent load in every lookup).
 #![allow(unsafe_code)]
 
+use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -58,6 +59,49 @@ pub(crate) unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     }
 }
 
+/// Bytes in a mapping of their own: for what is mostly never touched, and costs only what is.
+#[derive(Debug)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: plain bytes, owned.
+unsafe impl Send for Mapped {}
+// SAFETY: plain bytes; `&self` gives out only `&[u8]`.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// `len` bytes, all zero; `None` if the kernel refuses.
+    pub fn zeroed(len: usize) -> Option<Mapped> {
+        map_zeroed(len).map(|start| Mapped { start, len })
+    }
+}
+
+impl Deref for Mapped {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: mapped with this length, initialised by the kernel, and owned.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Mapped {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above; `&mut self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `zeroed` with this length; the slices have borrowed `self`.
+        unsafe { unmap(self.start, self.len) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +117,13 @@ mod tests {
             assert!(std::slice::from_raw_parts(at.as_ptr(), bytes).iter().all(|&byte| byte == 0));
             unmap(at, bytes);
         }
+    }
+
+    #[test]
+    fn mapped_bytes_can_be_written() {
+        let mut bytes = Mapped::zeroed(PAGE + 1).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == 0));
+        bytes[PAGE] = 7;
+        assert_eq!(bytes.iter().map(|&byte| usize::from(byte)).sum::<usize>(), 7);
     }
 }

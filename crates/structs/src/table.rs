@@ -51,11 +51,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 /// Items a bucket holds.
 pub const BUCKET_SLOTS: usize = 7;
 /// Bytes from which on an array is a mapping, if its table's items ask for it.
-const MAPPED_FROM: usize = 2 * mapping::PAGE;
+const MAPPED_FROM: usize = mapping::PAGE;
 /// Bytes at the start of an item that a lookup reads: a header and a short key.
 const ITEM_HEAD: usize = 40;
-/// Homes that one insertion moves while the table changes its size.
-const HOMES_PER_STEP: usize = 8;
+/// Homes that one insertion moves while the table changes its size: some microseconds' work. Until
+/// the last has moved both arrays take memory.
+const HOMES_PER_STEP: usize = 32;
+/// Homes whose items are fetched into the cache together.
+const HOMES_FETCHED: usize = 8;
 /// `over` counts up to this and then no longer changes.
 const OVER_SATURATED: u64 = 255;
 const OVER_SHIFT: u32 = 56;
@@ -587,16 +590,19 @@ impl<T: Item, O: Order> Table<T, O> {
     fn step(&mut self, homes: usize) {
         let Some(mut m) = self.migration.take() else { return };
         let end = (m.cursor + homes).min(m.old.count);
-        for index in m.cursor..end {
-            let bucket = m.old.bucket(index);
-            for slot in bucket.occupied() {
-                prefetch(bucket.item(slot));
+        while m.cursor < end {
+            let next = (m.cursor + HOMES_FETCHED).min(end);
+            for index in m.cursor..next {
+                let bucket = m.old.bucket(index);
+                for slot in bucket.occupied() {
+                    prefetch(bucket.item(slot));
+                }
             }
+            for index in m.cursor..next {
+                self.move_home(&m.old, index);
+            }
+            m.cursor = next;
         }
-        for index in m.cursor..end {
-            self.move_home(&m.old, index);
-        }
-        m.cursor = end;
         self.migration = Some(m);
         if end == self.migration.as_ref().map_or(0, |m| m.old.count) {
             self.finish_migration();

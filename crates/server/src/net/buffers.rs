@@ -2,15 +2,23 @@
 //! thread, because a connection needs one only between the arrival of bytes and their being handled
 //! in the same turn.
 //!
-//! Buffers come in chunks, added when a turn runs out of them. Neighbours are one cache line more
+//! Buffers come in chunks, mappings outside the allocator of which only what has been used takes
+//! memory (the allocator's come in huge pages), added when a turn runs out of them and there are connections enough to
+//! fill them: one that sends much is read in several turns instead, from memory that stays in the
+//! cache. Neighbours are one cache line more
 //! than their size apart: at a power of two every buffer's beginning would fall in the same few
 //! cache sets, and small requests use nothing but beginnings.
+
+use std::alloc::{Layout, handle_alloc_error};
+use structs::mapping::Mapped;
 
 /// Bytes in one buffer.
 pub(super) const SIZE: usize = 16 << 10;
 const STRIDE: usize = SIZE + 64;
 /// Buffers in one chunk.
-pub(super) const CHUNK: usize = 64;
+pub(super) const CHUNK: usize = 16;
+/// What a chunk is, if it cannot be had.
+const LAYOUT: Layout = Layout::new::<[u8; CHUNK * STRIDE]>();
 /// The most buffers there may be.
 pub(super) const MOST: usize = 1024;
 
@@ -22,7 +30,7 @@ pub(super) struct Filled {
 }
 
 pub(super) struct Buffers {
-    chunks: Vec<Box<[u8]>>,
+    chunks: Vec<Mapped>,
 }
 
 impl Buffers {
@@ -34,14 +42,19 @@ impl Buffers {
         self.chunks.len() * CHUNK
     }
 
-    /// Adds a chunk, and says which ids it brought. None when there are as many as there may be.
-    pub fn grow(&mut self) -> Option<std::ops::Range<u16>> {
+    /// Adds a chunk, and says which ids it brought. None when there are as many as there may be,
+    /// or twice as many as connections, or memory is short.
+    pub fn grow(&mut self, connections: usize) -> Option<std::ops::Range<u16>> {
         let first = self.count();
-        if first >= MOST {
+        if first >= MOST.min(2 * connections.max(1)) {
             return None;
         }
-        // Zeroed memory comes untouched from the kernel: a buffer costs what has been used of it.
-        self.chunks.push(vec![0; CHUNK * STRIDE].into_boxed_slice());
+        match Mapped::zeroed(CHUNK * STRIDE) {
+            Some(chunk) => self.chunks.push(chunk),
+            None if first > 0 => return None,
+            // Without a single buffer nothing works.
+            None => handle_alloc_error(LAYOUT),
+        }
         Some(first as u16..(first + CHUNK) as u16)
     }
 

@@ -224,7 +224,7 @@ fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
     };
     // Room for as much again saves the first few growths.
     let room = left.len().saturating_mul(2).min(left.len().saturating_add(missing));
-    link.rest = Vec::with_capacity(room);
+    link.rest = Vec::with_capacity(even(room));
     link.rest.extend_from_slice(left);
 }
 
@@ -251,6 +251,12 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     }
 }
 
+/// A capacity of at least `room`, of one of a few sizes if it is middling: each size in use keeps
+/// some of the allocator's memory for itself.
+fn even(room: usize) -> usize {
+    if (4 << 10..=STASH).contains(&room) { room.next_power_of_two() } else { room }
+}
+
 /// Drops input that nobody will look at.
 fn forget(link: &mut Link) {
     link.rest = Vec::new();
@@ -265,7 +271,7 @@ fn append(link: &mut Link, bytes: &[u8]) {
         // Twice as much, but not more than the request is known to need.
         let known = link.start.saturating_add(link.wanted);
         let room = link.rest.capacity().saturating_mul(2).min(known).max(len);
-        link.rest.reserve_exact(room - link.rest.len());
+        link.rest.reserve_exact(even(room) - link.rest.len());
     }
     link.rest.extend_from_slice(bytes);
 }

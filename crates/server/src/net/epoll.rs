@@ -299,7 +299,7 @@ impl Epoll {
 
     #[cold]
     fn more_buffers(&mut self) -> Option<u16> {
-        let ids = self.buffers.grow()?;
+        let ids = self.buffers.grow(self.reads.len())?;
         self.free.extend(ids.rev());
         self.free.pop()
     }

@@ -118,7 +118,7 @@ impl Uring {
     }
 
     fn provide_more(&mut self) -> bool {
-        let Some(ids) = self.buffers.grow() else { return false };
+        let Some(ids) = self.buffers.grow(self.reads.len()) else { return false };
         for id in ids {
             self.provided.add(id, self.buffers.room(id));
         }
