@@ -1,8 +1,11 @@
 //! Reading the primitives: bytes, lengths, strings, doubles.
 
+mod build;
 mod object;
 mod ziplist;
 mod zipmap;
+
+pub use build::Builder;
 
 use crate::Error;
 use crate::encode::{
@@ -45,7 +48,7 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
         let (bytes, rest) = self.input.split_first_chunk::<N>().ok_or(Error::Truncated)?;
         self.input = rest;
         Ok(*bytes)

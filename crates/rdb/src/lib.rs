@@ -27,7 +27,7 @@ mod kind;
 mod object;
 mod payload;
 
-pub use decode::{Decoder, Length};
+pub use decode::{Builder, Decoder, Length};
 pub use encode::{Compression, Encoder};
 pub use error::Error;
 pub use kind::Kind;

@@ -8,6 +8,9 @@
 //! ```
 
 pub mod opcode;
+mod scan;
+mod shape;
 mod write;
 
+pub use scan::{Doing, Foreign, Item, Record, Scanner, Step};
 pub use write::{Access, RecordHead};

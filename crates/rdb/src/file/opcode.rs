@@ -1,5 +1,7 @@
 //! The bytes that stand in a file where a value's type could.
 
+/// The state of a slot that is being moved (Valkey 9.0, cluster mode).
+pub const SLOT_IMPORT: u8 = 243;
 /// Metadata of the slot that the following keys are in (Redis 7.4 and later, cluster mode).
 pub const SLOT_INFO: u8 = 244;
 /// A library of functions, as source text.

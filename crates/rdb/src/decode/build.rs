@@ -1,0 +1,174 @@
+//! Collections that are stored element by element, built from as many pieces as they come in.
+
+use super::{Decoder, ziplist};
+use crate::encode::{NODE_PACKED, NODE_PLAIN};
+use crate::{Error, Kind, Limits, Object};
+use structs::hash::Hash;
+use structs::list::{List, ListBuilder};
+use structs::listpack::Listpack;
+use structs::set::Set;
+use structs::zset::{Change, Zset};
+
+/// A collection in the making.
+pub struct Builder {
+    limits: Limits,
+    state: State,
+}
+
+enum State {
+    List(ListBuilder),
+    /// Of ziplists.
+    Quicklist(ListBuilder),
+    /// Of listpacks and single elements.
+    Quicklist2(ListBuilder),
+    /// With the number of members, while there is none.
+    Set(Option<Set>, usize),
+    Hash(Hash),
+    Zset(Zset, Score),
+    /// Members of a sorted set that may become a listpack.
+    Small(Vec<(Vec<u8>, f64)>, Score),
+}
+
+#[derive(Clone, Copy)]
+enum Score {
+    Text,
+    Binary,
+}
+
+impl Builder {
+    /// A collection of `count` elements; `None` if the type is not stored element by element. The
+    /// caller has made sure that the input can hold so many: room is made for them.
+    pub fn new(kind: Kind, count: usize, limits: &Limits) -> Option<Self> {
+        let zset = |score| {
+            if count > limits.zset.max_listpack_entries {
+                State::Zset(Zset::with_capacity(count, 0, &limits.zset), score)
+            } else {
+                // The encoding must be known before the first member goes in: a listpack, even
+                // one that is given up later, forgets the sign of zero.
+                State::Small(Vec::with_capacity(count), score)
+            }
+        };
+        let state = match kind {
+            Kind::List => State::List(List::builder()),
+            Kind::ListQuicklist => State::Quicklist(List::builder()),
+            Kind::ListQuicklist2 => State::Quicklist2(List::builder()),
+            Kind::Set => State::Set(None, count),
+            Kind::Hash => State::Hash(Hash::with_capacity(count, &limits.hash)),
+            Kind::Zset => zset(Score::Text),
+            Kind::Zset2 => zset(Score::Binary),
+            _ => return None,
+        };
+        Some(Self { limits: *limits, state })
+    }
+
+    /// The fewest bytes that an element of such a type takes.
+    pub(crate) fn least(kind: Kind) -> usize {
+        match kind {
+            Kind::Hash | Kind::Zset | Kind::ListQuicklist2 => 2,
+            Kind::Zset2 => 9,
+            _ => 1,
+        }
+    }
+
+    /// Reads `count` elements.
+    pub fn add(&mut self, input: &mut Decoder<'_>, count: usize) -> Result<(), Error> {
+        let limits = &self.limits;
+        for _ in 0..count {
+            match &mut self.state {
+                State::List(list) => list.append(&input.string()?, &limits.list),
+                State::Quicklist(list) => {
+                    list.append_listpack(ziplist::to_listpack(&input.string()?)?);
+                }
+                State::Quicklist2(list) => match input.length()? {
+                    NODE_PLAIN => list.append_plain(&input.string()?),
+                    NODE_PACKED => list.append_listpack(input.listpack()?),
+                    _ => return Err(Error::Corrupt("quicklist container")),
+                },
+                State::Set(set, count) => {
+                    let member = input.string()?;
+                    let set = set.get_or_insert_with(|| Set::new(&member, *count, &limits.set));
+                    if !set.insert(&member, &limits.set) {
+                        return Err(Error::Corrupt("duplicate set member"));
+                    }
+                }
+                State::Hash(hash) => {
+                    let field = input.string()?;
+                    if !hash.set(&field, &input.string()?, &limits.hash) {
+                        return Err(Error::Corrupt("duplicate hash field"));
+                    }
+                }
+                State::Zset(zset, score) => {
+                    let member = input.string()?;
+                    insert(zset, &member, score.read(input)?, limits)?;
+                }
+                State::Small(members, score) => {
+                    members.push((input.string()?.into_owned(), score.read(input)?));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The collection, when all elements have been read.
+    pub fn finish(self) -> Result<Object, Error> {
+        let limits = &self.limits;
+        Ok(match self.state {
+            State::List(list) | State::Quicklist(list) | State::Quicklist2(list) => {
+                let list = list.finish(&limits.list);
+                if list.is_empty() {
+                    return Err(Error::Empty);
+                }
+                Object::List(list)
+            }
+            State::Set(set, _) => Object::Set(set.ok_or(Error::Empty)?),
+            State::Hash(hash) if hash.is_empty() => return Err(Error::Empty),
+            State::Hash(hash) => Object::Hash(hash),
+            State::Zset(zset, _) => Object::Zset(zset),
+            State::Small(members, _) => {
+                let longest = members.iter().map(|(member, _)| member.len()).max();
+                let longest = longest.ok_or(Error::Empty)?;
+                let mut zset = Zset::with_capacity(members.len(), longest, &limits.zset);
+                for (member, score) in members {
+                    insert(&mut zset, &member, score, limits)?;
+                }
+                Object::Zset(zset)
+            }
+        })
+    }
+}
+
+impl Score {
+    fn read(self, input: &mut Decoder<'_>) -> Result<f64, Error> {
+        match self {
+            Score::Text => input.text_double(),
+            Score::Binary => input.binary_double(),
+        }
+    }
+}
+
+fn insert(zset: &mut Zset, member: &[u8], score: f64, limits: &Limits) -> Result<(), Error> {
+    if score.is_nan() {
+        return Err(Error::Corrupt("score"));
+    }
+    match zset.update(member, &limits.zset, |old| old.is_none().then_some(score)) {
+        Change::Added => Ok(()),
+        _ => Err(Error::Corrupt("duplicate sorted set member")),
+    }
+}
+
+impl Decoder<'_> {
+    /// A collection that is stored element by element.
+    pub(super) fn collection(&mut self, kind: Kind, limits: &Limits) -> Result<Object, Error> {
+        let count = match self.count(Builder::least(kind))? {
+            0 => return Err(Error::Empty),
+            count => count,
+        };
+        let mut builder = Builder::new(kind, count, limits).ok_or(Error::Corrupt("type"))?;
+        builder.add(self, count)?;
+        builder.finish()
+    }
+
+    pub(super) fn listpack(&mut self) -> Result<Listpack, Error> {
+        Listpack::from_bytes(&self.string()?).map_err(|_| Error::Corrupt("listpack"))
+    }
+}
