@@ -174,6 +174,10 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         reject(cx, row, &Error::format(text));
         return Ok(false);
     }
+    if cx.engine.loading.is_on() && refused_while_loading(cx, row) {
+        reject(cx, row, &Error::Loading);
+        return Ok(false);
+    }
     if cx.session.multi.is_some() && flags.has(Flags::NO_MULTI) {
         let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
         reject(cx, row, &Error::format(text));
@@ -204,6 +208,14 @@ fn protected_error() -> Error {
          you can run it from a local connection, otherwise you need to set this option in the \
          configuration file, and then restart the server.",
     )
+}
+
+fn refused_while_loading(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let all = cx.engine.table.all();
+    let may_run = |command: &Command| command.flags.has(Flags::LOADING);
+    !may_run(row.command)
+        || (row.command.name == "exec"
+            && queued(cx).iter().any(|queued| !may_run(all[queued.command].command)))
 }
 
 fn allowed_when_subscribed(row: &Resolved) -> bool {

@@ -12,6 +12,7 @@ use crate::holds::Holds;
 use crate::interest::Interests;
 use crate::journal::Journal;
 use crate::latency::LatencyMonitor;
+use crate::loading::Loading;
 use crate::mailbox::Mailbox;
 use crate::pubsub::PubSub;
 use crate::stats::{Rates, Stats, ThreadStats};
@@ -111,6 +112,8 @@ pub struct Engine {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Who waits for which key.
     pub interests: Interests,
+    /// Files that are being loaded.
+    pub loading: Loading,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Client-side caches.
@@ -175,6 +178,7 @@ impl Engine {
             stats: Stats::default(),
             errors: Mutex::default(),
             interests: Interests::default(),
+            loading: Loading::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
             rates: Rates::default(),
@@ -249,12 +253,13 @@ impl Engine {
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
             || self.pause.until_ms.load(Relaxed) != 0
+            || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
     }
 
-    /// Whether expired keys stay where they are because writes are paused.
+    /// Whether expired keys stay where they are because writes are paused or data is being loaded.
     pub fn freezes_expiry(&self) -> bool {
-        self.pause.until_ms.load(Relaxed) != 0
+        self.pause.until_ms.load(Relaxed) != 0 || self.loading.is_on()
     }
 
     /// Counts an error reply by its code.

@@ -33,6 +33,8 @@ pub enum Error {
     ExecAborted,
     /// The client has to authenticate.
     NoAuth,
+    /// The data set is not there yet.
+    Loading,
     /// A text of the command's own, with its code (`ERR …`).
     Text(Cow<'static, str>),
     /// A text of the command's own that quotes what the client sent.
@@ -77,6 +79,7 @@ impl Error {
                 "EXECABORT Transaction discarded because of previous errors.".into()
             }
             Error::NoAuth => "NOAUTH Authentication required.".into(),
+            Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),
             Error::Bytes(bytes) => return Cow::Borrowed(bytes),
         };

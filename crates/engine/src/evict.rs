@@ -33,7 +33,7 @@ struct Candidate {
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
-    if engine.keyspace.used_bytes() as u64 <= limit {
+    if engine.keyspace.used_bytes() as u64 <= limit || engine.loading.is_on() {
         return true;
     }
     engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit))

@@ -30,6 +30,8 @@ mod journal_entry;
 mod journal_segments;
 pub mod keys;
 pub mod latency;
+pub mod load;
+pub mod loading;
 pub mod locks;
 mod long;
 pub mod mailbox;

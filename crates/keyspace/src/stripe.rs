@@ -288,6 +288,17 @@ impl StripeData {
         self.update(db, key, |entry| entry.set_expiry(expiry)).is_some()
     }
 
+    /// Makes room in a database that has never held anything; the world must stand still.
+    pub fn reserve(&mut self, db: DbIndex, entries: usize, expiring: usize) {
+        let tables = self.db_mut(db);
+        if tables.entries.slots() == 0 {
+            tables.entries = Table::with_capacity(entries);
+        }
+        if tables.expiring.slots() == 0 {
+            tables.expiring = Table::with_capacity(expiring);
+        }
+    }
+
     /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's.
     /// Nobody may prefetch meanwhile: the world must stand still.
     pub fn take_db(&mut self, db: DbIndex) -> DbTables {

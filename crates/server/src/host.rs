@@ -85,6 +85,7 @@ impl Host for ServerHost {
 
     fn shutdown(&self, by: &str, _request: ShutdownRequest) {
         *REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(by.to_owned());
+        self.engine.loading.cancel();
         self.net.stop();
     }
 

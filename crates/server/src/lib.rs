@@ -6,6 +6,7 @@ mod client_limits;
 pub mod handler;
 pub mod host;
 pub mod net;
+pub mod persistence;
 pub mod process;
 pub mod start;
 pub mod tls;

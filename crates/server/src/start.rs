@@ -5,6 +5,7 @@ use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
+use crate::persistence::load::{self, LoadedAtStart};
 use crate::process::{
     alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts, log as logging,
     memory::Memory, numa, open_files, pidfile, priority, shutdown, signals, supervised, syslog,
@@ -29,7 +30,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let program = args.first().cloned().unwrap_or_default();
     let configured = args.len() > 1;
     let arguments = Arguments::parse(args.into_iter().skip(1));
-    let (loaded, renames) = match load(&arguments) {
+    let (loaded, renames) = match configure(&arguments) {
         Ok(loaded) => loaded,
         Err(error @ LoadError::Open { .. }) => {
             log!(Warning, "{error}");
@@ -56,7 +57,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
 type Renames = Vec<(String, String)>;
 
 /// Reads the configuration, and checks what the configuration alone does not know.
-fn load(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
+fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
     let renames = renamed(&loaded)?;
     Ok((loaded, renames))
@@ -153,10 +154,13 @@ fn serve(
     signals::install(move |_| stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
+    let snapshot = load::begin_at_start(engine)?;
     let reactors = start_reactors(engine, &net, &cpus, &config)?;
     banner::initialized();
-    banner::ready(&kinds(&specs));
-    supervisor.ready();
+    if load::at_start(engine, snapshot)? == LoadedAtStart::Ready {
+        banner::ready(&kinds(&specs));
+        supervisor.ready();
+    }
     for reactor in reactors {
         match reactor.join() {
             Ok(Ok(())) => {}
@@ -196,6 +200,7 @@ fn stop_in_time(engine: &Engine, net: &Net) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
+    engine.loading.cancel();
     net.stop();
 }
 

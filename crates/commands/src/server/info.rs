@@ -196,7 +196,8 @@ pub(crate) fn human(bytes: u64) -> String {
 }
 
 fn persistence(cx: &Cx<'_>, out: &mut String) {
-    line(out, "loading", 0);
+    let progress = cx.engine.loading.progress(cx.now());
+    line(out, "loading", u8::from(progress.is_some()));
     line(out, "async_loading", 0);
     let changes = cx.engine.stats.dirty.get() + total(cx.engine, |s| &s.dirty);
     line(out, "rdb_changes_since_last_save", changes);
@@ -212,6 +213,17 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
     line(out, "aof_current_rewrite_time_sec", -1);
     line(out, "aof_last_bgrewrite_status", "ok");
     line(out, "aof_last_write_status", "ok");
+    line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());
+    line(out, "rdb_last_load_keys_loaded", cx.engine.loading.keys_loaded.get());
+    if let Some(progress) = progress {
+        line(out, "loading_start_time", progress.started_ms / 1000);
+        line(out, "loading_total_bytes", progress.total_bytes);
+        let used = cx.engine.loading.rdb_used_bytes.load(Relaxed);
+        line(out, "loading_rdb_used_mem", used);
+        line(out, "loading_loaded_bytes", progress.loaded_bytes);
+        line(out, "loading_loaded_perc", format!("{:.2}", progress.percent));
+        line(out, "loading_eta_seconds", progress.eta_seconds);
+    }
 }
 
 fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) -> u64 {

@@ -13,27 +13,27 @@ pub(super) const OPTIONS: &[Spec] = &[
         "snapshot after so many seconds with so many changes",
     )
     .not_yet(),
-    text("dbfilename", "dump.rdb", "name of the snapshot")
-        .checked(checks::dbfilename)
-        .protected()
-        .not_yet(),
+    text("dbfilename", "dump.rdb", "name of the snapshot").checked(checks::dbfilename).protected(),
     flag("rdbcompression", "yes", "compress strings in DUMP payloads and snapshots"),
-    flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable().not_yet(),
+    flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable(),
     choice(
         "rdb-version-check",
         RdbVersionCheck::CHOICES,
         "strict",
         "whether newer snapshots are refused",
-    )
-    .not_yet(),
+    ),
+    flag(
+        "rdb-skip-unknown-types",
+        "no",
+        "load snapshots without what has no type here, instead of not at all",
+    ),
     flag("rdb-del-sync-files", "no", "delete snapshots made for replication").not_yet(),
     flag("rdb-save-incremental-fsync", "yes", "force snapshots to the disk bit by bit").not_yet(),
     int("rdb-key-save-delay", ANY_INT, "0", "microseconds to wait after each saved key, for tests")
         .hidden()
         .not_yet(),
     int("key-load-delay", ANY_INT, "0", "microseconds to wait after each loaded key, for tests")
-        .hidden()
-        .not_yet(),
+        .hidden(),
     int(
         "loading-process-events-interval-bytes",
         (1024, i32::MAX as i64),

@@ -13,4 +13,5 @@ mod shape;
 mod write;
 
 pub use scan::{Doing, Foreign, Item, Record, Scanner, Step};
+pub use shape::type_name;
 pub use write::{Access, RecordHead};

@@ -175,6 +175,9 @@ enum State {
     Done,
 }
 
+/// The first version of Valkey's own.
+const VALKEY_FIRST: u16 = 80;
+
 /// How a value's name is kept for messages without holding on to a huge one.
 const KEY_SHOWN: usize = 256;
 
@@ -184,6 +187,7 @@ pub struct Scanner {
     version: u16,
     is_valkey: bool,
     piece_bytes: usize,
+    accepts_newer: bool,
     /// Where the container ends.
     end: u64,
     /// Of the first byte that has not been taken.
@@ -208,6 +212,7 @@ impl Scanner {
             version: 0,
             is_valkey: false,
             piece_bytes,
+            accepts_newer: false,
             end,
             offset,
             at: 0,
@@ -223,6 +228,17 @@ impl Scanner {
     /// Where reading stands, in bytes from the container's beginning.
     pub fn position(&self) -> u64 {
         self.offset + self.at as u64
+    }
+
+    /// Reads files of versions that were not known when this was written, as far as it can.
+    pub fn accept_newer(mut self, accepts: bool) -> Self {
+        self.accepts_newer = accepts;
+        self
+    }
+
+    /// The database that keys are in.
+    pub fn db(&self) -> u32 {
+        self.db
     }
 
     /// What is being read.
@@ -335,7 +351,8 @@ impl Scanner {
         }
         let digits = std::str::from_utf8(&seen[magic.len()..]).unwrap_or_default();
         let version: u16 = digits.parse().map_err(|_| Error::Corrupt("signature"))?;
-        if version == 0 || version > NEWEST_VERSION || (is_valkey && version < 80) {
+        let is_newer = version > NEWEST_VERSION && !self.accepts_newer;
+        if version == 0 || is_newer || (is_valkey && version < VALKEY_FIRST) {
             return Err(Error::Version(version));
         }
         self.is_valkey = is_valkey;

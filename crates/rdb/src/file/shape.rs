@@ -144,6 +144,11 @@ pub(super) fn shape(kind: u8, is_valkey: bool) -> &'static Shape {
     }
 }
 
+/// What redis-check-rdb calls a type that every server knows.
+pub fn type_name(kind: u8) -> &'static str {
+    shape(kind, false).name
+}
+
 /// Metadata of a module: its id, a mark, when it was written, and its data.
 pub(super) static MODULE_AUX: &[Part] = &[Number, Number, Number, Module];
 /// A slot that is being moved here: the job's name and ranges of slots.

@@ -1,0 +1,336 @@
+//! Putting what files hold into the keyspace: one thread's part of a load.
+//!
+//! Records are decoded and made into entries a few at a time; then their buckets are fetched into
+//! the cache, and only then is one stripe after the other locked. A key that comes from a file has
+//! no effects: nobody watches, tracks or waits for it, and the journal does not see it.
+#![allow(unsafe_code)] // Reaches stripes, which it locks.
+
+use crate::engine::Engine;
+use keyspace::access::{self, Policy};
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Entry, Key, Millis, Stripe};
+use rdb::file::{Access, Record};
+use rdb::{Decoder, Kind, Limits, Object};
+use structs::hashing;
+
+/// Entries that are made before the first of them is inserted; as many misses of the cache are
+/// under way together.
+const TOGETHER: usize = 32;
+
+/// How a file is to be loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The thresholds of encodings.
+    pub limits: Limits,
+    /// Keys whose time has come are loaded too: who follows a history must have what it had.
+    pub keeps_expired: bool,
+    /// A key that is there already is replaced; otherwise that is an error.
+    pub replaces: bool,
+    /// The world is stopped by whoever started the load.
+    pub world_is_stopped: bool,
+    /// The time.
+    pub now: Millis,
+}
+
+/// A record and where it stands in the bytes that come with it.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Its parts, relative to `at`.
+    pub record: Record,
+    /// Its first byte.
+    pub at: usize,
+    /// The first byte behind it.
+    pub end: usize,
+}
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// Where its value is, in the bytes that came with it.
+    pub at: usize,
+    /// Its key.
+    pub key: Vec<u8>,
+    /// Its type.
+    pub kind: u8,
+    /// Its database.
+    pub db: u32,
+    /// What is wrong.
+    pub why: Why,
+}
+
+/// See [`BadRecord`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It cannot be decoded.
+    Malformed(rdb::Error),
+    /// The key is there already.
+    Duplicate,
+    /// There is no such database.
+    NoSuchDb,
+}
+
+/// What became of a file's keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Keys that are there now.
+    pub loaded: u64,
+    /// Keys that were dropped because their time had come.
+    pub expired: u64,
+    /// Keys of collections without elements, which old servers wrote by mistake.
+    pub empty: u64,
+    /// The first few of these.
+    pub empty_keys: Vec<Vec<u8>>,
+}
+
+/// Empty keys that are kept by name, as many as Redis names in its log.
+const EMPTY_NAMED: usize = 10;
+
+impl Counts {
+    /// Adds what another thread counted.
+    pub fn add(&mut self, other: Counts) {
+        self.loaded += other.loaded;
+        self.expired += other.expired;
+        self.empty += other.empty;
+        let room = EMPTY_NAMED.saturating_sub(self.empty_keys.len());
+        self.empty_keys.extend(other.empty_keys.into_iter().take(room));
+    }
+}
+
+/// An entry that is to be inserted.
+struct Ready {
+    db: DbIndex,
+    hash: u64,
+    stripe: usize,
+    entry: Entry,
+}
+
+/// One thread's loader.
+pub struct Loader {
+    engine: &'static Engine,
+    settings: Settings,
+    policy: Policy,
+    reader: Option<Reader<'static>>,
+    ready: Vec<Ready>,
+    counts: Counts,
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            self.engine.loading.return_reader(reader);
+        }
+    }
+}
+
+impl Loader {
+    /// The calling thread's loader.
+    pub fn new(engine: &'static Engine, settings: Settings) -> Loader {
+        let reader = (!settings.world_is_stopped).then(|| engine.loading.take_reader(engine));
+        let policy = engine.access_policy();
+        let ready = Vec::with_capacity(TOGETHER);
+        Loader { engine, settings, policy, reader, ready, counts: Counts::default() }
+    }
+
+    /// How it loads.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What it has loaded.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Loads records, which stand in `bytes`.
+    pub fn records(&mut self, bytes: &[u8], cuts: &[Cut]) -> Result<(), BadRecord> {
+        for cuts in cuts.chunks(TOGETHER) {
+            for cut in cuts {
+                self.prepare(bytes, cut)?;
+            }
+            self.insert()?;
+        }
+        Ok(())
+    }
+
+    /// Loads a key whose value has been built elsewhere.
+    pub fn object(&mut self, head: &Head, object: Object) -> Result<(), BadRecord> {
+        if self.is_dropped(head.expiry_ms) {
+            return Ok(());
+        }
+        let key = Key::new(&head.key);
+        self.ready.push(Ready {
+            db: DbIndex(head.db),
+            hash: key.hash,
+            stripe: self.engine.keyspace.stripe_of(key),
+            entry: entry(&head.key, object, head.expiry_ms.map(Millis), self.access(head.access)),
+        });
+        self.insert()
+    }
+
+    /// Notes that a key had no elements.
+    pub fn skip_empty(&mut self, key: &[u8]) {
+        self.counts.empty += 1;
+        if self.counts.empty_keys.len() < EMPTY_NAMED {
+            self.counts.empty_keys.push(key.to_vec());
+        }
+    }
+
+    fn is_dropped(&mut self, expiry_ms: Option<i64>) -> bool {
+        let is_dropped =
+            !self.settings.keeps_expired && expiry_ms.is_some_and(|at| at < self.settings.now.0);
+        self.counts.expired += u64::from(is_dropped);
+        is_dropped
+    }
+
+    fn access(&self, access: Access) -> u32 {
+        let now_ms = self.settings.now.0;
+        match (self.policy, access) {
+            (Policy::Lru, Access::IdleSeconds(seconds)) => {
+                access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now_ms)
+            }
+            (Policy::Lfu { .. }, Access::Frequency(count)) => access::with_frequency(count, now_ms),
+            _ => access::fresh(self.policy, now_ms),
+        }
+    }
+
+    /// Decodes a record and puts its entry among those to insert.
+    fn prepare(&mut self, bytes: &[u8], cut: &Cut) -> Result<(), BadRecord> {
+        let record = &cut.record;
+        let value_at = cut.at + record.value_at;
+        let bad = |key: &[u8], error| BadRecord {
+            at: value_at,
+            key: key.to_vec(),
+            kind: record.kind,
+            db: record.db,
+            why: Why::Malformed(error),
+        };
+        let name = Decoder::new(&bytes[cut.at + record.key_at..value_at]).string();
+        let name = name.map_err(|error| bad(b"", error))?;
+        if self.is_dropped(record.expiry_ms) {
+            return Ok(());
+        }
+        let key = Key { bytes: &name, hash: hashing::hash(&name) };
+        let (expiry, access) = (record.expiry_ms.map(Millis), self.access(record.access));
+        let mut value = Decoder::new(&bytes[value_at..cut.end]);
+        let entry = if record.kind == Kind::String as u8 {
+            let string = value.string().map_err(|error| bad(&name, error))?;
+            Entry::new_string(&name, &string, expiry, access)
+        } else {
+            let kind = Kind::from_byte(record.kind)
+                .ok_or_else(|| bad(&name, rdb::Error::UnsupportedType(record.kind)))?;
+            match value.value(kind, &self.settings.limits) {
+                Ok(object) => entry(&name, object, expiry, access),
+                Err(rdb::Error::Empty) => {
+                    self.skip_empty(&name);
+                    return Ok(());
+                }
+                Err(error) => return Err(bad(&name, error)),
+            }
+        };
+        self.ready.push(Ready {
+            db: DbIndex(record.db),
+            hash: key.hash,
+            stripe: self.engine.keyspace.stripe_of(key),
+            entry,
+        });
+        Ok(())
+    }
+
+    /// Inserts what is ready.
+    fn insert(&mut self) -> Result<(), BadRecord> {
+        let keyspace = &self.engine.keyspace;
+        if let Some(reader) = &self.reader {
+            reader.enter();
+        }
+        for ready in &self.ready {
+            // SAFETY: this thread is inside the world, or its owner keeps it stopped.
+            unsafe { keyspace.stripe(ready.stripe).prefetch_bucket(ready.db, ready.hash) }
+        }
+        let mut result = Ok(());
+        for ready in self.ready.drain(..) {
+            if result.is_ok() {
+                let stripe = keyspace.stripe(ready.stripe);
+                result = insert_one(stripe, ready, &self.settings, keyspace.databases());
+                self.counts.loaded += u64::from(result.is_ok());
+            }
+        }
+        if let Some(reader) = &self.reader {
+            reader.leave();
+        }
+        result
+    }
+}
+
+fn insert_one(
+    stripe: &Stripe,
+    ready: Ready,
+    settings: &Settings,
+    databases: u32,
+) -> Result<(), BadRecord> {
+    let Ready { db, hash, entry, .. } = ready;
+    let refused =
+        |entry: &Entry, why| BadRecord { at: 0, key: entry.key().to_vec(), kind: 0, db: db.0, why };
+    if db.0 >= databases {
+        return Err(refused(&entry, Why::NoSuchDb));
+    }
+    stripe.lock();
+    // SAFETY: locked just now, and the reference ends before the lock does.
+    let data = unsafe { stripe.data() };
+    let is_there = data.find(db, Key { bytes: entry.key(), hash }).is_some();
+    let (result, replaced) = if !is_there {
+        data.insert_absent(db, hash, entry);
+        (Ok(()), None)
+    } else if settings.replaces {
+        (Ok(()), data.put(db, hash, entry))
+    } else {
+        (Err(refused(&entry, Why::Duplicate)), None)
+    };
+    // SAFETY: locked above.
+    unsafe { stripe.unlock() }
+    drop(replaced);
+    result
+}
+
+/// What stands in front of a value that is built in pieces.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The database.
+    pub db: u32,
+    /// Milliseconds since the epoch of Unix.
+    pub expiry_ms: Option<i64>,
+    /// Its last use.
+    pub access: Access,
+}
+
+fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) -> Entry {
+    match object {
+        Object::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
+        Object::List(list) => Entry::new_object(key, list, expiry, access),
+        Object::Set(set) => Entry::new_object(key, set, expiry, access),
+        Object::Hash(hash) => Entry::new_object(key, hash, expiry, access),
+        Object::Zset(zset) => Entry::new_object(key, zset, expiry, access),
+    }
+}
+
+/// Makes room for so many keys in a database that is empty, so that its tables need not grow. They
+/// are spread over the stripes by chance: three standard deviations above the average are enough
+/// for nearly all of them.
+pub fn reserve(engine: &Engine, db: DbIndex, keys: u64, expiring: u64, world_is_stopped: bool) {
+    let stripes = engine.keyspace.stripes();
+    let share = |count: u64| {
+        let mean = count as f64 / stripes.len() as f64;
+        if mean < 16.0 { 0 } else { (mean + 3.0 * mean.sqrt()) as usize }
+    };
+    let (keys, expiring) = (share(keys), share(expiring));
+    if db.0 >= engine.keyspace.databases() || keys == 0 {
+        return;
+    }
+    let stopped = (!world_is_stopped).then(|| engine.keyspace.world().stop());
+    for stripe in stripes {
+        // SAFETY: the world stands still.
+        unsafe { stripe.data() }.reserve(db, keys, expiring);
+    }
+    drop(stopped);
+}

@@ -1,0 +1,145 @@
+//! Why a file was not loaded, in words that name the file and the place in it.
+
+use engine::load::{BadRecord, Why};
+use rdb::file::{Foreign, Scanner};
+use std::fmt;
+
+/// Why, and where.
+#[derive(Debug)]
+pub struct Failure(Box<Details>);
+
+#[derive(Debug)]
+struct Details {
+    file: String,
+    /// In bytes from the container's beginning.
+    offset: u64,
+    cause: Cause,
+    doing: Option<&'static str>,
+    key: Option<Vec<u8>>,
+    kind: Option<(u8, &'static str)>,
+}
+
+/// Why a file was not loaded.
+#[derive(Debug)]
+pub enum Cause {
+    /// Reading failed, or no thread could be started.
+    Read(std::io::Error),
+    /// The file ends before it should.
+    Truncated,
+    /// The bytes make no sense.
+    Malformed(rdb::Error),
+    /// The checksum is another one.
+    Checksum {
+        /// That of the bytes.
+        computed: u64,
+        /// The one in the file.
+        stored: u64,
+    },
+    /// Something that there is no place for.
+    Foreign(Foreign),
+    /// A key is there already.
+    Duplicate(u32),
+    /// There is no such database.
+    NoSuchDb {
+        /// The file's.
+        db: u32,
+        /// As many as there are.
+        databases: u32,
+    },
+    /// The server is to stop.
+    Cancelled,
+}
+
+impl Failure {
+    /// A failure at a place.
+    pub fn new(file: &str, offset: u64, cause: Cause) -> Failure {
+        let file = file.to_owned();
+        Failure(Box::new(Details { file, offset, cause, doing: None, key: None, kind: None }))
+    }
+
+    /// A failure where the scanner stands.
+    pub(super) fn at(file: &str, scanner: &Scanner, cause: Cause) -> Failure {
+        Failure(Box::new(Details {
+            file: file.to_owned(),
+            offset: scanner.position(),
+            cause,
+            doing: Some(scanner.doing().name()),
+            key: scanner.key().map(<[u8]>::to_vec),
+            kind: scanner.kind(),
+        }))
+    }
+
+    /// What is wrong with a record, of a batch that begins at `offset` of a file to be named.
+    pub(super) fn of_record(offset: u64, bad: BadRecord, databases: u32) -> Failure {
+        let cause = match bad.why {
+            Why::Malformed(error) => Cause::Malformed(error),
+            Why::Duplicate => Cause::Duplicate(bad.db),
+            Why::NoSuchDb => Cause::NoSuchDb { db: bad.db, databases },
+        };
+        let is_value = matches!(cause, Cause::Malformed(_));
+        Failure(Box::new(Details {
+            file: String::new(),
+            offset: offset + bad.at as u64,
+            doing: is_value.then_some("read-object-value"),
+            key: Some(bad.key),
+            kind: is_value.then(|| (bad.kind, rdb::file::type_name(bad.kind))),
+            cause,
+        }))
+    }
+
+    /// The same, with the file's name.
+    pub(super) fn in_file(mut self, file: &str) -> Failure {
+        self.0.file = file.to_owned();
+        self
+    }
+
+    /// Why.
+    pub fn cause(&self) -> &Cause {
+        &self.0.cause
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Details { file, offset, .. } = &*self.0;
+        match &self.0.cause {
+            Cause::Cancelled => return write!(f, "Loading {file} was cancelled"),
+            Cause::Foreign(thing) => {
+                return write!(
+                    f,
+                    "{file} has at offset {offset} {thing}, which is not supported. Nothing was \
+                     loaded in its place; rdb-skip-unknown-types yes loads the rest"
+                );
+            }
+            Cause::Read(error) => write!(f, "Can't read {file} at offset {offset}: {error}")?,
+            Cause::Truncated => {
+                write!(f, "Short read loading {file}: it ends unexpectedly at offset {offset}")?;
+            }
+            Cause::Malformed(error) => write!(f, "{file} is corrupt at offset {offset}: {error}")?,
+            Cause::Checksum { computed, stored } => write!(
+                f,
+                "{file} is corrupt: RDB CRC error at offset {offset}. Wrong RDB checksum expected: \
+                 ({computed:x}) but got ({stored:x})"
+            )?,
+            Cause::Duplicate(db) => {
+                write!(f, "{file} has a duplicated key in DB {db} near offset {offset}")?;
+            }
+            Cause::NoSuchDb { db, databases } => write!(
+                f,
+                "{file} has at offset {offset} database {db}, but the server is configured for \
+                 {databases} databases"
+            )?,
+        }
+        if let Some(doing) = self.0.doing {
+            write!(f, " (while doing {doing}")?;
+            if let Some((number, name)) = self.0.kind {
+                write!(f, ", type {number} {name}")?;
+            }
+            f.write_str(")")?;
+        }
+        if let Some(key) = &self.0.key {
+            write!(f, ", key '{}'", key.escape_ascii())?;
+        }
+        Ok(())
+    }
+}

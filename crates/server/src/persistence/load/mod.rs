@@ -1,0 +1,135 @@
+//! Loading RDB files: one thread reads, checksums and cuts, others decode and insert.
+//!
+//! ```text
+//!  file ─ read ─ checksum ─ cut ─┬─ batch of records ───────────── decode ─ insert
+//!                                ├─ batch of records ───────────── decode ─ insert
+//!                                └─ large collection ─ its pieces ─ decode ─ insert
+//! ```
+//!
+//! The caller reads; there are as many workers as reactors. What is under way is bounded: batches
+//! wait in a short queue, and a collection of any size passes in pieces. A file that is not sound
+//! ends the load, with the place in it; what has been inserted by then stays, so whoever loads has
+//! to stop or to empty the keyspace.
+
+mod error;
+mod feed;
+mod queue;
+mod report;
+mod scan;
+mod start;
+mod worker;
+
+pub use error::{Cause, Failure};
+pub use start::{LoadedAtStart, Snapshot, at_start, begin_at_start};
+
+use config::RdbVersionCheck;
+use engine::Engine;
+use engine::load::{Counts, Settings};
+use queue::Queue;
+use scan::{Ended, Scan};
+use std::io::Read;
+use std::sync::Arc;
+
+/// Where a file is read from.
+pub struct Source<'r> {
+    /// Its bytes, from `offset` on.
+    pub input: &'r mut dyn Read,
+    /// What it is called in messages.
+    pub name: String,
+    /// Where in its container the file begins.
+    pub offset: u64,
+    /// Where the container ends; what does not fit is refused at once. `u64::MAX` if that is not
+    /// known.
+    pub end: u64,
+}
+
+/// How to load.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How keys are put into the keyspace.
+    pub settings: Settings,
+    /// Whether the checksum is looked at.
+    pub verifies_checksum: bool,
+    /// Versions that are not known yet are tried.
+    pub accepts_newer: bool,
+    /// What is of no type that is known here is passed over, and counted.
+    pub skips_unknown: bool,
+}
+
+impl Options {
+    /// As the configuration has it; for a load at start, with the world going on.
+    pub fn configured(engine: &Engine) -> Options {
+        let config = &engine.config;
+        Options {
+            settings: Settings {
+                limits: commands::value::limits(engine),
+                keeps_expired: false,
+                replaces: false,
+                world_is_stopped: false,
+                now: engine::worker::now(),
+            },
+            verifies_checksum: config.rdbchecksum() && !engine.debug.skips_checksums(),
+            accepts_newer: config.rdb_version_check() == RdbVersionCheck::Relaxed,
+            skips_unknown: config.rdb_skip_unknown_types(),
+        }
+    }
+}
+
+/// What a file held.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Its version.
+    pub version: u16,
+    /// Its keys.
+    pub counts: Counts,
+    /// Things that were passed over because they are of no type that is known here.
+    pub skipped: u64,
+    /// The first byte behind it, in its container.
+    pub end: u64,
+    /// `repl-id`: the history that it is a moment of.
+    pub replication_id: Option<String>,
+    /// `repl-offset`: the moment.
+    pub replication_offset: Option<i64>,
+    /// `repl-stream-db`: the database that the stream goes on in.
+    pub stream_db: Option<u32>,
+    /// `aof-base`: it is the base of an append-only file.
+    pub is_aof_base: bool,
+    /// `aof-preamble`: an append-only file goes on behind it.
+    pub has_aof_tail: bool,
+}
+
+/// Loads a file. Says what it does in the log, as Redis does; that it failed is the caller's to say.
+pub fn load_rdb(
+    engine: &'static Engine,
+    source: Source<'_>,
+    options: &Options,
+) -> Result<Report, Failure> {
+    let name = source.name.clone();
+    let queue = Arc::new(Queue::new(engine.threads() * 2));
+    let workers = worker::start(engine, options, &queue)
+        .map_err(|error| Failure::new(&name, source.offset, Cause::Read(error)))?;
+    let scanned = Scan::new(engine, source, options, &queue).run();
+    if scanned.is_err() {
+        queue.give_up();
+    }
+    queue.close();
+    let mut counts = Counts::default();
+    for worker in workers {
+        counts.add(worker.join().unwrap_or_default());
+    }
+    // A worker's trouble is the reason why scanning ended, or came too late for it.
+    let failed = || queue.take_failure().map(|failure| failure.in_file(&name));
+    let mut report = match scanned {
+        Err(Ended::Failed(failure)) => return Err(failure),
+        Err(Ended::GivenUp) => {
+            let unknown = || Failure::new(&name, 0, Cause::Cancelled);
+            return Err(failed().unwrap_or_else(unknown));
+        }
+        Ok(report) => failed().map_or(Ok(report), Err)?,
+    };
+    report.counts = counts;
+    engine.loading.keys_loaded.set(report.counts.loaded);
+    engine.loading.keys_expired.set(report.counts.expired);
+    report.log(engine);
+    Ok(report)
+}

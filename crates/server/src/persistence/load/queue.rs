@@ -1,0 +1,149 @@
+//! What waits for a worker: a short queue, so that reading does not run ahead of inserting.
+
+use super::error::Failure;
+use engine::load::{Cut, Head};
+use rdb::Kind;
+use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Work for one worker.
+pub enum Job {
+    /// Records, whole.
+    Batch(Batch),
+    /// A collection in pieces.
+    Large(Large),
+}
+
+/// Records and the bytes that they are in.
+pub struct Batch {
+    pub bytes: Vec<u8>,
+    pub cuts: Vec<Cut>,
+    /// Where in the container the bytes begin.
+    pub offset: u64,
+}
+
+/// A collection whose elements follow.
+pub struct Large {
+    pub head: Head,
+    pub kind: Kind,
+    /// The number of its elements.
+    pub count: u64,
+    pub pieces: Receiver<Piece>,
+    /// Where in the container it begins.
+    pub offset: u64,
+}
+
+/// Some elements.
+pub struct Piece {
+    pub bytes: Vec<u8>,
+    pub elements: usize,
+    /// Where in the container the bytes begin.
+    pub offset: u64,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    is_closed: bool,
+    gave_up: bool,
+    failure: Option<Failure>,
+    spare: Vec<(Vec<u8>, Vec<Cut>)>,
+}
+
+/// The queue.
+pub struct Queue {
+    state: Mutex<State>,
+    capacity: usize,
+    filled: Condvar,
+    drained: Condvar,
+}
+
+/// The load has failed, or is no longer wanted; see [`Queue::take_failure`].
+pub struct GivenUp;
+
+impl Queue {
+    pub fn new(capacity: usize) -> Queue {
+        let state = Mutex::default();
+        Queue { state, capacity, filled: Condvar::new(), drained: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a job; waits while there are enough.
+    pub fn push(&self, job: Job) -> Result<(), GivenUp> {
+        let mut state = self.lock();
+        while state.jobs.len() >= self.capacity && !state.gave_up {
+            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.gave_up {
+            return Err(GivenUp);
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// The next job; waits for one. `None`: there will be no more.
+    pub fn pop(&self) -> Option<Job> {
+        let mut state = self.lock();
+        loop {
+            if state.gave_up {
+                return None;
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                self.drained.notify_one();
+                return Some(job);
+            }
+            if state.is_closed {
+                return None;
+            }
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Gives back what a batch was in.
+    pub fn recycle(&self, bytes: Vec<u8>, mut cuts: Vec<Cut>) {
+        cuts.clear();
+        let mut state = self.lock();
+        if state.spare.len() < self.capacity {
+            state.spare.push((bytes, cuts));
+        }
+    }
+
+    /// What a batch was in that is done with.
+    pub fn spare(&self) -> (Option<Vec<u8>>, Vec<Cut>) {
+        match self.lock().spare.pop() {
+            Some((bytes, cuts)) => (Some(bytes), cuts),
+            None => (None, Vec::new()),
+        }
+    }
+
+    /// No more jobs will come.
+    pub fn close(&self) {
+        self.lock().is_closed = true;
+        self.filled.notify_all();
+    }
+
+    /// Nobody need go on.
+    pub fn give_up(&self) {
+        self.lock().gave_up = true;
+        self.filled.notify_all();
+        self.drained.notify_all();
+    }
+
+    /// A worker has failed. The first to do so is heard.
+    pub fn fail(&self, failure: Failure) {
+        self.lock().failure.get_or_insert(failure);
+        self.give_up();
+    }
+
+    /// Why a worker failed, if one has.
+    pub fn take_failure(&self) -> Option<Failure> {
+        self.lock().failure.take()
+    }
+}

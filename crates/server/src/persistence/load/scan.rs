@@ -1,0 +1,254 @@
+//! The reading thread: what the scanner finds goes to the workers or into the report.
+
+use super::error::{Cause, Failure};
+use super::feed::{BATCH_BYTES, Feed};
+use super::queue::{Batch, Job, Large, Piece, Queue};
+use super::{Options, Report, Source};
+use crate::log;
+use engine::load::{self, Cut, Head};
+use engine::{DbIndex, Engine};
+use rdb::file::{Foreign, Item, Record, Scanner, Step};
+use rdb::{Decoder, Kind};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
+
+/// Collections that are larger are built in pieces.
+const PIECE_BYTES: usize = 4 << 20;
+/// Pieces of a collection that may wait for its worker.
+const PIECES_WAITING: usize = 2;
+/// The least bytes that a key takes in a file, to tell how many there can be.
+const KEY_BYTES: u64 = 4;
+/// Foreign things that are named in the log; the others are only counted.
+const NAMED: u64 = 10;
+
+/// Why scanning ended early.
+pub enum Ended {
+    /// A worker has failed, and says why.
+    GivenUp,
+    /// The file.
+    Failed(Failure),
+}
+
+/// The reading thread's state.
+pub struct Scan<'o, 'r> {
+    engine: &'static Engine,
+    options: &'o Options,
+    queue: &'o Queue,
+    name: String,
+    end: u64,
+    feed: Feed<'r>,
+    scanner: Scanner,
+    cuts: Vec<Cut>,
+    /// The collection whose pieces are coming.
+    large: Option<SyncSender<Piece>>,
+    report: Report,
+    /// Time to sleep for keys that have been loaded (`key-load-delay`).
+    owed: Duration,
+}
+
+impl<'o, 'r> Scan<'o, 'r> {
+    pub fn new(
+        engine: &'static Engine,
+        source: Source<'r>,
+        options: &'o Options,
+        queue: &'o Queue,
+    ) -> Self {
+        Self {
+            engine,
+            options,
+            queue,
+            name: source.name,
+            end: source.end,
+            feed: Feed::new(source.input, source.offset, options.verifies_checksum),
+            scanner: Scanner::new(source.offset, source.end, PIECE_BYTES)
+                .accept_newer(options.accepts_newer),
+            cuts: Vec::new(),
+            large: None,
+            report: Report::default(),
+            owed: Duration::ZERO,
+        }
+    }
+
+    /// Reads the file from beginning to end.
+    pub fn run(mut self) -> Result<Report, Ended> {
+        while !self.scanner.is_done() {
+            match self.scanner.next(self.feed.rest()) {
+                Ok(Step::Item(item, bytes)) => self.item(item, bytes)?,
+                Ok(Step::More) => self.more()?,
+                Err(error) => return Err(self.failed(Cause::Malformed(error))),
+            }
+        }
+        self.ship()?;
+        // What has been read behind the file's end is another's to count.
+        self.engine.loading.retract(self.feed.rest().len() as u64);
+        self.report.end = self.scanner.position();
+        Ok(self.report)
+    }
+
+    fn failed(&self, cause: Cause) -> Ended {
+        Ended::Failed(Failure::at(&self.name, &self.scanner, cause))
+    }
+
+    fn more(&mut self) -> Result<(), Ended> {
+        self.ship()?;
+        if self.engine.loading.is_cancelled() {
+            return Err(self.failed(Cause::Cancelled));
+        }
+        match self.feed.read() {
+            Ok(0) => Err(self.failed(Cause::Truncated)),
+            Ok(bytes) => {
+                self.engine.loading.advance(bytes as u64);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(Cause::Read(error))),
+        }
+    }
+
+    fn item(&mut self, item: Item, bytes: usize) -> Result<(), Ended> {
+        match item {
+            Item::Record(record) => {
+                let at = self.feed.taken();
+                self.cuts.push(Cut { record, at, end: at + bytes });
+                self.feed.take(bytes);
+                return self.delay();
+            }
+            Item::Begin(record, count) => {
+                self.ship()?;
+                return self.begin(&record, count, bytes);
+            }
+            Item::Elements(elements) => {
+                let offset = self.feed.offset() + self.feed.taken() as u64;
+                let at = self.feed.taken();
+                let piece = self.feed.bytes(at, at + bytes).to_vec();
+                self.feed.take(bytes);
+                let elements = usize::try_from(elements).unwrap_or(usize::MAX);
+                let piece = Piece { bytes: piece, elements, offset };
+                return match self.large.as_ref().map(|large| large.send(piece)) {
+                    Some(Ok(())) => Ok(()),
+                    // The worker has given up.
+                    _ => Err(Ended::GivenUp),
+                };
+            }
+            Item::End => {
+                self.large = None;
+                self.feed.take(bytes);
+                return self.delay();
+            }
+            Item::Header(version) => self.report.version = version,
+            Item::Aux { name, value } => self.report.aux(self.engine, &name, &value),
+            Item::SelectDb(db) => self.select(db)?,
+            Item::ResizeDb { keys, expiring } => self.resize(keys, expiring),
+            Item::Foreign(thing) => {
+                // Its bytes must not be in a batch.
+                self.ship()?;
+                self.foreign(thing)?;
+            }
+            Item::Passed | Item::EndOfFile => {}
+            Item::Checksum(stored) => self.verify(stored)?,
+        }
+        self.feed.take(bytes);
+        Ok(())
+    }
+
+    fn begin(&mut self, record: &Record, count: u64, bytes: usize) -> Result<(), Ended> {
+        let at = self.feed.taken();
+        let offset = self.feed.offset() + at as u64;
+        let key = self.feed.bytes(at + record.key_at, at + record.value_at);
+        let key = Decoder::new(key).string().map(std::borrow::Cow::into_owned);
+        let key = key.map_err(|error| self.failed(Cause::Malformed(error)))?;
+        let kind = Kind::from_byte(record.kind).ok_or(rdb::Error::UnsupportedType(record.kind));
+        let kind = kind.map_err(|error| self.failed(Cause::Malformed(error)))?;
+        let (sender, pieces) = sync_channel(PIECES_WAITING);
+        let Record { db, expiry_ms, access, .. } = *record;
+        let head = Head { key, db, expiry_ms, access };
+        self.feed.take(bytes);
+        let large = Large { head, kind, count, pieces, offset };
+        self.queue.push(Job::Large(large)).map_err(|_| Ended::GivenUp)?;
+        self.large = Some(sender);
+        Ok(())
+    }
+
+    /// Gives the records that have been found to a worker.
+    fn ship(&mut self) -> Result<(), Ended> {
+        if self.cuts.is_empty() {
+            if self.feed.taken() > 0 {
+                self.feed.forget_taken();
+            }
+            return Ok(());
+        }
+        let offset = self.feed.offset();
+        let (spare, next_cuts) = self.queue.spare();
+        let bytes = self.feed.give_taken(spare);
+        let cuts = std::mem::replace(&mut self.cuts, next_cuts);
+        let batch = Batch { bytes, cuts, offset };
+        self.queue.push(Job::Batch(batch)).map_err(|_| Ended::GivenUp)
+    }
+
+    fn select(&mut self, db: u32) -> Result<(), Ended> {
+        let databases = self.engine.keyspace.databases();
+        if db < databases { Ok(()) } else { Err(self.failed(Cause::NoSuchDb { db, databases })) }
+    }
+
+    /// Makes room, but not for more keys than the file can hold.
+    fn resize(&self, keys: u64, expiring: u64) {
+        let left = self.end.saturating_sub(self.scanner.position());
+        let most = if self.end == u64::MAX { 0 } else { left / KEY_BYTES };
+        let db = DbIndex(self.scanner.db());
+        let is_stopped = self.options.settings.world_is_stopped;
+        load::reserve(self.engine, db, keys.min(most), expiring.min(most), is_stopped);
+    }
+
+    fn foreign(&mut self, thing: Foreign) -> Result<(), Ended> {
+        if !self.options.skips_unknown {
+            return Err(self.failed(Cause::Foreign(thing)));
+        }
+        self.report.skipped += 1;
+        if self.report.skipped <= NAMED {
+            let offset = self.scanner.position();
+            log!(Warning, "Skipping at offset {offset} of {}: {thing}", self.name);
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, stored: u64) -> Result<(), Ended> {
+        match self.feed.checksum() {
+            None => Ok(()),
+            Some(_) if stored == 0 => {
+                log!(Notice, "RDB file was saved with checksum disabled: no check performed.");
+                Ok(())
+            }
+            Some(computed) if computed == stored => Ok(()),
+            Some(computed) => Err(self.failed(Cause::Checksum { computed, stored })),
+        }
+    }
+
+    /// `key-load-delay`: makes loading slow, for tests. Below zero it is a share of a microsecond.
+    fn delay(&mut self) -> Result<(), Ended> {
+        let delay = self.engine.config.key_load_delay();
+        if delay == 0 {
+            return Ok(());
+        }
+        self.owed += match u64::try_from(delay) {
+            Ok(micros) => Duration::from_micros(micros),
+            Err(_) => Duration::from_nanos((1000 / delay.unsigned_abs()).max(1)),
+        };
+        if self.owed < Duration::from_millis(1) {
+            return Ok(());
+        }
+        self.ship()?;
+        // In small steps: who waits for the end may take the delay back or stop the server.
+        while !self.owed.is_zero()
+            && self.engine.config.key_load_delay() != 0
+            && !self.engine.loading.is_cancelled()
+        {
+            let step = self.owed.min(Duration::from_millis(10));
+            std::thread::sleep(step);
+            self.owed -= step;
+        }
+        self.owed = Duration::ZERO;
+        Ok(())
+    }
+}
+
+/// The size of a buffer says how much is read at a time.
+const _: () = assert!(BATCH_BYTES < PIECE_BYTES);

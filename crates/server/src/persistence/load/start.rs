@@ -1,0 +1,76 @@
+//! The snapshot that a server begins with.
+
+use super::{Cause, Options, Source, load_rdb};
+use crate::log;
+use crate::process::{os_error, signals};
+use engine::{Engine, worker};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// The snapshot as it was found before clients were let in.
+pub struct Snapshot {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadedAtStart {
+    /// The server goes on.
+    Ready,
+    /// It was told to stop meanwhile; nothing must be saved.
+    Cancelled,
+}
+
+/// Opens the snapshot, if there is one, and closes the gate to clients' commands.
+pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
+    let path = engine.config.dbfilename().as_path().to_path_buf();
+    let name = path.display();
+    let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
+    let (file, facts) = match opened {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let why = os_error(&error);
+            return Err(format!("Fatal error: can't open the RDB file {name} for reading: {why}"));
+        }
+    };
+    if !facts.is_file() {
+        return Err(format!("Fatal error: {name} is not a file"));
+    }
+    engine.loading.begin(facts.len(), worker::now());
+    signals::set_loading(true);
+    Ok(Some(Snapshot { path, file, bytes: facts.len() }))
+}
+
+/// Loads it and opens the gate.
+pub fn at_start(
+    engine: &'static Engine,
+    snapshot: Option<Snapshot>,
+) -> Result<LoadedAtStart, String> {
+    let Some(mut snapshot) = snapshot else { return Ok(LoadedAtStart::Ready) };
+    let started = Instant::now();
+    let source = Source {
+        input: &mut snapshot.file,
+        name: snapshot.path.display().to_string(),
+        offset: 0,
+        end: snapshot.bytes,
+    };
+    let loaded = load_rdb(engine, source, &Options::configured(engine));
+    signals::set_loading(false);
+    match loaded {
+        Ok(_) => {
+            log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
+            engine.loading.end();
+            Ok(LoadedAtStart::Ready)
+        }
+        // The gate stays closed: half a data set is nobody's.
+        Err(failure) if matches!(failure.cause(), Cause::Cancelled) => Ok(LoadedAtStart::Cancelled),
+        Err(failure) => {
+            Err(format!("{failure}\nFatal error loading the DB, check server logs. Exiting."))
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The data set in files.
+
+pub mod load;
