@@ -24,6 +24,7 @@ pub mod zset;
 
 pub use connection::client_line;
 use engine::Command;
+pub use server::REDIS_VERSION;
 
 /// All rows, group by group.
 pub fn rows() -> Vec<&'static Command> {

@@ -84,7 +84,6 @@ numbers! {
     client_query_buffer_limit: usize = "client-query-buffer-limit" as count;
     proto_max_bulk_len: usize = "proto-max-bulk-len" as count;
     tracking_table_max_keys: usize = "tracking-table-max-keys" as count;
-    snapshot_buffer_limit: u64 = "snapshot-buffer-limit" as unsigned;
 
     tls_auth_clients: TlsAuthClients = "tls-auth-clients" as TlsAuthClients::from_number;
     tls_auth_clients_user: TlsAuthClientsUser = "tls-auth-clients-user" as TlsAuthClientsUser::from_number;
@@ -159,6 +158,10 @@ numbers! {
     stream_node_max_entries: usize = "stream-node-max-entries" as count;
 
     rdbcompression: bool = "rdbcompression" as yes;
+    rdb_save_incremental_fsync: bool = "rdb-save-incremental-fsync" as yes;
+    rdb_key_save_delay: i64 = "rdb-key-save-delay" as signed;
+    snapshot_buffer_limit: u64 = "snapshot-buffer-limit" as unsigned;
+    snapshot_threads: usize = "snapshot-threads" as count;
     rdbchecksum: bool = "rdbchecksum" as yes;
     rdb_skip_unknown_types: bool = "rdb-skip-unknown-types" as yes;
     key_load_delay: i64 = "key-load-delay" as signed;

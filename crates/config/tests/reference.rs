@@ -17,6 +17,7 @@ const OTHER_DEFAULT: &[(&str, &str)] = &[
 const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("io-backend", "Dunlin's own"),
     ("snapshot-buffer-limit", "Dunlin's own"),
+    ("snapshot-threads", "Dunlin's own"),
     ("cluster-compatibility-sample-ratio", "Redis 8"),
     ("dynamic-hz", "Redis"),
     ("replica-full-sync-buffer-limit", "Redis 8"),

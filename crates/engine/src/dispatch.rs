@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::blocking::{self, Resumption, Suspension, Waiter};
-use crate::command::{Command, Flags, Group};
+use crate::command::{Command, Flags, Group, KeyFlags};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -22,6 +22,7 @@ use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
 use config::ProtectedAction;
+use keyspace::snapshot::Urgency;
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Stripe};
 use resp::{Protocol, Reply};
 use std::sync::Arc;
@@ -160,6 +161,10 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     deliver_own_pushes(cx);
     if !has_room && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM)) {
         reject(cx, row, &Error::OutOfMemory);
+        return Ok(false);
+    }
+    if cx.engine.refuses_writes() && (may_write(cx, row) || row.command.name == "ping") {
+        reject(cx, row, &Error::Misconfigured);
         return Ok(false);
     }
     if cx.session.is_subscribed()
@@ -322,7 +327,8 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     };
     need.acquire(keyspace).map_err(NotNow::Busy)?;
     cx.db.locked = need;
-    if cx.engine.holds.any() && may_write(cx, row) && is_held_back(cx, row, args) {
+    let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
+    if may_have_to_wait && may_write(cx, row) && is_held_back(cx, row, args) {
         std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
         return Err(NotNow::Held);
     }
@@ -366,18 +372,28 @@ fn fetch(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) {
     fetch_entries(&mut batch);
 }
 
-/// Whether a long command holds a key that this one, whose stripes are locked, may change. If so,
-/// the thread is told when that ends.
+/// Whether a key that this command, whose stripes are locked, may change is held by a long command,
+/// or a snapshot has no room for what it holds. If so, the thread is told when that ends.
 #[cold]
 fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    // Before the look, so that the end of the hold cannot be missed.
+    // Before the look, so that the end of what is in the way cannot be missed.
     cx.engine.holds.wait();
+    let is_snapshot_running = cx.engine.snapshots.is_running();
+    if is_snapshot_running {
+        cx.engine.snapshots.wait();
+    }
+    let db = cx.db.index;
     let mut is_held = false;
     let mut look = |command: &Command, words: &[&[u8]]| {
-        let _ = keys::for_each_key(command, words, |index, _| {
+        let _ = keys::for_each_key(command, words, |index, flags| {
             let key = Key::new(words[index]);
             let stripe = cx.engine.keyspace.stripe_of(key);
-            is_held |= cx.db.with_stripe(stripe, |data| data.want(key.hash));
+            is_held |= cx.db.with_stripe(stripe, |data| {
+                data.want(key.hash)
+                    || (is_snapshot_running
+                        && !flags.has(KeyFlags::RO)
+                        && data.is_delayed(db, key.hash, Urgency::Waiting))
+            });
         });
     };
     if row.command.name == "exec" {

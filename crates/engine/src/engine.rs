@@ -14,7 +14,9 @@ use crate::journal::Journal;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::mailbox::Mailbox;
+use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
+use crate::snapshot::{Snapshot, Snapshots};
 use crate::stats::{Rates, Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
@@ -30,6 +32,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub trait Host: Send + Sync {
     /// Applies changed options (ports, TLS, log level …) or says why it cannot.
     fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
+    /// Writes a snapshot into the configured file, in the background; `done` learns whether that
+    /// went well.
+    fn save_in_background(&self, snapshot: Snapshot, done: SaveDone);
+    /// Writes it before anything else happens, for a command that has stopped the world.
+    fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
     /// Starts an orderly shutdown, asked for by this client.
     fn shutdown(&self, by: &str, request: ShutdownRequest);
     /// Takes back a shutdown that has been asked for but not begun; `false` if there is none.
@@ -53,6 +60,9 @@ pub trait Host: Send + Sync {
     /// Crashes by a memory access that the system refuses.
     fn segfault(&self) -> !;
 }
+
+/// Told of how a save in the background has ended.
+pub type SaveDone = Box<dyn FnOnce(crate::persistence::Outcome) + Send>;
 
 /// 40 hexadecimal digits, as run and replication ids are.
 pub fn random_hex_40() -> String {
@@ -130,6 +140,10 @@ pub struct Engine {
     pub background: Background,
     /// Keys that long commands hold.
     pub holds: Holds,
+    /// Snapshots.
+    pub snapshots: Snapshots,
+    /// What is known of files with snapshots.
+    pub persistence: Persistence,
     /// CLIENT PAUSE.
     pub pause: Pause,
     /// Clients in MONITOR.
@@ -187,6 +201,8 @@ impl Engine {
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
             holds: Holds::default(),
+            snapshots: Snapshots::default(),
+            persistence: Persistence::default(),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
@@ -255,6 +271,7 @@ impl Engine {
             || self.pause.until_ms.load(Relaxed) != 0
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
+            || self.persistence.last_failed()
     }
 
     /// Whether expired keys stay where they are because writes are paused or data is being loaded.
@@ -302,6 +319,7 @@ impl Engine {
         }
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.background.reset_freed();
+        self.persistence.reset_saves();
     }
 
     /// Number of keys in a database.

@@ -29,6 +29,8 @@ pub enum Error {
     InvalidExpire(&'static str),
     /// Memory is over its limit.
     OutOfMemory,
+    /// Snapshots are asked for and fail.
+    Misconfigured,
     /// `EXEC` after a queueing error.
     ExecAborted,
     /// The client has to authenticate.
@@ -75,6 +77,14 @@ impl Error {
                 format!("ERR invalid expire time in '{name}' command").into()
             }
             Error::OutOfMemory => "OOM command not allowed when used memory > 'maxmemory'.".into(),
+            Error::Misconfigured => {
+                "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to \
+                 persist to disk. Commands that may modify the data set are disabled, because this \
+                 instance is configured to report errors during writes if RDB snapshotting fails \
+                 (stop-writes-on-bgsave-error option). Please check the Redis logs for details \
+                 about the RDB error."
+                    .into()
+            }
             Error::ExecAborted => {
                 "EXECABORT Transaction discarded because of previous errors.".into()
             }

@@ -16,6 +16,7 @@ use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
+use keyspace::snapshot::Urgency;
 use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
 
 /// Stripes tried in vain before there is nothing to evict.
@@ -157,8 +158,11 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     db.locked = Locked::One(candidate.stripe);
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
-        // A long command may hold it meanwhile, or somebody may have deleted it.
-        let is_held = db.with_stripe(candidate.stripe, |data| data.is_held(key.hash));
+        // A long command may hold it meanwhile, a snapshot may have no room for it, or somebody may
+        // have deleted it.
+        let is_held = db.with_stripe(candidate.stripe, |data| {
+            data.is_held(key.hash) || data.is_delayed(candidate.db, key.hash, Urgency::None)
+        });
         if !is_held && let Some(entry) = db.take(key) {
             engine.stats.evicted.add(1);
             bytes = entry.memory_usage();

@@ -12,6 +12,7 @@ use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
+use keyspace::snapshot::Urgency;
 use keyspace::{DbIndex, Key};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -118,7 +119,9 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
         if data.db(index).expiring().is_empty() {
             continue;
         }
-        let (seen, expired) = find_expired(db, data, index, db.random());
+        let (seen, mut expired) = find_expired(db, data, index, db.random());
+        // What a snapshot has no room for now is deleted later.
+        expired.retain(|key| !data.is_delayed(index, Key::new(key).hash, Urgency::None));
         db.locked = Locked::One(stripe);
         db.index = index;
         for key in &expired {

@@ -11,8 +11,9 @@ use crate::engine::Engine;
 use crate::locks::Locked;
 use crate::mailbox::{Mailbox, Message};
 use crate::worker::ThreadContext;
+use keyspace::snapshot::Urgency;
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key};
+use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key, StripeData};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
 
@@ -203,7 +204,13 @@ impl Db<'_> {
         entries: &mut Vec<Option<HeldEntry>>,
     ) -> bool {
         self.with_stripe(keys[0].stripe, |stripe| {
-            if !keys.iter().all(|key| stripe.may_hold(key.hash, key.writes)) {
+            let may_change = |stripe: &mut StripeData, key: &NamedKey| {
+                !key.writes || !stripe.is_delayed(self.index, key.hash, Urgency::Waiting)
+            };
+            if !keys
+                .iter()
+                .all(|key| stripe.may_hold(key.hash, key.writes) && may_change(stripe, key))
+            {
                 return false;
             }
             entries.extend(keys.iter().map(|key| {

@@ -96,6 +96,44 @@ impl Cx<'_> {
     }
 }
 
+/// The reply that a parked session waits for.
+pub struct LateReply {
+    engine: &'static Engine,
+    client: u64,
+    reactor: usize,
+    token: u64,
+    protocol: resp::Protocol,
+}
+
+impl LateReply {
+    /// Sends it.
+    pub fn send(self, write: impl FnOnce(&mut Reply<'_>)) {
+        let mut out = Vec::new();
+        write(&mut Reply::new(&mut out, self.protocol));
+        let resumption = Resumption {
+            token: Some(self.token),
+            reply: out,
+            written: crate::journal::JournalPos(0),
+        };
+        self.engine.mailboxes[self.reactor].post(Message::Resume(self.client, resumption));
+    }
+}
+
+impl Cx<'_> {
+    /// Parks the session; whoever has what is returned writes the reply.
+    pub fn late_reply(&mut self) -> LateReply {
+        let suspension = Suspension::background(TimeoutReply::Null);
+        let token = self.thread.suspend(self.session, suspension);
+        LateReply {
+            engine: self.thread.engine,
+            client: self.session.id(),
+            reactor: self.session.client.thread,
+            token,
+            protocol: self.reply.protocol(),
+        }
+    }
+}
+
 impl LongCommand {
     fn run(mut self, thread: &ThreadContext) {
         let engine = thread.engine;

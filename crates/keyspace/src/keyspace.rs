@@ -1,6 +1,7 @@
 //! The keyspace: all stripes, and the ways to reach them.
 
 use crate::memory;
+use crate::snapshot::{Shared, StripeSnapshot};
 use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
 use crate::types::{DbIndex, Key};
 use crate::world::World;
@@ -69,6 +70,32 @@ impl Keyspace {
     /// Frees what tables have outgrown; to be called now and then.
     pub fn collect_outgrown(&self) {
         self.common.outgrown.collect(&self.common.world);
+    }
+
+    /// Lets a snapshot of this moment begin; there must be none.
+    ///
+    /// # Safety
+    /// The world must stand still.
+    #[allow(unsafe_code)]
+    pub unsafe fn begin_snapshot(&self, shared: &Arc<Shared>) {
+        for (index, stripe) in self.stripes.iter().enumerate() {
+            let hook = StripeSnapshot::new(Arc::clone(shared), index);
+            // SAFETY: the caller has stopped the world.
+            unsafe { stripe.data() }.set_snapshot(Some(Box::new(hook)));
+        }
+    }
+
+    /// Removes what is left of a snapshot that has ended. The caller is inside the world or has
+    /// stopped it.
+    #[allow(unsafe_code)]
+    pub fn end_snapshot(&self) {
+        for stripe in &self.stripes {
+            stripe.lock();
+            // SAFETY: locked above; the reference ends with the statement.
+            unsafe { stripe.data() }.set_snapshot(None);
+            // SAFETY: locked above.
+            unsafe { stripe.unlock() };
+        }
     }
 
     /// Bytes in use, by the allocator.

@@ -1,13 +1,14 @@
 //! A stripe: a lock and, for every database, a small table.
 //!
 //! The methods of [`StripeData`] are the only way to change an entry, and each calls
-//! `before_change` first: that is where a running snapshot takes what it has not yet written.
+//! `before_change` first: that is where a running snapshot takes what it has not yet taken.
 //! None of them knows about expiry rules, effects or commands; the engine builds on them.
 #![allow(unsafe_code)]
 
 use crate::entry::{Entry, Object};
 use crate::heap_string::HeapString;
 use crate::holds::Hold;
+use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Urgency};
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
 use parking_lot::lock_api::RawMutex as _;
@@ -16,12 +17,6 @@ use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex, PoisonError};
 use structs::table::{Buckets, Item, ScanPosition, Table};
-
-/// Sees an entry's home before it changes; a snapshot's hook.
-pub trait BeforeChange: Send {
-    /// `hash` names the home of `table` that is about to change.
-    fn before_change(&mut self, db: DbIndex, hash: u64, table: &Table<Entry>);
-}
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
 #[repr(transparent)]
@@ -115,7 +110,7 @@ pub struct StripeData {
     /// Database 0, which nearly every key is in.
     first: DbTables,
     others: Vec<DbTables>,
-    snapshot: Option<Box<dyn BeforeChange>>,
+    snapshot: Option<Box<StripeSnapshot>>,
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
     holds: Option<Box<Vec<Hold>>>,
@@ -140,10 +135,65 @@ impl StripeData {
         }
     }
 
+    /// The databases.
+    pub(crate) fn dbs(&self) -> impl Iterator<Item = DbIndex> + use<> {
+        (0..=self.others.len() as u32).map(DbIndex)
+    }
+
     /// Installs or removes a snapshot's hook.
-    pub fn set_snapshot(&mut self, hook: Option<Box<dyn BeforeChange>>) {
+    pub(crate) fn set_snapshot(&mut self, hook: Option<Box<StripeSnapshot>>) {
         self.snapshot = hook;
         self.note_guards();
+    }
+
+    /// Whether a snapshot needs something of the stripe.
+    #[cfg(test)]
+    pub(crate) fn has_snapshot(&self) -> bool {
+        self.snapshot.is_some()
+    }
+
+    /// Lets the snapshot's hook look at the stripe, if there is one.
+    fn with_snapshot<R>(
+        &mut self,
+        work: impl FnOnce(&mut StripeSnapshot, &StripeData) -> R,
+    ) -> Option<R> {
+        let mut hook = self.snapshot.take()?;
+        let result = work(&mut hook, self);
+        self.snapshot = Some(hook);
+        Some(result)
+    }
+
+    /// Whether a change of this key should wait for a snapshot: the bytes it would hand over are
+    /// too many just now, or its value is too big to be handed over. Says so of no key that can be
+    /// changed at once. If a client waits, the value's turn comes next.
+    pub fn is_delayed(&mut self, db: DbIndex, hash: u64, urgency: Urgency) -> bool {
+        self.with_snapshot(|hook, data| hook.delays(data, db, hash, urgency)).unwrap_or(false)
+    }
+
+    /// The next entries that a snapshot's walk takes; `None` if the walk through this stripe is at
+    /// its end.
+    pub fn walk_snapshot(&mut self) -> Option<Chunk> {
+        let chunk = self.with_snapshot(StripeSnapshot::walk)?;
+        if chunk.is_none() {
+            self.end_snapshot_if_done();
+        }
+        chunk
+    }
+
+    /// The next piece of a big value of a snapshot, of about `most` bytes; `false` if it is the
+    /// last.
+    pub fn stream_snapshot(&mut self, value: BigRef, out: &mut Vec<u8>, most: usize) -> bool {
+        let goes_on = self.with_snapshot(|hook, data| hook.stream(data, value, out, most));
+        if goes_on == Some(false) {
+            self.end_snapshot_if_done();
+        }
+        goes_on.unwrap_or(false)
+    }
+
+    fn end_snapshot_if_done(&mut self) {
+        if self.snapshot.as_ref().is_some_and(|hook| hook.is_done()) {
+            self.set_snapshot(None);
+        }
     }
 
     fn note_guards(&mut self) {
@@ -175,10 +225,7 @@ impl StripeData {
     #[cold]
     fn ask_guards(&mut self, db: DbIndex, hash: u64) {
         assert!(!self.is_held(hash), "a key was changed that a long command holds");
-        if let Some(mut hook) = self.snapshot.take() {
-            hook.before_change(db, hash, &self.db(db).entries);
-            self.snapshot = Some(hook);
-        }
+        self.with_snapshot(|hook, data| hook.before_change(data, db, hash));
     }
 
     /// The entry, expired or not.
@@ -299,17 +346,28 @@ impl StripeData {
         }
     }
 
-    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's.
+    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's. A
+    /// snapshot that still needs them keeps them: then what is returned is empty.
     /// Nobody may prefetch meanwhile: the world must stand still.
     pub fn take_db(&mut self, db: DbIndex) -> DbTables {
         assert!(self.holds.is_none(), "a database was taken away that a long command reads");
-        std::mem::take(self.db_mut(db))
+        let is_needed = self.with_snapshot(|hook, data| hook.needs(data, db)) == Some(true);
+        let tables = std::mem::take(self.db_mut(db));
+        match &mut self.snapshot {
+            Some(hook) if is_needed => {
+                hook.keep(db, tables);
+                DbTables::default()
+            }
+            _ => tables,
+        }
     }
 
     /// Exchanges two databases (SWAPDB); the world must stand still.
     pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
         if a != b {
-            let taken = self.take_db(a);
+            assert!(self.holds.is_none(), "a database was exchanged that a long command reads");
+            self.with_snapshot(|hook, data| hook.swap(data, a, b));
+            let taken = std::mem::take(self.db_mut(a));
             let other = std::mem::replace(self.db_mut(b), taken);
             *self.db_mut(a) = other;
         }

@@ -19,8 +19,10 @@ pub(crate) const INT_16_BITS: u8 = 1;
 pub(crate) const INT_32_BITS: u8 = 2;
 pub(crate) const COMPRESSED: u8 = 3;
 /// Quicklist nodes: one element alone, or a listpack.
-pub(crate) const NODE_PLAIN: u64 = 1;
-pub(crate) const NODE_PACKED: u64 = 2;
+/// One element alone.
+pub const NODE_PLAIN: u64 = 1;
+/// A listpack.
+pub const NODE_PACKED: u64 = 2;
 
 /// Shorter strings are not worth compressing.
 const COMPRESS_MIN: usize = 21;
@@ -74,7 +76,7 @@ impl Encoder {
     }
 
     /// Bytes as they are.
-    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+    pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
 

@@ -28,7 +28,7 @@ mod object;
 mod payload;
 
 pub use decode::{Builder, Decoder, Length};
-pub use encode::{Compression, Encoder};
+pub use encode::{Compression, Encoder, NODE_PACKED, NODE_PLAIN};
 pub use error::Error;
 pub use kind::Kind;
 pub use object::{Limits, Object, ObjectRef};

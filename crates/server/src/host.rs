@@ -3,10 +3,12 @@
 use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net};
+use crate::persistence::save;
 use crate::process::{crash, facts, signals};
 use config::{ApplyError, Changed};
 use engine::Engine;
-use engine::engine::{Host, Restart, ShutdownRequest};
+use engine::engine::{Host, Restart, SaveDone, ShutdownRequest};
+use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -81,6 +83,14 @@ impl ServerHost {
 impl Host for ServerHost {
     fn apply_config(&self, changed: &[Changed]) -> Result<(), ApplyError> {
         self.applier.apply(changed)
+    }
+
+    fn save_in_background(&self, snapshot: Snapshot, done: SaveDone) {
+        save::in_background(self.engine, snapshot, done);
+    }
+
+    fn save_now(&self, snapshot: Snapshot) -> Result<(), String> {
+        save::now(self.engine, snapshot, Beside::Nobody)
     }
 
     fn shutdown(&self, by: &str, _request: ShutdownRequest) {

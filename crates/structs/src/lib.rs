@@ -2,6 +2,7 @@
 
 pub mod blob;
 mod btree;
+pub mod cells;
 pub mod crc16;
 pub mod crc64;
 mod either;

@@ -334,6 +334,27 @@ impl List {
         }))
     }
 
+    /// How many chunks [`List::chunks`] gives.
+    pub fn chunk_count(&self) -> usize {
+        match &self.repr {
+            Repr::Listpack(listpack) => usize::from(!listpack.is_empty()),
+            Repr::Quicklist(quicklist) => quicklist.nodes.len(),
+        }
+    }
+
+    /// One of [`List::chunks`], found at once.
+    pub fn chunk(&self, index: usize) -> Option<Chunk<'_>> {
+        match &self.repr {
+            Repr::Listpack(listpack) => {
+                (index == 0 && !listpack.is_empty()).then(|| Chunk::Packed(listpack.as_bytes()))
+            }
+            Repr::Quicklist(quicklist) => quicklist.nodes.get(index).map(|node| match node {
+                Node::Packed { listpack, .. } => Chunk::Packed(listpack.as_bytes()),
+                Node::Plain(bytes) => Chunk::Plain(bytes),
+            }),
+        }
+    }
+
     /// A builder for a list that comes in pieces.
     pub fn builder() -> ListBuilder {
         ListBuilder { quicklist: Quicklist::default() }

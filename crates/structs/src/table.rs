@@ -273,6 +273,15 @@ struct Migration {
 pub struct ScanPosition(u64);
 
 impl ScanPosition {
+    /// The beginning of part `index` of `count` equal parts of the order; `None` past the end.
+    pub fn of_part(index: usize, count: usize) -> Option<ScanPosition> {
+        boundary(index, count).map(ScanPosition)
+    }
+    /// Which of `count` equal parts of the order it is in.
+    #[inline]
+    pub fn part(self, count: usize) -> usize {
+        home(self.0, count)
+    }
     /// The beginning.
     pub const START: ScanPosition = ScanPosition(0);
     /// The position as a number of at most 48 bits.
@@ -395,6 +404,38 @@ impl<T: Item, O: Order> Table<T, O> {
     /// Bytes of the bucket arrays.
     pub fn allocated_bytes(&self) -> usize {
         self.slots() / BUCKET_SLOTS * size_of::<Bucket>()
+    }
+
+    /// Buckets that the range of hashes is laid over; items of one home are close together.
+    pub fn homes(&self) -> usize {
+        self.count()
+    }
+
+    /// The position in the order of hashes of an item with this hash.
+    #[inline]
+    pub fn position_of(&self, hash: u64) -> ScanPosition {
+        ScanPosition(position(self.order.apply(hash)))
+    }
+
+    /// Asks for the items of the home at a position, for a walk that comes there soon.
+    pub fn prefetch_items_at(&self, at: ScanPosition) {
+        if self.len == 0 {
+            return;
+        }
+        let (start, _, home_index) = self.area_at(at.0);
+        // SAFETY: `home_index` is below the array's length.
+        let bucket = unsafe { &*start.add(home_index) };
+        for slot in bucket.occupied() {
+            prefetch(bucket.item(slot));
+        }
+    }
+
+    /// Asks for the bucket at a position.
+    pub fn prefetch_bucket_at(&self, at: ScanPosition) {
+        if self.len > 0 {
+            let (start, _, home_index) = self.area_at(at.0);
+            prefetch(start.wrapping_add(home_index).cast());
+        }
     }
 
     /// Whether a change of size is under way.
@@ -662,9 +703,21 @@ impl<T: Item, O: Order> Table<T, O> {
     ///
     /// An item that is in the table from the walk's start to its end is visited exactly once.
     /// `visit` is called for the items of one home, a handful at most times.
-    pub fn scan(&self, from: ScanPosition, mut visit: impl FnMut(&T)) -> Option<ScanPosition> {
+    #[inline]
+    pub fn scan(&self, from: ScanPosition, visit: impl FnMut(&T)) -> Option<ScanPosition> {
+        self.scan_until(from, None, visit)
+    }
+
+    /// [`Table::scan`] that never goes past `end`: what it returns is `end` at most, and `None` is
+    /// the end of the table.
+    pub fn scan_until(
+        &self,
+        from: ScanPosition,
+        end: Option<ScanPosition>,
+        mut visit: impl FnMut(&T),
+    ) -> Option<ScanPosition> {
         if self.len == 0 {
-            return None;
+            return end;
         }
         let (start, count, home_index) = self.area_at(from.0);
         let mut next = boundary(home_index + 1, count);
@@ -678,6 +731,10 @@ impl<T: Item, O: Order> Table<T, O> {
                 };
             }
         }
+        next = match (next, end) {
+            (Some(a), Some(ScanPosition(b))) => Some(a.min(b)),
+            (a, b) => a.or(b.map(|end| end.0)),
+        };
         let mut index = home_index;
         for _ in 0..count {
             // SAFETY: `index` stays below `count`.

@@ -83,11 +83,12 @@ fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
     let mut taken = keyspace::keyspace::Taken(Vec::new());
+    let mut keys = 0;
     cx.db.for_each_stripe(|_, stripe| {
+        keys += dbs.iter().map(|&db| stripe.db(db).entries().len() as u64).sum::<u64>();
         let part = take_all(std::iter::once(stripe), dbs.iter().copied());
         taken.0.extend(part.0);
     });
-    let keys = taken.keys() as u64;
     cx.engine.tracking.invalidate_all(&cx.db);
     cx.db.add_dirty(keys.max(1));
     if in_background || cx.in_transaction || keys == 0 {

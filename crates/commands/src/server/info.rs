@@ -199,15 +199,10 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
     let progress = cx.engine.loading.progress(cx.now());
     line(out, "loading", u8::from(progress.is_some()));
     line(out, "async_loading", 0);
-    let changes = cx.engine.stats.dirty.get() + total(cx.engine, |s| &s.dirty);
-    line(out, "rdb_changes_since_last_save", changes);
-    for name in ["rdb_bgsave_in_progress", "rdb_saves", "aof_enabled", "aof_rewrite_in_progress"] {
+    rdb(cx, out);
+    for name in ["aof_enabled", "aof_rewrite_in_progress"] {
         line(out, name, 0);
     }
-    line(out, "rdb_last_save_time", cx.engine.started_ms / 1000);
-    line(out, "rdb_last_bgsave_status", "ok");
-    line(out, "rdb_last_bgsave_time_sec", -1);
-    line(out, "rdb_current_bgsave_time_sec", -1);
     line(out, "aof_rewrite_scheduled", 0);
     line(out, "aof_last_rewrite_time_sec", -1);
     line(out, "aof_current_rewrite_time_sec", -1);
@@ -224,6 +219,39 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
         line(out, "loading_loaded_perc", format!("{:.2}", progress.percent));
         line(out, "loading_eta_seconds", progress.eta_seconds);
     }
+}
+
+/// The snapshots' part of the section. There is no child whose memory could grow: what the server
+/// calls `cow` is what writers have handed to a running snapshot and what is not written yet.
+fn rdb(cx: &Cx<'_>, out: &mut String) {
+    let state = &cx.engine.persistence;
+    let running = state.running_seconds();
+    let snapshot = cx.engine.snapshots.current();
+    let of_snapshot = |get: fn(&keyspace::snapshot::Shared) -> u64| {
+        snapshot.as_ref().map_or(0, |snapshot| get(snapshot))
+    };
+    let buffered = of_snapshot(|snapshot| snapshot.buffered_bytes() as u64);
+    let peak = of_snapshot(|snapshot| snapshot.peak_bytes() as u64);
+    let keys = of_snapshot(|snapshot| snapshot.keys());
+    let total = if snapshot.is_some() { state.keys_total().max(keys) } else { 0 };
+    let percent = if total == 0 { 0.0 } else { keys as f64 * 100.0 / total as f64 };
+    line(out, "current_cow_peak", peak);
+    line(out, "current_cow_size", buffered);
+    line(out, "current_cow_size_age", 0);
+    line(out, "current_fork_perc", format!("{percent:.2}"));
+    line(out, "current_save_keys_processed", keys);
+    line(out, "current_save_keys_total", total);
+    line(out, "rdb_changes_since_last_save", cx.engine.changes_since_save());
+    line(out, "rdb_bgsave_in_progress", u8::from(running.is_some()));
+    line(out, "rdb_last_save_time", state.last_save_s());
+    line(out, "rdb_last_bgsave_status", if state.last_failed() { "err" } else { "ok" });
+    line(out, "rdb_last_bgsave_time_sec", state.last_seconds());
+    line(out, "rdb_current_bgsave_time_sec", running.unwrap_or(-1));
+    line(out, "rdb_saves", state.saves());
+    line(out, "rdb_last_cow_size", state.last_peak_bytes());
+    line(out, "snapshot_buffer_bytes", buffered);
+    line(out, "snapshot_buffer_limit", cx.engine.config.snapshot_buffer_limit());
+    line(out, "snapshot_age_seconds", cx.now().0 / 1000 - state.last_save_s());
 }
 
 fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) -> u64 {

@@ -16,6 +16,7 @@ mod lolwut;
 mod memory;
 mod memory_report;
 mod monitor;
+mod save;
 mod shutdown;
 mod swapdb;
 mod time;
@@ -39,6 +40,9 @@ pub static COMMANDS: &[&Command] = &[
     &commandlog::SLOWLOG,
     &info::INFO,
     &config::CONFIG,
+    &save::SAVE,
+    &save::BGSAVE,
+    &save::LASTSAVE,
     &shutdown::SHUTDOWN,
     &swapdb::SWAPDB,
     &time::TIME,

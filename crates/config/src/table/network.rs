@@ -1,7 +1,7 @@
 //! Sockets, connections and reactors.
 
 use crate::choices::IoBackend;
-use crate::spec::range::{COUNT, PORT, SIZE};
+use crate::spec::range::{COUNT, PORT};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 
 pub(super) const OPTIONS: &[Spec] = &[
@@ -135,7 +135,6 @@ pub(super) const OPTIONS: &[Spec] = &[
         "1000000",
         "keys remembered for client-side caching",
     ),
-    memory("snapshot-buffer-limit", SIZE, "64mb", "memory a running snapshot may use").not_yet(),
 ];
 
 const NO_RDMA: &str = "No RDMA building support.";

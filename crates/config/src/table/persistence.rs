@@ -11,8 +11,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         Kind::Save,
         "3600 1 300 100 60 10000",
         "snapshot after so many seconds with so many changes",
-    )
-    .not_yet(),
+    ),
     text("dbfilename", "dump.rdb", "name of the snapshot").checked(checks::dbfilename).protected(),
     flag("rdbcompression", "yes", "compress strings in DUMP payloads and snapshots"),
     flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable(),
@@ -28,10 +27,21 @@ pub(super) const OPTIONS: &[Spec] = &[
         "load snapshots without what has no type here, instead of not at all",
     ),
     flag("rdb-del-sync-files", "no", "delete snapshots made for replication").not_yet(),
-    flag("rdb-save-incremental-fsync", "yes", "force snapshots to the disk bit by bit").not_yet(),
+    flag("rdb-save-incremental-fsync", "yes", "force snapshots to the disk bit by bit"),
+    memory(
+        "snapshot-buffer-limit",
+        SIZE,
+        "64mb",
+        "bytes that writes may hand to a running snapshot before they wait for the disk",
+    ),
+    int(
+        "snapshot-threads",
+        (0, 255),
+        "0",
+        "threads that write a snapshot; 0 is as many as serve clients",
+    ),
     int("rdb-key-save-delay", ANY_INT, "0", "microseconds to wait after each saved key, for tests")
-        .hidden()
-        .not_yet(),
+        .hidden(),
     int("key-load-delay", ANY_INT, "0", "microseconds to wait after each loaded key, for tests")
         .hidden(),
     int(
@@ -42,7 +52,7 @@ pub(super) const OPTIONS: &[Spec] = &[
     )
     .hidden()
     .not_yet(),
-    flag("stop-writes-on-bgsave-error", "yes", "refuse writes while snapshots fail").not_yet(),
+    flag("stop-writes-on-bgsave-error", "yes", "refuse writes while snapshots fail"),
     choice(
         "sanitize-dump-payload",
         SanitizeDumpPayload::CHOICES,

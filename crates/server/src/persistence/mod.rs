@@ -1,3 +1,6 @@
 //! The data set in files.
 
 pub mod load;
+pub mod rdb_file;
+pub mod rdb_records;
+pub mod save;

@@ -1,0 +1,153 @@
+//! `SAVE`, `BGSAVE [SCHEDULE|CANCEL]`, `LASTSAVE`
+//!
+//! Both save what there is at the instant of the command, and both write it in the background: SAVE
+//! keeps only its own client waiting.
+
+use engine::persistence::Outcome;
+use engine::snapshot::{AlreadyRunning, Snapshots};
+use engine::{Arg, Args, Command, Cx, Error, Flags, Group};
+
+/// `SAVE`.
+pub static SAVE: Command = Command {
+    name: "save",
+    arity: 1,
+    flags: Flags::WORLD
+        .with(Flags::ADMIN)
+        .with(Flags::NOSCRIPT)
+        .with(Flags::NO_ASYNC_LOADING)
+        .with(Flags::NO_MULTI),
+    group: Group::Server,
+    since: "1.0.0",
+    complexity: "O(N) where N is the total number of keys in all databases",
+    summary: "Synchronously saves the database(s) to disk.",
+    run: save,
+    ..Command::ROW
+};
+
+/// `BGSAVE`.
+pub static BGSAVE: Command = Command {
+    name: "bgsave",
+    arity: -1,
+    flags: Flags::WORLD.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Asynchronously saves the database(s) to disk.",
+    history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
+    args: &[Arg::one_of(
+        "operation",
+        &[
+            Arg::token("schedule", "SCHEDULE").since("3.2.2"),
+            Arg::token("cancel", "CANCEL").since("8.1.0"),
+        ],
+    )
+    .optional()],
+    run: bgsave,
+    ..Command::ROW
+};
+
+/// `LASTSAVE`.
+pub static LASTSAVE: Command = Command {
+    name: "lastsave",
+    arity: 1,
+    flags: Flags::LOADING.with(Flags::STALE).with(Flags::FAST),
+    group: Group::Server,
+    categories: &["admin", "dangerous"],
+    since: "1.0.0",
+    complexity: "O(1)",
+    summary: "Returns the Unix timestamp of the last successful save to disk.",
+    tips: &["nondeterministic_output"],
+    run: lastsave,
+    ..Command::ROW
+};
+
+const IN_PROGRESS: Error = Error::text("ERR Background save already in progress");
+
+fn is_saving(cx: &Cx<'_>) -> bool {
+    cx.engine.persistence.running_seconds().is_some()
+}
+
+fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
+    if is_saving(cx) {
+        return Err(IN_PROGRESS);
+    }
+    let engine = cx.thread.engine;
+    let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
+    let snapshot = Snapshots::begin_in_stopped_world(engine, &cx.db).map_err(|AlreadyRunning| {
+        Error::text("ERR Can't SAVE while the append only file is rewritten")
+    })?;
+    let reply = cx.late_reply();
+    let done = move |outcome| {
+        reply.send(|reply| match outcome {
+            Outcome::Saved => reply.ok(),
+            Outcome::Failed | Outcome::Cancelled => reply.error("ERR"),
+        });
+    };
+    host.save_in_background(snapshot, Box::new(done));
+    Ok(())
+}
+
+fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
+    let is_schedule = args.len() == 2 && args.is(1, "schedule");
+    if args.len() == 2 && args.is(1, "cancel") {
+        return cancel(cx);
+    } else if args.len() > 1 && !is_schedule {
+        return Err(Error::Syntax);
+    }
+    if is_saving(cx) {
+        return Err(IN_PROGRESS);
+    }
+    let engine = cx.thread.engine;
+    let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
+    if cx.in_transaction {
+        engine.persistence.schedule();
+        host.log("Background saving scheduled to run after transaction execution");
+        cx.reply.simple("Background saving scheduled");
+        return Ok(());
+    }
+    match Snapshots::begin_in_stopped_world(engine, &cx.db) {
+        Ok(snapshot) => {
+            host.save_in_background(snapshot, Box::new(|_| {}));
+            cx.reply.simple("Background saving started");
+        }
+        Err(AlreadyRunning) if is_schedule => {
+            engine.persistence.schedule();
+            host.log("Background saving scheduled due to user request");
+            cx.reply.simple("Background saving scheduled");
+        }
+        Err(AlreadyRunning) => {
+            return Err(Error::text(
+                "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \
+                 SCHEDULE in order to schedule a BGSAVE whenever possible.",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn cancel(cx: &mut Cx<'_>) -> Result<(), Error> {
+    let engine = cx.thread.engine;
+    let log = |line: &str| {
+        if let Some(host) = engine.host() {
+            host.log(line);
+        }
+    };
+    if is_saving(cx) {
+        log("Background saving will be aborted due to user request");
+        if let Some(snapshot) = engine.snapshots.current() {
+            snapshot.end();
+        }
+        cx.reply.simple("Background saving cancelled");
+    } else if engine.persistence.take_scheduled() {
+        log("Scheduled background saving will be cancelled due to user request");
+        cx.reply.simple("Scheduled background saving cancelled");
+    } else {
+        return Err(Error::text("ERR Background saving is currently not in progress or scheduled"));
+    }
+    Ok(())
+}
+
+fn lastsave(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
+    cx.reply.integer(cx.engine.persistence.last_save_s());
+    Ok(())
+}

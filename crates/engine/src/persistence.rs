@@ -1,0 +1,175 @@
+//! What is known of the snapshots on the disk: when the last one was made, whether it went well,
+//! and what has changed since. INFO, LASTSAVE, the save points and the refusal of writes while
+//! snapshots fail all look here; the server's files do the work.
+
+use crate::engine::Engine;
+use crate::snapshot::Cut;
+use crate::stats::Counter;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+
+/// The state of saving.
+pub struct Persistence {
+    /// Changes that the last good file has, of all times.
+    saved_changes: AtomicU64,
+    last_save_s: AtomicI64,
+    last_failed: AtomicBool,
+    last_try_s: AtomicI64,
+    last_seconds: AtomicI64,
+    saves: Counter,
+    /// When the one that runs in the background began, in seconds; 0 if there is none.
+    running_since_s: AtomicI64,
+    keys_total: AtomicU64,
+    last_peak: AtomicU64,
+    is_scheduled: AtomicBool,
+}
+
+impl Default for Persistence {
+    fn default() -> Persistence {
+        Persistence {
+            saved_changes: AtomicU64::new(0),
+            last_save_s: AtomicI64::new(now_s()),
+            last_failed: AtomicBool::new(false),
+            last_try_s: AtomicI64::new(0),
+            last_seconds: AtomicI64::new(-1),
+            saves: Counter::default(),
+            running_since_s: AtomicI64::new(0),
+            keys_total: AtomicU64::new(0),
+            last_peak: AtomicU64::new(0),
+            is_scheduled: AtomicBool::new(false),
+        }
+    }
+}
+
+fn now_s() -> i64 {
+    crate::worker::now().0 / 1000
+}
+
+impl Persistence {
+    /// Seconds since the epoch of the last good file, or of the start (LASTSAVE).
+    pub fn last_save_s(&self) -> i64 {
+        self.last_save_s.load(Relaxed)
+    }
+
+    /// Whether the last save in the background went wrong.
+    pub fn last_failed(&self) -> bool {
+        self.last_failed.load(Relaxed)
+    }
+
+    /// When the last save in the background was tried, in seconds since the epoch; 0 if never.
+    pub fn last_try_s(&self) -> i64 {
+        self.last_try_s.load(Relaxed)
+    }
+
+    /// How long the last save in the background took; −1 if there was none.
+    pub fn last_seconds(&self) -> i64 {
+        self.last_seconds.load(Relaxed)
+    }
+
+    /// Good files so far.
+    pub fn saves(&self) -> u64 {
+        self.saves.get()
+    }
+
+    /// Forgets that count (CONFIG RESETSTAT).
+    pub fn reset_saves(&self) {
+        self.saves.set(0);
+    }
+
+    /// For how many seconds a save has been running in the background.
+    pub fn running_seconds(&self) -> Option<i64> {
+        let since = self.running_since_s.load(Relaxed);
+        (since > 0).then(|| (now_s() - since).max(0))
+    }
+
+    /// Keys that the save under way has to write, about.
+    pub fn keys_total(&self) -> u64 {
+        self.keys_total.load(Relaxed)
+    }
+
+    /// The most bytes that writers had handed over and nobody had written, during the last save.
+    pub fn last_peak_bytes(&self) -> u64 {
+        self.last_peak.load(Relaxed)
+    }
+
+    /// A save is to begin as soon as it can (BGSAVE SCHEDULE).
+    pub fn schedule(&self) {
+        self.is_scheduled.store(true, Relaxed);
+    }
+
+    /// Whether one is to begin; takes the request back.
+    pub fn take_scheduled(&self) -> bool {
+        self.is_scheduled.swap(false, AcqRel)
+    }
+
+    /// Whether one is to begin.
+    pub fn is_scheduled(&self) -> bool {
+        self.is_scheduled.load(Relaxed)
+    }
+
+    /// A save in the background begins.
+    pub fn begins(&self) {
+        self.keys_total.store(0, Relaxed);
+        self.last_try_s.store(now_s(), Relaxed);
+        self.running_since_s.store(now_s().max(1), Relaxed);
+    }
+
+    /// How many keys it has to write.
+    pub fn set_keys_total(&self, keys: u64) {
+        self.keys_total.store(keys, Relaxed);
+    }
+
+    /// A file was written, in the background or not.
+    pub fn saved(&self, cut: &Cut) {
+        self.saved_changes.store(cut.changes, Relaxed);
+        self.last_save_s.store(now_s(), Relaxed);
+        self.last_failed.store(false, Relaxed);
+        self.saves.add(1);
+    }
+
+    /// A save in the background has ended. One that was cancelled is not a failure.
+    pub fn ended(&self, outcome: Outcome, peak_bytes: usize) {
+        self.last_seconds.store(self.running_seconds().unwrap_or(0), Relaxed);
+        self.running_since_s.store(0, Relaxed);
+        self.last_peak.store(peak_bytes as u64, Relaxed);
+        if outcome == Outcome::Failed {
+            self.last_failed.store(true, Relaxed);
+        }
+    }
+
+    /// All data was loaded from files, so nothing has changed.
+    pub fn set_unchanged(&self, changes: u64) {
+        self.saved_changes.store(changes, Relaxed);
+    }
+}
+
+/// How a save has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The file is there.
+    Saved,
+    /// It is not, and the old one still is.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+impl Engine {
+    /// Changes of the data set of all times.
+    pub fn changes(&self) -> u64 {
+        let of_threads: u64 = self.thread_stats.iter().map(|stats| stats.dirty.get()).sum();
+        self.stats.dirty.get() + of_threads
+    }
+
+    /// Changes since the last good file.
+    pub fn changes_since_save(&self) -> u64 {
+        self.changes().saturating_sub(self.persistence.saved_changes.load(Relaxed))
+    }
+
+    /// Whether writes are refused because snapshots are asked for and fail.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.persistence.last_failed()
+            && self.config.stop_writes_on_bgsave_error()
+            && !self.config.save_points().is_empty()
+    }
+}

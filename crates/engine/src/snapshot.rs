@@ -1,0 +1,413 @@
+//! Snapshots of the whole data set: how one begins, who waits for it, and what becomes of it.
+//!
+//! [`Snapshots::begin`] stops the world for as long as it takes to put a hook into every stripe;
+//! the [`Snapshot`] it returns is the state of that instant. Any number of threads then call
+//! [`Snapshot::write`], which takes what is left of it out of the keyspace, encodes it and gives it
+//! to an [`Output`]. Dropping the snapshot ends it, complete or not.
+//!
+//! `docs/internals/snapshots.md` has the whole.
+#![allow(unsafe_code)]
+
+use crate::engine::Engine;
+use crate::journal::JournalPos;
+use crate::mailbox::Message;
+use keyspace::keyspace::STRIPES;
+use keyspace::snapshot::record::Tokens;
+use keyspace::snapshot::{BigRef, Chunk, Shared};
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Millis, StripeData};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes after which a thread gives what it has encoded to the output.
+const FLUSH: usize = 1 << 20;
+/// Bytes of a big value that are taken at a stretch.
+const PIECE: usize = 64 << 10;
+
+/// The instant of a snapshot.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// What the journal has before it is in the snapshot, what comes after is not.
+    pub position: JournalPos,
+    /// When it was.
+    pub time: Millis,
+    /// The history that the position belongs to.
+    pub replication_id: String,
+    /// Changes of the data set up to then, of all times.
+    pub changes: u64,
+}
+
+/// Makes bytes of what a file, or whatever else takes a snapshot, is to have of an entry. Each
+/// thread has one of its own.
+pub trait Encode: Send {
+    /// Appends the form of these tokens to `out`. They begin and end anywhere between two tokens of
+    /// a value, and go on where the last ones ended.
+    fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>);
+    /// A value has ended: nothing of it may be kept back.
+    fn end_of_value(&mut self, out: &mut Vec<u8>);
+}
+
+/// Where a snapshot goes.
+pub trait Output: Send {
+    /// Takes the encoded form of some whole entries of a database, or, from [`Snapshot::write`] of
+    /// one thread at a time, of a piece of one.
+    fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// There can be one snapshot at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlreadyRunning;
+
+/// The snapshots of an engine: one at a time.
+#[derive(Default)]
+pub struct Snapshots {
+    is_running: AtomicBool,
+    current: Mutex<Option<Arc<Shared>>>,
+    /// Registrations with the world, which last for ever and are used again.
+    readers: Mutex<Vec<Reader<'static>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Snapshots {
+    /// Whether a snapshot is under way.
+    #[inline]
+    pub fn is_running(&self) -> bool {
+        self.is_running.load(Relaxed)
+    }
+
+    /// The snapshot under way, for its figures and to end it.
+    pub fn current(&self) -> Option<Arc<Shared>> {
+        lock(&self.current).clone()
+    }
+
+    /// A write is about to see whether the snapshot is in its way, and will wait if so.
+    pub(crate) fn wait(&self) {
+        if let Some(shared) = &*lock(&self.current) {
+            shared.wait();
+        }
+    }
+
+    /// Takes a snapshot of this instant. The caller is outside the world; `at_cut` runs in the
+    /// stopped world, before anything else happens.
+    pub fn begin(
+        engine: &'static Engine,
+        at_cut: impl FnOnce(&Cut),
+    ) -> Result<Snapshot, AlreadyRunning> {
+        let prepared = Snapshot::prepare(engine)?;
+        let stopped = engine.keyspace.world().stop();
+        // SAFETY: stopped.
+        let snapshot = unsafe { prepared.install(at_cut) };
+        drop(stopped);
+        Ok(snapshot)
+    }
+
+    /// The same for a command that holds the world.
+    pub fn begin_in_stopped_world(
+        engine: &'static Engine,
+        db: &crate::db::Db<'_>,
+    ) -> Result<Snapshot, AlreadyRunning> {
+        assert!(db.holds_world(), "a snapshot begins in a stopped world");
+        let prepared = Snapshot::prepare(engine)?;
+        // SAFETY: asserted.
+        Ok(unsafe { prepared.install(|_| {}) })
+    }
+}
+
+/// Who writes a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// A thread beside all others.
+    Clients,
+    /// The thread that has stopped the world.
+    Nobody,
+}
+
+/// The state of one instant; see the module's documentation.
+pub struct Snapshot {
+    engine: &'static Engine,
+    shared: Arc<Shared>,
+    cut: Cut,
+    started: Instant,
+    next_stripe: AtomicUsize,
+    written_by: Mutex<Beside>,
+}
+
+impl Snapshot {
+    fn prepare(engine: &'static Engine) -> Result<Snapshot, AlreadyRunning> {
+        let snapshots = &engine.snapshots;
+        let mut current = lock(&snapshots.current);
+        if current.is_some() {
+            return Err(AlreadyRunning);
+        }
+        let wake = || engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+        let limit = usize::try_from(engine.config.snapshot_buffer_limit()).unwrap_or(usize::MAX);
+        let shared = Arc::new(Shared::new(limit, Box::new(wake)));
+        *current = Some(Arc::clone(&shared));
+        let cut = Cut {
+            position: JournalPos::default(),
+            time: Millis(0),
+            replication_id: String::new(),
+            changes: 0,
+        };
+        Ok(Snapshot {
+            engine,
+            shared,
+            cut,
+            started: Instant::now(),
+            next_stripe: AtomicUsize::new(0),
+            written_by: Mutex::new(Beside::Clients),
+        })
+    }
+
+    /// # Safety
+    /// The world must stand still.
+    unsafe fn install(mut self, at_cut: impl FnOnce(&Cut)) -> Snapshot {
+        let engine = self.engine;
+        self.cut = Cut {
+            position: engine.journal.position(),
+            time: crate::worker::now(),
+            replication_id: lock(&engine.replication_id).clone(),
+            changes: engine.changes(),
+        };
+        at_cut(&self.cut);
+        // SAFETY: the caller's contract.
+        unsafe { engine.keyspace.begin_snapshot(&self.shared) };
+        engine.snapshots.is_running.store(true, Relaxed);
+        self
+    }
+
+    /// The snapshot's instant.
+    pub fn cut(&self) -> &Cut {
+        &self.cut
+    }
+
+    /// How long ago that was.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How much of it was written, and what is under way.
+    pub fn progress(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The keys of each database and how many of them expire, as they are now: about what the
+    /// snapshot has.
+    pub fn sizes(&self, beside: Beside) -> Vec<(DbIndex, u64, u64)> {
+        let engine = self.engine;
+        let mut sizes: Vec<_> =
+            (0..engine.keyspace.databases()).map(|db| (DbIndex(db), 0, 0)).collect();
+        let walker = Walker::new(self, beside);
+        for stripe in 0..STRIPES {
+            walker.with_stripe(stripe, |data| {
+                for (db, keys, expiring) in &mut sizes {
+                    let tables = data.db(*db);
+                    *keys += tables.entries().len() as u64;
+                    *expiring += tables.expiring().len() as u64;
+                }
+            });
+        }
+        sizes.retain(|&(_, keys, _)| keys > 0);
+        sizes
+    }
+
+    /// Takes and writes what nobody else does. Returns when there is nothing left for this thread;
+    /// when all threads have returned without an error the snapshot is complete. An error ends the
+    /// snapshot for all of them.
+    pub fn write(
+        &self,
+        beside: Beside,
+        encode: &mut dyn Encode,
+        output: &Mutex<&mut dyn Output>,
+    ) -> io::Result<()> {
+        *lock(&self.written_by) = beside;
+        let mut walker = Walker::new(self, beside);
+        let result = walker.run(encode, output);
+        if result.is_err() {
+            self.shared.end();
+        }
+        result
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.shared.end();
+        let beside = *lock(&self.written_by);
+        let walker = Walker::new(self, beside);
+        walker.inside(|| self.engine.keyspace.end_snapshot());
+        drop(walker);
+        self.engine.snapshots.is_running.store(false, Relaxed);
+        *lock(&self.engine.snapshots.current) = None;
+    }
+}
+
+/// One thread's part in writing a snapshot.
+struct Walker<'a> {
+    snapshot: &'a Snapshot,
+    /// `None` if the thread has stopped the world.
+    reader: Option<Reader<'static>>,
+    stripe: Option<usize>,
+    out: Vec<u8>,
+    out_db: DbIndex,
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "the snapshot was ended")
+}
+
+impl<'a> Walker<'a> {
+    fn new(snapshot: &'a Snapshot, beside: Beside) -> Walker<'a> {
+        let engine = snapshot.engine;
+        let reader = (beside == Beside::Clients).then(|| {
+            let spare = lock(&engine.snapshots.readers).pop();
+            spare.unwrap_or_else(|| engine.keyspace.world().register())
+        });
+        Walker { snapshot, reader, stripe: None, out: Vec::new(), out_db: DbIndex(0) }
+    }
+
+    /// Does something inside the world.
+    fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
+        if let Some(reader) = &self.reader {
+            reader.enter();
+        }
+        let result = work();
+        if let Some(reader) = &self.reader {
+            reader.leave();
+        }
+        result
+    }
+
+    fn with_stripe<R>(&self, index: usize, work: impl FnOnce(&mut StripeData) -> R) -> R {
+        self.inside(|| {
+            let stripe = self.snapshot.engine.keyspace.stripe(index);
+            stripe.lock();
+            // SAFETY: locked above; the reference ends before the lock.
+            let result = work(unsafe { stripe.data() });
+            // SAFETY: locked above.
+            unsafe { stripe.unlock() };
+            result
+        })
+    }
+
+    fn run(&mut self, encode: &mut dyn Encode, output: &Mutex<&mut dyn Output>) -> io::Result<()> {
+        let shared = Arc::clone(&self.snapshot.shared);
+        loop {
+            if shared.is_over() {
+                return Err(ended());
+            }
+            if let Some(chunk) = shared.handed_over() {
+                let bytes = chunk.bytes.len();
+                let written = self.take(chunk, encode, output);
+                shared.give_back(bytes);
+                written?;
+            } else if shared.is_hurried() {
+                if let Some(value) = shared.next_big() {
+                    self.stream(value, encode, output)?;
+                }
+            } else if let Some(index) = self.next_stripe() {
+                match self.with_stripe(index, StripeData::walk_snapshot) {
+                    Some(chunk) => self.take(chunk, encode, output)?,
+                    None => self.stripe = None,
+                }
+            } else if let Some(value) = shared.next_big() {
+                self.stream(value, encode, output)?;
+            } else {
+                return self.flush(&mut **lock(output));
+            }
+        }
+    }
+
+    fn next_stripe(&mut self) -> Option<usize> {
+        if self.stripe.is_none() {
+            let next = self.snapshot.next_stripe.fetch_add(1, Relaxed);
+            self.stripe = (next < STRIPES).then_some(next);
+        }
+        self.stripe
+    }
+
+    fn take(
+        &mut self,
+        chunk: Chunk,
+        encode: &mut dyn Encode,
+        output: &Mutex<&mut dyn Output>,
+    ) -> io::Result<()> {
+        if chunk.db != self.out_db {
+            self.flush(&mut **lock(output))?;
+            self.out_db = chunk.db;
+        }
+        encode.encode(Tokens::new(&chunk.bytes), &mut self.out);
+        encode.end_of_value(&mut self.out);
+        if self.out.len() >= FLUSH {
+            self.flush(&mut **lock(output))?;
+        }
+        self.delay(chunk.keys);
+        Ok(())
+    }
+
+    fn flush(&mut self, output: &mut dyn Output) -> io::Result<()> {
+        if !self.out.is_empty() {
+            output.write(self.out_db, &self.out)?;
+            self.out.clear();
+        }
+        Ok(())
+    }
+
+    /// Streams a big value; nobody else writes meanwhile.
+    fn stream(
+        &mut self,
+        value: BigRef,
+        encode: &mut dyn Encode,
+        output: &Mutex<&mut dyn Output>,
+    ) -> io::Result<()> {
+        let shared = Arc::clone(&self.snapshot.shared);
+        let mut output = lock(output);
+        self.flush(&mut **output)?;
+        self.out_db = value.db;
+        let mut tokens = Vec::new();
+        loop {
+            if shared.is_over() {
+                return Err(ended());
+            }
+            tokens.clear();
+            let goes_on = self
+                .with_stripe(value.stripe, |data| data.stream_snapshot(value, &mut tokens, PIECE));
+            encode.encode(Tokens::new(&tokens), &mut self.out);
+            if !goes_on {
+                break;
+            }
+            if self.out.len() >= FLUSH {
+                self.flush(&mut **output)?;
+            }
+        }
+        encode.end_of_value(&mut self.out);
+        // Whoever waits for this value may go on.
+        shared.recheck();
+        self.flush(&mut **output)
+    }
+
+    /// `rdb-key-save-delay`, for tests.
+    fn delay(&self, keys: u64) {
+        let each = self.snapshot.engine.config.rdb_key_save_delay();
+        let Ok(each) = u64::try_from(each) else { return };
+        let mut left = Duration::from_micros(each.saturating_mul(keys));
+        while !left.is_zero() && !self.snapshot.shared.is_over() {
+            let step = left.min(Duration::from_millis(5));
+            std::thread::sleep(step);
+            left -= step;
+        }
+    }
+}
+
+impl Drop for Walker<'_> {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            lock(&self.snapshot.engine.snapshots.readers).push(reader);
+        }
+    }
+}

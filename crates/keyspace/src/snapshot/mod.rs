@@ -1,0 +1,185 @@
+//! Snapshots: the state of one moment, taken while everything goes on.
+//!
+//! At the moment of the snapshot every stripe gets a hook ([`StripeSnapshot`]). The stripe's tables
+//! are cut into cells ([`structs::cells`]); a walk takes them one after the other, and who is about
+//! to change an entry of a cell that was not taken yet takes that cell first. So every entry of
+//! that moment is taken exactly once, as it was, and what it costs beyond the copies under way is a
+//! bit for some six keys. `docs/internals/snapshots.md` has the whole.
+
+mod big;
+pub mod record;
+mod stripe;
+#[cfg(test)]
+mod tests;
+
+use crate::types::DbIndex;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, PoisonError};
+pub(crate) use stripe::StripeSnapshot;
+
+/// Entries that were taken from one database, as [`record`] has them.
+pub struct Chunk {
+    /// The database that they were in at the snapshot's moment.
+    pub db: DbIndex,
+    /// The tokens.
+    pub bytes: Vec<u8>,
+    /// Number of entries.
+    pub keys: u64,
+}
+
+/// A value that has to be streamed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BigRef {
+    /// The stripe.
+    pub stripe: usize,
+    /// The database at the snapshot's moment.
+    pub db: DbIndex,
+    /// The key's hash.
+    pub hash: u64,
+}
+
+/// Why somebody asks whether a key can be changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Urgency {
+    /// A client waits: the key's value comes next.
+    Waiting,
+    /// It can be done some other time.
+    None,
+}
+
+/// What the hooks of one snapshot share with the threads that write it.
+pub struct Shared {
+    /// Bytes that writers may have handed over and nobody has written yet.
+    limit: AtomicUsize,
+    spent: AtomicUsize,
+    peak: AtomicUsize,
+    queue: Mutex<VecDeque<Chunk>>,
+    big: Mutex<VecDeque<BigRef>>,
+    is_over: AtomicBool,
+    is_waited_for: AtomicBool,
+    is_hurried: AtomicBool,
+    keys: AtomicU64,
+    /// Tells those who wait to try again.
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Shared {
+    /// A snapshot that may hold so many bytes, and that wakes who waits for it by `wake`.
+    pub fn new(limit: usize, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
+        Shared {
+            limit: AtomicUsize::new(limit),
+            spent: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            queue: Mutex::default(),
+            big: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            is_waited_for: AtomicBool::new(false),
+            is_hurried: AtomicBool::new(false),
+            keys: AtomicU64::new(0),
+            wake,
+        }
+    }
+
+    /// Changes the limit (CONFIG SET).
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Relaxed);
+    }
+
+    /// Bytes handed over by writers and not yet written.
+    pub fn buffered_bytes(&self) -> usize {
+        self.spent.load(Relaxed)
+    }
+
+    /// The most there ever were.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak.load(Relaxed)
+    }
+
+    /// Keys taken so far.
+    pub fn keys(&self) -> u64 {
+        self.keys.load(Relaxed)
+    }
+
+    /// Ends the snapshot, whether it is complete or not: nothing is taken any more.
+    pub fn end(&self) {
+        self.is_over.store(true, SeqCst);
+        (self.wake)();
+    }
+
+    /// Whether it has ended.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
+    fn is_spent(&self) -> bool {
+        self.spent.load(SeqCst) >= self.limit.load(Relaxed)
+    }
+
+    fn spend(&self, bytes: usize) {
+        let spent = self.spent.fetch_add(bytes, SeqCst) + bytes;
+        self.peak.fetch_max(spent, Relaxed);
+    }
+
+    /// What was handed over has been written.
+    pub fn give_back(&self, bytes: usize) {
+        let spent = self.spent.fetch_sub(bytes, SeqCst) - bytes;
+        // With a little room to spare, so that not every chunk wakes everybody.
+        if spent < self.limit.load(Relaxed) / 4 * 3 {
+            self.recheck();
+        }
+    }
+
+    /// Lets those try again who wait.
+    pub fn recheck(&self) {
+        if self.is_waited_for.swap(false, SeqCst) {
+            (self.wake)();
+        }
+    }
+
+    /// Notes that somebody is going to wait. To be called before the last look at what is in the
+    /// way, so that its end is either seen or announced.
+    pub fn wait(&self) {
+        self.is_waited_for.store(true, SeqCst);
+    }
+
+    /// The next entries that writers have handed over.
+    pub fn handed_over(&self) -> Option<Chunk> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+
+    fn hand_over(&self, chunk: Chunk) {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(chunk);
+    }
+
+    /// The next value to stream.
+    pub fn next_big(&self) -> Option<BigRef> {
+        self.is_hurried.store(false, Relaxed);
+        self.lock_big().pop_front()
+    }
+
+    /// Whether somebody waits for the next value to stream.
+    pub fn is_hurried(&self) -> bool {
+        self.is_hurried.load(Relaxed)
+    }
+
+    fn lock_big(&self) -> std::sync::MutexGuard<'_, VecDeque<BigRef>> {
+        self.big.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_big(&self, value: BigRef) {
+        self.lock_big().push_back(value);
+    }
+
+    /// Somebody waits for this one: it comes next.
+    fn hurry(&self, value: BigRef) {
+        let mut big = self.lock_big();
+        if let Some(at) = big.iter().position(|other| *other == value)
+            && let Some(value) = big.remove(at)
+        {
+            big.push_front(value);
+            self.is_hurried.store(true, Relaxed);
+        }
+    }
+}

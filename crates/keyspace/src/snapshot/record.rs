@@ -1,0 +1,355 @@
+//! The form in which a snapshot takes entries out of the keyspace: a stream of tokens.
+//!
+//! Whoever takes an entry holds its stripe's lock, and may be a client's thread; so taking is
+//! nothing but copying. What makes a file of it (compression, numbers, groups of commands) comes
+//! later, on a snapshot's own thread.
+//!
+//! ```text
+//!  HEAD  kind u8 │ expiry i64 (i64::MIN: none) │ access u32 │ count u64 │ key len u32 │ key
+//!  then `count` elements, as the kind says, each of:
+//!  BYTES len u32 │ bytes        INT i64        SCORE f64        PACKED, PLAIN (a list's chunk)
+//!  LONG  len u64                … whose bytes follow in PARTs: len u32 │ bytes
+//! ```
+//!
+//! A value may be cut into pieces at any token.
+
+use crate::entry::{Entry, Kind, StringRef};
+use crate::types::Millis;
+use structs::hash::{Hash, HashContents};
+use structs::list::{Chunk, List};
+use structs::set::{Set, SetContents};
+use structs::zset::{Zset, ZsetContents};
+
+const HEAD: u8 = 0;
+const BYTES: u8 = 1;
+const INT: u8 = 2;
+const SCORE: u8 = 3;
+const PACKED: u8 = 4;
+const PLAIN: u8 = 5;
+const LONG: u8 = 6;
+const PART: u8 = 7;
+const NO_EXPIRY: i64 = i64::MIN;
+
+/// What a value is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Form {
+    /// One string or integer.
+    String = 0,
+    /// Chunks: [`Token::Chunk`] and a string.
+    List = 1,
+    /// The bytes of an intset.
+    SetIntset = 2,
+    /// The bytes of a listpack of members.
+    SetListpack = 3,
+    /// Members.
+    Set = 4,
+    /// The bytes of a listpack of fields and values.
+    HashListpack = 5,
+    /// Fields, each with its value.
+    Hash = 6,
+    /// The bytes of a listpack of members and scores.
+    ZsetListpack = 7,
+    /// Members, each with its score.
+    Zset = 8,
+}
+
+impl Form {
+    fn from_byte(byte: u8) -> Form {
+        match byte {
+            0 => Form::String,
+            1 => Form::List,
+            2 => Form::SetIntset,
+            3 => Form::SetListpack,
+            4 => Form::Set,
+            5 => Form::HashListpack,
+            6 => Form::Hash,
+            7 => Form::ZsetListpack,
+            _ => Form::Zset,
+        }
+    }
+}
+
+/// What stands in front of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Head<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What the value is made of.
+    pub form: Form,
+    /// When the key expires.
+    pub expiry: Option<Millis>,
+    /// Its access bits.
+    pub access: u32,
+    /// Chunks, members or fields of the value; 1 for what is in one piece.
+    pub count: u64,
+}
+
+/// A piece of the stream.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Token<'a> {
+    /// The next key.
+    Head(Head<'a>),
+    /// A string, or one of a value's.
+    Bytes(&'a [u8]),
+    /// A string that is the decimal form of a number.
+    Int(i64),
+    /// The score of the member before it.
+    Score(f64),
+    /// A list's chunk follows: a listpack, or one element alone.
+    Chunk {
+        /// Whether it is a listpack.
+        is_packed: bool,
+    },
+    /// The length of a string that follows in parts.
+    Long(u64),
+    /// A part of it.
+    Part(&'a [u8]),
+}
+
+/// The tokens of a stream.
+pub struct Tokens<'a>(&'a [u8]);
+
+impl<'a> Tokens<'a> {
+    /// Those of what [`write_entry`] and its like have written.
+    pub fn new(bytes: &'a [u8]) -> Tokens<'a> {
+        Tokens(bytes)
+    }
+
+    fn take(&mut self, len: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(len);
+        self.0 = rest;
+        taken
+    }
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let (taken, rest) = self.0.split_first_chunk().expect("the stream is our own");
+        self.0 = rest;
+        *taken
+    }
+    fn bytes(&mut self) -> &'a [u8] {
+        let len = u32::from_le_bytes(self.array());
+        self.take(len as usize)
+    }
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        let (&tag, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(match tag {
+            HEAD => {
+                let [form] = self.array();
+                let expiry = i64::from_le_bytes(self.array());
+                let access = u32::from_le_bytes(self.array());
+                let count = u64::from_le_bytes(self.array());
+                Token::Head(Head {
+                    form: Form::from_byte(form),
+                    expiry: (expiry != NO_EXPIRY).then_some(Millis(expiry)),
+                    access,
+                    count,
+                    key: self.bytes(),
+                })
+            }
+            BYTES => Token::Bytes(self.bytes()),
+            INT => Token::Int(i64::from_le_bytes(self.array())),
+            SCORE => Token::Score(f64::from_le_bytes(self.array())),
+            PACKED | PLAIN => Token::Chunk { is_packed: tag == PACKED },
+            LONG => Token::Long(u64::from_le_bytes(self.array())),
+            _ => Token::Part(self.bytes()),
+        })
+    }
+}
+
+/// Appends tokens to a buffer.
+pub(crate) struct Writer<'a>(pub &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub fn head(&mut self, entry: &Entry, form: Form, count: usize) {
+        let key = entry.key();
+        self.0.reserve(key.len() + 32);
+        self.0.extend_from_slice(&[HEAD, form as u8]);
+        let expiry = entry.expiry().map_or(NO_EXPIRY, |at| at.0);
+        self.0.extend_from_slice(&expiry.to_le_bytes());
+        self.0.extend_from_slice(&entry.access().to_le_bytes());
+        self.0.extend_from_slice(&(count as u64).to_le_bytes());
+        self.tail(key);
+    }
+    fn tail(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(bytes);
+    }
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0.push(BYTES);
+        self.tail(bytes);
+    }
+    pub fn score(&mut self, score: f64) {
+        self.0.push(SCORE);
+        self.0.extend_from_slice(&score.to_le_bytes());
+    }
+    pub fn chunk(&mut self, is_packed: bool) {
+        self.0.push(if is_packed { PACKED } else { PLAIN });
+    }
+    pub fn long(&mut self, len: usize) {
+        self.0.push(LONG);
+        self.0.extend_from_slice(&(len as u64).to_le_bytes());
+    }
+    pub fn part(&mut self, bytes: &[u8]) {
+        self.0.push(PART);
+        self.tail(bytes);
+    }
+    fn int(&mut self, number: i64) {
+        self.0.push(INT);
+        self.0.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Elements above which a value is not taken in one go.
+pub(crate) const MOST_ELEMENTS: usize = 1000;
+/// Bytes above which it is not.
+pub(crate) const MOST_BYTES: usize = 64 << 10;
+
+/// A value is too big to be taken in one go.
+pub(crate) struct TooBig;
+
+/// Appends an entry with its value; if it is too big for that, nothing is appended.
+pub(crate) fn write_entry(out: &mut Vec<u8>, entry: &Entry) -> Result<(), TooBig> {
+    let start = out.len();
+    let most = start + MOST_BYTES;
+    let written = write_below(out, entry, most);
+    if written.is_err() {
+        out.truncate(start);
+    }
+    written
+}
+
+fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooBig> {
+    let fits = |len: usize, max: usize| if len <= max { Ok(()) } else { Err(TooBig) };
+    let mut to = Writer(out);
+    match entry.kind() {
+        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string() {
+            Some(StringRef::Integer(number)) => {
+                to.head(entry, Form::String, 1);
+                to.int(number);
+            }
+            Some(StringRef::Bytes(bytes)) => {
+                fits(bytes.len(), MOST_BYTES)?;
+                to.head(entry, Form::String, 1);
+                to.bytes(bytes);
+            }
+            None => {}
+        },
+        Kind::List => {
+            let Some(list) = entry.object::<List>() else { return Ok(()) };
+            let count = list.chunk_count();
+            fits(count, MOST_ELEMENTS)?;
+            to.head(entry, Form::List, count);
+            for chunk in list.chunks() {
+                let (is_packed, bytes) = parts_of(chunk);
+                fits(to.0.len() + bytes.len(), most)?;
+                to.chunk(is_packed);
+                to.bytes(bytes);
+            }
+        }
+        Kind::Set => match entry.object::<Set>().map(Set::contents) {
+            Some(SetContents::Intset(bytes)) => whole(&mut to, entry, Form::SetIntset, bytes)?,
+            Some(SetContents::Listpack(bytes)) => whole(&mut to, entry, Form::SetListpack, bytes)?,
+            Some(SetContents::Table(members)) => {
+                fits(entry.elements(), MOST_ELEMENTS)?;
+                to.head(entry, Form::Set, entry.elements());
+                for member in members {
+                    fits(to.0.len() + member.len(), most)?;
+                    to.bytes(member);
+                }
+            }
+            None => {}
+        },
+        Kind::Hash => match entry.object::<Hash>().map(Hash::contents) {
+            Some(HashContents::Listpack(bytes)) => {
+                whole(&mut to, entry, Form::HashListpack, bytes)?;
+            }
+            Some(HashContents::Table(fields)) => {
+                fits(entry.elements(), MOST_ELEMENTS)?;
+                to.head(entry, Form::Hash, entry.elements());
+                for (field, value) in fields {
+                    fits(to.0.len() + field.len() + value.len(), most)?;
+                    to.bytes(field);
+                    to.bytes(value);
+                }
+            }
+            None => {}
+        },
+        Kind::Zset => match entry.object::<Zset>().map(Zset::contents) {
+            Some(ZsetContents::Listpack(bytes)) => {
+                whole(&mut to, entry, Form::ZsetListpack, bytes)?;
+            }
+            Some(ZsetContents::Sorted(members)) => {
+                fits(entry.elements(), MOST_ELEMENTS)?;
+                to.head(entry, Form::Zset, entry.elements());
+                // From the highest score down: a skiplist then inserts at its head.
+                for (member, score) in members.rev() {
+                    fits(to.0.len() + member.len(), most)?;
+                    to.bytes(member);
+                    to.score(score);
+                }
+            }
+            None => {}
+        },
+        Kind::Cold => {}
+    }
+    Ok(())
+}
+
+/// A value whose bytes are one block. Such blocks are bounded by options, but not strictly.
+fn whole(to: &mut Writer<'_>, entry: &Entry, form: Form, bytes: &[u8]) -> Result<(), TooBig> {
+    if bytes.len() > 16 * MOST_BYTES {
+        return Err(TooBig);
+    }
+    to.head(entry, form, 1);
+    to.bytes(bytes);
+    Ok(())
+}
+
+pub(crate) fn parts_of(chunk: Chunk<'_>) -> (bool, &[u8]) {
+    match chunk {
+        Chunk::Packed(bytes) => (true, bytes),
+        Chunk::Plain(bytes) => (false, bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use structs::hash::HashLimits;
+
+    fn tokens(entry: &Entry) -> Vec<u8> {
+        let mut out = vec![];
+        assert!(write_entry(&mut out, entry).is_ok());
+        out
+    }
+
+    #[test]
+    fn entries_come_back_as_they_were() {
+        let entry = Entry::new_string(b"key", b"value", Some(Millis(7)), 5);
+        let head =
+            Head { key: b"key", form: Form::String, expiry: Some(Millis(7)), access: 5, count: 1 };
+        let out = tokens(&entry);
+        assert!(Tokens::new(&out).eq([Token::Head(head), Token::Bytes(b"value")]));
+        let out = tokens(&Entry::new_string(b"n", b"-12", None, 0));
+        assert!(Tokens::new(&out).any(|token| token == Token::Int(-12)));
+    }
+
+    #[test]
+    fn what_is_too_big_leaves_no_trace() {
+        let mut out = b"before".to_vec();
+        let big = Entry::new_string(b"key", &vec![b'x'; MOST_BYTES + 1], None, 0);
+        assert!(write_entry(&mut out, &big).is_err());
+        let mut hash = Hash::new();
+        for number in 0..600u32 {
+            hash.set(&number.to_le_bytes(), &[b'v'; 1000], &HashLimits::default());
+        }
+        assert!(write_entry(&mut out, &Entry::new_object(b"h", hash, None, 0)).is_err());
+        assert_eq!(out, b"before");
+    }
+}

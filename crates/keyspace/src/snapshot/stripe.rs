@@ -1,0 +1,274 @@
+//! One stripe's part of a snapshot: the hook that sees every change first, and the walk.
+//!
+//! All of it runs under the stripe's lock or in a stopped world. What the stripe held at the
+//! snapshot's moment is looked at when it is first touched: everything that could change it comes
+//! by here before.
+
+use super::big::BigValue;
+use super::record;
+use super::{BigRef, Chunk, Shared, Urgency};
+use crate::entry::Entry;
+use crate::stripe::{DbTables, StripeData};
+use crate::types::{DbIndex, Key};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use structs::cells::Cells;
+use structs::table::{ScanPosition, Table};
+
+/// Bytes that a stripe collects before it hands them over.
+const HAND_OVER: usize = 8 << 10;
+/// Cells that the walk takes at a stretch, and bytes after which it stops all the same.
+const STRETCH_CELLS: usize = 32;
+const STRETCH_BYTES: usize = 32 << 10;
+
+/// Where the tables of a database are that was there at the snapshot's moment.
+enum Place {
+    /// In the stripe, maybe under another number (SWAPDB).
+    In(DbIndex),
+    /// Taken out of the keyspace (FLUSHALL) and kept until they are written.
+    Apart(Box<DbTables>),
+}
+
+/// A database at the snapshot's moment.
+struct View {
+    db: DbIndex,
+    place: Place,
+    cells: Cells,
+    /// Values of cells that are done which are streamed apart.
+    big: Vec<BigValue>,
+}
+
+/// The entries of one database that are on their way.
+#[derive(Default)]
+struct Taken {
+    bytes: Vec<u8>,
+    keys: u64,
+}
+
+/// See the module's documentation.
+pub(crate) struct StripeSnapshot {
+    shared: Arc<Shared>,
+    stripe: usize,
+    /// `None` until the stripe is touched.
+    views: Option<Vec<View>>,
+    /// What writers have handed over, of database `taken_of`.
+    taken: Taken,
+    taken_of: DbIndex,
+}
+
+fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
+    match place {
+        Place::In(db) => &data.db(*db).entries,
+        Place::Apart(tables) => &tables.entries,
+    }
+}
+
+impl View {
+    fn is_done(&self) -> bool {
+        self.cells.all_done() && self.big.is_empty()
+    }
+}
+
+/// Takes one entry out of a cell.
+fn take(
+    entry: &Entry,
+    big: &mut Vec<BigValue>,
+    taken: &mut Taken,
+    shared: &Shared,
+    (stripe, db): (usize, DbIndex),
+) {
+    taken.keys += 1;
+    if record::write_entry(&mut taken.bytes, entry).is_err() {
+        let hash = Key::new(entry.key()).hash;
+        big.push(BigValue::new(entry, hash));
+        shared.add_big(BigRef { stripe, db, hash });
+    }
+}
+
+impl StripeSnapshot {
+    pub fn new(shared: Arc<Shared>, stripe: usize) -> StripeSnapshot {
+        let taken = Taken::default();
+        StripeSnapshot { shared, stripe, views: None, taken, taken_of: DbIndex(0) }
+    }
+
+    fn begin(&mut self, data: &StripeData) {
+        if self.views.is_none() {
+            let dbs = data.dbs().filter(|&db| !data.db(db).entries.is_empty());
+            let view = |db| View {
+                db,
+                place: Place::In(db),
+                cells: Cells::of(&data.db(db).entries),
+                big: Vec::new(),
+            };
+            self.views = Some(dbs.map(view).collect());
+        }
+    }
+
+    fn views(&mut self) -> &mut [View] {
+        self.views.as_deref_mut().unwrap_or_default()
+    }
+
+    /// Which view's tables are now database `db` of the stripe.
+    fn view_in(&self, db: DbIndex) -> Option<usize> {
+        let views = self.views.as_deref().unwrap_or_default();
+        views.iter().position(|view| matches!(view.place, Place::In(place) if place == db))
+    }
+
+    /// Takes the cell of a position unless that is done.
+    fn take_cell(&mut self, data: &StripeData, index: usize, at: ScanPosition) {
+        let (stripe, shared) = (self.stripe, Arc::clone(&self.shared));
+        let Some(view) = self.views.as_mut().and_then(|views| views.get_mut(index)) else { return };
+        if view.cells.is_done(at) {
+            return;
+        }
+        if self.taken_of != view.db {
+            hand_over(&shared, self.taken_of, &mut self.taken);
+            self.taken_of = view.db;
+        }
+        let before = self.taken.bytes.len();
+        let (table, db) = (table_of(&view.place, data), view.db);
+        let (big, taken) = (&mut view.big, &mut self.taken);
+        view.cells.take(table, at, |entry| take(entry, big, taken, &shared, (stripe, db)));
+        shared.spend(taken.bytes.len() - before);
+        if taken.bytes.len() >= HAND_OVER {
+            hand_over(&shared, db, taken);
+        }
+    }
+
+    /// An entry with this hash in database `db` of the stripe is about to change, come or go.
+    pub fn before_change(&mut self, data: &StripeData, db: DbIndex, hash: u64) {
+        if self.shared.is_over() {
+            return;
+        }
+        self.begin(data);
+        let Some(index) = self.view_in(db) else { return };
+        let table = &data.db(db).entries;
+        self.take_cell(data, index, table.position_of(hash));
+        let Some(views) = &mut self.views else { return };
+        for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
+            if !big.is_finished()
+                && let Some(entry) = table.get(hash, &big.key)
+            {
+                self.shared.spend(big.finish(entry));
+            }
+        }
+    }
+
+    /// Whether a change of this key should wait: the budget is spent, or its value is streamed.
+    pub fn delays(&mut self, data: &StripeData, db: DbIndex, hash: u64, urgency: Urgency) -> bool {
+        if self.shared.is_over() {
+            return false;
+        }
+        self.begin(data);
+        let Some(index) = self.view_in(db) else { return false };
+        let at = data.db(db).entries.position_of(hash);
+        if !self.views()[index].cells.is_done(at) {
+            if self.shared.is_spent() {
+                return true;
+            }
+            self.take_cell(data, index, at);
+        }
+        let (stripe, view) = (self.stripe, &self.views()[index]);
+        let db = view.db;
+        let is_streamed = view.big.iter().any(|big| big.hash == hash && !big.is_finished());
+        if is_streamed && urgency == Urgency::Waiting {
+            self.shared.hurry(BigRef { stripe, db, hash });
+        }
+        is_streamed
+    }
+
+    /// Whether tables that are taken out of the stripe are needed; if so, [`Self::keep`] them.
+    pub fn needs(&mut self, data: &StripeData, db: DbIndex) -> bool {
+        if self.shared.is_over() {
+            return false;
+        }
+        self.begin(data);
+        self.view_in(db).is_some_and(|index| !self.views()[index].is_done())
+    }
+
+    /// Keeps what was database `db`.
+    pub fn keep(&mut self, db: DbIndex, tables: DbTables) {
+        if let Some(index) = self.view_in(db) {
+            self.views()[index].place = Place::Apart(Box::new(tables));
+        }
+    }
+
+    /// Two databases are about to be exchanged.
+    pub fn swap(&mut self, data: &StripeData, a: DbIndex, b: DbIndex) {
+        self.begin(data);
+        for view in self.views() {
+            if let Place::In(db) = &mut view.place {
+                *db = match *db {
+                    db if db == a => b,
+                    db if db == b => a,
+                    db => db,
+                };
+            }
+        }
+    }
+
+    /// Takes the next cells; `None` if there are none left.
+    pub fn walk(&mut self, data: &StripeData) -> Option<Chunk> {
+        self.begin(data);
+        let (stripe, shared) = (self.stripe, Arc::clone(&self.shared));
+        let Some(view) = self.views().iter_mut().find(|view| !view.cells.all_done()) else {
+            hand_over(&shared, self.taken_of, &mut self.taken);
+            return None;
+        };
+        let mut taken = Taken::default();
+        let (table, db) = (table_of(&view.place, data), view.db);
+        let (cells, big) = (&mut view.cells, &mut view.big);
+        for _ in 0..STRETCH_CELLS {
+            let goes_on =
+                cells.step(table, |entry| take(entry, big, &mut taken, &shared, (stripe, db)));
+            if !goes_on || taken.bytes.len() >= STRETCH_BYTES {
+                break;
+            }
+        }
+        shared.keys.fetch_add(taken.keys, Relaxed);
+        Some(Chunk { db, bytes: taken.bytes, keys: taken.keys })
+    }
+
+    /// Whether nothing of the stripe is needed any more.
+    pub fn is_done(&self) -> bool {
+        self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done))
+    }
+
+    /// Takes the next piece of a big value, of about `most` bytes, and says whether there is more.
+    pub fn stream(
+        &mut self,
+        data: &StripeData,
+        value: BigRef,
+        out: &mut Vec<u8>,
+        most: usize,
+    ) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let Some(view) = self.views().iter_mut().find(|view| view.db == value.db) else {
+            return false;
+        };
+        let table = table_of(&view.place, data);
+        let Some(at) = view.big.iter().position(|big| big.hash == value.hash) else { return false };
+        let big = &mut view.big[at];
+        if !big.is_finished()
+            && let Some(entry) = table.get(big.hash, &big.key)
+        {
+            big.advance(entry, out, most);
+            if !big.is_finished() {
+                return true;
+            }
+        }
+        let rest = big.take_rest();
+        out.extend_from_slice(&rest);
+        shared.give_back(rest.len());
+        view.big.swap_remove(at);
+        false
+    }
+}
+
+fn hand_over(shared: &Shared, db: DbIndex, taken: &mut Taken) {
+    let Taken { bytes, keys } = std::mem::take(taken);
+    shared.keys.fetch_add(keys, Relaxed);
+    if !bytes.is_empty() {
+        shared.hand_over(Chunk { db, bytes, keys });
+    }
+}

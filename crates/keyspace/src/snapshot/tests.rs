@@ -1,0 +1,281 @@
+//! A snapshot under random changes against a model: what it takes is the state of its instant.
+#![allow(unsafe_code)]
+
+use super::record::{Form, Token, Tokens};
+use super::{Shared, Urgency};
+use crate::entry::{Entry, Value};
+use crate::keyspace::{Assignment, Keyspace, STRIPES};
+use crate::stripe::StripeData;
+use crate::types::{DbIndex, Key, Millis};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use structs::hash::{Hash, HashLimits};
+use structs::list::{List, ListLimits};
+use structs::random::Rng;
+use structs::set::{Set, SetLimits};
+use structs::zset::{Zset, ZsetLimits};
+
+/// What an entry holds, in a form that does not depend on how it is held.
+type Content = (Option<i64>, Form, Vec<Vec<u8>>);
+type State = BTreeMap<(u32, Vec<u8>), Content>;
+
+fn with<R>(keyspace: &Keyspace, stripe: usize, run: impl FnOnce(&mut StripeData) -> R) -> R {
+    keyspace.stripe(stripe).lock();
+    // SAFETY: locked above; the test has one thread.
+    let result = run(unsafe { keyspace.stripe(stripe).data() });
+    // SAFETY: locked above.
+    unsafe { keyspace.stripe(stripe).unlock() };
+    result
+}
+
+/// Puts tokens together to contents.
+#[derive(Default)]
+struct Reader {
+    state: State,
+    current: Option<((u32, Vec<u8>), Content, usize)>,
+}
+
+impl Reader {
+    fn read(&mut self, db: DbIndex, bytes: &[u8]) {
+        for token in Tokens::new(bytes) {
+            if let Token::Head(head) = token {
+                self.end();
+                let content = (head.expiry.map(|at| at.0), head.form, Vec::new());
+                self.current = Some(((db.0, head.key.to_vec()), content, head.count as usize));
+                continue;
+            }
+            let (_, (_, _, parts), _) = self.current.as_mut().expect("a head comes first");
+            match token {
+                Token::Bytes(bytes) => parts.push(bytes.to_vec()),
+                Token::Int(number) => parts.push(number.to_string().into_bytes()),
+                Token::Score(score) => {
+                    let member = parts.last_mut().expect("a member comes first");
+                    member.extend_from_slice(format!("={score}").as_bytes());
+                }
+                Token::Long(_) => parts.push(Vec::new()),
+                Token::Part(bytes) => {
+                    parts.last_mut().expect("LONG comes first").extend_from_slice(bytes);
+                }
+                Token::Chunk { .. } | Token::Head(_) => {}
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        let Some((key, (expiry, form, mut parts), count)) = self.current.take() else { return };
+        if form == Form::Hash {
+            parts = parts.chunks(2).map(|pair| pair.join(&b"="[..])).collect();
+        }
+        assert_eq!(parts.len(), count, "as many elements as the head says");
+        if matches!(form, Form::Set | Form::Hash | Form::Zset) {
+            parts.sort();
+        }
+        let old = self.state.insert(key, (expiry, form, parts));
+        assert!(old.is_none(), "a key is taken once");
+    }
+}
+
+/// The state now, read by the same code that snapshots use for values, but all at once.
+fn state(keyspace: &Keyspace, dbs: u32) -> State {
+    let mut reader = Reader::default();
+    for stripe in 0..STRIPES {
+        for db in (0..dbs).map(DbIndex) {
+            let mut out = Vec::new();
+            with(keyspace, stripe, |data| {
+                data.db(db).entries().iter().for_each(|entry| {
+                    if super::record::write_entry(&mut out, entry).is_err() {
+                        let mut big = super::big::BigValue::new(entry, 0);
+                        while !big.is_finished() {
+                            big.advance(entry, &mut out, 1 << 12);
+                        }
+                    }
+                });
+            });
+            reader.read(db, &out);
+            reader.end();
+        }
+    }
+    reader.state
+}
+
+fn random_value(rng: &mut Rng, is_big: bool) -> Value {
+    let elements = if is_big { 1100 + rng.index(3000) } else { 1 + rng.index(20) };
+    let text = |rng: &mut Rng| vec![b'a' + rng.index(26) as u8; 1 + rng.index(40)];
+    match rng.index(5) {
+        0 => Value::String(vec![b'x'; if is_big { 70_000 + rng.index(200_000) } else { elements }]),
+        1 => {
+            let mut list = List::new();
+            for _ in 0..elements * 20 {
+                let element = text(rng);
+                list.push(structs::list::End::Right, &element, &ListLimits::new(-2));
+            }
+            Value::List(list)
+        }
+        2 => {
+            let mut set = Set::empty();
+            for number in 0..elements {
+                set.insert(format!("m{number}").as_bytes(), &SetLimits::default());
+            }
+            Value::Set(set)
+        }
+        3 => {
+            let mut hash = Hash::new();
+            for number in 0..elements {
+                let value = text(rng);
+                hash.set(format!("f{number}").as_bytes(), &value, &HashLimits::default());
+            }
+            Value::Hash(hash)
+        }
+        _ => {
+            let mut zset = Zset::new();
+            for number in 0..elements {
+                let score = rng.index(100) as f64;
+                zset.update(format!("m{number}").as_bytes(), &ZsetLimits::default(), |_| {
+                    Some(score)
+                });
+            }
+            Value::Zset(zset)
+        }
+    }
+}
+
+/// One random change.
+fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
+    let db = DbIndex(rng.index(dbs as usize) as u32);
+    let name = format!("key:{}", rng.index(keys)).into_bytes();
+    let key = Key::new(&name);
+    let stripe = keyspace.stripe_of(key);
+    let (what, is_big) = (rng.index(12), rng.index(40) == 0);
+    let value = random_value(rng, is_big);
+    let number = rng.index(5000);
+    with(keyspace, stripe, |data| match what {
+        0..=3 => {
+            let expiry = (number % 3 == 0).then_some(Millis(number as i64));
+            drop(data.put(db, key.hash, Entry::new(&name, value, expiry, 0)));
+        }
+        4 | 5 => drop(data.remove(db, key)),
+        6 => drop(data.set_expiry(db, key, Some(Millis(number as i64)))),
+        7 => {
+            if data.find(db, key).is_some_and(|entry| entry.string().is_some())
+                && let Some(string) = data.heap_string(db, key)
+            {
+                string.extend(b"more");
+            }
+        }
+        8 => {
+            if let Some(hash) = data.object_mut::<Hash>(db, key) {
+                hash.set(format!("f{number}").as_bytes(), b"new", &HashLimits::default());
+                hash.remove(format!("f{}", number / 2).as_bytes());
+            }
+        }
+        9 => {
+            if let Some(set) = data.object_mut::<Set>(db, key) {
+                set.insert(format!("m{number}").as_bytes(), &SetLimits::default());
+                set.remove(format!("m{}", number / 2).as_bytes());
+            }
+        }
+        10 => {
+            if let Some(zset) = data.object_mut::<Zset>(db, key) {
+                let member = format!("m{number}");
+                zset.update(member.as_bytes(), &ZsetLimits::default(), |_| Some(7.0));
+                zset.remove(format!("m{}", number / 2).as_bytes());
+            }
+        }
+        _ => {
+            if let Some(list) = data.object_mut::<List>(db, key) {
+                list.push(structs::list::End::Left, b"new", &ListLimits::new(-2));
+            }
+        }
+    });
+}
+
+/// Changes of whole databases; the test has one thread, so the world stands still.
+fn change_dbs(keyspace: &Keyspace, rng: &mut Rng, dbs: u32) {
+    let (a, b) = (DbIndex(rng.index(dbs as usize) as u32), DbIndex(rng.index(dbs as usize) as u32));
+    let is_flush = rng.index(2) == 0;
+    for stripe in 0..STRIPES {
+        with(
+            keyspace,
+            stripe,
+            |data| {
+                if is_flush { drop(data.take_db(a)) } else { data.swap_dbs(a, b) }
+            },
+        );
+    }
+}
+
+fn run(seed: u64) {
+    const DBS: u32 = 3;
+    let mut rng = Rng::seeded(seed);
+    let keyspace = Keyspace::new(DBS, Assignment::ByHash);
+    let keys = [300, 5_000, 15_000][rng.index(3)];
+    for _ in 0..rng.index(2 * keys) {
+        change(&keyspace, &mut rng, keys, DBS);
+    }
+    let expected = state(&keyspace, DBS);
+    let limit = [1 << 10, 1 << 16, 1 << 26][rng.index(3)];
+    let shared = Arc::new(Shared::new(limit, Box::new(|| {})));
+    // SAFETY: nobody else has the keyspace.
+    unsafe { keyspace.begin_snapshot(&shared) };
+    let mut reader = Reader::default();
+    let changes_per_step = rng.index(60);
+    let mut stripe = 0;
+    loop {
+        for _ in 0..rng.index(changes_per_step + 1) {
+            change(&keyspace, &mut rng, keys, DBS);
+        }
+        if rng.index(2000) == 0 {
+            change_dbs(&keyspace, &mut rng, DBS);
+        }
+        if rng.index(3) == 0 {
+            let name = format!("key:{}", rng.index(keys)).into_bytes();
+            let key = Key::new(&name);
+            with(&keyspace, keyspace.stripe_of(key), |data| {
+                data.is_delayed(DbIndex(0), key.hash, Urgency::Waiting)
+            });
+        }
+        if let Some(chunk) = shared.handed_over() {
+            reader.read(chunk.db, &chunk.bytes);
+            reader.end();
+            shared.give_back(chunk.bytes.len());
+        } else if stripe < STRIPES && (!shared.is_hurried() || rng.index(2) == 0) {
+            match with(&keyspace, stripe, StripeData::walk_snapshot) {
+                Some(chunk) => {
+                    reader.read(chunk.db, &chunk.bytes);
+                    reader.end();
+                }
+                None => stripe += 1,
+            }
+        } else if let Some(value) = shared.next_big() {
+            let mut goes_on = true;
+            while goes_on {
+                let mut out = Vec::new();
+                goes_on = with(&keyspace, value.stripe, |data| {
+                    data.stream_snapshot(value, &mut out, 1 << 13)
+                });
+                reader.read(value.db, &out);
+                change(&keyspace, &mut rng, keys, DBS);
+            }
+            reader.end();
+        } else {
+            break;
+        }
+    }
+    for stripe in 0..STRIPES {
+        assert!(with(&keyspace, stripe, |data| !data.has_snapshot()), "the stripe is done");
+    }
+    assert_eq!(shared.buffered_bytes(), 0, "all that was handed over was written");
+    let differs = |key: &&(u32, Vec<u8>)| reader.state.get(*key) != expected.get(*key);
+    let wrong = expected.keys().chain(reader.state.keys()).find(differs);
+    assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
+}
+
+/// `DUNLIN_SEED` runs one seed, `DUNLIN_SNAPSHOT_SEEDS` so many.
+#[test]
+fn a_snapshot_is_the_state_of_its_instant() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("DUNLIN_SEED") {
+        Some(seed) => run(seed),
+        None => (0..number("DUNLIN_SNAPSHOT_SEEDS").unwrap_or(4)).for_each(run),
+    }
+}

@@ -1,0 +1,120 @@
+//! A snapshot's entries in the form of RDB files.
+
+use engine::Engine;
+use engine::snapshot::Encode;
+use keyspace::access::{self, Policy};
+use keyspace::snapshot::record::{Form, Head, Token, Tokens};
+use rdb::file::{Access, RecordHead};
+use rdb::{Compression, Encoder, Kind};
+use structs::list::Chunk;
+
+/// A string that came in parts is put together, to be compressed, up to this many bytes. What is
+/// longer is written as it is.
+const JOIN_UP_TO: u64 = 8 << 20;
+
+/// One thread's encoder.
+pub struct RdbRecords {
+    compression: Compression,
+    /// What access bits mean, if the file says how recently keys were used.
+    access: Option<Policy>,
+    now_ms: i64,
+    /// The next string is a list's chunk.
+    chunk: Option<bool>,
+    /// The string that comes in parts, and its length.
+    parts: Option<(Vec<u8>, usize)>,
+}
+
+impl RdbRecords {
+    /// An encoder by the options as they are now.
+    pub fn new(engine: &Engine) -> RdbRecords {
+        let config = &engine.config;
+        let policy = config.maxmemory_policy().name();
+        let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
+        RdbRecords {
+            compression: if config.rdbcompression() { Compression::Lzf } else { Compression::Off },
+            access: is_needed.then(|| engine.access_policy()),
+            now_ms: engine::worker::now().0,
+            chunk: None,
+            parts: None,
+        }
+    }
+
+    fn head(&mut self, head: &Head<'_>, to: &mut Encoder) {
+        let access = match self.access {
+            None => Access::Unknown,
+            Some(Policy::Lru) => {
+                Access::IdleSeconds(access::idle_seconds(head.access, self.now_ms).into())
+            }
+            Some(policy) => Access::Frequency(access::frequency(policy, head.access, self.now_ms)),
+        };
+        let kind = match head.form {
+            Form::String => Kind::String,
+            Form::List => Kind::ListQuicklist2,
+            Form::SetIntset => Kind::SetIntset,
+            Form::SetListpack => Kind::SetListpack,
+            Form::Set => Kind::Set,
+            Form::HashListpack => Kind::HashListpack,
+            Form::Hash => Kind::Hash,
+            Form::ZsetListpack => Kind::ZsetListpack,
+            Form::Zset => Kind::Zset2,
+        };
+        let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
+        to.record_head(&record, kind);
+        if matches!(head.form, Form::List | Form::Set | Form::Hash | Form::Zset) {
+            to.length(head.count);
+        }
+    }
+
+    fn string(&mut self, bytes: &[u8], to: &mut Encoder) {
+        match self.chunk.take() {
+            None => to.string(bytes),
+            Some(true) => to.list_chunk(Chunk::Packed(bytes)),
+            Some(false) => to.list_chunk(Chunk::Plain(bytes)),
+        }
+    }
+
+    fn long(&mut self, len: u64, to: &mut Encoder) {
+        if len <= JOIN_UP_TO {
+            self.parts = Some((Vec::with_capacity(len as usize), len as usize));
+            return;
+        }
+        match self.chunk.take() {
+            None => {}
+            Some(true) => to.length(rdb::NODE_PACKED),
+            Some(false) => to.length(rdb::NODE_PLAIN),
+        }
+        to.length(len);
+    }
+
+    fn part(&mut self, bytes: &[u8], to: &mut Encoder) {
+        let Some((mut joined, len)) = self.parts.take() else { return to.raw(bytes) };
+        joined.extend_from_slice(bytes);
+        if joined.len() < len {
+            self.parts = Some((joined, len));
+        } else {
+            self.string(&joined, to);
+        }
+    }
+}
+
+impl Encode for RdbRecords {
+    fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>) {
+        let mut to = Encoder::appending(std::mem::take(out), self.compression);
+        for token in tokens {
+            match token {
+                Token::Head(head) => self.head(&head, &mut to),
+                Token::Bytes(bytes) => self.string(bytes, &mut to),
+                Token::Int(number) => to.integer(number),
+                Token::Score(score) => to.binary_double(score),
+                Token::Chunk { is_packed } => self.chunk = Some(is_packed),
+                Token::Long(len) => self.long(len, &mut to),
+                Token::Part(bytes) => self.part(bytes, &mut to),
+            }
+        }
+        *out = to.into_bytes();
+    }
+
+    fn end_of_value(&mut self, _out: &mut Vec<u8>) {
+        debug_assert!(self.parts.is_none() && self.chunk.is_none(), "a value was cut short");
+    }
+}

@@ -1,0 +1,174 @@
+//! Saving: a snapshot becomes the configured file.
+//!
+//! In the background one thread of its own does so, with as many helpers as `snapshot-threads` says;
+//! all of them at a lower priority than what serves clients.
+
+use super::rdb_file::{Options, RdbFile};
+use super::rdb_records::RdbRecords;
+use crate::log;
+use crate::process::{os_error, priority, thread};
+use engine::Engine;
+use engine::engine::SaveDone;
+use engine::persistence::Outcome;
+use engine::snapshot::{Beside, Output, Snapshot};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// How many threads write a snapshot.
+pub fn threads(engine: &Engine) -> usize {
+    match engine.config.snapshot_threads() {
+        0 => engine.threads(),
+        threads => threads,
+    }
+}
+
+/// Writes a snapshot into an RDB file of this name, through `temporary` beside it; how many bytes
+/// that has.
+pub fn write_rdb(
+    engine: &'static Engine,
+    snapshot: &Snapshot,
+    beside: Beside,
+    temporary: PathBuf,
+    target: &Path,
+    is_aof_base: bool,
+) -> io::Result<u64> {
+    let options = Options {
+        checksum: engine.config.rdbchecksum(),
+        incremental_fsync: engine.config.rdb_save_incremental_fsync(),
+        is_aof_base,
+    };
+    let sizes = snapshot.sizes(beside);
+    engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
+    let mut file =
+        RdbFile::create(temporary, options, snapshot.cut(), &sizes).inspect_err(|error| {
+            log!(
+                Warning,
+                "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
+                target.display(),
+                engine.config.dir().display(),
+                os_error(error)
+            );
+        })?;
+    write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;
+    file.finish(target).inspect_err(|error| {
+        log!(
+            Warning,
+            "Error moving temp DB file to the final destination {} (in server root dir {}): {}",
+            target.display(),
+            engine.config.dir().display(),
+            os_error(error)
+        );
+    })
+}
+
+/// Writes all of a snapshot to `output`, on as many threads as there may be.
+pub fn write_all<E: engine::snapshot::Encode>(
+    engine: &'static Engine,
+    snapshot: &Snapshot,
+    beside: Beside,
+    output: &mut dyn Output,
+    encoder: &(dyn Fn() -> E + Sync),
+) -> io::Result<()> {
+    let output = Mutex::new(output);
+    let helpers = if beside == Beside::Clients { threads(engine).saturating_sub(1) } else { 0 };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (0..helpers)
+            .filter_map(|number| {
+                let name = format!("snapshot-{}", number + 1);
+                let work = || {
+                    lower_priority();
+                    snapshot.write(beside, &mut encoder(), &output)
+                };
+                // With fewer threads it takes longer, and that is all.
+                std::thread::Builder::new().name(name).spawn_scoped(scope, work).ok()
+            })
+            .collect();
+        let mut result = snapshot.write(beside, &mut encoder(), &output);
+        for helper in helpers {
+            let its = helper.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
+            // The first cause is worth more than that the others were stopped because of it.
+            let is_cause = |e: &io::Error| e.kind() != io::ErrorKind::Interrupted;
+            match (&result, &its) {
+                (Ok(()), Err(_)) => result = its,
+                (Err(known), Err(cause)) if !is_cause(known) && is_cause(cause) => result = its,
+                _ => {}
+            }
+        }
+        result
+    })
+}
+
+fn lower_priority() {
+    if let Err(error) = priority::lower_current_thread(priority::BACKGROUND) {
+        log!(Warning, "Can't lower the priority of a snapshot's thread: {error}");
+    }
+}
+
+/// Where snapshots go, and what they are called while they are written.
+fn paths(engine: &Engine) -> (PathBuf, PathBuf) {
+    let target = engine.config.dbfilename().as_path().to_path_buf();
+    (PathBuf::from(format!("temp-{}.rdb", std::process::id())), target)
+}
+
+/// Begins to write a snapshot into the configured file.
+pub fn in_background(engine: &'static Engine, snapshot: Snapshot, done: SaveDone) {
+    engine.persistence.begins();
+    log!(Notice, "Background saving started");
+    let started = thread::spawn("snapshot", move || {
+        lower_priority();
+        let outcome = run(engine, snapshot);
+        done(outcome);
+    });
+    if let Err(error) = started {
+        log!(Warning, "Can't start a thread to save: {error}");
+        engine.persistence.ended(Outcome::Failed, 0);
+    }
+}
+
+fn run(engine: &'static Engine, snapshot: Snapshot) -> Outcome {
+    let (temporary, target) = paths(engine);
+    let written = write_rdb(engine, &snapshot, Beside::Clients, temporary, &target, false);
+    let peak = snapshot.progress().peak_bytes();
+    let outcome = match written {
+        Ok(bytes) => {
+            engine.persistence.saved(snapshot.cut());
+            log!(
+                Notice,
+                "DB saved on disk: {bytes} bytes in {:.3} seconds; at most {peak} bytes waited",
+                snapshot.elapsed().as_secs_f64()
+            );
+            log!(Notice, "Background saving terminated with success");
+            Outcome::Saved
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            log!(Notice, "Background saving was cancelled");
+            Outcome::Cancelled
+        }
+        Err(error) => {
+            log!(Warning, "Write error saving DB on disk: {}", os_error(&error));
+            log!(Warning, "Background saving error");
+            Outcome::Failed
+        }
+    };
+    // The next one may begin before anybody hears of this one.
+    drop(snapshot);
+    engine.persistence.ended(outcome, peak);
+    outcome
+}
+
+/// Writes the snapshot while nothing else happens.
+pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
+    let (temporary, target) = paths(engine);
+    match write_rdb(engine, &snapshot, beside, temporary, &target, false) {
+        Ok(_) => {
+            engine.persistence.saved(snapshot.cut());
+            log!(Notice, "DB saved on disk");
+            Ok(())
+        }
+        Err(error) => {
+            log!(Warning, "Write error saving DB on disk: {}", os_error(&error));
+            Err(os_error(&error))
+        }
+    }
+}
