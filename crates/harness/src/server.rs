@@ -97,6 +97,12 @@ impl Program {
         Program { words, root }
     }
 
+    /// The same program, started by another one that takes a command as its last words.
+    pub fn started_by(&self, wrapper: &[&str]) -> Program {
+        let wrapper = wrapper.iter().map(|word| (*word).to_owned());
+        Program { words: wrapper.chain(self.words.iter().cloned()).collect(), ..self.clone() }
+    }
+
     /// Whether this is Dunlin, with its own options, rather than a server it is compared with.
     pub fn is_dunlin(&self) -> bool {
         self.words.iter().any(|word| word.ends_with("dunlin"))

@@ -7,9 +7,9 @@ use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::process::{
-    alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts, log as logging,
-    memory::Memory, numa, open_files, pidfile, priority, shutdown, signals, supervised, syslog,
-    thread, title,
+    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
+    log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
+    supervised, syslog, thread, title,
 };
 use crate::tls;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
@@ -106,7 +106,11 @@ fn serve(
     let count = threads.count.clamp(1, 255);
     let choice = choose_backend(&config)?;
     let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), renames, count);
-    engine.background.set_prologue(Box::new(begin_background_thread));
+    let pins = Pins::new(&config, &cpus)?;
+    let background = pins.background.clone();
+    engine
+        .background
+        .set_prologue(Box::new(move |purpose| begin_background_thread(purpose, &background)));
     let net = Net::new(NetOptions {
         backend: choice.backend,
         threads: count,
@@ -155,7 +159,7 @@ fn serve(
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
     let snapshot = load::begin_at_start(engine)?;
-    let reactors = start_reactors(engine, &net, &cpus, &config)?;
+    let reactors = start_reactors(engine, &net, &pins.reactors)?;
     banner::initialized();
     if load::at_start(engine, snapshot)? == LoadedAtStart::Ready {
         banner::ready(&kinds(&specs));
@@ -177,8 +181,40 @@ fn serve(
     Ok(())
 }
 
+/// The processors that the configuration wants threads to be on.
+struct Pins {
+    /// One after the other for each reactor; empty where they are not pinned.
+    reactors: Vec<usize>,
+    /// For all background threads. A thread starts with the processors of the one that starts it,
+    /// so that they have to be set free where a reactor, which may be pinned, starts them.
+    background: Vec<usize>,
+}
+
+impl Pins {
+    fn new(config: &Config, cpus: &Cpus) -> Result<Self, Failure> {
+        let parse = |option: &str, list: config::Text| {
+            let list = list.to_string_lossy();
+            if list.is_empty() {
+                return Ok(Vec::new());
+            }
+            cpulist::parse(&list).map_err(|error| format!("{option}: {error}"))
+        };
+        let wanted = parse("server-cpulist", config.server_cpulist())?;
+        let mut background = parse("bio-cpulist", config.bio_cpulist())?;
+        if background.is_empty() && !wanted.is_empty() {
+            background = cpus.allowed().to_vec();
+        }
+        Ok(Self { reactors: numa::order(Path::new("/"), &wanted), background })
+    }
+}
+
 /// What a background thread does first.
-fn begin_background_thread(purpose: Purpose) {
+fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
+    if !cpus.is_empty()
+        && let Err(error) = affinity::pin_current_thread(cpus)
+    {
+        log!(Warning, "Can't give a background thread the processors {cpus:?}: {error}");
+    }
     if purpose == Purpose::Jobs
         && let Err(error) = priority::lower_current_thread(priority::BACKGROUND)
     {
@@ -209,17 +245,8 @@ type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
 fn start_reactors(
     engine: &'static Engine,
     net: &Arc<Net>,
-    cpus: &Cpus,
-    config: &Config,
+    pinned: &[usize],
 ) -> Result<Vec<ReactorThread>, Failure> {
-    let list = config.server_cpulist().to_string_lossy().into_owned();
-    let pinned = if list.is_empty() {
-        Vec::new()
-    } else {
-        let wanted = cpulist::parse(&list).map_err(|error| error.to_string())?;
-        numa::order(Path::new("/"), &wanted)
-    };
-    let _ = cpus;
     (0..net.threads())
         .map(|index| {
             let net = Arc::clone(net);
@@ -227,7 +254,7 @@ fn start_reactors(
             let name = format!("reactor-{index}");
             thread::spawn(&name, move || {
                 if let Some(cpu) = cpu
-                    && let Err(error) = crate::process::affinity::pin_current_thread(&[cpu])
+                    && let Err(error) = affinity::pin_current_thread(&[cpu])
                 {
                     log!(Warning, "Can't pin reactor {index} to processor {cpu}: {error}");
                 }

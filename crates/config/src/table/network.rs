@@ -80,8 +80,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         .immutable(),
     optional("bio-cpulist", "cores the background threads are pinned to")
         .alias(&["bio_cpulist"])
-        .immutable()
-        .not_yet(),
+        .immutable(),
     optional("aof-rewrite-cpulist", "cores the AOF rewrite is pinned to")
         .alias(&["aof_rewrite_cpulist"])
         .immutable()
