@@ -493,18 +493,23 @@ impl Scanner {
 
     /// Turns the record that is being read into one that comes in pieces.
     fn begin_pieces(&mut self, input: &[u8]) -> Result<Step, Error> {
-        let state = std::mem::replace(&mut self.state, State::Between);
-        let State::Value(record, mut walk) = state else { unreachable!("only called in a value") };
+        let State::Value(record, _) = self.state else { unreachable!("only called in a value") };
         let mut decoder = Decoder::new(&input[record.value_at..]);
-        let count = decoder.length()?;
+        let count = match decoder.length() {
+            Err(Error::Truncated) => return Ok(Step::More),
+            count => count?,
+        };
         let taken = input.len() - decoder.remaining().len();
         if let Some(kind) = Kind::from_byte(record.kind) {
             // Whoever builds the value makes room for so many.
             let least = count.saturating_mul(Builder::least(kind) as u64);
             fits(least, self.offset + taken as u64, self.end)?;
         }
-        walk.boundary = walk.boundary.saturating_sub(taken);
-        self.state = State::Pieces(walk);
+        let state = std::mem::replace(&mut self.state, State::Between);
+        if let State::Value(_, mut walk) = state {
+            walk.boundary = walk.boundary.saturating_sub(taken);
+            self.state = State::Pieces(walk);
+        }
         Ok(Step::Item(Item::Begin(record, count), taken))
     }
 

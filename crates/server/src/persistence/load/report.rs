@@ -47,9 +47,9 @@ impl Report {
         let counts = &self.counts;
         for key in &counts.empty_keys {
             if engine.config.hide_user_data_from_log() {
-                log!(Notice, "Skipping an empty key");
+                log!(Notice, "RDB: skipping an empty key");
             } else {
-                log!(Notice, "Skipping empty key: {}", key.escape_ascii());
+                log!(Notice, "RDB: skipping empty key: {}", key.escape_ascii());
             }
         }
         let mut line = format!(
