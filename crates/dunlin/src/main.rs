@@ -25,6 +25,9 @@ const MISUSE: u8 = 2;
 fn main() -> ExitCode {
     match parse(std::env::args_os().collect()) {
         Request::Server(args) => server::run(args),
+        Request::CheckRdb { program, args } => {
+            server::persistence::check::run_check_rdb(&program, &args)
+        }
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
             eprint!("{text}");
@@ -38,6 +41,8 @@ fn main() -> ExitCode {
 enum Request {
     /// Run the server; the program's name and the server's own arguments.
     Server(Vec<OsString>),
+    /// Check a snapshot; what the program is called and its own arguments.
+    CheckRdb { program: String, args: Vec<OsString> },
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -49,6 +54,10 @@ fn parse(mut args: Vec<OsString>) -> Request {
     if is_server_name(&program) {
         return parse_server(args);
     }
+    if is_named(&program, &["redis-check-rdb", "valkey-check-rdb"]) {
+        let program = program.to_string_lossy().into_owned();
+        return Request::CheckRdb { program, args: args.split_off(1) };
+    }
     let Some(command) = args.get(1) else {
         return Request::Refuse(usage::program());
     };
@@ -57,15 +66,28 @@ fn parse(mut args: Vec<OsString>) -> Request {
             args.remove(1);
             parse_server(args)
         }
+        Some("check") => parse_check(&mut args),
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
+            Some(topic) if topic == "check" => Request::Print(usage::check()),
             Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
         },
         Some("version" | "--version" | "-v" | "-V") => {
             Request::Print(format!("dunlin {}\n", facts::VERSION))
         }
         _ => Request::Refuse(usage::unknown_command(&command.to_string_lossy())),
+    }
+}
+
+/// `dunlin check KIND FILE …`.
+fn parse_check(args: &mut Vec<OsString>) -> Request {
+    match args.get(2).and_then(|kind| kind.to_str()) {
+        Some("rdb") if args.len() > 3 => {
+            Request::CheckRdb { program: "dunlin check rdb".into(), args: args.split_off(3) }
+        }
+        Some("-h" | "--help") => Request::Print(usage::check()),
+        _ => Request::Refuse(usage::check()),
     }
 }
 
@@ -89,8 +111,12 @@ fn parse_server(args: Vec<OsString>) -> Request {
 
 /// A link with one of these names makes existing scripts start Dunlin.
 fn is_server_name(program: &OsStr) -> bool {
+    is_named(program, &["redis-server", "valkey-server"])
+}
+
+fn is_named(program: &OsStr, names: &[&str]) -> bool {
     let name = Path::new(program).file_name();
-    name.is_some_and(|name| name == "redis-server" || name == "valkey-server")
+    name.is_some_and(|name| names.iter().any(|&known| name == known))
 }
 
 /// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
@@ -127,6 +153,21 @@ mod tests {
         assert_eq!(request("redis-server server"), server("redis-server server"));
         let Request::Print(text) = request("/bin/redis-server -v") else { panic!() };
         assert!(text.starts_with("Dunlin server v=") && text.contains(" bits=64"), "{text}");
+    }
+
+    #[test]
+    fn files_are_checked_by_subcommand_or_by_name() {
+        let expected = |program: &str, args: &[&str]| Request::CheckRdb {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+        };
+        assert_eq!(request("dunlin check rdb a.rdb"), expected("dunlin check rdb", &["a.rdb"]));
+        assert_eq!(request("/bin/redis-check-rdb x"), expected("/bin/redis-check-rdb", &["x"]));
+        assert_eq!(request("redis-check-rdb"), expected("redis-check-rdb", &[]));
+        for line in ["dunlin check", "dunlin check rdb", "dunlin check tdb x"] {
+            assert!(matches!(request(line), Request::Refuse(_)), "{line}");
+        }
+        assert!(matches!(request("dunlin help check"), Request::Print(_)));
     }
 
     #[test]

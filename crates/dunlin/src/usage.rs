@@ -9,10 +9,23 @@ Usage: dunlin COMMAND [ARGUMENT ...]
 
 Commands:
   server    run the data store; takes what redis-server takes
+  check     check files: dunlin check rdb dump.rdb
   help      print this, or the help of a command: dunlin help server
   version   print the version
 
-Called through a link named redis-server or valkey-server, dunlin is the server.
+Called through a link named redis-server or valkey-server, dunlin is the server; through one named
+redis-check-rdb, it checks a snapshot.
+"
+    .to_owned()
+}
+
+/// What `dunlin help check` prints.
+pub fn check() -> String {
+    "\
+Usage: dunlin check rdb FILE
+
+Reads a snapshot as a server does at start, and says what is in it and, with the place in the file,
+what is wrong with it. Nothing is changed. The status is 0 if the file is sound.
 "
     .to_owned()
 }

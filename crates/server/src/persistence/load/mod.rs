@@ -12,7 +12,7 @@
 //! to stop or to empty the keyspace.
 
 mod error;
-mod feed;
+pub(super) mod feed;
 mod queue;
 mod report;
 mod scan;
