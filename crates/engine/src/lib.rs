@@ -36,6 +36,7 @@ pub mod locks;
 mod long;
 pub mod mailbox;
 pub mod monitor;
+mod name;
 pub mod persistence;
 pub mod pubsub;
 pub mod session;

@@ -2,6 +2,7 @@
 
 use crate::command::{Begin, Command, Find};
 use crate::error::Error;
+use crate::name::PackedName;
 
 /// A row with what can be worked out from it beforehand.
 #[derive(Debug)]
@@ -21,11 +22,16 @@ pub struct Resolved {
 /// All commands; see [`CommandTable::build`].
 pub struct CommandTable {
     all: Vec<Resolved>,
-    /// Open addressing over the hash of the upper-cased name; indexes into `all` plus one.
-    slots: Vec<u16>,
+    /// Open addressing over the hash of the name.
+    slots: Vec<Option<Slot>>,
+    /// The names that are too long to be packed, with their indexes in `all`.
+    long: Vec<(String, usize)>,
     /// Names in force for top-level commands (`rename-command` may differ from the row's).
     names: Vec<String>,
 }
+
+/// A top-level command's name, and its index in `all`.
+type Slot = (PackedName, u16);
 
 impl std::fmt::Debug for Command {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -33,20 +39,15 @@ impl std::fmt::Debug for Command {
     }
 }
 
-#[inline]
-fn hash_name(name: &[u8]) -> usize {
-    let mut hash = name.len() as u64;
-    for &byte in name {
-        hash = (hash ^ u64::from(byte | 0x20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        hash ^= hash >> 29;
-    }
-    hash as usize
-}
-
 impl CommandTable {
     /// Builds the table. `renamed` maps a command's own name to another; an empty one hides it.
     pub fn build(rows: &[&'static Command], renamed: &[(String, String)]) -> CommandTable {
-        let mut table = CommandTable { all: Vec::new(), slots: Vec::new(), names: Vec::new() };
+        let mut table = CommandTable {
+            all: Vec::new(),
+            slots: Vec::new(),
+            long: Vec::new(),
+            names: Vec::new(),
+        };
         let mut top = Vec::new();
         for row in rows {
             let name = renamed
@@ -61,18 +62,22 @@ impl CommandTable {
                 table.add(sub, Some(row));
             }
         }
-        table.slots = vec![0; (top.len() * 4).next_power_of_two()];
+        table.slots = vec![None; (top.len() * 4).next_power_of_two()];
         table.names = vec![String::new(); table.all.len()];
         for (index, name) in top {
-            if !name.is_empty() {
-                let mask = table.slots.len() - 1;
-                let mut slot = hash_name(name.as_bytes()) & mask;
-                while table.slots[slot] != 0 {
-                    slot = (slot + 1) & mask;
-                }
-                table.slots[slot] = index as u16 + 1;
-                table.names[index] = name;
+            if name.is_empty() {
+                continue;
             }
+            if let Some(packed) = PackedName::new(name.as_bytes()) {
+                let mut slot = table.home(packed);
+                while table.slots[slot].is_some() {
+                    slot = (slot + 1) % table.slots.len();
+                }
+                table.slots[slot] = Some((packed, index as u16));
+            } else {
+                table.long.push((name.clone(), index));
+            }
+            table.names[index] = name;
         }
         table
     }
@@ -110,15 +115,25 @@ impl CommandTable {
     /// The top-level command of this name, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Resolved> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash_name(name) & mask;
+        let Some(packed) = PackedName::new(name) else {
+            let (_, index) =
+                self.long.iter().find(|(long, _)| name.eq_ignore_ascii_case(long.as_bytes()))?;
+            return Some(&self.all[*index]);
+        };
+        let mut slot = self.home(packed);
         loop {
-            let index = (self.slots[slot] as usize).checked_sub(1)?;
-            if name.eq_ignore_ascii_case(self.names[index].as_bytes()) {
-                return Some(&self.all[index]);
+            let (other, index) = self.slots[slot]?;
+            if other == packed {
+                return Some(&self.all[usize::from(index)]);
             }
-            slot = (slot + 1) & mask;
+            slot = (slot + 1) & (self.slots.len() - 1);
         }
+    }
+
+    /// Where the search for a name begins.
+    #[inline]
+    fn home(&self, name: PackedName) -> usize {
+        (name.hash() >> 32) as usize & (self.slots.len() - 1)
     }
 
     /// The subcommands of a container; of any other command none.

@@ -18,7 +18,7 @@ use crate::stats::ThreadStats;
 use crate::table::Resolved;
 use keyspace::world::Reader;
 use keyspace::{Key, Millis};
-use resp::{Limits, Parsed, Protocol, Reply};
+use resp::{Limits, Parsed, Protocol, Reply, plain};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -295,6 +295,14 @@ impl Worker {
             let mut at = consumed;
             let mut stop = None;
             while pending.len() < most {
+                let start = argv.len();
+                let parser = &mut cx.session.parser;
+                let found = if parser.is_inside_request() { None } else { plain(input, at, argv) };
+                if let Some(end) = found {
+                    at = end;
+                    pending.push(look_up(engine, argv, start, at));
+                    continue;
+                }
                 match cx.session.parser.next(&input[at..], limits) {
                     Parsed::Request { consumed: used } => {
                         if cx.session.parser.is_inline() {
@@ -319,23 +327,10 @@ impl Worker {
                             // Behind others it is looked at again when they have run.
                             break;
                         }
-                        let start = argv.len();
                         let words = cx.session.parser.words();
                         argv.extend(words.iter().map(|w| &input[at + w.start..at + w.end]));
                         at += used;
-                        let words = &argv[start..];
-                        let resolved = engine.table.resolve(words).ok();
-                        let key = match resolved {
-                            Some(row) if row.single_key > 0 => {
-                                let key = Key::new(words[row.single_key]);
-                                let stripe = engine.keyspace.stripe_of(key);
-                                engine.keyspace.stripe(stripe).prefetch();
-                                Some((stripe, key.hash))
-                            }
-                            _ => None,
-                        };
-                        let words = (start, argv.len());
-                        pending.push(Pending { words, end: at, resolved, key });
+                        pending.push(look_up(engine, argv, start, at));
                     }
                     Parsed::Incomplete { missing } => {
                         stop = Some(Next::Read { missing });
@@ -355,10 +350,10 @@ impl Worker {
             }
             if pending.len() > 1 {
                 // One step for all before the next step for any: the loads overlap.
-                for (stripe, hash) in pending.iter().filter_map(|request| request.key) {
+                for (stripe, hash) in distinct_keys(pending) {
                     prefetch_bucket(engine.keyspace.stripe(stripe), cx.db.index, hash);
                 }
-                for (stripe, hash) in pending.iter().filter_map(|request| request.key) {
+                for (stripe, hash) in distinct_keys(pending) {
                     prefetch_entry(engine.keyspace.stripe(stripe), cx.db.index, hash);
                 }
             }
@@ -543,6 +538,35 @@ impl Worker {
         self.context.reader.leave();
         result
     }
+}
+
+/// What is to be known of the request whose words are in `argv` from `start` on; the head of its
+/// key's stripe is on its way to the cache.
+#[inline(always)]
+fn look_up(engine: &'static Engine, argv: &[&[u8]], start: usize, end: usize) -> Pending {
+    let words = &argv[start..];
+    let resolved = engine.table.resolve(words).ok();
+    let key = match resolved {
+        Some(row) if row.single_key > 0 => {
+            let key = Key::new(words[row.single_key]);
+            let stripe = engine.keyspace.stripe_of(key);
+            engine.keyspace.stripe(stripe).prefetch();
+            Some((stripe, key.hash))
+        }
+        _ => None,
+    };
+    Pending { words: (start, argv.len()), end, resolved, key }
+}
+
+/// Stripes and hashes of a batch's keys, but not of the same key twice in a row.
+#[inline]
+fn distinct_keys(batch: &[Pending]) -> impl Iterator<Item = (usize, u64)> + '_ {
+    let mut last = None;
+    batch.iter().filter_map(move |request| {
+        let key = request.key.filter(|_| request.key != last);
+        last = request.key;
+        key
+    })
 }
 
 /// Whether the session runs no further command for now.

@@ -5,13 +5,13 @@
 //! None of them knows about expiry rules, effects or commands; the engine builds on them.
 #![allow(unsafe_code)]
 
+use crate::byte_lock::ByteLock;
 use crate::entry::{Entry, Object};
 use crate::heap_string::HeapString;
 use crate::holds::Hold;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Urgency};
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
-use parking_lot::lock_api::RawMutex as _;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
@@ -387,7 +387,7 @@ impl StripeData {
 /// A lock and what it protects, on cache lines of their own.
 #[repr(C, align(64))]
 pub struct Stripe {
-    lock: parking_lot::RawMutex,
+    lock: ByteLock,
     data: UnsafeCell<StripeData>,
 }
 
@@ -405,7 +405,7 @@ unsafe impl Sync for Stripe {}
 impl Stripe {
     pub(crate) fn new(databases: u32, common: Arc<Common>) -> Stripe {
         Stripe {
-            lock: parking_lot::RawMutex::INIT,
+            lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
                 first: DbTables::default(),
                 others: (1..databases).map(|_| DbTables::default()).collect(),
@@ -418,7 +418,7 @@ impl Stripe {
         }
     }
 
-    /// Locks; spins a little, then sleeps.
+    /// Locks; spins a little, then looks again now and then.
     #[inline]
     pub fn lock(&self) {
         self.lock.lock();
@@ -436,8 +436,7 @@ impl Stripe {
     /// The caller must hold the lock.
     #[inline]
     pub unsafe fn unlock(&self) {
-        // SAFETY: the caller's contract.
-        unsafe { self.lock.unlock() }
+        self.lock.unlock();
     }
 
     /// The contents.
