@@ -13,6 +13,7 @@ use crate::interest::Interests;
 use crate::journal::Journal;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
+use crate::long::LateReply;
 use crate::mailbox::Mailbox;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
@@ -37,8 +38,12 @@ pub trait Host: Send + Sync {
     fn save_in_background(&self, snapshot: Snapshot, done: SaveDone);
     /// Writes it before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
+    /// Loads the configured file, for a command that has stopped the world. A key that is there
+    /// already is replaced or makes an error.
+    fn load_now(&self, replaces: bool) -> Result<(), String>;
     /// Starts an orderly shutdown, asked for by this client.
-    fn shutdown(&self, by: &str, request: ShutdownRequest);
+    /// `reply` is for a shutdown that fails.
+    fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply);
     /// Takes back a shutdown that has been asked for but not begun; `false` if there is none.
     fn abort_shutdown(&self) -> bool;
     /// Writes the configuration file anew (CONFIG REWRITE).

@@ -33,7 +33,7 @@ pub mod latency;
 pub mod load;
 pub mod loading;
 pub mod locks;
-mod long;
+pub mod long;
 pub mod mailbox;
 pub mod monitor;
 mod name;

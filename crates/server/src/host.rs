@@ -3,26 +3,19 @@
 use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net};
-use crate::persistence::save;
+use crate::persistence::{load, save, shutdown};
 use crate::process::{crash, facts, signals};
 use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::engine::{Host, Restart, SaveDone, ShutdownRequest};
+use engine::long::LateReply;
 use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-
-/// The client that asked for the shutdown.
-static REQUESTED_BY: Mutex<Option<String>> = Mutex::new(None);
-
-/// Who asked for the shutdown, if it was a client.
-pub fn requested_by() -> Option<String> {
-    REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
 
 /// How the process was started, to start it again in the same way.
 pub struct Started {
@@ -93,10 +86,12 @@ impl Host for ServerHost {
         save::now(self.engine, snapshot, Beside::Nobody)
     }
 
-    fn shutdown(&self, by: &str, _request: ShutdownRequest) {
-        *REQUESTED_BY.lock().unwrap_or_else(PoisonError::into_inner) = Some(by.to_owned());
-        self.engine.loading.cancel();
-        self.net.stop();
+    fn load_now(&self, replaces: bool) -> Result<(), String> {
+        load::now(self.engine, replaces)
+    }
+
+    fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply) {
+        shutdown::begin(self.engine, &self.net, request, Some(by), Some(reply));
     }
 
     fn abort_shutdown(&self) -> bool {

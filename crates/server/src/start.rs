@@ -6,6 +6,8 @@ use crate::host::{ServerHost, Started};
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
 use crate::persistence::load::{self, LoadedAtStart};
+use crate::persistence::{self, save_points};
+use crate::process::signals::ShutdownSignal;
 use crate::process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
     log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
@@ -14,6 +16,7 @@ use crate::process::{
 use crate::tls;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
+use engine::engine::ShutdownRequest;
 use engine::{Engine, Worker};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -155,7 +158,7 @@ fn serve(
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
     let stopping = Arc::clone(&net);
-    signals::install(move |_| stop_in_time(engine, &stopping))
+    signals::install(move |signal| stop_in_time(engine, &stopping, signal))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
     let snapshot = load::begin_at_start(engine)?;
@@ -164,6 +167,8 @@ fn serve(
     if load::at_start(engine, snapshot)? == LoadedAtStart::Ready {
         banner::ready(&kinds(&specs));
         supervisor.ready();
+        save_points::start(engine)
+            .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
     }
     for reactor in reactors {
         match reactor.join() {
@@ -172,7 +177,7 @@ fn serve(
             Err(_) => log!(Warning, "A reactor thread panicked"),
         }
     }
-    shutdown::begin(crate::host::requested_by().as_deref(), &supervisor);
+    supervisor.stopping();
     if let Some(pid_file) = pid_file {
         pid_file.remove();
     }
@@ -229,15 +234,24 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
 
 /// Begins the shutdown that a signal asked for. Redis does so in its next round of housekeeping,
 /// which a test can hold back to take the request back.
-fn stop_in_time(engine: &Engine, net: &Net) {
+fn stop_in_time(engine: &'static Engine, net: &Arc<Net>, signal: ShutdownSignal) {
     while engine.debug.pauses_cron() {
         if signals::requested().is_none() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    engine.loading.cancel();
-    net.stop();
+    let options = match signal {
+        ShutdownSignal::Term => engine.config.shutdown_on_sigterm(),
+        ShutdownSignal::Int => engine.config.shutdown_on_sigint(),
+    };
+    let save = match (options.save(), options.nosave()) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
+    let request = ShutdownRequest { save, now: options.now(), force: options.force() };
+    persistence::shutdown::begin(engine, net, request, None, None);
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;

@@ -4,6 +4,7 @@
 //! background thread. With SYNC, which is the default if `lazyfree-lazy-user-flush` is off, the
 //! client gets its reply when that is done; inside MULTI, where nobody can wait, at once.
 
+use engine::snapshot::Snapshots;
 use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
 use keyspace::keyspace::take_all;
 
@@ -59,6 +60,9 @@ fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let in_background = parse(cx, args)?;
     let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
     flush(cx, &dbs, in_background);
+    if !cx.engine.config.save_points().is_empty() {
+        save_nothing(cx);
+    }
     Ok(())
 }
 
@@ -67,6 +71,22 @@ fn flushdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let db = cx.db.index;
     flush(cx, &[db], in_background);
     Ok(())
+}
+
+/// Saves that there is nothing any more, so that a restart does not bring it back. What is being
+/// saved at the moment is of no use; the empty file comes behind it.
+fn save_nothing(cx: &mut Cx<'_>) {
+    let engine = cx.thread.engine;
+    if engine.persistence.running_seconds().is_some() {
+        if let Some(running) = engine.snapshots.current() {
+            running.end();
+        }
+        engine.persistence.schedule();
+    } else if let Ok(snapshot) = Snapshots::begin_in_stopped_world(engine, &cx.db)
+        && let Some(host) = engine.host()
+    {
+        host.save_in_background(snapshot, Box::new(|_| {}));
+    }
 }
 
 /// Whether to free in the background.

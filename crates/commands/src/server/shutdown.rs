@@ -79,10 +79,13 @@ fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     }
     let request = parse(args)?;
-    if let Some(host) = host {
-        host.shutdown(&describe(cx), request);
+    let by = describe(cx);
+    // The connection ends with the server; there is a reply only if that does not end.
+    let reply = cx.late_reply();
+    match host {
+        Some(host) => host.shutdown(&by, request, reply),
+        None => cx.session.fate = Fate::Close,
     }
-    cx.session.fate = Fate::Close;
     Ok(())
 }
 

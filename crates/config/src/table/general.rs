@@ -56,9 +56,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         .not_yet(),
     text("debug-context", "", "free text shown in crash reports").hidden().not_yet(),
     flag("enable-debug-assert", "no", "costly self-checks").hidden().immutable().not_yet(),
-    on_signal("shutdown-on-sigint", "what SIGINT does: default, or options of SHUTDOWN").not_yet(),
-    on_signal("shutdown-on-sigterm", "what SIGTERM does: default, or options of SHUTDOWN")
-        .not_yet(),
+    on_signal("shutdown-on-sigint", "what SIGINT does: default, or options of SHUTDOWN"),
+    on_signal("shutdown-on-sigterm", "what SIGTERM does: default, or options of SHUTDOWN"),
     int("shutdown-timeout", COUNT, "10", "seconds a shutdown waits for lagging replicas").not_yet(),
     choice(
         "oom-score-adj",

@@ -1,7 +1,10 @@
 //! The data set in files.
 
+pub mod aof_records;
 pub mod check;
 pub mod load;
-pub mod rdb_file;
 pub mod rdb_records;
 pub mod save;
+pub mod save_points;
+pub mod shutdown;
+pub mod snapshot_file;

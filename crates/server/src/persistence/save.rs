@@ -3,8 +3,9 @@
 //! In the background one thread of its own does so, with as many helpers as `snapshot-threads` says;
 //! all of them at a lower priority than what serves clients.
 
-use super::rdb_file::{Options, RdbFile};
+use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
+use super::snapshot_file::{Content, Options, SnapshotFile};
 use crate::log;
 use crate::process::{os_error, priority, thread};
 use engine::Engine;
@@ -23,25 +24,25 @@ pub fn threads(engine: &Engine) -> usize {
     }
 }
 
-/// Writes a snapshot into an RDB file of this name, through `temporary` beside it; how many bytes
-/// that has.
-pub fn write_rdb(
+/// Writes a snapshot into a file of this name, through `temporary` beside it; how many bytes that
+/// has.
+pub fn write_file(
     engine: &'static Engine,
     snapshot: &Snapshot,
     beside: Beside,
     temporary: PathBuf,
     target: &Path,
-    is_aof_base: bool,
+    content: Content,
 ) -> io::Result<u64> {
     let options = Options {
         checksum: engine.config.rdbchecksum(),
         incremental_fsync: engine.config.rdb_save_incremental_fsync(),
-        is_aof_base,
+        content,
     };
     let sizes = snapshot.sizes(beside);
     engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
     let mut file =
-        RdbFile::create(temporary, options, snapshot.cut(), &sizes).inspect_err(|error| {
+        SnapshotFile::create(temporary, options, snapshot.cut(), &sizes).inspect_err(|error| {
             log!(
                 Warning,
                 "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
@@ -50,7 +51,11 @@ pub fn write_rdb(
                 os_error(error)
             );
         })?;
-    write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;
+    if content == Content::Commands {
+        write_all(engine, snapshot, beside, &mut file, &AofRecords::default)?;
+    } else {
+        write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;
+    }
     file.finish(target).inspect_err(|error| {
         log!(
             Warning,
@@ -128,7 +133,7 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot, done: SaveDone
 
 fn run(engine: &'static Engine, snapshot: Snapshot) -> Outcome {
     let (temporary, target) = paths(engine);
-    let written = write_rdb(engine, &snapshot, Beside::Clients, temporary, &target, false);
+    let written = write_file(engine, &snapshot, Beside::Clients, temporary, &target, Content::Rdb);
     let peak = snapshot.progress().peak_bytes();
     let outcome = match written {
         Ok(bytes) => {
@@ -160,7 +165,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot) -> Outcome {
 /// Writes the snapshot while nothing else happens.
 pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
     let (temporary, target) = paths(engine);
-    match write_rdb(engine, &snapshot, beside, temporary, &target, false) {
+    match write_file(engine, &snapshot, beside, temporary, &target, Content::Rdb) {
         Ok(_) => {
             engine.persistence.saved(snapshot.cut());
             log!(Notice, "DB saved on disk");

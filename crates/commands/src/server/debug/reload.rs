@@ -1,11 +1,11 @@
 //! `DEBUG RELOAD [MERGE] [NOFLUSH] [NOSAVE]`
 //!
-//! There are no files yet, so every value goes to the form it has in files and back within memory:
-//! what is checked is the codec and the encodings that values get when they are loaded.
+//! Saves everything into the configured file, empties the server and loads the file, while the world
+//! is stopped.
 
-use crate::value;
+use engine::snapshot::Snapshots;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
-use keyspace::{Entry, Key};
+use keyspace::keyspace::{Taken, take_all};
 
 /// The options.
 #[derive(Default)]
@@ -35,71 +35,34 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
-    let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
-    if options.no_save {
-        return Err(Error::text("ERR There is no file to load"));
-    }
-    let has_keys = dbs.iter().any(|&db| cx.engine.key_count(db, &cx.db) > 0);
-    if options.no_flush && !options.merge && has_keys {
-        return Err(Error::text("ERR Every key would be loaded twice, which takes MERGE"));
+    let engine = cx.thread.engine;
+    let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
+    if !options.no_save {
+        let snapshot = Snapshots::begin_in_stopped_world(engine, &cx.db)
+            .map_err(|_| Error::text("ERR Background save already in progress"))?;
+        host.save_now(snapshot).map_err(|_| Error::text("ERR"))?;
     }
     if !options.no_flush {
-        let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
-        engine::commit::databases_change(cx, &going);
-        cx.engine.tracking.invalidate_all(&cx.db);
+        empty(cx);
     }
-    for db in dbs {
-        reload_db(cx, db)?;
+    if let Err(why) = host.load_now(options.merge) {
+        host.warn(&format!("DEBUG RELOAD: {why}"));
+        return Err(Error::text("ERR Error trying to load the RDB dump, check server logs."));
     }
-    if let Some(host) = cx.engine.host() {
-        host.warn("DB reloaded by DEBUG RELOAD");
-    }
+    host.warn("DB reloaded by DEBUG RELOAD");
     cx.reply.ok();
     Ok(())
 }
 
-fn reload_db(cx: &mut Cx<'_>, db: DbIndex) -> Outcome {
-    for stripe in 0..cx.engine.keyspace.stripes().len() {
-        // Loading may fail, so all of a stripe is read before any of it is replaced.
-        let mut loaded = Vec::new();
-        let mut outcome = Ok(());
-        cx.db.with_stripe(stripe, |data| {
-            for entry in data.db(db).entries().iter() {
-                match reload_entry(cx, entry) {
-                    Ok(entry) => loaded.push(entry),
-                    Err(error) => outcome = Err(error),
-                }
-            }
-        });
-        outcome?;
-        cx.db.with_stripe(stripe, |data| {
-            for (hash, entry) in loaded {
-                if entry.is_expired(cx.now()) {
-                    // A file's keys whose time has come are not loaded.
-                    drop(data.remove(db, Key { bytes: entry.key(), hash }));
-                } else {
-                    drop(data.put(db, hash, entry));
-                }
-            }
-        });
-    }
-    Ok(())
-}
-
-/// The entry as it comes back, with the hash of its key.
-fn reload_entry(cx: &Cx<'_>, entry: &Entry) -> Result<(u64, Entry), Error> {
-    let failed = |why: &str| {
-        let key = String::from_utf8_lossy(entry.key());
-        Error::format(format!("ERR Error trying to load the key '{key}': {why}"))
-    };
-    let view = value::view(entry).ok_or_else(|| failed("its value is not in memory"))?;
-    let payload = rdb::dump(view, value::compression(cx.engine));
-    let object = rdb::restore(&payload, &value::limits(cx.engine))
-        .map_err(|error| failed(&error.to_string()))?;
-    // How recently a key was used is in a file only where the policy needs it.
-    let policy = cx.engine.config.maxmemory_policy().name();
-    let keeps_access = policy.ends_with("lru") || policy.ends_with("lfu");
-    let access = if keeps_access { entry.access() } else { cx.db.fresh_access() };
-    let key = Key::new(entry.key());
-    Ok((key.hash, value::entry(key.bytes, object, entry.expiry(), access)))
+/// Takes all keys away, as FLUSHALL does, but without a word to the journal.
+fn empty(cx: &mut Cx<'_>) {
+    let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
+    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    engine::commit::databases_change(cx, &going);
+    cx.engine.tracking.invalidate_all(&cx.db);
+    let mut taken = Taken(Vec::new());
+    cx.db.for_each_stripe(|_, stripe| {
+        taken.0.extend(take_all(std::iter::once(stripe), dbs.iter().copied()).0);
+    });
+    cx.engine.background.free_tables(taken);
 }

@@ -20,7 +20,7 @@ mod start;
 mod worker;
 
 pub use error::{Cause, Failure};
-pub use start::{LoadedAtStart, Snapshot, at_start, begin_at_start};
+pub use start::{LoadedAtStart, Snapshot, at_start, begin_at_start, now};
 
 use config::RdbVersionCheck;
 use engine::Engine;

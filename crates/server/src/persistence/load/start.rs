@@ -74,3 +74,16 @@ pub fn at_start(
         }
     }
 }
+
+/// Loads the configured file while the world is stopped (DEBUG RELOAD).
+pub fn now(engine: &'static Engine, replaces: bool) -> Result<(), String> {
+    let path = engine.config.dbfilename().as_path().to_path_buf();
+    let name = path.display().to_string();
+    let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
+    let (mut input, facts) = opened.map_err(|error| format!("{name}: {}", os_error(&error)))?;
+    let source = Source { input: &mut input, name, offset: 0, end: facts.len() };
+    let mut options = Options::configured(engine);
+    options.settings.world_is_stopped = true;
+    options.settings.replaces = replaces;
+    load_rdb(engine, source, &options).map(drop).map_err(|failure| failure.to_string())
+}

@@ -1,7 +1,8 @@
-//! An RDB file on its way to the disk: written beside the old one, forced to the disk, and put into
+//! A snapshot's file on its way to the disk, RDB or commands: written beside the old one, forced to the disk, and put into
 //! its place in one step. Whatever goes wrong, the old file stays as it was.
 #![allow(unsafe_code)] // sync_file_range(2)
 
+use super::aof_records::command;
 use engine::DbIndex;
 use engine::snapshot::{Cut, Output};
 use rdb::{Compression, Encoder};
@@ -23,15 +24,26 @@ pub struct Options {
     pub checksum: bool,
     /// `rdb-save-incremental-fsync`
     pub incremental_fsync: bool,
-    /// Whether the file is the beginning of an append-only file.
-    pub is_aof_base: bool,
+    /// What the file is made of.
+    pub content: Content,
+}
+
+/// What a file is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// RDB.
+    Rdb,
+    /// RDB that an append-only file begins with.
+    AofPreamble,
+    /// Commands.
+    Commands,
 }
 
 /// Keys and expiring keys by database.
 pub type Sizes = Vec<(DbIndex, u64, u64)>;
 
 /// A file that is being written.
-pub struct RdbFile {
+pub struct SnapshotFile {
     file: File,
     temporary: PathBuf,
     options: Options,
@@ -43,15 +55,15 @@ pub struct RdbFile {
     is_finished: bool,
 }
 
-impl RdbFile {
+impl SnapshotFile {
     /// Creates the temporary file and writes the header.
     pub fn create(
         temporary: PathBuf,
         options: Options,
         cut: &Cut,
         sizes: &Sizes,
-    ) -> io::Result<RdbFile> {
-        let mut this = RdbFile {
+    ) -> io::Result<SnapshotFile> {
+        let mut this = SnapshotFile {
             file: File::create(&temporary)?,
             temporary,
             checksum: 0,
@@ -62,6 +74,10 @@ impl RdbFile {
             options,
             is_finished: false,
         };
+        if this.options.content == Content::Commands {
+            this.options.checksum = false;
+            return Ok(this);
+        }
         let mut header = Encoder::new(Compression::Off);
         header.file_header();
         header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
@@ -70,7 +86,7 @@ impl RdbFile {
         header.aux_integer("ctime", cut.time.0 / 1000);
         let used = keyspace::memory::used_bytes();
         header.aux_integer("used-mem", i64::try_from(used).unwrap_or(i64::MAX));
-        header.aux_integer("aof-base", i64::from(this.options.is_aof_base));
+        header.aux_integer("aof-base", i64::from(this.options.content == Content::AofPreamble));
         this.append(header.as_bytes())?;
         Ok(this)
     }
@@ -100,13 +116,14 @@ impl RdbFile {
 
     /// Ends the file, forces it to the disk and gives it its name; how many bytes it has.
     pub fn finish(mut self, target: &Path) -> io::Result<u64> {
-        let mut end = Encoder::new(Compression::Off);
-        end.end_of_file();
-        self.append(end.as_bytes())?;
-        end.clear();
-        end.checksum(if self.options.checksum { self.checksum } else { 0 });
-        self.options.checksum = false;
-        self.append(end.as_bytes())?;
+        if self.options.content != Content::Commands {
+            let mut end = Encoder::new(Compression::Off);
+            end.end_of_file();
+            self.append(end.as_bytes())?;
+            end.clear();
+            end.checksum(if self.options.checksum { self.checksum } else { 0 });
+            self.append(end.as_bytes())?;
+        }
         self.file.sync_all()?;
         std::fs::rename(&self.temporary, target)?;
         self.is_finished = true;
@@ -121,8 +138,14 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-impl Output for RdbFile {
+impl Output for SnapshotFile {
     fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()> {
+        if self.db != Some(db) && self.options.content == Content::Commands {
+            let mut select = Vec::new();
+            command(&mut select, &[b"SELECT", db.0.to_string().as_bytes()]);
+            self.append(&select)?;
+            self.db = Some(db);
+        }
         if self.db != Some(db) {
             let mut select = Encoder::new(Compression::Off);
             select.select_db(db.0);
@@ -136,7 +159,7 @@ impl Output for RdbFile {
     }
 }
 
-impl Drop for RdbFile {
+impl Drop for SnapshotFile {
     fn drop(&mut self) {
         if !self.is_finished {
             // A file that is in nobody's way if it cannot be removed.

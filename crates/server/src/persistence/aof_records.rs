@@ -1,0 +1,211 @@
+//! A snapshot's entries as the commands that make them again: the base of an append-only file when
+//! `aof-use-rdb-preamble` is off.
+
+use engine::snapshot::Encode;
+use keyspace::Millis;
+use keyspace::snapshot::record::{Form, Head, Token, Tokens};
+use structs::intset::Intset;
+use structs::listpack::{Element, Listpack};
+use structs::numbers::{push_f64, push_i64};
+
+/// Elements of one command.
+const ELEMENTS: usize = 64;
+
+/// One thread's encoder.
+#[derive(Default)]
+pub struct AofRecords {
+    key: Vec<u8>,
+    form: Option<Form>,
+    expiry: Option<Millis>,
+    /// The words of the next command behind its key, and how many they are.
+    words: Vec<u8>,
+    word_count: usize,
+    /// The next string is a list's chunk, and a packed one.
+    is_packed: bool,
+    /// A string that comes in parts.
+    parts: Parts,
+}
+
+#[derive(Default)]
+enum Parts {
+    #[default]
+    None,
+    /// It is put together: bytes so far, and all of them.
+    Joined(Vec<u8>, usize),
+    /// It is written as it comes; so many bytes are left.
+    Passed(u64),
+}
+
+fn count(out: &mut Vec<u8>, sign: u8, number: u64) {
+    out.push(sign);
+    push_i64(out, i64::try_from(number).unwrap_or(i64::MAX));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a word of a request.
+pub(super) fn word(out: &mut Vec<u8>, bytes: &[u8]) {
+    count(out, b'$', bytes.len() as u64);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a request.
+pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    count(out, b'*', words.len() as u64);
+    words.iter().for_each(|bytes| word(out, bytes));
+}
+
+impl AofRecords {
+    fn head(&mut self, head: &Head<'_>, out: &mut Vec<u8>) {
+        self.end(out);
+        self.key.clear();
+        self.key.extend_from_slice(head.key);
+        self.form = Some(head.form);
+        self.expiry = head.expiry;
+    }
+
+    /// The command that makes this form, and how many words one element has.
+    fn maker(&self) -> (&'static [u8], usize) {
+        match self.form {
+            None | Some(Form::String) => (b"SET", 1),
+            Some(Form::List) => (b"RPUSH", 1),
+            Some(Form::SetIntset | Form::SetListpack | Form::Set) => (b"SADD", 1),
+            Some(Form::HashListpack | Form::Hash) => (b"HMSET", 2),
+            Some(Form::ZsetListpack | Form::Zset) => (b"ZADD", 2),
+        }
+    }
+
+    /// Adds a word to the command at hand, which ends when it has all it may have.
+    fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        word(&mut self.words, bytes);
+        self.word_count += 1;
+        let (_, words_each) = self.maker();
+        if self.word_count == ELEMENTS * words_each {
+            self.flush(out);
+        }
+    }
+
+    fn push_element(&mut self, element: Element<'_>, out: &mut Vec<u8>) {
+        element.with_bytes(|bytes| self.push(bytes, out));
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        if self.word_count > 0 {
+            let (name, _) = self.maker();
+            count(out, b'*', self.word_count as u64 + 2);
+            word(out, name);
+            word(out, &self.key);
+            out.append(&mut self.words);
+            self.word_count = 0;
+        }
+    }
+
+    fn string(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        // The blocks are the server's own, copied under their lock.
+        const OURS: &str = "a snapshot's listpack is well-formed";
+        match self.form {
+            Some(Form::SetIntset) => {
+                for number in Intset::from_bytes(bytes).expect(OURS).iter() {
+                    self.push_element(Element::Int(number), out);
+                }
+            }
+            Some(Form::SetListpack | Form::HashListpack) => {
+                let listpack = Listpack::from_bytes(bytes).expect(OURS);
+                listpack.iter().for_each(|element| self.push_element(element, out));
+            }
+            Some(Form::ZsetListpack) => {
+                // ZADD wants the score first.
+                for (member, score) in Listpack::from_bytes(bytes).expect(OURS).pairs() {
+                    self.push_element(score, out);
+                    self.push_element(member, out);
+                }
+            }
+            Some(Form::List) if std::mem::take(&mut self.is_packed) => {
+                let listpack = Listpack::from_bytes(bytes).expect(OURS);
+                listpack.iter().for_each(|element| self.push_element(element, out));
+            }
+            // A member waits for its score.
+            Some(Form::Zset) => self.parts = Parts::Joined(bytes.to_vec(), bytes.len()),
+            _ => self.push(bytes, out),
+        }
+    }
+
+    fn score(&mut self, score: f64, out: &mut Vec<u8>) {
+        let Parts::Joined(member, _) = std::mem::take(&mut self.parts) else { return };
+        let mut text = Vec::new();
+        push_f64(&mut text, score);
+        self.push(&text, out);
+        self.push(&member, out);
+    }
+
+    fn long(&mut self, len: u64, out: &mut Vec<u8>) {
+        let is_whole = match self.form {
+            Some(Form::String) => true,
+            Some(Form::List) => !self.is_packed,
+            _ => false,
+        };
+        if !is_whole {
+            self.parts = Parts::Joined(Vec::with_capacity(len as usize), len as usize);
+            return;
+        }
+        self.flush(out);
+        let (name, _) = self.maker();
+        count(out, b'*', 3);
+        word(out, name);
+        word(out, &self.key);
+        count(out, b'$', len);
+        self.parts = Parts::Passed(len);
+    }
+
+    fn part(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        match std::mem::take(&mut self.parts) {
+            Parts::None => {}
+            Parts::Joined(mut joined, len) => {
+                joined.extend_from_slice(bytes);
+                if joined.len() < len {
+                    self.parts = Parts::Joined(joined, len);
+                } else {
+                    self.string(&joined, out);
+                }
+            }
+            Parts::Passed(left) => {
+                out.extend_from_slice(bytes);
+                match left.saturating_sub(bytes.len() as u64) {
+                    0 => out.extend_from_slice(b"\r\n"),
+                    left => self.parts = Parts::Passed(left),
+                }
+            }
+        }
+    }
+
+    /// Ends the value at hand.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        self.flush(out);
+        if let Some(Millis(at)) = self.expiry.take() {
+            let mut text = Vec::new();
+            push_i64(&mut text, at);
+            command(out, &[b"PEXPIREAT", &self.key, &text]);
+        }
+        self.form = None;
+    }
+}
+
+impl Encode for AofRecords {
+    fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>) {
+        for token in tokens {
+            match token {
+                Token::Head(head) => self.head(&head, out),
+                Token::Bytes(bytes) => self.string(bytes, out),
+                Token::Int(number) => self.push_element(Element::Int(number), out),
+                Token::Score(score) => self.score(score, out),
+                Token::Chunk { is_packed } => self.is_packed = is_packed,
+                Token::Long(len) => self.long(len, out),
+                Token::Part(bytes) => self.part(bytes, out),
+            }
+        }
+    }
+
+    fn end_of_value(&mut self, out: &mut Vec<u8>) {
+        self.end(out);
+    }
+}

@@ -1,0 +1,102 @@
+//! The last save, before the server goes down: by SHUTDOWN, SIGTERM or SIGINT.
+//!
+//! From the instant of the last snapshot on nothing may change: writes wait until the server is gone
+//! or, if the snapshot cannot be written, until it is clear that it goes on.
+
+use super::save;
+use crate::log;
+use crate::net::Net;
+use crate::process::{signals, thread};
+use engine::Engine;
+use engine::engine::ShutdownRequest;
+use engine::long::LateReply;
+use engine::mailbox::Message;
+use engine::snapshot::{Beside, Snapshot, Snapshots};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::Duration;
+
+static IS_GOING: AtomicBool = AtomicBool::new(false);
+
+/// What the client is told whose SHUTDOWN failed.
+const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
+
+/// Begins the shutdown, on a thread of its own. `by` describes the client that asked for it, which
+/// gets `reply` if the server does not go down.
+pub fn begin(
+    engine: &'static Engine,
+    net: &Arc<Net>,
+    request: ShutdownRequest,
+    by: Option<&str>,
+    reply: Option<LateReply>,
+) {
+    let refuse = |reply: Option<LateReply>| {
+        if let Some(reply) = reply {
+            reply.send(|reply| reply.error(FAILED));
+        }
+    };
+    if IS_GOING.swap(true, AcqRel) {
+        return refuse(reply);
+    }
+    match by {
+        Some(by) => log!(Notice, "User requested shutdown... (user request from '{by}')"),
+        None => log!(Notice, "User requested shutdown..."),
+    }
+    let stopping = Arc::clone(net);
+    let started = thread::spawn("shutdown", move || {
+        if save_last(engine, request) {
+            engine.loading.cancel();
+            stopping.stop();
+        } else {
+            signals::cancel();
+            IS_GOING.store(false, Release);
+            refuse(reply);
+        }
+    });
+    if let Err(error) = started {
+        log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
+        net.stop();
+    }
+}
+
+/// Saves if that is asked for; whether the server goes down.
+fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
+    let has_points = !engine.config.save_points().is_empty();
+    if engine.loading.is_on() || !request.save.unwrap_or(has_points) {
+        if let Some(running) = engine.snapshots.current() {
+            running.end();
+        }
+        return true;
+    }
+    log!(Notice, "Saving the final RDB snapshot before exiting.");
+    let before = engine.pause.until_ms.swap(i64::MAX, SeqCst);
+    let was_for_writes = engine.pause.writes_only.swap(true, SeqCst);
+    let snapshot = begin_alone(engine);
+    match save::now(engine, snapshot, Beside::Clients) {
+        Ok(()) => true,
+        Err(_) if request.force => {
+            log!(Warning, "Error trying to save the DB. Exit anyway.");
+            true
+        }
+        Err(_) => {
+            log!(Warning, "Error trying to save the DB, can't exit.");
+            engine.pause.writes_only.store(was_for_writes, SeqCst);
+            engine.pause.until_ms.store(before, SeqCst);
+            engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+            false
+        }
+    }
+}
+
+/// A snapshot of now; one that is under way gives way.
+fn begin_alone(engine: &'static Engine) -> Snapshot {
+    loop {
+        if let Some(running) = engine.snapshots.current() {
+            running.end();
+        }
+        match Snapshots::begin(engine, |_| {}) {
+            Ok(snapshot) => return snapshot,
+            Err(_) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
