@@ -5,5 +5,6 @@
 
 mod at_run_time;
 mod configuration;
+mod loading;
 mod process;
 mod support;

@@ -109,23 +109,23 @@ pub fn load_rdb(
     let workers = worker::start(engine, options, &queue)
         .map_err(|error| Failure::new(&name, source.offset, Cause::Read(error)))?;
     let scanned = Scan::new(engine, source, options, &queue).run();
-    if scanned.is_err() {
-        queue.give_up();
+    // A wrong checksum is known only at the end: then a worker may still find out which key it is.
+    let is_checksum = |failure: &Failure| matches!(failure.cause(), Cause::Checksum { .. });
+    match &scanned {
+        Err(Ended::Failed(failure)) if !is_checksum(failure) => queue.give_up(),
+        _ => queue.close(),
     }
-    queue.close();
     let mut counts = Counts::default();
     for worker in workers {
         counts.add(worker.join().unwrap_or_default());
     }
-    // A worker's trouble is the reason why scanning ended, or came too late for it.
-    let failed = || queue.take_failure().map(|failure| failure.in_file(&name));
-    let mut report = match scanned {
-        Err(Ended::Failed(failure)) => return Err(failure),
-        Err(Ended::GivenUp) => {
-            let unknown = || Failure::new(&name, 0, Cause::Cancelled);
-            return Err(failed().unwrap_or_else(unknown));
-        }
-        Ok(report) => failed().map_or(Ok(report), Err)?,
+    let of_worker = queue.take_failure().map(|failure| failure.in_file(&name));
+    let mut report = match (scanned, of_worker) {
+        (Ok(report), None) => report,
+        (Err(Ended::Failed(failure)), None) => return Err(failure),
+        (Err(Ended::Failed(failure)), Some(_)) if !is_checksum(&failure) => return Err(failure),
+        (_, Some(failure)) => return Err(failure),
+        (Err(Ended::GivenUp), None) => return Err(Failure::new(&name, 0, Cause::Cancelled)),
     };
     report.counts = counts;
     engine.loading.keys_loaded.set(report.counts.loaded);

@@ -144,7 +144,11 @@ impl<'o, 'r> Scan<'o, 'r> {
                 self.foreign(thing)?;
             }
             Item::Passed | Item::EndOfFile => {}
-            Item::Checksum(stored) => self.verify(stored)?,
+            Item::Checksum(stored) => {
+                // What is wrong with a value is the better message.
+                self.ship()?;
+                self.verify(stored)?;
+            }
         }
         self.feed.take(bytes);
         Ok(())

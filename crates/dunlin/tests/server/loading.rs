@@ -1,0 +1,234 @@
+//! Snapshots at start: what is loaded, what clients meet meanwhile, and what stops the server.
+
+use crate::support::{Folder, Running, ask, client, command, port, refused, until};
+use harness::server::signal;
+use rdb::file::{Access, RecordHead};
+use rdb::{Compression, Encoder, Kind, ObjectRef};
+use std::fs;
+use std::process::{Command, Stdio};
+use structs::crc64::crc64;
+
+/// A snapshot with what `write` puts into it.
+fn snapshot(write: impl FnOnce(&mut Encoder)) -> Vec<u8> {
+    let mut encoder = Encoder::new(Compression::Lzf);
+    encoder.file_header();
+    encoder.aux("redis-ver", b"7.2.4");
+    encoder.aux_integer("used-mem", 3 << 20);
+    encoder.select_db(0);
+    encoder.resize_db(100_000, 0);
+    write(&mut encoder);
+    encoder.end_of_file();
+    let checksum = crc64(0, encoder.as_bytes());
+    encoder.checksum(checksum);
+    encoder.into_bytes()
+}
+
+fn head(key: &[u8], expiry_ms: Option<i64>) -> RecordHead<'_> {
+    RecordHead { key, expiry_ms, access: Access::Unknown }
+}
+
+/// `count` strings `k0`, `k1` … that hold their numbers.
+fn numbers(encoder: &mut Encoder, count: i64) {
+    for number in 0..count {
+        encoder.record(&head(format!("k{number}").as_bytes(), None), ObjectRef::Int(number));
+    }
+}
+
+fn folder_with(file: &[u8]) -> Folder {
+    let folder = Folder::new();
+    fs::write(folder.path("dump.rdb"), file).unwrap();
+    folder
+}
+
+#[test]
+fn a_snapshot_is_there_when_clients_are() {
+    const FIELDS: u64 = 300_000;
+    let file = snapshot(|encoder| {
+        numbers(encoder, 5000);
+        encoder.record(&head(b"past", Some(1)), ObjectRef::Int(1));
+        encoder.record(&head(b"future", Some(i64::MAX)), ObjectRef::Int(1));
+        // Larger than a piece, so it is built from several.
+        encoder.record_head(&head(b"hash", None), Kind::Hash);
+        encoder.length(FIELDS);
+        for number in 0..FIELDS {
+            encoder.string(format!("field {number}").as_bytes());
+            encoder.string(format!("value {number}").as_bytes());
+        }
+        encoder.select_db(9);
+        encoder.record(&head(b"far", None), ObjectRef::String(b"away"));
+        encoder.record_head(&head(b"empty", None), Kind::Set);
+        encoder.length(0);
+    });
+    assert!(file.len() > 6 << 20);
+    let (port, text) = port();
+    let running = Running::start(folder_with(&file), &["--port", &text]);
+    for line in [
+        "* Loading RDB produced by version 7.2.4\n",
+        "* RDB memory usage when created 3.00 Mb\n",
+        "* Done loading RDB, keys loaded: 5003, keys expired: 1, empty keys skipped: 1.\n",
+        "* DB loaded from disk: ",
+    ] {
+        assert!(running.output().contains(line), "no {line:?} in\n{}", running.output());
+    }
+    let mut client = client(port);
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ["Integer(5002)"]);
+    assert_eq!(ask(&mut client, &["MGET", "k0", "k4999", "future"]), ["0", "4999", "1"]);
+    assert_eq!(ask(&mut client, &["EXISTS", "past"]), ["Integer(0)"]);
+    assert_eq!(ask(&mut client, &["HLEN", "hash"]), [format!("Integer({FIELDS})")]);
+    assert_eq!(ask(&mut client, &["HGET", "hash", "field 299999"]), ["value 299999"]);
+    assert_eq!(ask(&mut client, &["PEXPIRETIME", "future"]), [format!("Integer({})", i64::MAX)]);
+    ask(&mut client, &["SELECT", "9"]);
+    assert_eq!(ask(&mut client, &["GET", "far"]), ["away"]);
+    let info = ask(&mut client, &["INFO", "persistence"]).remove(0);
+    for line in
+        ["loading:0\r\n", "rdb_last_load_keys_loaded:5003\r\n", "rdb_last_load_keys_expired:1\r\n"]
+    {
+        assert!(info.contains(line), "no {line:?} in\n{info}");
+    }
+    assert!(info.contains("rdb_changes_since_last_save:0\r\n"), "{info}");
+}
+
+/// A server that loads slowly, in `folder`, once clients can connect.
+fn slow(folder: Folder, port: u16, text: &str) -> Running {
+    let mut start = command(&folder, &["--port", text, "--key-load-delay", "2000"]);
+    start.stdout(fs::File::create(folder.path("output")).unwrap()).stdin(Stdio::null());
+    let running = Running { child: start.spawn().unwrap(), folder };
+    until("listening", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    running
+}
+
+#[test]
+fn clients_hear_of_loading_meanwhile() {
+    let file = snapshot(|encoder| numbers(encoder, 50_000));
+    let (port, text) = port();
+    let running = slow(folder_with(&file), port, &text);
+    let mut client = client(port);
+    let refusal = ["-LOADING Redis is loading the dataset in memory"];
+    assert_eq!(ask(&mut client, &["GET", "k1"]), refusal);
+    assert_eq!(ask(&mut client, &["PING"]), refusal);
+    // In a transaction too.
+    assert_eq!(ask(&mut client, &["MULTI"]), ["OK"]);
+    assert_eq!(ask(&mut client, &["SET", "k1", "x"]), refusal);
+    assert!(ask(&mut client, &["EXEC"])[0].starts_with("-EXECABORT"));
+
+    let info = ask(&mut client, &["INFO", "persistence"]).remove(0);
+    let total = format!("loading_total_bytes:{}\r\n", file.len());
+    for line in ["loading:1\r\n", "async_loading:0\r\n", "loading_rdb_used_mem:3145728\r\n", &total]
+    {
+        assert!(info.contains(line), "no {line:?} in\n{info}");
+    }
+    for field in
+        ["loading_start_time:", "loading_loaded_bytes:", "loading_loaded_perc:", "loading_eta_"]
+    {
+        assert!(info.contains(field), "no {field:?} in\n{info}");
+    }
+    assert!(!running.output().contains("Ready to accept connections"));
+    // It would take 100 seconds more.
+    assert_eq!(ask(&mut client, &["CONFIG", "SET", "key-load-delay", "0"]), ["OK"]);
+    until("loaded", || ask(&mut client, &["GET", "k49999"]) == ["49999"]);
+    assert_eq!(ask(&mut client, &["GET", "k1"]), ["1"]);
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ["Integer(50000)"]);
+}
+
+#[test]
+fn a_server_that_loads_can_be_stopped() {
+    let file = snapshot(|encoder| numbers(encoder, 50_000));
+    let (port, text) = port();
+    let mut running = slow(folder_with(&file), port, &text);
+    signal(running.child.id(), "TERM").unwrap();
+    assert!(running.child.wait().unwrap().success(), "{}", running.output());
+    let output = running.output();
+    assert!(output.contains("Received shutdown signal during loading"), "{output}");
+    assert_eq!(fs::read(running.folder.path("dump.rdb")).unwrap(), file, "it was left alone");
+}
+
+/// The server's last words when it does not start with this snapshot.
+fn last_words(file: &[u8]) -> String {
+    let folder = folder_with(file);
+    let (_, port) = port();
+    let output = refused(&folder, &["--port", &port]);
+    let words = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(!words.contains("Ready to accept connections"), "{words}");
+    assert_eq!(fs::read(folder.path("dump.rdb")).unwrap(), file, "it was left alone");
+    words
+}
+
+#[test]
+fn a_snapshot_that_is_not_sound_stops_the_server() {
+    let sound = snapshot(|encoder| {
+        numbers(encoder, 100);
+        encoder.record_head(&head(b"the set", None), Kind::Set);
+        encoder.length(2);
+        encoder.string(b"one");
+        encoder.string(b"two");
+    });
+    let truncated = &sound[..sound.len() - 20];
+    let words = last_words(truncated);
+    assert!(words.contains("dump.rdb"), "{words}");
+    assert!(words.contains("offset"), "{words}");
+
+    let mut damaged = sound.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    let place = format!("dump.rdb is corrupt: RDB CRC error at offset {}", sound.len());
+    assert!(last_words(&damaged).contains(&place));
+
+    let mut twice = sound.clone();
+    let two = twice.windows(3).position(|word| word == b"two").unwrap();
+    twice[two..two + 3].copy_from_slice(b"one");
+    let words = last_words(&twice);
+    assert!(words.contains(&format!("dump.rdb is corrupt at offset {}", two - 6)), "{words}");
+    assert!(words.contains("type 2 set-hashtable), key 'the set'"), "{words}");
+}
+
+#[test]
+fn what_cannot_be_kept_stops_the_server() {
+    let twice = snapshot(|encoder| {
+        numbers(encoder, 50);
+        numbers(encoder, 1);
+    });
+    let words = last_words(&twice);
+    assert!(words.contains("dump.rdb has a duplicated key in DB 0"), "{words}");
+    assert!(words.contains("key 'k0'"), "{words}");
+    let far = snapshot(|encoder| encoder.select_db(16));
+    assert!(last_words(&far).contains("database 16, but the server is configured for 16"));
+    assert!(last_words(b"REDIS0999").contains("unsupported RDB version 999"));
+    assert!(last_words(b"no snapshot").contains("dump.rdb is corrupt at offset 0"));
+    assert!(last_words(b"").contains("dump.rdb"));
+}
+
+#[test]
+fn unknown_types_are_skipped_only_if_asked() {
+    let foreign = include_bytes!("../../../rdb/tests/fixtures/foreign-redis-8.rdb");
+    let words = last_words(foreign);
+    assert!(words.contains("which is not supported"), "{words}");
+    assert!(words.contains("rdb-skip-unknown-types"), "{words}");
+    let (port, text) = port();
+    let arguments = ["--port", text.as_str(), "--rdb-skip-unknown-types", "yes"];
+    let running = Running::start(folder_with(foreign), &arguments);
+    assert!(running.output().contains("unknown things skipped: 5."), "{}", running.output());
+    assert!(running.output().contains("key 'st' of type stream-v3"), "{}", running.output());
+    let mut client = client(port);
+    assert_eq!(ask(&mut client, &["DBSIZE"]), ["Integer(3)"]);
+    assert_eq!(ask(&mut client, &["LRANGE", "list", "0", "2"]), ["a", "b", "3"]);
+}
+
+#[test]
+fn snapshots_are_checked_without_a_server() {
+    let sound = snapshot(|encoder| numbers(encoder, 10));
+    let folder = folder_with(&sound);
+    fs::write(folder.path("short.rdb"), &sound[..sound.len() - 9]).unwrap();
+    let check = |file: &str| {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        let output = check.args(["check", "rdb"]).arg(folder.path(file)).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (status, said) = check("dump.rdb");
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("\\o/ RDB looks OK! \\o/\n[info] 10 keys read\n"), "{said}");
+    let (status, said) = check("short.rdb");
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("--- RDB ERROR DETECTED ---\n"), "{said}");
+    assert_eq!(check("none.rdb").0, Some(1));
+}
