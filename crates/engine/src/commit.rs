@@ -38,6 +38,8 @@ pub struct Effects {
     is_rewritten: bool,
     /// A transaction runs: its commands make one entry.
     pub(crate) is_transaction: bool,
+    /// The history is repeated: it is in the journal, or wherever it came from, already.
+    pub(crate) is_replay: bool,
     /// Keys for which blocked clients wait, to be served when the locks are free.
     pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
 }
@@ -73,7 +75,9 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
     }
     if cx.db.effects.dirty > 0 {
         let (dirty, is_own) = cx.db.effects.take_dirty();
-        cx.thread.stats().dirty.add_own(dirty);
+        if !cx.db.effects.is_replay {
+            cx.thread.stats().dirty.add_own(dirty);
+        }
         if is_own && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
             let index = cx.db.index;
             cx.db.effects.entry.command(index, argv);
@@ -92,7 +96,9 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
 /// Appends the entry to the journal, unless its transaction goes on.
 fn append(cx: &mut Cx<'_>) {
     let effects = &mut cx.db.effects;
-    if !effects.is_transaction {
+    if effects.is_replay {
+        effects.entry.clear();
+    } else if !effects.is_transaction {
         cx.session.written = cx.engine.journal.append(&mut effects.entry, true);
     }
 }
@@ -222,8 +228,8 @@ pub(crate) fn commit_outside(db: &mut Db<'_>) {
         let (dirty, _) = db.effects.take_dirty();
         engine.stats.dirty.add(dirty);
     }
-    // A transaction's entry waits for its end.
-    if !db.effects.entry.is_empty() && !db.effects.is_transaction {
+    // A transaction's entry waits for its end; that of a replay is dropped there.
+    if !db.effects.entry.is_empty() && !db.effects.is_transaction && !db.effects.is_replay {
         engine.journal.append(&mut db.effects.entry, false);
     }
     apply_changes(db, 0);

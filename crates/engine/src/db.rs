@@ -39,6 +39,9 @@ pub struct Db<'a> {
     /// The selected database.
     pub index: DbIndex,
     pub(crate) now: Millis,
+    /// Keys that expire before it are gone. While the history is repeated that is nobody: those
+    /// that expired then are deleted by the history itself.
+    pub(crate) horizon: Millis,
     pub(crate) policy: Policy,
     pub(crate) locked: Locked,
     /// Whether reading a key counts as using it (CLIENT NO-TOUCH, OBJECT, DEBUG say no).
@@ -68,6 +71,7 @@ impl<'a> Db<'a> {
             engine,
             index: DbIndex(0),
             now,
+            horizon: now,
             policy,
             locked: Locked::None,
             touches: true,
@@ -90,6 +94,12 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn now(&self) -> Millis {
         self.now
+    }
+
+    /// Whether a key that expires at this time is to be gone at once.
+    #[inline]
+    pub fn has_passed(&self, at: Millis) -> bool {
+        at <= self.horizon
     }
 
     /// A uniform random number.
@@ -156,14 +166,14 @@ impl<'a> Db<'a> {
 
     /// The entry, for a look that must leave no trace at all.
     pub fn glimpse(&self, key: Key<'_>) -> Option<&Entry> {
-        self.find(key).filter(|entry| !entry.is_expired(self.now))
+        self.find(key).filter(|entry| !entry.is_expired(self.horizon))
     }
 
     /// The entry, without counting a hit or touching the key.
     #[inline]
     pub fn peek(&self, key: Key<'_>) -> Option<&Entry> {
         let entry = self.find(key)?;
-        if entry.is_expired(self.now) {
+        if entry.is_expired(self.horizon) {
             if self.engine.freezes_expiry() {
                 return None;
             }
@@ -268,7 +278,7 @@ impl<'a> Db<'a> {
     /// with all that follows.
     #[inline]
     fn live_mut(&mut self, key: Key<'_>) -> Option<&mut Entry> {
-        let (now, index) = (self.now, self.index);
+        let (horizon, index) = (self.horizon, self.index);
         if self.held.is_some() {
             self.lock_held();
         }
@@ -276,7 +286,7 @@ impl<'a> Db<'a> {
         // SAFETY: the stripe stays locked and nothing is done to it before the next use. (The
         // borrow checker cannot see that the reference is given up where the key is removed.)
         let found = unsafe { &*entry };
-        if found.is_expired(now) {
+        if found.is_expired(horizon) {
             self.expire(key);
             return None;
         }
@@ -294,7 +304,7 @@ impl<'a> Db<'a> {
     /// Deletes the key if its time has come; else it is not so much as touched, so that commands
     /// that do not write may ask for it.
     pub fn remove_expired(&mut self, key: Key<'_>) {
-        if self.find(key).is_some_and(|entry| entry.is_expired(self.now)) {
+        if self.find(key).is_some_and(|entry| entry.is_expired(self.horizon)) {
             self.expire(key);
         }
     }
@@ -363,13 +373,13 @@ impl<'a> Db<'a> {
     /// Sets a string. The value is kept as a number if it spells one. Reports nothing.
     #[inline]
     pub fn set_string(&mut self, key: Key<'_>, value: &[u8], expiry: SetExpiry) {
-        let (index, now, access) = (self.index, self.now, self.fresh_access());
+        let (index, horizon, access) = (self.index, self.horizon, self.fresh_access());
         let touches = self.touches;
         let data = self.data_mut(key);
         let mut replaced = None;
         let found = data.update(index, key, |entry| {
             let old = entry.expiry();
-            if old.is_some_and(|at| at < now) {
+            if old.is_some_and(|at| at < horizon) {
                 return false;
             }
             let wanted = match expiry {

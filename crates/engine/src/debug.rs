@@ -1,6 +1,21 @@
 //! What DEBUG changes in a running server, for the sake of tests.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+/// A failure of the disk that is made up (DEBUG AOF-FAULT).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum DiskFault {
+    /// None.
+    #[default]
+    None = 0,
+    /// Writes fail: the disk is full.
+    Write = 1,
+    /// Writes write half of what they are given, then fail.
+    ShortWrite = 2,
+    /// Forcing to the disk fails.
+    Sync = 3,
+}
 
 /// The switches; all off in a server that nobody debugs.
 #[derive(Default)]
@@ -8,6 +23,7 @@ pub struct DebugSettings {
     packed_threshold: AtomicUsize,
     skips_checksums: AtomicBool,
     pauses_cron: AtomicBool,
+    disk_fault: AtomicU8,
 }
 
 impl DebugSettings {
@@ -30,6 +46,22 @@ impl DebugSettings {
     /// DEBUG SET-SKIP-CHECKSUM-VALIDATION.
     pub fn set_skips_checksums(&self, skips: bool) {
         self.skips_checksums.store(skips, Relaxed);
+    }
+
+    /// The failure of the disk that is to be made up.
+    #[inline]
+    pub fn disk_fault(&self) -> DiskFault {
+        match self.disk_fault.load(Relaxed) {
+            1 => DiskFault::Write,
+            2 => DiskFault::ShortWrite,
+            3 => DiskFault::Sync,
+            _ => DiskFault::None,
+        }
+    }
+
+    /// DEBUG AOF-FAULT.
+    pub fn set_disk_fault(&self, fault: DiskFault) {
+        self.disk_fault.store(fault as u8, Relaxed);
     }
 
     /// Whether periodic work (expiry, limits of clients) is suspended.

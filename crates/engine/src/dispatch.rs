@@ -155,6 +155,10 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     if let Some(until) = paused_until(cx, row) {
         return Err(NotNow::Paused { until });
     }
+    if cx.engine.journal.is_full() && may_write(cx, row) {
+        // The disk is far behind: whoever writes waits, and is told when it goes on.
+        return Err(NotNow::Held);
+    }
     let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
     cx.engine.tracking.limit_keys(&cx.db);
     // What that and eviction took from the client's cache it learns before the reply.
@@ -165,6 +169,12 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     }
     if cx.engine.refuses_writes() && (may_write(cx, row) || row.command.name == "ping") {
         reject(cx, row, &Error::Misconfigured);
+        return Ok(false);
+    }
+    if cx.engine.append_log.is_broken() && refuses_without_disk(cx, row) {
+        let text =
+            format!("MISCONF Errors writing to the AOF file: {}", cx.engine.append_log.error());
+        reject(cx, row, &Error::format(text));
         return Ok(false);
     }
     if cx.session.is_subscribed()
@@ -196,6 +206,14 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         return Ok(false);
     }
     Ok(true)
+}
+
+/// Whether this request is refused while what it writes could not be made to last. PING is, so that
+/// whoever watches the server notices.
+fn refuses_without_disk(cx: &Cx<'_>, row: &Resolved) -> bool {
+    row.command.flags.has(Flags::WRITE)
+        || row.command.name == "ping"
+        || queue_has(cx, row, Flags::WRITE)
 }
 
 /// Whether this client may not run DEBUG.
@@ -407,7 +425,7 @@ fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     is_held
 }
 
-fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
+pub(crate) fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
     let keyspace = &cx.engine.keyspace;
     let mut need = Locked::None;
     if command.name == "exec" {

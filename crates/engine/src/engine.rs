@@ -1,6 +1,7 @@
 //! The server as commands know it: everything that is shared by all threads.
 
 use crate::acl::Acl;
+use crate::append_log::AppendLog;
 use crate::background::{Background, job_threads};
 use crate::client_memory::ClientUsage;
 use crate::clients::Clients;
@@ -54,6 +55,11 @@ pub trait Host: Send + Sync {
     fn write_acl_file(&self, text: &[u8]) -> Result<(), String>;
     /// Facts about the process for INFO, by section: lines of `name:value`.
     fn facts(&self, section: &str) -> Vec<(String, String)>;
+    /// Begins to rewrite the append-only file, or says in the log why it cannot.
+    fn rewrite_append_log(&self) -> bool;
+    /// Loads the append-only file again, into an empty data set that nobody uses; ends the process
+    /// if it cannot.
+    fn reload_append_log(&self);
     /// A log line at level notice.
     fn log(&self, line: &str);
     /// A log line at level warning.
@@ -137,6 +143,8 @@ pub struct Engine {
     pub rates: Rates,
     /// The journal.
     pub journal: Journal,
+    /// The append-only file.
+    pub append_log: AppendLog,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
     /// What was slow.
@@ -202,6 +210,7 @@ impl Engine {
             tracking: TrackingTable::default(),
             rates: Rates::default(),
             journal: Journal::default(),
+            append_log: AppendLog::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
@@ -277,6 +286,8 @@ impl Engine {
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
             || self.persistence.last_failed()
+            || self.append_log.is_broken()
+            || self.journal.is_full()
     }
 
     /// Whether expired keys stay where they are because writes are paused or data is being loaded.

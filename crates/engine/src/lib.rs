@@ -4,6 +4,7 @@
 //! bytes and takes away replies, and threads reach each other's clients through [`mailbox`].
 
 pub mod acl;
+pub mod append_log;
 pub mod args;
 pub mod background;
 pub mod blocking;
@@ -39,6 +40,7 @@ pub mod monitor;
 mod name;
 pub mod persistence;
 pub mod pubsub;
+pub mod replay;
 pub mod session;
 pub mod snapshot;
 pub mod stats;

@@ -3,6 +3,7 @@
 //! Options that the server reads whenever it needs them are not here: their new value is enough.
 
 use crate::net::Net;
+use crate::persistence::aof::Aof;
 use crate::process::oom_score::{self, OomScore};
 use crate::process::title::{ProcessTitle, Variables};
 use crate::process::{crash, log as logging, open_files};
@@ -43,6 +44,7 @@ pub struct Applier {
     engine: &'static Engine,
     net: Arc<Net>,
     title: Title,
+    aof: Arc<Aof>,
     oom_score: Mutex<OomScore>,
 }
 
@@ -70,13 +72,18 @@ impl Effect {
 
 impl Applier {
     /// For a server that runs; applies what was not applied on the way.
-    pub fn new(engine: &'static Engine, net: Arc<Net>, title: Title) -> Applier {
+    pub fn new(engine: &'static Engine, net: Arc<Net>, title: Title, aof: Arc<Aof>) -> Applier {
         title.show(&engine.config);
         let oom_score = Mutex::new(OomScore::new(Path::new("/")));
-        let applier = Applier { engine, net, title, oom_score };
+        let applier = Applier { engine, net, title, aof, oom_score };
         // It has been logged, and a server that the kernel likes less than it might can serve.
         let _ = applier.apply_oom_score();
         applier
+    }
+
+    /// The append-only log.
+    pub fn aof(&self) -> &Arc<Aof> {
+        &self.aof
     }
 
     /// Applies all changes, or says which could not be.
@@ -136,6 +143,7 @@ impl Applier {
             Effect::Other("crash-log-enabled") => {
                 crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
             }
+            Effect::Other("appendonly") => self.aof.configure(),
             Effect::Other("dir") => {
                 std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
             }

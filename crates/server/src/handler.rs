@@ -109,6 +109,7 @@ impl Hub {
             }
             Message::Resume(_, resumption) => {
                 if self.worker.resume(&mut conn.session, resumption, io.out()) {
+                    hold_for_disk(self.engine, &conn.session, &mut io);
                     io.resume();
                     for push in std::mem::take(&mut conn.held) {
                         self.worker.deliver(&mut conn.session, &push, io.out());
@@ -206,6 +207,14 @@ impl Hub {
     }
 }
 
+/// Keeps replies to writes until these are on the disk, if that is asked for.
+#[inline]
+fn hold_for_disk(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
+    if engine.append_log.holds_replies() {
+        io.hold_until(session.written.0);
+    }
+}
+
 /// Closes a client that has too much output.
 fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
     let pending = io.pending_output();
@@ -274,6 +283,7 @@ impl Handler for Hub {
         io.set_unbounded(is_limited);
         let most = io.out().len() + io.output_limit();
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
+        hold_for_disk(engine, &conn.session, io);
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
         stats.net_in.add_own(fed.consumed as u64);
@@ -334,6 +344,9 @@ impl Handler for Hub {
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
         self.engine.tracking.flush_broadcasts(self.engine);
+        if self.engine.journal.is_read() {
+            self.engine.append_log.nudge(&self.engine.journal);
+        }
         if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);
         }

@@ -194,6 +194,19 @@ impl Host for ServerHost {
         }
     }
 
+    fn rewrite_append_log(&self) -> bool {
+        self.applier.aof().start_rewrite()
+    }
+
+    fn reload_append_log(&self) {
+        if let Err(why) = self.applier.aof().reload() {
+            for line in why.lines() {
+                log!(Warning, "{line}");
+            }
+            std::process::exit(1);
+        }
+    }
+
     fn log(&self, text: &str) {
         log!(Notice, "{text}");
     }

@@ -5,6 +5,7 @@ use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
+use crate::persistence::aof::Aof;
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save_points};
 use crate::process::signals::ShutdownSignal;
@@ -23,7 +24,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why the server does not start; the text is for the person who started it.
 type Failure = String;
@@ -152,7 +153,8 @@ fn serve(
         ..title::Variables::default()
     };
     let title = Title { title: process_title, variables };
-    let applier = Applier::new(engine, Arc::clone(&net), title);
+    let aof = Aof::new(engine, &net);
+    let applier = Applier::new(engine, Arc::clone(&net), title, Arc::clone(&aof));
     let host =
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
@@ -161,10 +163,23 @@ fn serve(
     signals::install(move |signal| stop_in_time(engine, &stopping, signal))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
-    let snapshot = load::begin_at_start(engine)?;
+    let log = aof.find()?;
+    let snapshot = if config.appendonly() {
+        begin_loading(engine, log);
+        None
+    } else {
+        load::begin_at_start(engine)?
+    };
     let reactors = start_reactors(engine, &net, &pins.reactors)?;
     banner::initialized();
-    if load::at_start(engine, snapshot)? == LoadedAtStart::Ready {
+    let is_ready = if config.appendonly() {
+        load_log(engine, &aof, log)?
+    } else {
+        load::at_start(engine, snapshot)?
+    };
+    if is_ready == LoadedAtStart::Ready {
+        aof.open()?;
+        engine.loading.end();
         banner::ready(&kinds(&specs));
         supervisor.ready();
         save_points::start(engine)
@@ -178,6 +193,7 @@ fn serve(
         }
     }
     supervisor.stopping();
+    aof.stop();
     if let Some(pid_file) = pid_file {
         pid_file.remove();
     }
@@ -211,6 +227,28 @@ impl Pins {
         }
         Ok(Self { reactors: numa::order(Path::new("/"), &wanted), background })
     }
+}
+
+/// Closes the gate to clients' commands until the append-only log of so many bytes is loaded.
+fn begin_loading(engine: &Engine, bytes: Option<u64>) {
+    engine.loading.begin(bytes.unwrap_or(0), engine::worker::now());
+    signals::set_loading(true);
+}
+
+/// Loads the append-only log, if there is one.
+fn load_log(engine: &Engine, aof: &Aof, log: Option<u64>) -> Result<LoadedAtStart, Failure> {
+    let started = Instant::now();
+    let loaded = if log.is_some() { aof.load() } else { Ok(()) };
+    signals::set_loading(false);
+    if engine.loading.is_cancelled() {
+        return Ok(LoadedAtStart::Cancelled);
+    }
+    loaded?;
+    if log.is_some() {
+        let seconds = started.elapsed().as_secs_f64();
+        log!(Notice, "DB loaded from append only file: {seconds:.3} seconds");
+    }
+    Ok(LoadedAtStart::Ready)
 }
 
 /// What a background thread does first.

@@ -126,7 +126,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let base = if options.is_absolute { 0 } else { cx.now().0 };
     // A time beyond the last one wraps round into the past, as it does in the reference.
     let expiry = (ttl > 0).then(|| Millis(ttl.wrapping_add(base)));
-    if expiry.is_some_and(|at| at < cx.now()) {
+    if expiry.is_some_and(|at| at < cx.now() && cx.db.has_passed(at)) {
         if cx.db.delete(key) {
             cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
         }

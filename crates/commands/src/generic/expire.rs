@@ -204,7 +204,7 @@ fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) 
         cx.reply.integer(0);
         return Ok(());
     }
-    if at <= cx.now() {
+    if cx.db.has_passed(at) {
         expiry::expire(cx, key);
     } else {
         cx.db.set_expiry(key, Some(at));

@@ -4,6 +4,7 @@
 //! host.
 
 use super::memory_report::Memory;
+use engine::append_log::LogState;
 use engine::clients::flag;
 use engine::pubsub::Space;
 use engine::stats::{Counter, Durations};
@@ -200,14 +201,7 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
     line(out, "loading", u8::from(progress.is_some()));
     line(out, "async_loading", 0);
     rdb(cx, out);
-    for name in ["aof_enabled", "aof_rewrite_in_progress"] {
-        line(out, name, 0);
-    }
-    line(out, "aof_rewrite_scheduled", 0);
-    line(out, "aof_last_rewrite_time_sec", -1);
-    line(out, "aof_current_rewrite_time_sec", -1);
-    line(out, "aof_last_bgrewrite_status", "ok");
-    line(out, "aof_last_write_status", "ok");
+    append_log(cx, out);
     line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());
     line(out, "rdb_last_load_keys_loaded", cx.engine.loading.keys_loaded.get());
     if let Some(progress) = progress {
@@ -252,6 +246,36 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(out, "snapshot_buffer_bytes", buffered);
     line(out, "snapshot_buffer_limit", cx.engine.config.snapshot_buffer_limit());
     line(out, "snapshot_age_seconds", cx.now().0 / 1000 - state.last_save_s());
+}
+
+/// The append-only file's part of the section.
+fn append_log(cx: &Cx<'_>, out: &mut String) {
+    let engine = cx.engine;
+    let (log, figures) = (&engine.append_log, &engine.append_log.figures);
+    let is_on = log.state() != LogState::Off;
+    let is_rewriting = figures.is_rewriting.load(Relaxed);
+    let status = |failed: bool| if failed { "err" } else { "ok" };
+    let now_s = cx.now().0 / 1000;
+    let current = if is_rewriting { now_s - figures.rewrite_began_s.load(Relaxed) } else { -1 };
+    line(out, "aof_enabled", u8::from(is_on));
+    line(out, "aof_rewrite_in_progress", u8::from(is_rewriting));
+    line(out, "aof_rewrite_scheduled", u8::from(figures.is_scheduled.load(Relaxed)));
+    line(out, "aof_last_rewrite_time_sec", figures.last_rewrite_s.load(Relaxed));
+    line(out, "aof_current_rewrite_time_sec", current);
+    line(out, "aof_last_bgrewrite_status", status(figures.rewrite_failed.load(Relaxed)));
+    line(out, "aof_rewrites", figures.rewrites.load(Relaxed));
+    line(out, "aof_rewrites_consecutive_failures", figures.consecutive_failures.load(Relaxed));
+    line(out, "aof_last_write_status", status(log.is_broken()));
+    line(out, "aof_last_cow_size", figures.last_cow_bytes.load(Relaxed));
+    if is_on {
+        let waiting = engine.journal.position().0.saturating_sub(log.written.load(Relaxed));
+        line(out, "aof_current_size", figures.current_size.load(Relaxed));
+        line(out, "aof_base_size", figures.base_size.load(Relaxed));
+        line(out, "aof_pending_rewrite", 0);
+        line(out, "aof_buffer_length", waiting);
+        line(out, "aof_pending_bio_fsync", figures.pending_fsyncs.load(Relaxed));
+        line(out, "aof_delayed_fsync", figures.delayed_fsyncs.load(Relaxed));
+    }
 }
 
 fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) -> u64 {

@@ -1,6 +1,7 @@
 //! The commands of the group `server`, one file each or a tight family.
 
 mod acl;
+mod bgrewriteaof;
 mod command;
 pub mod command_categories;
 pub(crate) mod command_docs;
@@ -40,6 +41,7 @@ pub static COMMANDS: &[&Command] = &[
     &commandlog::SLOWLOG,
     &info::INFO,
     &config::CONFIG,
+    &bgrewriteaof::BGREWRITEAOF,
     &save::SAVE,
     &save::BGSAVE,
     &save::LASTSAVE,

@@ -93,7 +93,7 @@ fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     match wanted {
-        Some(Expiry::At(at)) if at <= cx.now() => {
+        Some(Expiry::At(at)) if cx.db.has_passed(at) => {
             super::expiry::expire(cx, key);
         }
         Some(Expiry::At(at)) => {

@@ -220,7 +220,7 @@ fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -
 
 fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
     if let Expiry::At(at) = expiry
-        && at <= cx.now()
+        && cx.db.has_passed(at)
     {
         expire(cx, key);
         return;

@@ -60,41 +60,34 @@ pub(super) const OPTIONS: &[Spec] = &[
         "whose payloads are checked in depth; Dunlin checks all",
     )
     .not_yet(),
-    flag("appendonly", "no", "keep an append-only file").not_while_loading().not_yet(),
+    flag("appendonly", "no", "keep an append-only file").not_while_loading(),
     text("appendfilename", "appendonly.aof", "base name of the append-only files")
         .checked(checks::appendfilename)
-        .immutable()
-        .not_yet(),
+        .immutable(),
     text("appenddirname", "appendonlydir", "directory of the append-only files")
         .checked(checks::appenddirname)
-        .immutable()
-        .not_yet(),
+        .immutable(),
     choice(
         "appendfsync",
         AppendFsync::CHOICES,
         "everysec",
         "when the append-only file is forced to the disk",
-    )
-    .not_yet(),
-    flag("no-appendfsync-on-rewrite", "no", "no fsync while files are rewritten").not_yet(),
+    ),
+    flag("no-appendfsync-on-rewrite", "no", "no fsync while files are rewritten"),
     int(
         "auto-aof-rewrite-percentage",
         COUNT,
         "100",
         "growth that starts a rewrite; 0 never starts one",
-    )
-    .not_yet(),
-    memory("auto-aof-rewrite-min-size", SIZE, "64mb", "size below which no rewrite starts")
-        .not_yet(),
+    ),
+    memory("auto-aof-rewrite-min-size", SIZE, "64mb", "size below which no rewrite starts"),
     flag(
         "aof-load-truncated",
         "yes",
         "accept an append-only file that ends in the middle of a command",
-    )
-    .not_yet(),
-    flag("aof-use-rdb-preamble", "yes", "begin append-only files with a snapshot").not_yet(),
-    flag("aof-timestamp-enabled", "no", "note the time in the append-only file").not_yet(),
-    flag("aof-rewrite-incremental-fsync", "yes", "force rewritten files to the disk bit by bit")
-        .not_yet(),
-    flag("aof-disable-auto-gc", "no", "keep old append-only files").hidden().not_yet(),
+    ),
+    flag("aof-use-rdb-preamble", "yes", "begin append-only files with a snapshot"),
+    flag("aof-timestamp-enabled", "no", "note the time in the append-only file"),
+    flag("aof-rewrite-incremental-fsync", "yes", "force rewritten files to the disk bit by bit"),
+    flag("aof-disable-auto-gc", "no", "keep old append-only files").hidden(),
 ];

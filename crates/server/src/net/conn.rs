@@ -142,7 +142,13 @@ pub(super) struct Link {
     pub wanted: usize,
     pub backlog: Option<Box<Backlog>>,
     pub tls: Option<Box<Session>>,
+    /// Parts of `out` that must not leave yet.
+    pub held: Option<Box<Held>>,
 }
+
+/// Ends of pieces of the output, and the position that must be released before each may leave.
+/// What is written behind the last piece waits too, since replies keep their order.
+pub(super) type Held = VecDeque<(usize, u64)>;
 
 impl Link {
     #[inline]
@@ -154,6 +160,37 @@ impl Link {
     #[inline]
     pub fn unread(&self) -> usize {
         self.rest.len() - self.start
+    }
+
+    /// Has the output so far wait for a position.
+    pub fn hold_until(&mut self, position: u64) {
+        let end = self.out.len();
+        let held = self.held.get_or_insert_default();
+        match held.back_mut() {
+            Some(last) if last.0 == end => last.1 = last.1.max(position),
+            // A position that is released earlier waits for those in front of it.
+            Some(last) => {
+                let position = position.max(last.1);
+                held.push_back((end, position));
+            }
+            None => held.push_back((end, position)),
+        }
+    }
+
+    /// How many bytes of the output may leave; all of them, if nothing is held any longer.
+    pub fn release(&mut self, released: u64) -> usize {
+        let Some(held) = self.held.as_mut() else { return self.out.len() };
+        let mut free = 0;
+        while let Some(&(end, _)) = held.front().filter(|(_, position)| *position <= released) {
+            free = end;
+            held.pop_front();
+        }
+        if held.is_empty() {
+            self.held = None;
+            return self.out.len();
+        }
+        held.iter_mut().for_each(|(end, _)| *end -= free);
+        free
     }
 
     /// Bytes of output that the socket has not taken yet.
@@ -204,6 +241,23 @@ mod tests {
         assert_eq!(id.thread(), 200);
         assert_eq!(id.token(), token);
         assert_eq!(ConnId::from_u64(id.as_u64()), id);
+    }
+
+    #[test]
+    fn held_output_leaves_in_order() {
+        let mut link = Link { out: vec![0; 10], ..Link::default() };
+        link.hold_until(100);
+        link.out.extend([1; 5]);
+        link.hold_until(90);
+        link.out.extend([2; 5]);
+        link.hold_until(200);
+        link.out.extend([3; 5]);
+        assert_eq!(link.release(99), 0);
+        assert_eq!(link.release(100), 15, "what was released before waits for its turn");
+        link.out.drain(..15);
+        assert_eq!(link.release(199), 0);
+        assert_eq!(link.release(200), 10, "nothing is held: all may leave");
+        assert!(link.held.is_none());
     }
 
     #[test]

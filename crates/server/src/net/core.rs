@@ -8,6 +8,7 @@
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -31,6 +32,10 @@ pub(super) struct Core {
     /// Connections whose next request could not run.
     pub retries: Vec<Token>,
     pub pool: Pool,
+    /// Connections with output that is held back, in the order of its positions.
+    pub holding: VecDeque<(u64, Token)>,
+    /// Output held for positions up to this one may leave.
+    pub released: u64,
     /// The time at which this turn began.
     pub now: Instant,
     /// A connection with more unsent output than this is choked.
@@ -54,6 +59,8 @@ impl Core {
             rerun: Vec::new(),
             retries: Vec::new(),
             pool: Pool::default(),
+            holding: VecDeque::new(),
+            released: 0,
             now: Instant::now(),
             output_limit,
             live: 0,
@@ -106,6 +113,17 @@ impl Core {
         if !link.is(flag::RERUN) {
             link.flags |= flag::RERUN;
             self.rerun.push(token);
+        }
+    }
+
+    /// Lets go of output that is held for positions up to this one.
+    pub fn release(&mut self, position: u64) {
+        self.released = position;
+        while let Some(&(_, token)) = self.holding.front().filter(|(at, _)| *at <= position) {
+            self.holding.pop_front();
+            if let Some(slot) = self.find(token) {
+                self.mark_dirty(slot);
+            }
         }
     }
 

@@ -33,6 +33,16 @@ impl ConnIo<'_> {
         &mut self.core.links[self.slot as usize].out
     }
 
+    /// Keeps the output so far, and all that follows, from leaving before this position is
+    /// [released](super::Net::release).
+    pub fn hold_until(&mut self, position: u64) {
+        if position > self.core.released {
+            let token = self.core.token(self.slot);
+            self.core.links[self.slot as usize].hold_until(position);
+            self.core.holding.push_back((position, token));
+        }
+    }
+
     /// Bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {

@@ -140,9 +140,21 @@ impl<H: Handler> Reactor<H> {
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         self.handler.end_of_turn(&mut cx);
         self.bury();
+        self.release_held();
         self.eager = self.flush();
         self.bury();
         Ok(())
+    }
+
+    /// Lets go of output that was held and may leave.
+    #[inline]
+    fn release_held(&mut self) {
+        let thread = self.core.thread as usize;
+        let is_holding = !self.core.holding.is_empty();
+        self.net.set_holding(thread, is_holding);
+        if is_holding {
+            self.core.release(self.net.released());
+        }
     }
 
     /// How long the next wait may last.
@@ -455,7 +467,8 @@ impl<H: Handler> Reactor<H> {
         self.flush();
         let deadline = Instant::now() + STOP_TIME;
         loop {
-            let stuck = self.core.links.iter().any(|link| link.is(flag::STUCK));
+            let waits = |link: &Link| link.is(flag::STUCK) || link.held.is_some();
+            let stuck = self.core.links.iter().any(waits);
             let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
             self.driver.wait(Some(timeout), &mut self.batch)?;
             self.after_submission();
@@ -472,10 +485,11 @@ impl<H: Handler> Reactor<H> {
                     _ => {}
                 }
             }
+            self.release_held();
             self.flush();
             self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
             self.bury();
-            let stuck = self.core.links.iter().any(|link| link.is(flag::STUCK));
+            let stuck = self.core.links.iter().any(waits);
             if !stuck || Instant::now() >= deadline {
                 break;
             }

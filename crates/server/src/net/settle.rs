@@ -37,7 +37,15 @@ impl<H: Handler> Reactor<H> {
                 queue_behind(link);
                 continue;
             }
-            let mut buf = std::mem::take(&mut link.out);
+            let mut held = Vec::new();
+            if link.held.is_some() {
+                let free = link.release(self.core.released);
+                if free == 0 {
+                    continue;
+                }
+                held = link.out.split_off(free);
+            }
+            let mut buf = std::mem::replace(&mut link.out, held);
             if link.is(flag::TLS) {
                 buf = seal(&mut self.core, slot, buf);
             }
@@ -134,7 +142,8 @@ impl<H: Handler> Reactor<H> {
 
     /// All output of a connection has been sent.
     fn drained(&mut self, slot: u32) {
-        if self.core.links[slot as usize].is(flag::CLOSING) {
+        let link = &self.core.links[slot as usize];
+        if link.is(flag::CLOSING) && link.held.is_none() {
             self.finish(slot);
         } else {
             self.unchoke(slot);
@@ -158,7 +167,7 @@ impl<H: Handler> Reactor<H> {
 
 /// Moves replies behind the backlog once they are worth a piece of their own.
 fn queue_behind(link: &mut Link) {
-    if link.out.len() < PIECE || link.is(flag::TLS) {
+    if link.out.len() < PIECE || link.is(flag::TLS) || link.held.is_some() {
         return;
     }
     if let Some(backlog) = link.backlog.as_mut() {
@@ -172,7 +181,7 @@ fn queue_behind(link: &mut Link) {
 fn seal(core: &mut Core, slot: u32, plain: Vec<u8>) -> Vec<u8> {
     let mut wire = core.pool.get();
     let link = &mut core.links[slot as usize];
-    let closing = link.is(flag::CLOSING);
+    let closing = link.is(flag::CLOSING) && link.held.is_none();
     if let Some(session) = link.tls.as_mut() {
         session.seal(&plain, &mut wire);
         if closing {

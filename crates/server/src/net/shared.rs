@@ -8,7 +8,7 @@ use super::waker::Waker;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How the network layer is set up.
@@ -50,6 +50,8 @@ struct Seat {
     /// Connections it has or has been assigned.
     connections: AtomicUsize,
     mail: Mutex<Vec<Arrival>>,
+    /// It holds output back.
+    is_holding: AtomicBool,
 }
 
 /// What all reactor threads share. Made once, before the threads.
@@ -57,6 +59,8 @@ pub struct Net {
     options: NetOptions,
     keepalive_seconds: AtomicU32,
     stopping: AtomicBool,
+    /// Output held for positions up to this one may leave.
+    released: AtomicU64,
     seats: Box<[Seat]>,
     assigning: Mutex<()>,
     listeners: Listeners,
@@ -77,11 +81,12 @@ impl Net {
         let threads = options.threads.clamp(1, 255);
         let seat = |_| {
             let (connections, mail) = (AtomicUsize::new(0), Mutex::default());
-            Ok(Seat { waker: Waker::new()?, connections, mail })
+            Ok(Seat { waker: Waker::new()?, connections, mail, is_holding: AtomicBool::new(false) })
         };
         Ok(Arc::new(Self {
             keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
             stopping: AtomicBool::new(false),
+            released: AtomicU64::new(0),
             seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
             assigning: Mutex::new(()),
             listeners: Listeners::default(),
@@ -129,6 +134,29 @@ impl Net {
     pub fn wake_all(&self) {
         for seat in &self.seats {
             seat.waker.wake();
+        }
+    }
+
+    /// Lets go of output that is [held](super::ConnIo::hold_until) for positions up to this one.
+    pub fn release(&self, position: u64) {
+        self.released.store(position, Ordering::SeqCst);
+        for seat in &self.seats {
+            if seat.is_holding.load(Ordering::SeqCst) {
+                seat.waker.wake();
+            }
+        }
+    }
+
+    pub(super) fn released(&self) -> u64 {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    /// Says whether a thread wants to be woken by [`Net::release`]; to be said before it looks at
+    /// what is released.
+    pub(super) fn set_holding(&self, thread: usize, is_holding: bool) {
+        let seat = &self.seats[thread].is_holding;
+        if seat.load(Ordering::Relaxed) != is_holding {
+            seat.store(is_holding, Ordering::SeqCst);
         }
     }
 

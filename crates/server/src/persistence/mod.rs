@@ -1,5 +1,6 @@
 //! The data set in files.
 
+pub mod aof;
 pub mod aof_records;
 pub mod check;
 pub mod load;

@@ -36,7 +36,11 @@ pub fn write_file(
 ) -> io::Result<u64> {
     let options = Options {
         checksum: engine.config.rdbchecksum(),
-        incremental_fsync: engine.config.rdb_save_incremental_fsync(),
+        incremental_fsync: if content == Content::Rdb {
+            engine.config.rdb_save_incremental_fsync()
+        } else {
+            engine.config.aof_rewrite_incremental_fsync()
+        },
         content,
     };
     let sizes = snapshot.sizes(beside);
@@ -104,7 +108,8 @@ pub fn write_all<E: engine::snapshot::Encode>(
     })
 }
 
-fn lower_priority() {
+/// Has the calling thread step back behind those that serve clients.
+pub fn lower_priority() {
     if let Err(error) = priority::lower_current_thread(priority::BACKGROUND) {
         log!(Warning, "Can't lower the priority of a snapshot's thread: {error}");
     }

@@ -4,6 +4,9 @@ use engine::{Cx, Outcome};
 
 const LINES: &[&str] = &[
     "DEBUG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
+    "AOF-FAULT <write|short|fsync|none>",
+    "    Make writing the append-only file fail, altogether or half-way, or forcing it",
+    "    to the disk.",
     "ASSERT",
     "    Fail an assertion, and so crash.",
     "CHANGE-REPL-ID",
@@ -31,7 +34,7 @@ const LINES: &[&str] = &[
     "LISTPACK <key>",
     "    Print a listpack to standard output.",
     "LOADAOF",
-    "    Load the append-only file, which is not there yet.",
+    "    Throw away all data and load the append-only file.",
     "LOG <message>",
     "    Write a line to the server's log.",
     "OBJECT <key> [fast]",

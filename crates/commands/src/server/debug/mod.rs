@@ -7,6 +7,7 @@ mod clients;
 mod crash;
 mod digest;
 mod help;
+mod loadaof;
 mod object;
 mod populate;
 mod protocol;
@@ -60,7 +61,8 @@ fn debug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         (b"structsize", 2) => table_stats::structsize(cx),
         (b"populate", 3..=5) => populate::populate(cx, args),
         (b"reload", 2..) => reload::reload(cx, args),
-        (b"loadaof", 2) => Err(Error::text("ERR There is no append-only file to load")),
+        (b"loadaof", 2) => loadaof::loadaof(cx),
+        (b"aof-fault", 3) => loadaof::fault(cx, args),
 
         (b"segfault", 2) => crash::segfault(cx),
         (b"panic", 2) => crash::panic(),

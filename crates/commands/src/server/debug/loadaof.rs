@@ -1,0 +1,52 @@
+//! `DEBUG LOADAOF`, `DEBUG AOF-FAULT write|short|fsync|none`
+
+use engine::append_log::LogState;
+use engine::debug::DiskFault;
+use engine::{Args, Cx, DbIndex, Error, Outcome};
+use keyspace::keyspace::{Taken, take_all};
+
+/// Throws away the data set and loads it from the append-only file; others are told meanwhile that
+/// it is loaded.
+pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
+    let engine = cx.thread.engine;
+    if cx.engine.append_log.state() != LogState::On {
+        return Err(Error::text("ERR There is no append-only file to load"));
+    }
+    let Some(host) = engine.host() else {
+        return Err(Error::text("ERR There is no append-only file to load"));
+    };
+    if cx.in_transaction {
+        return Err(Error::text("ERR DEBUG LOADAOF is not allowed in a transaction"));
+    }
+    let dbs: Vec<DbIndex> = (0..engine.keyspace.databases()).map(DbIndex).collect();
+    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    engine::commit::databases_change(cx, &going);
+    engine.tracking.invalidate_all(&cx.db);
+    engine.loading.begin(0, cx.now());
+    let mut taken = Taken(Vec::new());
+    cx.db.for_each_stripe(|_, stripe| {
+        taken.0.extend(take_all(std::iter::once(stripe), dbs.iter().copied()).0);
+    });
+    engine.background.free_tables(taken);
+    cx.reply_later(move |reply| {
+        // It ends the process if it fails: half a data set is nobody's.
+        host.reload_append_log();
+        engine.loading.end();
+        reply.ok();
+    });
+    Ok(())
+}
+
+/// Makes the disk fail, as far as the append-only file is concerned.
+pub(super) fn fault(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let fault = match args[2].to_ascii_lowercase().as_slice() {
+        b"none" => DiskFault::None,
+        b"write" => DiskFault::Write,
+        b"short" => DiskFault::ShortWrite,
+        b"fsync" => DiskFault::Sync,
+        _ => return Err(Error::Syntax),
+    };
+    cx.engine.debug.set_disk_fault(fault);
+    cx.reply.ok();
+    Ok(())
+}

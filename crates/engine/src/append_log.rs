@@ -1,0 +1,151 @@
+//! What commands, gates and INFO know of the append-only file. The file itself, and the threads
+//! that write it, are the server's.
+
+use crate::journal::{Journal, JournalPos};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Whether there is an append-only file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum LogState {
+    /// There is none.
+    Off = 0,
+    /// It was switched on, and its first base file is being written: it is not one yet.
+    Beginning = 1,
+    /// It is written.
+    On = 2,
+}
+
+type Nudge = Box<dyn Fn() + Send + Sync>;
+
+/// The append-only file's state; see the module's documentation.
+#[derive(Default)]
+pub struct AppendLog {
+    state: AtomicU8,
+    /// Replies to writes wait for the disk (`appendfsync always`).
+    holds_replies: AtomicBool,
+    /// Writes are refused: the last write or fsync failed.
+    is_broken: AtomicBool,
+    error: Mutex<String>,
+    /// Everything before it is in the file, as far as the kernel is concerned.
+    pub written: AtomicU64,
+    /// Everything before it is on the disk.
+    pub synced: AtomicU64,
+    /// An fsync failed and works again: what it was about may be lost on the disk though it is in
+    /// memory, so everything is to be written anew.
+    pub needs_rewrite: AtomicBool,
+    /// The writing thread sleeps until it is nudged.
+    pub is_asleep: AtomicBool,
+    nudge: OnceLock<Nudge>,
+    /// Figures for INFO.
+    pub figures: Figures,
+}
+
+/// What INFO says about the append-only file.
+#[derive(Default)]
+pub struct Figures {
+    /// Bytes of all files that would be loaded.
+    pub current_size: AtomicU64,
+    /// Bytes of them when the last rewrite ended, or at the start.
+    pub base_size: AtomicU64,
+    /// A rewrite is under way.
+    pub is_rewriting: AtomicBool,
+    /// A rewrite begins when a snapshot that is under way ends.
+    pub is_scheduled: AtomicBool,
+    /// Seconds that the last rewrite took; −1 before the first.
+    pub last_rewrite_s: AtomicI64,
+    /// When the rewrite under way began, seconds since the epoch.
+    pub rewrite_began_s: AtomicI64,
+    /// The last rewrite failed.
+    pub rewrite_failed: AtomicBool,
+    /// Rewrites that were begun.
+    pub rewrites: AtomicU64,
+    /// Failures in a row.
+    pub consecutive_failures: AtomicU64,
+    /// An fsync is under way on its own thread.
+    pub pending_fsyncs: AtomicU64,
+    /// Times that data was written although an fsync took more than two seconds.
+    pub delayed_fsyncs: AtomicU64,
+    /// Bytes that memory grew by during the last rewrite.
+    pub last_cow_bytes: AtomicU64,
+}
+
+impl AppendLog {
+    /// Whether there is one.
+    pub fn state(&self) -> LogState {
+        match self.state.load(Acquire) {
+            0 => LogState::Off,
+            1 => LogState::Beginning,
+            _ => LogState::On,
+        }
+    }
+
+    /// Sets whether there is one.
+    pub fn set_state(&self, state: LogState) {
+        self.state.store(state as u8, Release);
+    }
+
+    /// Whether replies to writes wait until what they tell is on the disk.
+    #[inline]
+    pub fn holds_replies(&self) -> bool {
+        self.holds_replies.load(Relaxed)
+    }
+
+    /// Sets it.
+    pub fn set_holds_replies(&self, holds: bool) {
+        self.holds_replies.store(holds, SeqCst);
+    }
+
+    /// Whether writes are refused.
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.is_broken.load(Relaxed)
+    }
+
+    /// Refuses writes from now on, for this reason.
+    pub fn set_broken(&self, error: &str) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
+        self.is_broken.store(true, SeqCst);
+    }
+
+    /// Accepts writes again; `true` if they were refused.
+    pub fn set_sound(&self) -> bool {
+        self.is_broken.swap(false, SeqCst)
+    }
+
+    /// Why writes are refused.
+    pub fn error(&self) -> String {
+        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Everything before this is on the disk.
+    pub fn synced(&self) -> JournalPos {
+        JournalPos(self.synced.load(Acquire))
+    }
+
+    /// Says how to wake the writing thread; once.
+    pub fn set_nudge(&self, nudge: Nudge) {
+        assert!(self.nudge.set(nudge).is_ok(), "there is one writing thread");
+    }
+
+    /// Wakes the writing thread if it sleeps and there is something to write; at the end of a turn.
+    #[inline]
+    pub fn nudge(&self, journal: &Journal) {
+        // Either this sees that the thread sleeps, or the thread sees what was appended.
+        fence(SeqCst);
+        if self.is_asleep.load(Relaxed) && journal.position().0 > self.written.load(Relaxed) {
+            self.wake_writer();
+        }
+    }
+
+    /// Wakes the writing thread if it sleeps.
+    #[cold]
+    pub fn wake_writer(&self) {
+        if self.is_asleep.swap(false, SeqCst)
+            && let Some(nudge) = self.nudge.get()
+        {
+            nudge();
+        }
+    }
+}

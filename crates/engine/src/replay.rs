@@ -1,0 +1,178 @@
+//! Repeating the history that the journal once held: how an append-only file is loaded.
+//!
+//! The commands run in the engine's own way, with their keys fetched and locked, but as nobody's:
+//! no gate stands in front of them, nothing blocks, nothing is journalled or counted as a change,
+//! and no key is gone because its time has come. Keys that had expired are deleted by the history
+//! itself, where it says so, so that what they were when a later command met them is what it was.
+//! Nobody else may change the data set meanwhile.
+
+use crate::args::Args;
+use crate::clients::{Client, Live, Names};
+use crate::clock::Ticks;
+use crate::command::Flags;
+use crate::commit;
+use crate::cx::Cx;
+use crate::db::Db;
+use crate::dispatch::{self, prefetch_bucket, prefetch_entry};
+use crate::error::Error;
+use crate::keys;
+use crate::locks::Locked;
+use crate::session::Session;
+use crate::table::Resolved;
+use crate::worker::{ThreadContext, now};
+use keyspace::{DbIndex, Key, Millis};
+use resp::{Protocol, Reply};
+use std::sync::{Arc, Mutex};
+
+/// The row of each command, with stripe and hash of its only key.
+type Rows = Vec<Option<(&'static Resolved, Option<(usize, u64)>)>>;
+
+/// Repeats history; see the module's documentation.
+pub struct Replay<'t> {
+    thread: &'t ThreadContext,
+    session: Session,
+    replies: Vec<u8>,
+    rows: Rows,
+}
+
+/// A command that could not be repeated.
+#[derive(Debug)]
+pub enum ReplayError {
+    /// There is no such command, or not with so many words.
+    Unknown {
+        /// Its place among the commands of the call.
+        index: usize,
+        /// Why, as a client would be told.
+        error: Error,
+    },
+    /// It answered with an error, as it did not when it ran first. It changed nothing; the commands
+    /// behind it were not repeated yet.
+    Failed {
+        /// Its place among the commands of the call.
+        index: usize,
+        /// Its answer.
+        error: Error,
+    },
+}
+
+impl<'t> Replay<'t> {
+    /// Begins in database 0. The thread must be outside the world.
+    pub fn new(thread: &'t ThreadContext) -> Replay<'t> {
+        let client = Client {
+            id: 0,
+            thread: thread.index,
+            addr: String::new(),
+            laddr: String::new(),
+            fd: -1,
+            created_ms: now().0,
+            names: Mutex::new(Names::default()),
+            live: Live::default(),
+        };
+        let mut session = Session::new(Arc::new(client), true);
+        session.db = DbIndex(0);
+        Replay { thread, session, replies: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Repeats some commands in order.
+    ///
+    /// # Errors
+    /// The first that cannot be repeated; those before it were.
+    pub fn run(&mut self, commands: &[&[&[u8]]]) -> Result<(), ReplayError> {
+        let thread = self.thread;
+        let engine = thread.engine;
+        self.replies.clear();
+        thread.reader.enter();
+        let mut db = Db::new(engine, now(), engine.access_policy(), thread.rng());
+        db.horizon = Millis(i64::MIN);
+        db.index = self.session.db;
+        db.effects.is_replay = true;
+        let mut cx = Cx {
+            db,
+            reply: Reply::new(&mut self.replies, Protocol::Resp2),
+            session: &mut self.session,
+            engine,
+            thread,
+            resolved: &engine.table.all()[0],
+            in_transaction: true,
+            block_request: None,
+            last_end: Ticks::default(),
+        };
+        let outcome = run_all(&mut cx, commands, &mut self.rows);
+        cx.session.db = cx.db.index;
+        drop(cx);
+        thread.reader.leave();
+        outcome
+    }
+}
+
+fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<(), ReplayError> {
+    let keyspace = &cx.thread.engine.keyspace;
+    rows.clear();
+    for words in commands {
+        let row = cx.thread.engine.table.resolve(words).ok();
+        rows.push(row.map(|row| {
+            let key = (row.single_key > 0).then(|| {
+                let key = Key::new(words[row.single_key]);
+                let stripe = keyspace.stripe_of(key);
+                keyspace.stripe(stripe).prefetch();
+                (stripe, key.hash)
+            });
+            (row, key)
+        }));
+    }
+    let keys = || rows.iter().filter_map(|row| row.as_ref()?.1);
+    keys().for_each(|(stripe, hash)| prefetch_bucket(keyspace.stripe(stripe), cx.db.index, hash));
+    keys().for_each(|(stripe, hash)| prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash));
+    for (index, (words, row)) in commands.iter().zip(rows.iter()).enumerate() {
+        let Some((row, key)) = *row else {
+            let Err(error) = cx.thread.engine.table.resolve(words) else { continue };
+            return Err(ReplayError::Unknown { index, error });
+        };
+        let args = match key {
+            Some((_, hash)) => Args::with_hash(words, row.single_key, hash),
+            None => Args::new(words),
+        };
+        let outcome = run_one(cx, row, args, key);
+        cx.reply.truncate(0);
+        outcome.map_err(|error| ReplayError::Failed { index, error })?;
+    }
+    Ok(())
+}
+
+fn run_one(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    key: Option<(usize, u64)>,
+) -> Result<(), Error> {
+    cx.resolved = row;
+    let flags = row.command.flags;
+    let follows = flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words());
+    if flags.any(Flags::WORLD.with(Flags::WALKS)) || follows {
+        cx.thread.reader.leave();
+        let stopped = cx.thread.reader.world().stop();
+        cx.db.locked = Locked::World;
+        let outcome = apply(cx, row, args);
+        cx.db.locked = Locked::None;
+        drop(stopped);
+        cx.thread.reader.enter();
+        return outcome;
+    }
+    let need = match key {
+        Some((stripe, _)) => Locked::One(stripe),
+        None => dispatch::stripes_of(cx, row.command, args),
+    };
+    need.acquire_patiently(&cx.engine.keyspace);
+    cx.db.locked = need;
+    let outcome = apply(cx, row, args);
+    std::mem::replace(&mut cx.db.locked, Locked::None).release(&cx.engine.keyspace);
+    outcome
+}
+
+fn apply(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    let outcome = (row.command.run)(cx, args);
+    cx.block_request = None;
+    commit::commit(cx, args.words());
+    cx.db.effects.ready.clear();
+    outcome
+}

@@ -1,0 +1,28 @@
+//! The base of a log that begins with nothing.
+
+use engine::Engine;
+use rdb::{Compression, Encoder};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use structs::crc64::crc64;
+
+/// Writes it.
+///
+/// # Errors
+/// The system's.
+pub fn write_empty(engine: &Engine, path: &Path) -> io::Result<()> {
+    let mut encoder = Encoder::new(Compression::Off);
+    if engine.config.aof_use_rdb_preamble() {
+        encoder.file_header();
+        encoder.aux_integer("redis-bits", 64);
+        encoder.aux_integer("ctime", engine::worker::now().0 / 1000);
+        encoder.aux_integer("aof-base", 1);
+        encoder.end_of_file();
+        let sum = if engine.config.rdbchecksum() { crc64(0, encoder.as_bytes()) } else { 0 };
+        encoder.checksum(sum);
+    }
+    let mut file = File::create(path)?;
+    file.write_all(encoder.as_bytes())?;
+    file.sync_all()
+}

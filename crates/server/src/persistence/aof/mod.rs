@@ -1,0 +1,357 @@
+//! The append-only log: started with the server or while it runs, rewritten, stopped.
+//!
+//! A thread of its own looks after it ten times a second: it follows `appendonly`, starts rewrites
+//! that are due, and keeps INFO's figures. Nothing here runs on a reactor.
+//!
+//! `docs/internals/aof.md` has the whole.
+
+mod base;
+mod file;
+mod files;
+mod load;
+mod rewrite;
+mod writer;
+
+use crate::log;
+use crate::net::Net;
+use crate::process::{os_error, thread};
+use engine::Engine;
+use engine::append_log::LogState;
+use engine::worker::ThreadContext;
+use file::LogFile;
+use files::Folder;
+use replication::Manifest;
+use replication::manifest::BaseFormat;
+use replication::rewrite::{Answer, Backoff, has_grown};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use writer::Writer;
+
+/// Between two looks at what is due.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// The append-only log of a server.
+pub struct Aof {
+    engine: &'static Engine,
+    net: Arc<Net>,
+    folder: Folder,
+    inner: Mutex<Inner>,
+    /// The writer, for whoever nudges it.
+    writing: Arc<Mutex<Option<Arc<Writer>>>>,
+    is_stopping: AtomicBool,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    manifest: Manifest,
+    writer: Option<Arc<Writer>>,
+    /// Bytes of the files that are not written any more.
+    settled_bytes: u64,
+    backoff: Backoff,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Aof {
+    /// The log of this server, which neither reads nor writes anything yet.
+    pub fn new(engine: &'static Engine, net: &Arc<Net>) -> Arc<Aof> {
+        engine.append_log.figures.last_rewrite_s.store(-1, Relaxed);
+        let writing: Arc<Mutex<Option<Arc<Writer>>>> = Arc::default();
+        let nudged = Arc::clone(&writing);
+        engine.append_log.set_nudge(Box::new(move || {
+            if let Some(writer) = &*lock(&nudged) {
+                writer.wake();
+            }
+        }));
+        Arc::new(Aof {
+            engine,
+            net: Arc::clone(net),
+            folder: Folder::new(&engine.config),
+            inner: Mutex::default(),
+            writing,
+            is_stopping: AtomicBool::new(false),
+            keeper: Mutex::default(),
+        })
+    }
+
+    /// Reads the manifest, upgrades an old-style file, and says how many bytes there are to load;
+    /// `None` if there is no log.
+    ///
+    /// # Errors
+    /// Why the server must not start.
+    pub fn find(&self) -> Result<Option<u64>, String> {
+        let mut manifest = self.folder.read_manifest()?;
+        if self.engine.config.appendonly() {
+            self.folder.upgrade(&mut manifest)?;
+        }
+        let bytes = self.folder.total_size(&manifest)?;
+        let is_empty = manifest.is_empty();
+        lock(&self.inner).manifest = manifest;
+        Ok((!is_empty).then_some(bytes))
+    }
+
+    /// Loads the log into an empty data set, on a background thread while the caller waits. Nobody
+    /// else changes the data set meanwhile.
+    ///
+    /// # Errors
+    /// Why not, naming file and place.
+    pub fn load(&self) -> Result<(), String> {
+        let (send, receive) = mpsc::sync_channel(1);
+        let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
+        let job = move |thread: &ThreadContext| {
+            // Nobody else holds the other end but who waits for it below.
+            let _ = send.send(load::all(thread, &folder, &manifest));
+        };
+        self.engine.background.run(self.engine, Box::new(job));
+        let loaded = receive.recv().map_err(|_| "The thread that loads died".to_owned())??;
+        let figures = &self.engine.append_log.figures;
+        figures.current_size.store(loaded.total_bytes, Relaxed);
+        figures.base_size.store(loaded.base_bytes, Relaxed);
+        Ok(())
+    }
+
+    /// Begins to write, where the log that was loaded ends, or a new one; and to look after it.
+    ///
+    /// # Errors
+    /// Why the server must not start.
+    pub fn open(self: &Arc<Self>) -> Result<(), String> {
+        if self.engine.config.appendonly() {
+            self.open_log()?;
+        }
+        let own = Arc::clone(self);
+        let keeper = thread::spawn("aof-keeper", move || own.keep())
+            .map_err(|error| format!("Can't start a thread: {error}"))?;
+        *lock(&self.keeper) = Some(keeper);
+        Ok(())
+    }
+
+    fn open_log(&self) -> Result<(), String> {
+        self.folder.create()?;
+        let mut inner = lock(&self.inner);
+        let mut manifest = inner.manifest.clone();
+        let stem = self.folder.stem().to_vec();
+        if manifest.is_empty() {
+            let base = manifest.replace_base(&stem, self.base_format());
+            base::write_empty(self.engine, &self.folder.path(&base.name))
+                .map_err(|error| format!("Can't write {}: {}", base.display(), os_error(&error)))?;
+            log!(Notice, "Creating AOF base file {} on server start", base.display());
+        }
+        let is_new = manifest.incr.is_empty();
+        let incr = match manifest.incr.last() {
+            Some(last) => last.clone(),
+            None => manifest.add_incr(&stem),
+        };
+        let file = self.open_file(&self.folder.path(&incr.name))?;
+        if manifest != inner.manifest {
+            self.folder.write_manifest(&manifest)?;
+        }
+        let what = if is_new { "Creating" } else { "Opening" };
+        log!(Notice, "{what} AOF incr file {} on server start", incr.display());
+        inner.manifest = manifest;
+        inner.settled_bytes = self.settled_bytes(&inner.manifest);
+        let stopped = self.engine.keyspace.world().stop();
+        let reader = self.engine.journal.read();
+        drop(stopped);
+        let writer = Writer::start(self.engine, &self.net, reader, file, true)
+            .map_err(|error| format!("Can't start a thread: {error}"))?;
+        self.set_writer(&mut inner, Some(writer));
+        self.engine.append_log.set_state(LogState::On);
+        if !self.engine.config.aof_disable_auto_gc() {
+            self.folder.delete_history(&mut inner.manifest);
+        }
+        Ok(())
+    }
+
+    fn open_file(&self, path: &std::path::Path) -> Result<LogFile, String> {
+        LogFile::open(path, &self.engine.debug).map_err(|error| {
+            let why = os_error(&error);
+            format!("Can't open the append-only file {}: {why}", path.display())
+        })
+    }
+
+    fn base_format(&self) -> BaseFormat {
+        let is_rdb = self.engine.config.aof_use_rdb_preamble();
+        if is_rdb { BaseFormat::Rdb } else { BaseFormat::Aof }
+    }
+
+    fn set_writer(&self, inner: &mut Inner, writer: Option<Arc<Writer>>) {
+        *lock(&self.writing) = writer.clone();
+        inner.writer = writer;
+    }
+
+    /// Bytes of all files but the last increment.
+    fn settled_bytes(&self, manifest: &Manifest) -> u64 {
+        let files = manifest.base.iter().chain(manifest.incr.iter().rev().skip(1));
+        files.filter_map(|file| self.folder.size(file).ok()).sum()
+    }
+
+    /// `CONFIG SET appendonly`: what can be refused is refused at once, the rest follows.
+    ///
+    /// # Errors
+    /// For the client.
+    pub fn configure(self: &Arc<Self>) -> Result<(), String> {
+        let log = &self.engine.append_log;
+        if !self.engine.config.appendonly() {
+            log.set_state(LogState::Off);
+        } else if log.state() == LogState::Off {
+            self.folder.create().map_err(|why| {
+                log!(Warning, "{why}");
+                "Unable to turn on AOF. Check server logs.".to_owned()
+            })?;
+            log.set_state(LogState::Beginning);
+            if self.engine.snapshots.is_running() {
+                log!(
+                    Warning,
+                    "AOF was enabled but there is already another background operation. An AOF \
+                     background was scheduled to start when possible."
+                );
+                log.figures.is_scheduled.store(true, Release);
+            } else {
+                self.start_rewrite();
+            }
+        }
+        self.look();
+        Ok(())
+    }
+
+    /// Has the keeper look at what is due now.
+    pub fn look(&self) {
+        if let Some(keeper) = &*lock(&self.keeper) {
+            keeper.thread().unpark();
+        }
+    }
+
+    fn keep(self: &Arc<Self>) {
+        while !self.is_stopping.load(Acquire) {
+            self.follow_configuration();
+            self.count();
+            self.rewrite_if_due();
+            std::thread::park_timeout(ROUND);
+        }
+    }
+
+    /// Stops the log when it was switched off. Switched on, it begins with a rewrite.
+    fn follow_configuration(&self) {
+        let log = &self.engine.append_log;
+        let mut inner = lock(&self.inner);
+        if log.state() != LogState::Off || inner.writer.is_none() {
+            return;
+        }
+        if let Some(writer) = inner.writer.take() {
+            self.end_rewrite();
+            *lock(&self.writing) = None;
+            writer.stop();
+            // Only there if it was switched off before its first base was complete.
+            let _ = std::fs::remove_file(self.folder.temporary_incr());
+            log.figures.is_scheduled.store(false, Relaxed);
+        }
+    }
+
+    fn count(&self) {
+        let inner = lock(&self.inner);
+        if let Some(writer) = &inner.writer {
+            let bytes = inner.settled_bytes + writer.size();
+            self.engine.append_log.figures.current_size.store(bytes, Relaxed);
+        }
+    }
+
+    fn rewrite_if_due(self: &Arc<Self>) {
+        let log = &self.engine.append_log;
+        let figures = &log.figures;
+        if figures.is_rewriting.load(Acquire) || self.engine.snapshots.is_running() {
+            return;
+        }
+        let is_asked = figures.is_scheduled.swap(false, AcqRel);
+        // A log that is none without a base, or that may lack something on the disk.
+        let is_needed = log.state() == LogState::Beginning || log.needs_rewrite.load(Acquire);
+        if is_asked || (is_needed && self.may_retry()) {
+            self.start_rewrite();
+            return;
+        }
+        let config = &self.engine.config;
+        let (current, base) = (figures.current_size.load(Relaxed), figures.base_size.load(Relaxed));
+        let percentage = config.auto_aof_rewrite_percentage();
+        if log.state() == LogState::On
+            && has_grown(current, base, percentage, config.auto_aof_rewrite_min_size())
+            && self.may_retry()
+        {
+            let growth = (current * 100 / base.max(1)).saturating_sub(100);
+            log!(Notice, "Starting automatic rewriting of AOF on {growth}% growth");
+            self.start_rewrite();
+        }
+    }
+
+    /// Whether earlier failures allow another attempt now.
+    fn may_retry(&self) -> bool {
+        let now_s = engine::worker::now().0 / 1000;
+        match lock(&self.inner).backoff.ask(now_s) {
+            Answer::Now => true,
+            Answer::Wait { minutes } => {
+                if let Some(minutes) = minutes {
+                    log!(
+                        Warning,
+                        "Background AOF rewrite has repeatedly failed and triggered the limit, \
+                         will retry in {minutes} minutes"
+                    );
+                }
+                false
+            }
+        }
+    }
+
+    /// Ends a rewrite that is under way: nobody needs it any more.
+    fn end_rewrite(&self) {
+        if self.engine.append_log.figures.is_rewriting.load(Acquire)
+            && let Some(snapshot) = self.engine.snapshots.current()
+        {
+            snapshot.end();
+        }
+    }
+
+    /// Writes what is there, forces it to the disk, and ends; with the server.
+    pub fn stop(&self) {
+        /// How long a rewrite may take to notice that it is over.
+        const PATIENCE: Duration = Duration::from_secs(1);
+        self.is_stopping.store(true, Release);
+        let until = Instant::now() + PATIENCE;
+        while self.engine.append_log.figures.is_rewriting.load(Acquire) && Instant::now() < until {
+            self.end_rewrite();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.look();
+        if let Some(keeper) = lock(&self.keeper).take()
+            && keeper.join().is_err()
+        {
+            log!(Warning, "The thread that looks after the append-only file panicked");
+        }
+        let writer = lock(&self.inner).writer.take();
+        if let Some(writer) = writer {
+            log!(Notice, "Calling fsync() on the AOF file.");
+            writer.stop();
+        }
+    }
+
+    /// Loads the log anew (DEBUG LOADAOF): everything is in it before, and nobody changes anything
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// Why not; the data set is incomplete then.
+    pub fn reload(&self) -> Result<(), String> {
+        let writer = lock(&self.inner).writer.clone();
+        if let Some(writer) = writer {
+            let end = self.engine.journal.position().0;
+            while self.engine.append_log.written.load(Acquire) < end {
+                writer.wake();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.load()?;
+        log!(Notice, "Append Only File loaded by DEBUG LOADAOF");
+        Ok(())
+    }
+}

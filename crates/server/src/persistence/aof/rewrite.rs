@@ -1,0 +1,247 @@
+//! Rewriting the log: a snapshot becomes its new base, and a new increment goes on behind it.
+//!
+//! ```text
+//!   base.1 │ incr.1 ───────────┐ cut
+//!          │                   ├─── incr.2 ──────────────────▶   written from the cut on
+//!          │                   └─── snapshot ─── base.2
+//!   manifest:  base.1 incr.1  ▸  base.1 incr.1 incr.2  ▸  base.2 incr.2, base.1 and incr.1 history
+//! ```
+//!
+//! The new increment is in the manifest before anything is written to it, so at every moment the
+//! manifest names files from which everything can be loaded. If the snapshot fails, the log simply
+//! goes on in one file more.
+
+use super::{Aof, Inner, lock};
+use crate::log;
+use crate::persistence::save;
+use crate::persistence::snapshot_file::Content;
+use crate::process::{os_error, thread};
+use engine::append_log::LogState;
+use engine::journal::Reader;
+use engine::snapshot::{AlreadyRunning, Beside, Snapshot, Snapshots};
+use replication::manifest::{BaseFormat, LogFile as Named};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+
+/// Why a rewrite did not happen.
+enum Trouble {
+    /// A snapshot is under way: later.
+    Busy,
+    /// Nobody wants it any more.
+    Cancelled,
+    /// In words for the log.
+    Failed(String),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Trouble {
+        Trouble::Failed(why)
+    }
+}
+
+impl Aof {
+    /// Starts a rewrite on a thread of its own, unless one is under way.
+    pub fn start_rewrite(self: &Arc<Self>) -> bool {
+        let figures = &self.engine.append_log.figures;
+        if figures.is_rewriting.swap(true, AcqRel) {
+            return false;
+        }
+        figures.rewrite_began_s.store(engine::worker::now().0 / 1000, Relaxed);
+        figures.rewrites.fetch_add(1, Relaxed);
+        let own = Arc::clone(self);
+        let started = thread::spawn("aof-rewrite", move || {
+            save::lower_priority();
+            let outcome = own.rewrite();
+            own.finished(outcome);
+        });
+        if let Err(error) = &started {
+            self.finished(Err(Trouble::Failed(format!("Can't start a thread: {error}"))));
+        }
+        started.is_ok()
+    }
+
+    fn finished(&self, outcome: Result<(), Trouble>) {
+        let log = &self.engine.append_log;
+        let figures = &log.figures;
+        let seconds = engine::worker::now().0 / 1000 - figures.rewrite_began_s.load(Relaxed);
+        let is_ok = outcome.is_ok();
+        match outcome {
+            Ok(()) => {
+                log.needs_rewrite.store(false, Release);
+                log!(Notice, "Background AOF rewrite finished successfully");
+            }
+            Err(Trouble::Busy) => {
+                figures.is_scheduled.store(true, Release);
+                figures.is_rewriting.store(false, Release);
+                return;
+            }
+            Err(Trouble::Cancelled) => {
+                log!(Notice, "Background AOF rewrite was cancelled");
+                figures.is_rewriting.store(false, Release);
+                return;
+            }
+            Err(Trouble::Failed(why)) => {
+                log!(Warning, "{why}");
+                log!(Warning, "Background AOF rewrite terminated with error");
+            }
+        }
+        let mut inner = lock(&self.inner);
+        inner.backoff.finished(is_ok);
+        figures.last_rewrite_s.store(seconds, Relaxed);
+        figures.rewrite_failed.store(!is_ok, Relaxed);
+        let failures = if is_ok { 0 } else { figures.consecutive_failures.load(Relaxed) + 1 };
+        figures.consecutive_failures.store(failures, Relaxed);
+        drop(inner);
+        figures.is_rewriting.store(false, Release);
+    }
+
+    fn rewrite(&self) -> Result<(), Trouble> {
+        self.folder.create()?;
+        let state = self.engine.append_log.state();
+        let snapshot = match state {
+            LogState::Off => self.begin(|| {})?,
+            LogState::On => self.begin_with_increment()?,
+            LogState::Beginning => self.begin_log()?,
+        };
+        log!(Notice, "Background append only file rewriting started");
+        let (format, mut manifest) = (self.base_format(), lock(&self.inner).manifest.clone());
+        let base = manifest.replace_base(self.folder.stem(), format);
+        let written = self.write_base(&snapshot, format, &base);
+        let peak = snapshot.progress().peak_bytes() as u64;
+        self.engine.append_log.figures.last_cow_bytes.store(peak, Relaxed);
+        drop(snapshot);
+        written.map_err(|error| {
+            let why = os_error(&error);
+            match error.kind() {
+                io::ErrorKind::Interrupted => Trouble::Cancelled,
+                _ => {
+                    Trouble::Failed(format!("Write error writing append only file on disk: {why}"))
+                }
+            }
+        })?;
+        Ok(self.install(state, &base, format)?)
+    }
+
+    fn begin(&self, at_cut: impl FnOnce()) -> Result<Snapshot, Trouble> {
+        Snapshots::begin(self.engine, |_| at_cut()).map_err(|AlreadyRunning| Trouble::Busy)
+    }
+
+    /// The log goes on in a new increment from the cut on.
+    fn begin_with_increment(&self) -> Result<Snapshot, Trouble> {
+        if self.engine.snapshots.is_running() {
+            return Err(Trouble::Busy);
+        }
+        let mut inner = lock(&self.inner);
+        let Some(writer) = inner.writer.clone() else {
+            return Err(Trouble::Failed("The append-only file is not open".to_owned()));
+        };
+        let mut manifest = inner.manifest.clone();
+        let incr = manifest.add_incr(self.folder.stem());
+        let file = self.open_file(&self.folder.path(&incr.name))?;
+        self.folder.write_manifest(&manifest)?;
+        log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
+        let mut file = Some(file);
+        let journal = &self.engine.journal;
+        let snapshot = self.begin(|| {
+            journal.forget_db();
+            if let Some(file) = file.take() {
+                writer.switch(journal.position(), file);
+            }
+        });
+        if snapshot.is_err() {
+            // The increment stays empty: it is not in the manifest that counts, nor in the way.
+            self.folder.write_manifest(&inner.manifest)?;
+            let _ = fs::remove_file(self.folder.path(&incr.name));
+            return snapshot;
+        }
+        inner.settled_bytes += writer.size();
+        inner.manifest = manifest;
+        snapshot
+    }
+
+    /// A log that was switched on begins at the cut, in a file that is none of it until the base is
+    /// there.
+    fn begin_log(&self) -> Result<Snapshot, Trouble> {
+        let mut inner = lock(&self.inner);
+        let path = self.folder.temporary_incr();
+        // One of an earlier attempt.
+        let _ = fs::remove_file(&path);
+        let file = self.open_file(&path)?;
+        if let Some(writer) = inner.writer.take() {
+            // An earlier attempt failed, and its increment lacks a base.
+            *lock(&self.writing) = None;
+            writer.stop();
+        }
+        let mut reader: Option<Reader<'static>> = None;
+        let engine = self.engine;
+        let snapshot = self.begin(|| reader = Some(engine.journal.read()))?;
+        if let Some(reader) = reader {
+            let writer = super::Writer::start(engine, &self.net, reader, file, false)
+                .map_err(|error| format!("Can't start a thread: {error}"))?;
+            inner.settled_bytes = 0;
+            self.set_writer(&mut inner, Some(writer));
+        }
+        Ok(snapshot)
+    }
+
+    fn write_base(&self, snapshot: &Snapshot, format: BaseFormat, base: &Named) -> io::Result<u64> {
+        let name = format!("temp-rewriteaof-bg-{}.aof", std::process::id());
+        let temporary: PathBuf = self.folder.path(name.as_bytes());
+        let target = self.folder.path(&base.name);
+        let engine = self.engine;
+        let content = match format {
+            BaseFormat::Rdb => Content::AofPreamble,
+            BaseFormat::Aof => Content::Commands,
+        };
+        save::write_file(engine, snapshot, Beside::Clients, temporary, &target, content)
+    }
+
+    /// The new base takes the place of what it contains.
+    fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), String> {
+        let mut inner = lock(&self.inner);
+        let log = &self.engine.append_log;
+        let is_written = inner.writer.is_some() && log.state() != LogState::Off;
+        if (began_as != LogState::Off) != is_written {
+            let _ = fs::remove_file(self.folder.path(&base.name));
+            return Err("The append-only file was switched on or off meanwhile".to_owned());
+        }
+        let mut manifest = inner.manifest.clone();
+        let installed = manifest.replace_base(self.folder.stem(), format);
+        assert!(installed == *base, "one rewrite at a time");
+        if began_as == LogState::Beginning {
+            // What came before the log was switched off is contained in the base.
+            manifest.retire_incr(0);
+            let incr = manifest.add_incr(self.folder.stem());
+            let (from, to) = (self.folder.temporary_incr(), self.folder.path(&incr.name));
+            fs::rename(&from, &to).map_err(|error| {
+                format!("Error moving {}: {}", from.display(), os_error(&error))
+            })?;
+        } else {
+            manifest.retire_incr(usize::from(is_written));
+        }
+        self.folder.write_manifest(&manifest)?;
+        inner.manifest = manifest;
+        self.settle(&mut inner, began_as);
+        Ok(())
+    }
+
+    fn settle(&self, inner: &mut Inner, began_as: LogState) {
+        let log = &self.engine.append_log;
+        inner.settled_bytes = self.settled_bytes(&inner.manifest);
+        if let Some(writer) = &inner.writer {
+            let bytes = inner.settled_bytes + writer.size();
+            log.figures.current_size.store(bytes, Relaxed);
+            log.figures.base_size.store(bytes, Relaxed);
+            if began_as == LogState::Beginning {
+                log.set_state(LogState::On);
+                writer.trust();
+            }
+        }
+        if !self.engine.config.aof_disable_auto_gc() {
+            self.folder.delete_history(&mut inner.manifest);
+        }
+    }
+}

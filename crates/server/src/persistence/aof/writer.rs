@@ -1,0 +1,538 @@
+//! The thread that writes the append-only log, and the one that forces it to the disk.
+//!
+//! The writer takes from the journal what is there, writes it, and says how far it got; replies
+//! that wait for the disk are let go. With `everysec` it wakes every few milliseconds while there
+//! are writes, and hands the fsync to a second thread once a second, so that neither a slow write
+//! nor a slow fsync ever meets a reactor. With `always` it sleeps until a reactor nudges it at the
+//! end of its turn, writes and forces in one go, and so one fsync serves everybody who waits.
+
+use super::file::{self, LogFile};
+use crate::log;
+use crate::net::Net;
+use crate::process::os_error;
+use config::AppendFsync;
+use engine::Engine;
+use engine::journal::{JournalPos, Reader};
+use engine::mailbox::Message;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+/// Between two looks at the journal while there are writes.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Without writes for so long, the thread sleeps until it is nudged.
+const IDLE: Duration = Duration::from_millis(50);
+/// The longest sleep: writes of threads that nudge nobody are not left lying for longer.
+const SLEEP: Duration = Duration::from_millis(100);
+/// Between two attempts after a failure.
+const RETRY: Duration = Duration::from_millis(100);
+/// Between two lines in the log about the same trouble.
+const COMPLAINT: Duration = Duration::from_secs(30);
+/// Between two fsyncs of `everysec`.
+const SECOND: Duration = Duration::from_secs(1);
+/// An fsync that takes longer counts as delayed.
+const SLOW_SYNC: Duration = Duration::from_secs(2);
+
+/// What the writer is told.
+enum Order {
+    /// Everything from this position on goes to another file.
+    Switch { at: JournalPos, file: LogFile },
+    /// Write everything, force it to the disk, and end.
+    Stop,
+}
+
+/// The writer, as others see it.
+pub struct Writer {
+    orders: Mutex<Vec<Order>>,
+    thread: Thread,
+    handle: Mutex<Option<JoinHandle<()>>>,
+    /// Bytes of the file that is being written.
+    size: Arc<AtomicU64>,
+    /// Bytes from this position on are not for the file at hand.
+    limit: AtomicU64,
+    /// The log counts: replies may wait for it. It does not before its first base is there.
+    is_trusted: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Writer {
+    /// Starts the threads. `reader` stands where `file` goes on.
+    ///
+    /// # Errors
+    /// The system can start no thread.
+    pub fn start(
+        engine: &'static Engine,
+        net: &Arc<Net>,
+        reader: Reader<'static>,
+        file: LogFile,
+        is_trusted: bool,
+    ) -> io::Result<Arc<Writer>> {
+        let size = Arc::new(AtomicU64::new(file.size()));
+        let syncer = Syncer::start(engine)?;
+        let position = reader.position();
+        engine.append_log.written.store(position.0, Release);
+        engine.append_log.synced.store(position.0, Release);
+        let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Writer>>(1);
+        let mut work = Work {
+            engine,
+            net: Arc::clone(net),
+            reader,
+            file,
+            syncer,
+            last_sync: Instant::now(),
+            sync_asked: position.0,
+            counted_delay: false,
+            last_data: Instant::now(),
+            last_second: 0,
+            complaint: None,
+            write_failed: false,
+            size: Arc::clone(&size),
+        };
+        let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
+            if let Ok(writer) = receive.recv() {
+                work.run(&writer);
+            }
+        })?;
+        let writer = Arc::new(Writer {
+            orders: Mutex::default(),
+            thread: handle.thread().clone(),
+            handle: Mutex::new(Some(handle)),
+            size,
+            limit: AtomicU64::new(u64::MAX),
+            is_trusted: AtomicBool::new(is_trusted),
+        });
+        // The thread waits for it.
+        let _ = send.send(Arc::clone(&writer));
+        Ok(writer)
+    }
+
+    /// Wakes the thread.
+    pub fn wake(&self) {
+        self.thread.unpark();
+    }
+
+    /// Has everything from `at` on written to another file. The old one is forced to the disk. The
+    /// world is stopped, and `at` is where the journal ends.
+    pub fn switch(&self, at: JournalPos, file: LogFile) {
+        self.limit.store(at.0, Release);
+        lock(&self.orders).push(Order::Switch { at, file });
+        self.wake();
+    }
+
+    /// From now on replies may wait for the log.
+    pub fn trust(&self) {
+        self.is_trusted.store(true, Release);
+        self.wake();
+    }
+
+    /// Writes what is there, forces it to the disk, and ends.
+    pub fn stop(&self) {
+        lock(&self.orders).push(Order::Stop);
+        self.wake();
+        if let Some(handle) = lock(&self.handle).take()
+            && handle.join().is_err()
+        {
+            log!(Warning, "The thread that writes the append-only file panicked");
+        }
+    }
+
+    /// Bytes of the file that is being written.
+    pub fn size(&self) -> u64 {
+        self.size.load(Relaxed)
+    }
+}
+
+/// What the writing thread has.
+struct Work {
+    engine: &'static Engine,
+    net: Arc<Net>,
+    reader: Reader<'static>,
+    file: LogFile,
+    syncer: Arc<Syncer>,
+    last_sync: Instant,
+    /// The syncer has been asked for everything before this.
+    sync_asked: u64,
+    counted_delay: bool,
+    last_data: Instant,
+    /// The second of the last time annotation.
+    last_second: i64,
+    complaint: Option<Instant>,
+    write_failed: bool,
+    size: Arc<AtomicU64>,
+}
+
+impl Work {
+    fn run(&mut self, writer: &Writer) {
+        loop {
+            let policy = self.engine.config.appendfsync();
+            let is_trusted = writer.is_trusted.load(Acquire);
+            self.engine.append_log.set_holds_replies(is_trusted && policy == AppendFsync::Always);
+            let (switch, stops) = self.take_order(writer);
+            let wrote = self.drain(writer, policy);
+            let is_stuck = self.write_failed;
+            if let Some((at, file)) = switch {
+                if self.reader.position() >= at {
+                    writer.limit.store(u64::MAX, Release);
+                    self.change_file(file);
+                    continue;
+                }
+                lock(&writer.orders).insert(0, Order::Switch { at, file });
+            }
+            self.sync(policy);
+            self.let_go(policy);
+            if stops && (is_stuck || self.reader.position() >= self.engine.journal.position()) {
+                return self.finish();
+            }
+            if stops {
+                lock(&writer.orders).push(Order::Stop);
+                std::thread::yield_now();
+                continue;
+            }
+            self.pause(policy, wrote, writer);
+        }
+    }
+
+    /// The next order: where to change the file, or to stop.
+    fn take_order(&self, writer: &Writer) -> (Option<(JournalPos, LogFile)>, bool) {
+        let mut orders = lock(&writer.orders);
+        if orders.is_empty() {
+            return (None, false);
+        }
+        match orders.remove(0) {
+            Order::Switch { at, file } => (Some((at, file)), false),
+            Order::Stop => (None, true),
+        }
+    }
+
+    /// Writes what the journal has, up to where the file changes; says whether there was any.
+    fn drain(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
+        let end = self.reader.readable();
+        // Looked at after what is readable: what was appended behind a limit comes with it.
+        let end = end.min(JournalPos(writer.limit.load(Acquire)));
+        if end <= self.reader.position() {
+            return false;
+        }
+        if self.engine.config.aof_timestamp_enabled() && !self.note_time(policy) {
+            return true;
+        }
+        while let Some(chunk) = self.reader.chunk(end) {
+            let (advanced, outcome) = match self.file.append(&chunk) {
+                Ok(()) => (chunk.len(), Ok(())),
+                Err(error) => (error.kept, Err(error)),
+            };
+            if self.reader.advance(advanced) {
+                for mailbox in &self.engine.mailboxes {
+                    mailbox.post(Message::Recheck);
+                }
+            }
+            if let Err(error) = outcome {
+                self.fail(&error, chunk.len(), policy);
+                break;
+            }
+            self.wrote();
+        }
+        self.size.store(self.file.size(), Relaxed);
+        self.engine.append_log.written.store(self.reader.position().0, Release);
+        true
+    }
+
+    /// Writes the time, once a second; `false` if that failed.
+    fn note_time(&mut self, policy: AppendFsync) -> bool {
+        let second = engine::worker::now().0 / 1000;
+        if second == self.last_second {
+            return true;
+        }
+        match self.file.append(format!("#TS:{second}\r\n").as_bytes()) {
+            Ok(()) => {
+                self.last_second = second;
+                true
+            }
+            Err(error) => {
+                self.fail(&error, 0, policy);
+                false
+            }
+        }
+    }
+
+    fn wrote(&mut self) {
+        self.last_data = Instant::now();
+        if std::mem::take(&mut self.write_failed) {
+            self.complaint = None;
+            self.engine.append_log.set_sound();
+            log!(Warning, "AOF write error looks solved, Dunlin can write again.");
+        }
+    }
+
+    /// A write has failed. With `always` there is no way on: what clients are about to be told
+    /// could not be kept. Otherwise writes are refused until one succeeds.
+    fn fail(&mut self, failure: &file::AppendError, expected: usize, policy: AppendFsync) {
+        let why = os_error(&failure.error);
+        if self.complaint.is_none_or(|at| at.elapsed() > COMPLAINT) {
+            self.complaint = Some(Instant::now());
+            log!(Warning, "Error writing to the AOF file: {why}");
+            if let Some(error) = &failure.cut_failed {
+                log!(
+                    Warning,
+                    "Could not remove short write from the append-only file ({} of {expected} \
+                     bytes). Dunlin may refuse to load the AOF the next time it starts. ftruncate: \
+                     {}",
+                    failure.kept,
+                    os_error(error)
+                );
+            }
+        }
+        if policy == AppendFsync::Always {
+            log!(
+                Warning,
+                "Can't recover from AOF write error when the AOF fsync policy is 'always'. \
+                 Exiting..."
+            );
+            std::process::exit(1);
+        }
+        self.write_failed = true;
+        self.engine.append_log.set_broken(&why);
+    }
+
+    /// Goes on in another file.
+    fn change_file(&mut self, file: LogFile) {
+        let old = std::mem::replace(&mut self.file, file);
+        self.size.store(self.file.size(), Relaxed);
+        self.last_second = 0;
+        self.sync_old(&old);
+    }
+
+    /// Forces the file that is complete now to the disk.
+    fn sync_old(&mut self, old: &LogFile) {
+        self.syncer.wait();
+        match old.sync() {
+            Ok(()) => self.synced_up_to(self.reader.position().0),
+            Err(error) => self.sync_failed(&error),
+        }
+    }
+
+    fn synced_up_to(&mut self, position: u64) {
+        self.sync_asked = self.sync_asked.max(position);
+        self.engine.append_log.synced.fetch_max(position, AcqRel);
+    }
+
+    fn sync_failed(&mut self, error: &io::Error) {
+        let why = os_error(error);
+        if self.engine.config.appendfsync() == AppendFsync::Always {
+            log!(
+                Warning,
+                "Can't persist AOF for fsync error when the AOF fsync policy is 'always': {why}. \
+                 Exiting..."
+            );
+            std::process::exit(1);
+        }
+        self.syncer.failed(self.engine, &why);
+    }
+
+    /// Forces the file to the disk if that is due.
+    fn sync(&mut self, policy: AppendFsync) {
+        let written = self.reader.position().0;
+        if self.sync_asked >= written && !self.syncer.has_failed() {
+            return;
+        }
+        if self.skips_sync() {
+            return;
+        }
+        match policy {
+            AppendFsync::No => {}
+            AppendFsync::Always => {
+                self.syncer.wait();
+                match self.file.sync() {
+                    Ok(()) => self.synced_up_to(written),
+                    Err(error) => self.sync_failed(&error),
+                }
+            }
+            AppendFsync::EverySec => self.sync_each_second(written),
+        }
+    }
+
+    fn sync_each_second(&mut self, written: u64) {
+        if self.last_sync.elapsed() < SECOND {
+            return;
+        }
+        if self.syncer.ask(&self.file, written) {
+            self.sync_asked = written;
+            self.last_sync = Instant::now();
+            self.counted_delay = false;
+        } else if self.last_sync.elapsed() > SLOW_SYNC && !self.counted_delay {
+            self.counted_delay = true;
+            self.engine.append_log.figures.delayed_fsyncs.fetch_add(1, Relaxed);
+            log!(
+                Notice,
+                "Asynchronous AOF fsync is taking too long (disk is busy?). Writing the AOF buffer \
+                 without waiting for fsync to complete."
+            );
+        }
+    }
+
+    /// `no-appendfsync-on-rewrite`.
+    fn skips_sync(&self) -> bool {
+        self.engine.config.no_appendfsync_on_rewrite()
+            && self.engine.append_log.figures.is_rewriting.load(Relaxed)
+    }
+
+    /// Lets go of the replies that are safe.
+    fn let_go(&self, policy: AppendFsync) {
+        let log = &self.engine.append_log;
+        let safe = if policy == AppendFsync::Always && !self.skips_sync() {
+            log.synced.load(Acquire)
+        } else {
+            self.reader.position().0
+        };
+        self.net.release(safe);
+    }
+
+    /// Waits for more.
+    fn pause(&self, policy: AppendFsync, wrote: bool, writer: &Writer) {
+        if self.write_failed {
+            std::thread::park_timeout(RETRY);
+            return;
+        }
+        if policy != AppendFsync::Always {
+            if wrote || self.last_data.elapsed() < IDLE {
+                std::thread::sleep(PAUSE);
+                return;
+            }
+        } else if wrote && self.reader.readable() > self.reader.position() {
+            return;
+        }
+        let log = &self.engine.append_log;
+        log.is_asleep.store(true, SeqCst);
+        // Who appended before that has not nudged.
+        if self.engine.journal.position() == self.reader.position()
+            && lock(&writer.orders).is_empty()
+        {
+            std::thread::park_timeout(SLEEP);
+        }
+        log.is_asleep.store(false, SeqCst);
+    }
+
+    /// The last thing: nothing is left in memory or on its way to the disk.
+    fn finish(&mut self) {
+        self.syncer.wait();
+        match self.file.sync() {
+            Ok(()) => self.synced_up_to(self.reader.position().0),
+            Err(error) => log!(Warning, "Fail to fsync the AOF file: {}", os_error(&error)),
+        }
+        let log = &self.engine.append_log;
+        log.set_holds_replies(false);
+        if self.write_failed || self.syncer.has_failed() {
+            log.set_sound();
+        }
+        self.net.release(self.engine.journal.position().0);
+        self.syncer.stop();
+    }
+}
+
+/// The thread that forces the file to the disk once a second.
+struct Syncer {
+    state: Mutex<SyncState>,
+    changed: Condvar,
+    has_failed: AtomicBool,
+}
+
+#[derive(Default)]
+struct SyncState {
+    wanted: Option<(Arc<File>, u64)>,
+    is_busy: bool,
+    stops: bool,
+}
+
+impl Syncer {
+    fn start(engine: &'static Engine) -> io::Result<Arc<Syncer>> {
+        let syncer = Arc::new(Syncer {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&syncer);
+        std::thread::Builder::new().name("aof-fsync".into()).spawn(move || own.run(engine))?;
+        Ok(syncer)
+    }
+
+    fn run(&self, engine: &'static Engine) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some((file, position)) = state.wanted.take() {
+                state.is_busy = true;
+                drop(state);
+                let figures = &engine.append_log.figures;
+                figures.pending_fsyncs.store(1, Relaxed);
+                match file::sync(&file, &engine.debug) {
+                    Ok(()) => {
+                        engine.append_log.synced.fetch_max(position, AcqRel);
+                        self.succeeded(engine);
+                    }
+                    Err(error) => self.failed(engine, &os_error(&error)),
+                }
+                figures.pending_fsyncs.store(0, Relaxed);
+                state = lock(&self.state);
+                state.is_busy = false;
+                self.changed.notify_all();
+            } else if state.stops {
+                return;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Asks for an fsync; `false` if the last one is not done.
+    fn ask(&self, file: &LogFile, position: u64) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_busy || state.wanted.is_some() {
+            return false;
+        }
+        state.wanted = Some((file.handle(), position));
+        self.changed.notify_all();
+        true
+    }
+
+    /// Waits until nothing is under way.
+    fn wait(&self) {
+        let mut state = lock(&self.state);
+        while state.is_busy || state.wanted.is_some() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop(&self) {
+        lock(&self.state).stops = true;
+        self.changed.notify_all();
+    }
+
+    fn has_failed(&self) -> bool {
+        self.has_failed.load(Acquire)
+    }
+
+    /// What the kernel could not write may be lost although a later fsync succeeds; writes are
+    /// refused until then, and then the whole is written anew.
+    fn failed(&self, engine: &Engine, why: &str) {
+        if !self.has_failed.swap(true, AcqRel) {
+            log!(Warning, "Fail to fsync the AOF file: {why}");
+        }
+        engine.append_log.set_broken(why);
+    }
+
+    fn succeeded(&self, engine: &Engine) {
+        if self.has_failed.swap(false, AcqRel) {
+            engine.append_log.set_sound();
+            engine.append_log.needs_rewrite.store(true, Release);
+            log!(
+                Warning,
+                "AOF fsync works again, Dunlin can write again. The append-only file will be \
+                 rewritten, since what could not be forced to the disk before may be lost there."
+            );
+        }
+    }
+}
