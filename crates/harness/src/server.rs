@@ -97,6 +97,18 @@ impl Program {
         Program { words, root }
     }
 
+    /// Another program that is installed beside this one.
+    pub fn beside(&self, name: &str) -> Program {
+        let mut program = self.clone();
+        if let Some(last) = program.words.last_mut() {
+            *last = match last.rsplit_once('/') {
+                Some((folder, _)) => format!("{folder}/{name}"),
+                None => name.to_owned(),
+            };
+        }
+        program
+    }
+
     /// The same program, started by another one that takes a command as its last words.
     pub fn started_by(&self, wrapper: &[&str]) -> Program {
         let wrapper = wrapper.iter().map(|word| (*word).to_owned());
