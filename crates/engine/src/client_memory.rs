@@ -16,10 +16,15 @@ use std::sync::atomic::{AtomicI64, Ordering::*};
 /// A limit below this is raised to it: a server must be able to serve somebody.
 const LEAST_LIMIT: u64 = 128 << 10;
 
+/// In the place of the bytes of a client that is closed.
+const GONE: usize = usize::MAX;
+
 /// What all clients take together.
 #[derive(Default)]
 pub struct ClientUsage {
     bytes: AtomicI64,
+    /// Bytes of those that were evicted and are not closed yet.
+    leaving: AtomicI64,
     /// Held while somebody evicts; nobody waits for it.
     evicting: Mutex<()>,
 }
@@ -45,6 +50,24 @@ impl Engine {
     /// The bytes that clients take together.
     pub fn client_memory(&self) -> u64 {
         self.client_usage.bytes.load(Relaxed).max(0).unsigned_abs()
+    }
+
+    /// The bytes in use that `maxmemory` limits: without those of clients that were evicted but
+    /// whose threads have not closed them yet, or keys would have to go for them too.
+    pub fn limited_bytes(&self) -> u64 {
+        (self.keyspace.used_bytes() as u64).saturating_sub(self.leaving_client_memory())
+    }
+
+    /// The bytes of clients that were evicted and are not closed yet.
+    pub fn leaving_client_memory(&self) -> u64 {
+        self.client_usage.leaving.load(Relaxed).max(0).unsigned_abs()
+    }
+
+    /// Notes that a client is gone.
+    pub fn forget_client_memory(&self, client: &Client) {
+        self.set_client_memory(client, 0);
+        let leaving = client.live.leaving_bytes.swap(GONE, SeqCst);
+        self.client_usage.leaving.fetch_sub(leaving as i64, Relaxed);
     }
 
     /// Notes how much memory a client takes now; by its own thread.
@@ -79,6 +102,11 @@ impl Engine {
             }
             self.clients.remove(client.id);
             client.live.is_evicted.store(true, SeqCst);
+            let bytes = client.live.memory_bytes.load(SeqCst);
+            // Unless it is closed already, for whatever reason.
+            if client.live.leaving_bytes.compare_exchange(0, bytes, SeqCst, SeqCst).is_ok() {
+                self.client_usage.leaving.fetch_add(bytes as i64, Relaxed);
+            }
             self.set_client_memory(&client, 0);
             self.stats.evicted_clients.add(1);
             self.mailboxes[client.thread].post(Message::Evict(client.id));

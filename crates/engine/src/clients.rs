@@ -69,12 +69,20 @@ pub struct Live {
     pub argv_bytes: AtomicUsize,
     /// Bytes of queued commands.
     pub multi_bytes: AtomicUsize,
-    /// Bytes of replies that wait to be sent.
+    /// Size of the buffer that replies are written to; it has one only while it has a reply.
+    pub reply_buffer_bytes: AtomicUsize,
+    /// The longest reply of the last seconds.
+    pub reply_peak: AtomicUsize,
+    /// Bytes in that buffer.
+    pub buffered_bytes: AtomicUsize,
+    /// Buffers that wait because the client does not read.
+    pub output_chunks: AtomicUsize,
+    /// Bytes of memory they take.
     pub output_bytes: AtomicUsize,
-    /// Capacity of the output buffers.
-    pub output_capacity: AtomicUsize,
     /// It was chosen to be closed because clients use too much memory.
     pub is_evicted: AtomicBool,
+    /// What it took when it was chosen, until it is closed.
+    pub leaving_bytes: AtomicUsize,
     /// All memory it takes, as it was last counted.
     pub memory_bytes: AtomicUsize,
     /// Client that invalidations are redirected to; −1 when tracking is off, 0 to itself.

@@ -9,6 +9,7 @@ use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::debug::DebugSettings;
 use crate::events::Class;
+use crate::evict::InVain;
 use crate::holds::Holds;
 use crate::interest::Interests;
 use crate::journal::Journal;
@@ -155,6 +156,8 @@ pub struct Engine {
     pub holds: Holds,
     /// Snapshots.
     pub snapshots: Snapshots,
+    /// The last search for something to evict that found nothing.
+    pub in_vain: InVain,
     /// What is known of files with snapshots.
     pub persistence: Persistence,
     /// CLIENT PAUSE.
@@ -216,6 +219,7 @@ impl Engine {
             background: Background::new(job_threads(threads)),
             holds: Holds::default(),
             snapshots: Snapshots::default(),
+            in_vain: InVain::default(),
             persistence: Persistence::default(),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),

@@ -18,9 +18,40 @@ use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::Urgency;
 use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-/// Stripes tried in vain before there is nothing to evict.
+/// Chosen entries that somebody was quicker to take, before there is nothing to evict.
 const PATIENCE: usize = 4 * STRIPES;
+/// Stripes drawn before all are walked through.
+const DRAWS: usize = 256;
+
+/// How long a search that found nothing is remembered at most: what somebody held then may be free.
+const REMEMBERED_MS: i64 = 100;
+
+/// The last search in vain. Where nothing can be evicted every write is refused, and to find that out
+/// each time takes a look at every stripe.
+#[derive(Default)]
+pub struct InVain {
+    /// Changes there had been, plus one: with the next there may be something.
+    changes: AtomicU64,
+    /// When it is forgotten, and the policy it is about.
+    until_ms: AtomicI64,
+    policy: AtomicUsize,
+}
+
+impl InVain {
+    fn note(&self, db: &Db<'_>, policy: MaxmemoryPolicy) {
+        self.policy.store(policy as usize, Relaxed);
+        self.until_ms.store(db.now().0 + REMEMBERED_MS, Relaxed);
+        self.changes.store(db.engine.changes() + 1, Relaxed);
+    }
+
+    fn holds(&self, db: &Db<'_>, policy: MaxmemoryPolicy) -> bool {
+        db.now().0 < self.until_ms.load(Relaxed)
+            && self.policy.load(Relaxed) == policy as usize
+            && self.changes.load(Relaxed) == db.engine.changes() + 1
+    }
+}
 
 /// An entry that could go.
 struct Candidate {
@@ -34,7 +65,7 @@ struct Candidate {
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
-    if engine.keyspace.used_bytes() as u64 <= limit || engine.loading.is_on() {
+    if engine.limited_bytes() <= limit || engine.loading.is_on() {
         return true;
     }
     engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit))
@@ -45,7 +76,7 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
 pub fn keep_limit(worker: &mut Worker) {
     let engine = worker.engine();
     let limit = engine.config.maxmemory();
-    let is_over = limit > 0 && engine.keyspace.used_bytes() as u64 > limit;
+    let is_over = limit > 0 && engine.limited_bytes() > limit;
     if is_over && !engine.freezes_expiry() {
         worker.with_db(|db| engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit)));
     }
@@ -55,13 +86,19 @@ pub fn keep_limit(worker: &mut Worker) {
 /// clients that cached them take memory too, and must not make the next entries go.
 fn evict_down_to(db: &mut Db<'_>, limit: u64) -> bool {
     let engine = db.engine;
-    let excess = || (engine.keyspace.used_bytes() as u64).saturating_sub(limit);
+    let policy = engine.config.maxmemory_policy();
+    // What is being freed in the background need not be made room for: until it is, some is allowed.
+    let excess = || {
+        let is_freeing = engine.background.pending_objects() > 0;
+        let spare = if is_freeing { limit / 4 } else { 0 };
+        engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
+    };
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
     while freed < wanted && excess() > 0 {
-        if engine.config.maxmemory_policy() == MaxmemoryPolicy::NoEviction {
+        if policy == MaxmemoryPolicy::NoEviction || engine.in_vain.holds(db, policy) {
             return false;
         }
-        let Some(candidate) = choose(db).filter(|_| in_vain < PATIENCE) else {
+        let Some(candidate) = choose(db, policy).filter(|_| in_vain < PATIENCE) else {
             // What was evicted may still wait to be freed.
             return excess() == 0;
         };
@@ -92,15 +129,17 @@ fn score(policy: MaxmemoryPolicy, bits: Policy, entry: &Entry, now: Millis, luck
     }
 }
 
-/// Draws samples and picks one; `None` if nothing can be evicted.
-fn choose(db: &Db<'_>) -> Option<Candidate> {
+/// Draws samples and picks one; `None` if nothing can be evicted. Where entries are rare the draws
+/// give way to a walk, which sees every stripe once.
+fn choose(db: &Db<'_>, policy: MaxmemoryPolicy) -> Option<Candidate> {
     let engine = db.engine;
-    let policy = engine.config.maxmemory_policy();
     let samples = engine.config.maxmemory_samples().max(1);
     let (mut best, mut seen): (Option<Candidate>, usize) = (None, 0);
-    for _ in 0..PATIENCE {
-        let index = (db.random() as usize) % STRIPES;
-        sample(db, engine, policy, index, &mut |candidate| {
+    let first = (db.random() as usize) % STRIPES;
+    let mut is_complete = true;
+    for turn in 0..DRAWS + STRIPES {
+        let index = if turn < DRAWS { db.random() as usize } else { first + turn } % STRIPES;
+        is_complete &= sample(db, engine, policy, index, &mut |candidate| {
             seen += 1;
             if best.as_ref().is_none_or(|best| candidate.score > best.score) {
                 best = Some(candidate);
@@ -110,20 +149,25 @@ fn choose(db: &Db<'_>) -> Option<Candidate> {
             break;
         }
     }
+    if best.is_none() && is_complete {
+        engine.in_vain.note(db, policy);
+    }
     best
 }
 
+/// Offers an entry of each database; whether none there was passed over.
 fn sample(
     db: &Db<'_>,
     engine: &Engine,
     policy: MaxmemoryPolicy,
     index: usize,
     found: &mut dyn FnMut(Candidate),
-) {
+) -> bool {
     let stripe = engine.keyspace.stripe(index);
     if !stripe.try_lock() {
-        return;
+        return false;
     }
+    let mut is_complete = true;
     // SAFETY: locked above.
     let data: &StripeData = unsafe { stripe.data() };
     for number in 0..engine.keyspace.databases() {
@@ -133,7 +177,10 @@ fn sample(
         } else {
             tables.entries().sample(|| db.random())
         };
-        if let Some(entry) = entry.filter(|entry| !data.is_held(Key::new(entry.key()).hash)) {
+        let Some(entry) = entry else { continue };
+        if data.is_held(Key::new(entry.key()).hash) {
+            is_complete = false;
+        } else {
             found(Candidate {
                 stripe: index,
                 db: DbIndex(number),
@@ -144,6 +191,7 @@ fn sample(
     }
     // SAFETY: locked above.
     unsafe { stripe.unlock() };
+    is_complete
 }
 
 /// Evicts an entry; how many bytes it held, 0 if it could not be evicted.

@@ -207,7 +207,7 @@ impl Worker {
     pub fn disconnect(&mut self, mut session: Session) {
         let engine = self.context.engine;
         engine.clients.remove(session.id());
-        engine.count_client_memory(&session.client, 0);
+        engine.forget_client_memory(&session.client);
         if session.is_postponed {
             self.end_postponement(&mut session);
         }

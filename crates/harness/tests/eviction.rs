@@ -262,6 +262,14 @@ fn volatile_policies_spare_what_does_not_expire() {
         let Reply::Integer(size) = test.ask(&["DBSIZE"]) else { panic!("no size") };
         let kept = SOME + test.count("more", 0..2 * SOME);
         assert_eq!(size as usize, kept, "keys that may go are left, yet a write was refused");
+
+        // That nothing may go is remembered only until something may.
+        let refused = test.client.command(&["SET", "x", "1"]).unwrap();
+        assert_eq!(refused, Reply::Error(OUT_OF_MEMORY.into()));
+        test.ask(&["EXPIRE", "kept0", "1000"]);
+        test.ask(&["EXPIRE", "kept1", "1000"]);
+        test.ask(&["SET", "x", "1"]);
+        assert!(test.count("kept", 0..2) < 2);
     }
 }
 

@@ -188,6 +188,24 @@ fn requests_without_reading_the_replies() {
     });
 }
 
+/// Some client libraries send a whole pipeline before they read the first reply. A server that waits
+/// for them to read, while they wait for it to take the rest, waits for ever.
+#[test]
+fn a_pipeline_that_is_sent_before_anything_is_read() {
+    const REQUESTS: usize = 400_000;
+    under_attack(&[], |server| {
+        let value = "v".repeat(100);
+        ask(server, &["SET", "piped", &value]);
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = b"*2\r\n$3\r\nGET\r\n$5\r\npiped\r\n";
+        stream.write_all(&request.repeat(REQUESTS)).expect("the server takes all requests");
+        let mut replies = vec![0; REQUESTS * "$100\r\n\r\n".len() + REQUESTS * value.len()];
+        stream.read_exact(&mut replies).expect("the server answers all requests");
+    });
+}
+
 #[test]
 fn an_endless_request() {
     under_attack(&["--client-query-buffer-limit", "2mb"], |server| {

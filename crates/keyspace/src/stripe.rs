@@ -15,7 +15,7 @@ use crate::world::{Grace, World};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use structs::table::{Buckets, Item, ScanPosition, Table};
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
@@ -64,6 +64,9 @@ impl DbTables {
     }
 }
 
+/// What a database looks like that holds nothing.
+static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
+
 /// Arrays that tables have outgrown, until no prefetch can be looking at them.
 #[derive(Default)]
 pub struct Outgrown {
@@ -109,7 +112,9 @@ pub struct StripeData {
     is_guarded: bool,
     /// Database 0, which nearly every key is in.
     first: DbTables,
-    others: Vec<DbTables>,
+    /// Those of all others, while they hold anything. Most servers use only the first database, and
+    /// fifteen times a thousand stripes' tables would be two megabytes.
+    others: Box<[Option<Box<DbTables>>]>,
     snapshot: Option<Box<StripeSnapshot>>,
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
@@ -123,7 +128,7 @@ impl StripeData {
     pub fn db(&self, db: DbIndex) -> &DbTables {
         match db.0 {
             0 => &self.first,
-            n => &self.others[n as usize - 1],
+            n => self.others[n as usize - 1].as_deref().unwrap_or(&EMPTY),
         }
     }
 
@@ -131,7 +136,16 @@ impl StripeData {
     fn db_mut(&mut self, db: DbIndex) -> &mut DbTables {
         match db.0 {
             0 => &mut self.first,
-            n => &mut self.others[n as usize - 1],
+            n => self.others[n as usize - 1].get_or_insert_default(),
+        }
+    }
+
+    /// The same, if there can be anything in them.
+    #[inline]
+    fn held_db_mut(&mut self, db: DbIndex) -> Option<&mut DbTables> {
+        match db.0 {
+            0 => Some(&mut self.first),
+            n => self.others[n as usize - 1].as_deref_mut(),
         }
     }
 
@@ -238,7 +252,7 @@ impl StripeData {
     #[inline]
     pub fn find_mut(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut Entry> {
         self.before_change(db, key.hash);
-        self.db_mut(db).entries.get_mut(key.hash, key.bytes)
+        self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)
     }
 
     /// Lets `change` rewrite the entry; it may move to another block.
@@ -250,7 +264,7 @@ impl StripeData {
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
         self.before_change(db, key.hash);
-        let DbTables { entries, expiring } = self.db_mut(db);
+        let DbTables { entries, expiring } = self.held_db_mut(db)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
         // The index is looked up first: afterwards the old address may be no entry any more.
         let was_expiring = slot.get().expiry().is_some();
@@ -277,7 +291,7 @@ impl StripeData {
     /// The string in a block of its own, to edit it.
     pub fn heap_string(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut HeapString> {
         self.update(db, key, |entry| entry.heap_string().is_some())?.then_some(())?;
-        self.db_mut(db).entries.get_mut(key.hash, key.bytes)?.heap_string()
+        self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)?.heap_string()
     }
 
     /// Adds an entry whose key is absent.
@@ -317,15 +331,20 @@ impl StripeData {
     /// Removes the entry.
     pub fn remove(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
         self.before_change(db, key.hash);
-        let tables = self.db_mut(db);
+        let tables = self.held_db_mut(db)?;
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
         if slot.get().expiry().is_some() {
             tables.expiring.remove(key.hash, key.bytes);
         }
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
         let entry = slot.remove_hashed(key.hash);
+        let is_last = tables.entries.is_empty();
         if tables.entries.has_retired() {
             self.retire(db);
+        }
+        if is_last && db.0 > 0 {
+            // What expires is among the entries, so nothing is in the other table either.
+            self.others[db.0 as usize - 1] = None;
         }
         Some(entry)
     }
@@ -352,7 +371,7 @@ impl StripeData {
     pub fn take_db(&mut self, db: DbIndex) -> DbTables {
         assert!(self.holds.is_none(), "a database was taken away that a long command reads");
         let is_needed = self.with_snapshot(|hook, data| hook.needs(data, db)) == Some(true);
-        let tables = std::mem::take(self.db_mut(db));
+        let tables = self.move_db(db);
         match &mut self.snapshot {
             Some(hook) if is_needed => {
                 hook.keep(db, tables);
@@ -362,14 +381,33 @@ impl StripeData {
         }
     }
 
+    fn move_db(&mut self, db: DbIndex) -> DbTables {
+        match db.0 {
+            0 => std::mem::take(&mut self.first),
+            n => {
+                self.others[n as usize - 1].take().map_or_else(DbTables::default, |tables| *tables)
+            }
+        }
+    }
+
     /// Exchanges two databases (SWAPDB); the world must stand still.
     pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
         if a != b {
             assert!(self.holds.is_none(), "a database was exchanged that a long command reads");
             self.with_snapshot(|hook, data| hook.swap(data, a, b));
-            let taken = std::mem::take(self.db_mut(a));
-            let other = std::mem::replace(self.db_mut(b), taken);
-            *self.db_mut(a) = other;
+            let (from_a, from_b) = (self.move_db(a), self.move_db(b));
+            self.give_db(a, from_b);
+            self.give_db(b, from_a);
+        }
+    }
+
+    fn give_db(&mut self, db: DbIndex, tables: DbTables) {
+        match db.0 {
+            0 => self.first = tables,
+            n => {
+                let holds_any = !tables.entries.is_empty();
+                self.others[n as usize - 1] = holds_any.then(|| Box::new(tables));
+            }
         }
     }
 
@@ -408,7 +446,7 @@ impl Stripe {
             lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
                 first: DbTables::default(),
-                others: (1..databases).map(|_| DbTables::default()).collect(),
+                others: (1..databases).map(|_| None).collect(),
                 has_interest: false,
                 is_guarded: false,
                 snapshot: None,

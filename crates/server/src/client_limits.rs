@@ -5,10 +5,11 @@
 //! request arrives, with every message that is sent to a client, and by housekeeping.
 
 use crate::log;
-use crate::net::ConnIo;
+use crate::net::{ConnIo, Output};
 use config::{ClientClass, OutputLimit};
 use engine::clients::Client;
 use engine::{Engine, Millis, Session};
+use keyspace::memory::block_size;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Output below this is on its way and does not count, as a reply that fits Redis's fixed buffer
@@ -26,17 +27,14 @@ fn output_limit(engine: &Engine, session: &Session) -> OutputLimit {
     engine.config.client_output_buffer_limit(class)
 }
 
-/// How many bytes of replies may be written to a client now, `backlog` bytes being unsent, and
-/// whether any limit would close it for its output.
+/// How many bytes of replies may be written to a client now, `backlog` bytes being unsent.
 #[inline]
-pub fn output_room(engine: &Engine, session: &Session, backlog: usize) -> (usize, bool) {
+pub fn output_room(engine: &Engine, session: &Session, backlog: usize) -> usize {
     let limit = output_limit(engine, session);
-    let room = match usize::try_from(limit.hard_bytes) {
+    match usize::try_from(limit.hard_bytes) {
         Ok(0) | Err(_) => usize::MAX,
         Ok(hard) => hard.max(SMALL).saturating_sub(backlog),
-    };
-    let is_limited = (limit.hard_bytes | limit.soft_bytes) != 0;
-    (room, is_limited || engine.client_memory_limit().is_some())
+    }
 }
 
 /// Whether a client reads so slowly that it is to be closed. `since` is when its output began to
@@ -55,9 +53,10 @@ pub fn is_over_output_limit(
     } else {
         *since = None;
     }
-    let soft_ms = i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+    // In whole seconds of the clock, as Redis counts them.
+    let soft_seconds = i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX);
     let is_over = (limit.hard_bytes > 0 && pending > limit.hard_bytes)
-        || since.is_some_and(|since| now.0 - since.0 > soft_ms);
+        || since.is_some_and(|since| now.0 / 1000 - since.0 / 1000 > soft_seconds);
     if is_over {
         note_overflow(engine, &session.client);
     }
@@ -92,12 +91,38 @@ pub fn is_over_query_limit(engine: &Engine, session: &Session, input: &[u8]) -> 
     is_over
 }
 
-/// Counts a client's memory: `input` bytes wait to be run. `true` if the client has to go because
-/// all of them together take too much.
-pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: usize) -> bool {
+/// A client's input, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    /// What has come and waits to be run.
+    pub arrived: usize,
+    /// What that will be when the word that is arriving is complete; 0 if none is.
+    pub announced: usize,
+}
+
+impl Input {
+    /// What a connection keeps.
+    pub fn of(io: &ConnIo<'_>) -> Input {
+        Input { arrived: io.pending_input(), announced: io.announced_input() }
+    }
+
+    /// What it counts for. A word counts as soon as it is announced: who waits for the last byte
+    /// would find out only when all clients have sent theirs.
+    pub fn memory(self) -> usize {
+        self.arrived.max(self.announced)
+    }
+}
+
+/// Counts a client's memory. `true` if the client has to go because all of them together take too
+/// much.
+pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: Input) -> bool {
     let client = &session.client;
-    show_buffers(session, io, input);
-    engine.count_client_memory(client, session.memory_bytes() + input + io.pending_output());
+    let output = io.output();
+    show_buffers(session, output, input);
+    // A reply that is on its way when this is counted is gone when anybody looks.
+    let buffered = if output.buffered <= SMALL { 0 } else { block_size(output.buffer) };
+    let bytes = session.memory_bytes() + input.memory() + buffered + output.chunk_memory;
+    engine.count_client_memory(client, bytes);
     engine.evict_clients();
     let is_evicted = client.live.is_evicted.load(Relaxed);
     if is_evicted {
@@ -112,10 +137,14 @@ pub fn note_eviction(engine: &Engine, client: &Client) {
 }
 
 /// Shows the registry what a client's buffers hold.
-fn show_buffers(session: &Session, io: &ConnIo<'_>, input: usize) {
+fn show_buffers(session: &Session, output: Output, input: Input) {
     let live = &session.client.live;
-    live.output_bytes.store(io.pending_output(), Relaxed);
-    live.query_bytes.store(input.saturating_sub(session.parsed_bytes()), Relaxed);
+    live.reply_buffer_bytes.store(output.buffer, Relaxed);
+    live.buffered_bytes.store(output.buffered, Relaxed);
+    live.output_chunks.store(output.chunks, Relaxed);
+    live.output_bytes.store(output.chunk_memory, Relaxed);
+    live.query_bytes.store(input.arrived.saturating_sub(session.parsed_bytes()), Relaxed);
+    live.query_free_bytes.store(input.memory() - input.arrived, Relaxed);
     live.argv_bytes.store(session.pending_argument_bytes(), Relaxed);
 }
 

@@ -1,7 +1,7 @@
 //! Between a reactor and the engine: one connection's bytes become a session's requests, and what
 //! other threads have for a session reaches its socket.
 
-use crate::client_limits;
+use crate::client_limits::{self, Input};
 use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
 use engine::clients::flag;
@@ -14,6 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+/// Bytes of replies to one client, after which the others get their turn.
+const TURN_OUTPUT: usize = 1 << 20;
+
+/// How long CLIENT LIST goes on showing the peak of a client's replies.
+const PEAK_MS: i64 = 5000;
+
 /// Longest time between two rounds of housekeeping.
 const ROUND: Duration = Duration::from_millis(100);
 
@@ -24,8 +30,21 @@ pub struct Conn {
     over_soft_limit_since: Option<Millis>,
     /// Bytes of input and output that waited in the last round.
     seen: (usize, usize),
+    /// The longest output of one batch since `peak_since`.
+    reply_peak: usize,
+    peak_since: Millis,
     /// Messages that follow the reply of a blocked command.
     held: Vec<Arc<Push>>,
+}
+
+impl Conn {
+    /// Shows the registry the longest reply of late.
+    fn show_peak(&mut self, now: Millis) {
+        self.session.client.live.reply_peak.store(self.reply_peak, Relaxed);
+        if now.0 - self.peak_since.0 >= PEAK_MS {
+            (self.reply_peak, self.peak_since) = (0, now);
+        }
+    }
 }
 
 /// One thread's handler.
@@ -173,6 +192,7 @@ impl Hub {
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
             let (input, output) = (io.pending_input(), io.pending_output());
+            conn.show_peak(now);
             let session = &conn.session;
             let live = &session.client.live;
             // Who sends or reads a large piece is not idle, though no request is complete.
@@ -191,7 +211,7 @@ impl Hub {
                 output,
                 &mut conn.over_soft_limit_since,
                 now,
-            ) || client_limits::is_evicted(engine, session, io, input)
+            ) || client_limits::is_evicted(engine, session, io, Input::of(io))
             {
                 io.close();
             }
@@ -200,6 +220,8 @@ impl Hub {
         if self.thread() == 0 {
             self.engine.keyspace.collect_outgrown();
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
+            // Those whose clients were evicted in this round first: keys need not go for them.
+            self.mail(cx);
             engine::evict::keep_limit(&mut self.worker);
             let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
             self.engine.rates.sample(now.0, commands);
@@ -215,31 +237,44 @@ fn hold_for_disk(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
     }
 }
 
-/// Closes a client that has too much output.
+/// Closes a client that has too much output. What is not held up by the socket is on its way.
 fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
     let pending = io.pending_output();
     if pending <= client_limits::SMALL {
         return;
     }
-    conn.session.client.live.output_bytes.store(pending, Relaxed);
-    let since = &mut conn.over_soft_limit_since;
-    if client_limits::is_over_output_limit(engine, &conn.session, pending, since, now()) {
+    let (session, since) = (&conn.session, &mut conn.over_soft_limit_since);
+    if client_limits::is_over_output_limit(engine, session, pending, since, now())
+        || (io.backlog() > 0 && client_limits::is_evicted(engine, session, io, Input::of(io)))
+    {
         io.close();
     }
 }
 
-/// What the limits make of a client whose input has been run as far as `rest`: `true` if it is to
-/// be closed.
-fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8]) -> bool {
+/// What the limits make of a client whose input has been run as far as `rest`, of whose next word
+/// `missing` bytes have not come yet: `true` if it is to be closed.
+fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missing: usize) -> bool {
     let output = io.pending_output();
-    let is_large = rest.len().max(output).max(conn.session.queued_bytes()) > client_limits::SMALL;
+    let announced = if rest.is_empty() { 0 } else { rest.len().saturating_add(missing) };
+    let input = Input { arrived: rest.len(), announced };
+    let most = input.memory().max(output).max(conn.session.queued_bytes());
+    let is_large = most > client_limits::SMALL;
     if !is_large && engine.client_memory_limit().is_none() {
         return false;
     }
     let (session, since) = (&conn.session, &mut conn.over_soft_limit_since);
     client_limits::is_over_output_limit(engine, session, output, since, now())
         || client_limits::is_over_query_limit(engine, session, rest)
-        || client_limits::is_evicted(engine, session, io, rest.len())
+        || client_limits::is_evicted(engine, session, io, input)
+}
+
+/// Whether a client has to go before its next request is run: another one's may have decided that
+/// in this very turn. A large request counts before it runs, as it does while it arrives.
+fn is_out(engine: &Engine, conn: &Conn, io: &ConnIo<'_>, input: &[u8]) -> bool {
+    let arrived = Input { arrived: input.len(), announced: 0 };
+    conn.session.client.live.is_evicted.load(Relaxed)
+        || input.len() > client_limits::SMALL
+            && client_limits::is_evicted(engine, &conn.session, io, arrived)
 }
 
 impl Handler for Hub {
@@ -262,26 +297,29 @@ impl Handler for Hub {
             transport_flags,
         });
         self.by_client.insert(session.id(), peer.id);
-        Some(Conn { session, over_soft_limit_since: None, seen: (0, 0), held: Vec::new() })
+        Some(Conn {
+            session,
+            over_soft_limit_since: None,
+            seen: (0, 0),
+            reply_peak: 0,
+            peak_since: now(),
+            held: Vec::new(),
+        })
     }
 
     #[inline]
     fn data(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         let engine = self.engine;
         let (before, backlog) = (io.pending_output(), io.backlog());
-        // A large request counts before it runs, as it does while it arrives.
-        if input.len() > client_limits::SMALL
-            && engine.client_memory_limit().is_some()
-            && client_limits::is_evicted(engine, &conn.session, io, input.len())
-        {
+        let is_counted = engine.client_memory_limit().is_some();
+        if is_counted && is_out(engine, conn, io, input) {
             io.close();
             return Consumed::read(input.len());
         }
-        let (room, is_limited) = client_limits::output_room(engine, &conn.session, backlog);
-        conn.session.output_room = room;
-        // A client that a limit closes is not kept waiting below it.
-        io.set_unbounded(is_limited);
-        let most = io.out().len() + io.output_limit();
+        conn.session.output_room = client_limits::output_room(engine, &conn.session, backlog);
+        // Where all clients' memory is limited it is counted as it grows.
+        let turn_output = if is_counted { client_limits::SMALL } else { TURN_OUTPUT };
+        let most = io.out().len() + turn_output;
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
         hold_for_disk(engine, &conn.session, io);
         let live = &conn.session.client.live;
@@ -293,13 +331,14 @@ impl Handler for Hub {
         stats.writes.add_own(1);
         live.net_in.store(live.net_in.load(Relaxed) + fed.consumed as u64, Relaxed);
         live.net_out.store(live.net_out.load(Relaxed) + written, Relaxed);
-        if fed.next != Next::Closing && exceeds(engine, conn, io, &input[fed.consumed..]) {
+        conn.reply_peak = conn.reply_peak.max(written as usize);
+        let missing = if let Next::Read { missing } = fed.next { missing } else { 0 };
+        if fed.next != Next::Closing && exceeds(engine, conn, io, &input[fed.consumed..], missing) {
             io.close();
             return Consumed::read(input.len());
         }
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
-            Next::Again if io.choked() => Consumed::read(fed.consumed),
             Next::Again => Consumed::retry(fed.consumed),
             Next::Suspended => {
                 io.pause();
@@ -327,7 +366,7 @@ impl Handler for Hub {
         let (engine, session, input) = (self.engine, &conn.session, io.input());
         if input.len() > client_limits::SMALL
             && (client_limits::is_over_query_limit(engine, session, input)
-                || client_limits::is_evicted(engine, session, io, input.len()))
+                || client_limits::is_evicted(engine, session, io, Input::of(io)))
         {
             io.close();
         }

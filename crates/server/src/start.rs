@@ -120,7 +120,6 @@ fn serve(
         threads: count,
         keepalive_seconds: config.tcp_keepalive(),
         backlog: config.tcp_backlog(),
-        ..NetOptions::default()
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
     for index in 0..count {

@@ -43,13 +43,12 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         .load(Relaxed)
         .checked_sub(1)
         .map_or("NULL", |index| engine.table.all()[index].full_name.as_str());
-    let output = live.output_bytes.load(Relaxed);
     let query = live.query_bytes.load(Relaxed);
     let memory = live.memory_bytes.load(Relaxed);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={} capa={} db={} sub={} psub={} \
          ssub={} multi={multi} watch={} qbuf={query} qbuf-free={} argv-mem={} multi-mem={} \
-         rbs={} rbp={} obl={output} oll=0 omem={output} tot-mem={memory} events=r cmd={command} \
+         rbs={} rbp={} obl={} oll={} omem={} tot-mem={memory} events=r cmd={command} \
          user={} redir={} resp={} lib-name={} lib-ver={} tot-net-in={} \
          tot-net-out={} tot-cmds={}\n",
         client.id,
@@ -69,8 +68,11 @@ pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
         live.query_free_bytes.load(Relaxed),
         live.argv_bytes.load(Relaxed),
         live.multi_bytes.load(Relaxed),
-        live.output_capacity.load(Relaxed),
-        live.output_capacity.load(Relaxed),
+        live.reply_buffer_bytes.load(Relaxed),
+        live.reply_peak.load(Relaxed),
+        live.buffered_bytes.load(Relaxed),
+        live.output_chunks.load(Relaxed),
+        live.output_bytes.load(Relaxed),
         names.user,
         live.redirect.load(Relaxed),
         live.protocol.load(Relaxed),

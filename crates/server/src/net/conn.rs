@@ -9,6 +9,7 @@ use super::tls::Session;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
+use structs::size_class::block_size;
 
 /// A connection's name, unique in the process for as long as it matters.
 ///
@@ -94,26 +95,21 @@ pub(super) mod flag {
     pub const DEAD: u16 = 1 << 3;
     /// The handler does not want input now.
     pub const PAUSED: u16 = 1 << 4;
-    /// The peer does not read its replies: no input is processed until it does.
-    pub const CHOKED: u16 = 1 << 5;
     /// The handler could not run the next request; tried again every turn.
-    pub const RETRY: u16 = 1 << 6;
+    pub const RETRY: u16 = 1 << 5;
     /// In the list of connections whose left-over input is presented again.
-    pub const RERUN: u16 = 1 << 7;
+    pub const RERUN: u16 = 1 << 6;
     /// The peer has closed its side, but input it sent before is still to be processed.
-    pub const EOF: u16 = 1 << 8;
+    pub const EOF: u16 = 1 << 7;
     /// The socket is not being read, because too much input waits already.
-    pub const UNREAD: u16 = 1 << 9;
+    pub const UNREAD: u16 = 1 << 8;
     /// Speaks TLS.
-    pub const TLS: u16 = 1 << 10;
+    pub const TLS: u16 = 1 << 9;
     /// The TLS handshake is not over: the handler does not know of the connection yet.
-    pub const HANDSHAKE: u16 = 1 << 11;
-
-    /// The handler bounds the output itself: it is never choked.
-    pub const UNBOUNDED: u16 = 1 << 12;
+    pub const HANDSHAKE: u16 = 1 << 10;
 
     /// Any of these keeps input from the handler.
-    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | CHOKED | RETRY | HANDSHAKE;
+    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE;
 }
 
 /// Output the socket would not take, in the order it is to be sent.
@@ -124,6 +120,23 @@ pub(super) struct Backlog {
     pub sent: usize,
     /// Bytes still to be sent in all chunks.
     pub bytes: usize,
+    /// Bytes of memory that the chunks take.
+    pub memory: usize,
+}
+
+impl Backlog {
+    /// Adds output behind what waits already, of which `sent` bytes have gone out.
+    pub fn push(&mut self, chunk: Vec<u8>, sent: usize) {
+        self.bytes += chunk.len() - sent;
+        self.memory += block_size(chunk.capacity());
+        self.chunks.push_back(chunk);
+    }
+
+    /// Drops the first chunk, which has been sent.
+    pub fn pop(&mut self) {
+        self.sent = 0;
+        self.memory -= self.chunks.pop_front().map_or(0, |chunk| block_size(chunk.capacity()));
+    }
 }
 
 /// The reactor's side of one connection.

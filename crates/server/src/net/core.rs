@@ -38,8 +38,6 @@ pub(super) struct Core {
     pub released: u64,
     /// The time at which this turn began.
     pub now: Instant,
-    /// A connection with more unsent output than this is choked.
-    pub output_limit: usize,
     pub live: usize,
     pub stop: bool,
     /// When the handler wants its next tick at the latest.
@@ -47,7 +45,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    pub fn new(thread: u8, output_limit: usize) -> Self {
+    pub fn new(thread: u8) -> Self {
         Self {
             thread,
             links: Vec::new(),
@@ -62,7 +60,6 @@ impl Core {
             holding: VecDeque::new(),
             released: 0,
             now: Instant::now(),
-            output_limit,
             live: 0,
             stop: false,
             tick_wanted: None,
@@ -84,13 +81,6 @@ impl Core {
         let link = self.links.get(token.slot as usize)?;
         (link.generation == token.generation && link.fd.is_some() && !link.is(flag::DEAD))
             .then_some(token.slot)
-    }
-
-    /// Whether a connection has so much unsent output that its requests wait.
-    #[inline]
-    pub fn is_choked(&self, slot: u32) -> bool {
-        let link = &self.links[slot as usize];
-        link.pending_output() > self.output_limit && !link.is(flag::UNBOUNDED)
     }
 
     /// Enters a connection in the list of those to flush, with a buffer to write to.
@@ -132,6 +122,8 @@ impl Core {
         let link = &mut self.links[slot as usize];
         if link.fd.is_some() && !link.is(flag::DEAD) {
             link.flags |= flag::DEAD;
+            // Nothing of it will be sent: others may need the memory in this very turn.
+            (link.out, link.backlog) = (Vec::new(), None);
             self.dead.push((slot, why));
         }
     }

@@ -6,6 +6,19 @@ use super::core::Core;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
 
+/// Where a connection's output is; in bytes but for `chunks`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Output {
+    /// What this turn has written.
+    pub buffered: usize,
+    /// The size of the buffer that is in; idle connections have none.
+    pub buffer: usize,
+    /// Buffers that wait because the socket is full.
+    pub chunks: usize,
+    /// The memory they take.
+    pub chunk_memory: usize,
+}
+
 /// One connection, as its handler sees it.
 pub struct ConnIo<'a> {
     pub(super) core: &'a mut Core,
@@ -55,23 +68,6 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].backlog.as_ref().map_or(0, |backlog| backlog.bytes)
     }
 
-    /// How much output makes the connection [choked](ConnIo::choked).
-    #[inline]
-    pub fn output_limit(&self) -> usize {
-        self.core.output_limit
-    }
-
-    /// Says whether the handler bounds the output itself, so that it is never choked.
-    #[inline]
-    pub fn set_unbounded(&mut self, is_unbounded: bool) {
-        let link = &mut self.core.links[self.slot as usize];
-        if is_unbounded {
-            link.flags |= flag::UNBOUNDED;
-        } else {
-            link.flags &= !flag::UNBOUNDED;
-        }
-    }
-
     /// Input that waits to be consumed; see [`ConnIo::pending_input`].
     pub fn input(&self) -> &[u8] {
         let link = &self.core.links[self.slot as usize];
@@ -84,17 +80,23 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].unread()
     }
 
-    /// Bytes of memory the connection's buffers hold.
-    pub fn buffer_memory(&self) -> usize {
+    /// Bytes that input will be when the word that is arriving is complete; 0 if none is. What a
+    /// running [`data`](super::Handler::data) call holds does not count.
+    pub fn announced_input(&self) -> usize {
         let link = &self.core.links[self.slot as usize];
-        link.rest.capacity() + link.out.capacity() + link.backlog.as_ref().map_or(0, |b| b.bytes)
+        if link.rest.is_empty() { 0 } else { link.wanted }
     }
 
-    /// True when the peer is so far behind with reading its replies that it should not be given
-    /// more for now: see [`NetOptions::output_limit`](super::NetOptions::output_limit).
-    #[inline]
-    pub fn choked(&self) -> bool {
-        self.core.is_choked(self.slot)
+    /// The output buffer and what waits behind a socket that is full.
+    pub fn output(&self) -> Output {
+        let link = &self.core.links[self.slot as usize];
+        let backlog = link.backlog.as_deref();
+        Output {
+            buffered: link.out.len(),
+            buffer: link.out.capacity(),
+            chunks: backlog.map_or(0, |backlog| backlog.chunks.len()),
+            chunk_memory: backlog.map_or(0, |backlog| backlog.memory),
+        }
     }
 
     /// Closes the connection; output that has not been sent is dropped.
@@ -208,12 +210,6 @@ impl<C> Cx<'_, C> {
     pub fn tick_within(&mut self, time: std::time::Duration) {
         let at = self.core.now + time;
         self.core.tick_wanted = Some(self.core.tick_wanted.map_or(at, |wanted| wanted.min(at)));
-    }
-
-    /// Makes a connection with more than `bytes` of unsent output count as
-    /// [choked](ConnIo::choked).
-    pub fn set_output_limit(&mut self, bytes: usize) {
-        self.core.output_limit = bytes;
     }
 
     /// Ends this reactor after this turn; output that the sockets take at once is still sent.

@@ -10,7 +10,6 @@ use super::buffers::Filled;
 use super::conn::{Link, Token, flag};
 use super::core::Core;
 use super::cx::ConnIo;
-use super::driver::Driver;
 use super::reactor::Reactor;
 use super::tls::Fed;
 use super::{Close, Consumed, Handler, Next, Problem, sys};
@@ -176,7 +175,7 @@ impl<H: Handler> Reactor<H> {
         link.flags |= flag::EOF;
         if link.is(flag::PAUSED) || link.is(flag::HANDSHAKE) {
             self.core.kill(slot, Close::Eof);
-        } else if !(link.is(flag::CHOKED | flag::RETRY | flag::RERUN) && link.unread() > 0) {
+        } else if !(link.is(flag::RETRY | flag::RERUN) && link.unread() > 0) {
             // Replies to what came before the end are still sent.
             self.core.close_after_flush(slot);
         }
@@ -208,11 +207,10 @@ fn fresh<H: Handler>(
         debug_assert!(false, "a handler consumed more than there was");
         &[]
     });
-    if !left.is_empty() {
-        keep(&mut core.links[slot as usize], left, consumed);
-    } else if !core.is_choked(slot) {
+    if left.is_empty() {
         return;
     }
+    keep(&mut core.links[slot as usize], left, consumed);
     conclude(core, slot, consumed, left.len());
 }
 
@@ -230,7 +228,6 @@ fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
 
 /// Acts on what a handler said about its input, of which `left` bytes are in `rest`.
 fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
-    let is_choked = core.is_choked(slot);
     let token = core.token(slot);
     let link = &mut core.links[slot as usize];
     if link.is(flag::CLOSING | flag::DEAD) {
@@ -245,9 +242,6 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
             core.retries.push(token);
         }
         Next::Retry => {}
-    }
-    if is_choked {
-        link.flags |= flag::CHOKED;
     }
 }
 
@@ -274,18 +268,4 @@ fn append(link: &mut Link, bytes: &[u8]) {
         link.rest.reserve_exact(even(room) - link.rest.len());
     }
     link.rest.extend_from_slice(bytes);
-}
-
-/// For the benefit of [`Reactor::look_ahead`]: what a connection will be presented, if that is
-/// simply what has arrived.
-#[inline]
-pub(super) fn upcoming<'a>(
-    core: &Core,
-    driver: &'a Driver,
-    token: Token,
-    buf: Filled,
-) -> Option<&'a [u8]> {
-    let link = &core.links[token.slot as usize];
-    let plain = link.flags & (flag::BLOCKED | flag::TLS) == 0 && link.rest.is_empty();
-    (plain && link.generation == token.generation).then(|| driver.input(buf))
 }

@@ -43,7 +43,7 @@ mod uring;
 mod waker;
 
 pub use conn::ConnId;
-pub use cx::{ConnIo, Cx};
+pub use cx::{ConnIo, Cx, Output};
 pub use listen::{Address, BindError, ListenSpec};
 pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
@@ -148,27 +148,13 @@ pub trait Handler: Sized {
     /// What the handler keeps for each connection.
     type Conn;
 
-    /// How many events ahead [`Handler::upcoming`] looks; zero for not at all.
-    const LOOKAHEAD: usize = 0;
-
     /// A connection has been accepted (and, with TLS, its handshake is over). `None` refuses it:
     /// what has been written to `io` is still sent.
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Self::Conn>;
 
-    /// A look at the input of a connection whose turn comes a little later, to prefetch what its
-    /// requests will touch. Called at most once per connection and turn, and not for every one; the
-    /// default does nothing and costs nothing.
-    #[inline]
-    fn upcoming(&mut self, conn: &mut Self::Conn, input: &[u8]) {
-        let _ = (conn, input);
-    }
-
     /// Bytes have arrived. `input` is everything not yet consumed, in one piece, and starts where
     /// the last call stopped. Replies are appended to [`ConnIo::out`]; they leave at the end of the
     /// turn, together with those of all other connections.
-    ///
-    /// A handler that finds [`ConnIo::choked`] should stop and return what it has consumed: it is
-    /// called again when the peer has read its replies.
     fn data(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed;
 
     /// More of a request has arrived that is not as long yet as [`Handler::data`] asked for. Here a

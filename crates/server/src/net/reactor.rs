@@ -3,7 +3,6 @@
 use super::conn::{Link, MAX_SLOTS, Token, flag};
 use super::core::Core;
 use super::cx::{ConnIo, Cx};
-use super::deliver::upcoming;
 use super::driver::{Batch, Driver, Event, Flight};
 use super::epoll::Epoll;
 use super::listen::Listener;
@@ -78,7 +77,7 @@ impl<H: Handler> Reactor<H> {
         // Listeners and mail may be there already.
         net.waker(thread).wake();
         Ok(Self {
-            core: Core::new(thread as u8, net.options().output_limit),
+            core: Core::new(thread as u8),
             driver,
             users: Vec::new(),
             handler,
@@ -194,12 +193,7 @@ impl<H: Handler> Reactor<H> {
     /// Takes every event of the turn to where it belongs.
     fn deliver(&mut self) {
         let events = std::mem::take(&mut self.batch.events);
-        for (at, event) in events.iter().enumerate() {
-            if H::LOOKAHEAD > 0
-                && let Some(Event::Data { token, buf }) = events.get(at + H::LOOKAHEAD)
-            {
-                self.look_ahead(*token, *buf);
-            }
+        for event in &events {
             match *event {
                 Event::Data { token, buf } => self.on_data(token, buf),
                 Event::Eof { token } => {
@@ -230,15 +224,6 @@ impl<H: Handler> Reactor<H> {
         self.batch.events.clear();
         if !self.batch.accepted.is_empty() {
             self.on_accepted();
-        }
-    }
-
-    #[inline]
-    fn look_ahead(&mut self, token: Token, buf: super::buffers::Filled) {
-        if let Some(input) = upcoming(&self.core, &self.driver, token, buf)
-            && let Some(user) = self.users[token.slot as usize].as_mut()
-        {
-            self.handler.upcoming(user, input);
         }
     }
 

@@ -57,7 +57,7 @@ impl<H: Handler> Reactor<H> {
                 continue;
             }
             let flags = self.core.links[slot as usize].flags;
-            eager |= flags & (flag::CLOSING | flag::CHOKED) != 0;
+            eager |= flags & flag::CLOSING != 0;
             let token = self.core.token(slot);
             self.driver.send(fd, Flight { buf, token, flags, result: 0 });
         }
@@ -70,7 +70,7 @@ impl<H: Handler> Reactor<H> {
         let core = &mut self.core;
         for flight in self.driver.flights().drain(..) {
             let whole = flight.result as usize == flight.buf.len();
-            if whole && flight.flags & (flag::CLOSING | flag::CHOKED) == 0 {
+            if whole && flight.flags & flag::CLOSING == 0 {
                 core.pool.put(flight.buf);
             } else {
                 self.unsettled.push(flight);
@@ -98,8 +98,7 @@ impl<H: Handler> Reactor<H> {
         }
         let backlog = link.backlog.get_or_insert_default();
         backlog.sent = sent;
-        backlog.bytes += buf.len() - sent;
-        backlog.chunks.push_back(buf);
+        backlog.push(buf, sent);
         link.flags |= flag::STUCK;
         self.await_writable(slot);
     }
@@ -127,12 +126,7 @@ impl<H: Handler> Reactor<H> {
                     self.drained(slot);
                 }
             }
-            Ok(false) => {
-                self.await_writable(slot);
-                if self.core.links[slot as usize].pending_output() <= self.core.output_limit / 2 {
-                    self.unchoke(slot);
-                }
-            }
+            Ok(false) => self.await_writable(slot),
             Err(e) => {
                 let errno = e.raw_os_error().unwrap_or(libc::EIO);
                 self.core.kill(slot, Close::Failed(errno));
@@ -145,16 +139,6 @@ impl<H: Handler> Reactor<H> {
         let link = &self.core.links[slot as usize];
         if link.is(flag::CLOSING) && link.held.is_none() {
             self.finish(slot);
-        } else {
-            self.unchoke(slot);
-        }
-    }
-
-    fn unchoke(&mut self, slot: u32) {
-        let link = &mut self.core.links[slot as usize];
-        if link.is(flag::CHOKED) {
-            link.flags &= !flag::CHOKED;
-            self.core.mark_rerun(slot);
         }
     }
 
@@ -171,9 +155,7 @@ fn queue_behind(link: &mut Link) {
         return;
     }
     if let Some(backlog) = link.backlog.as_mut() {
-        let piece = std::mem::take(&mut link.out);
-        backlog.bytes += piece.len();
-        backlog.chunks.push_back(piece);
+        backlog.push(std::mem::take(&mut link.out), 0);
     }
 }
 
@@ -207,8 +189,7 @@ fn send_backlog(link: &mut Link) -> io::Result<bool> {
                 backlog.sent += n;
                 backlog.bytes -= n;
                 if backlog.sent == chunk.len() {
-                    backlog.sent = 0;
-                    backlog.chunks.pop_front();
+                    backlog.pop();
                 }
                 budget = budget.saturating_sub(n);
                 if budget == 0 {

@@ -22,19 +22,11 @@ pub struct NetOptions {
     pub keepalive_seconds: u32,
     /// Pending connections a listener may have.
     pub backlog: u32,
-    /// Bytes of unsent output beyond which a connection's requests wait.
-    pub output_limit: usize,
 }
 
 impl Default for NetOptions {
     fn default() -> Self {
-        Self {
-            backend: Backend::Epoll,
-            threads: 1,
-            keepalive_seconds: 300,
-            backlog: 511,
-            output_limit: 1 << 20,
-        }
+        Self { backend: Backend::Epoll, threads: 1, keepalive_seconds: 300, backlog: 511 }
     }
 }
 

@@ -171,7 +171,7 @@ impl Lines {
             "block" => std::thread::sleep(Duration::from_millis(number() as u64)),
             "memory" => {
                 let id = ConnId::from_u64(rest.parse().unwrap_or(0));
-                let bytes = io.other(id).map_or(0, |other| other.buffer_memory());
+                let bytes = io.other(id).map_or(0, |other| other.output().chunk_memory);
                 drop(writeln!(io.out(), "{bytes}"));
             }
             "tell" => {
@@ -189,8 +189,6 @@ impl Lines {
 
 impl Handler for Lines {
     type Conn = Client;
-    const LOOKAHEAD: usize = 3;
-
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Client> {
         assert_eq!((peer.id, peer.fd), (io.id(), io.fd()));
         self.watch.note(Note::Opened {
@@ -202,14 +200,10 @@ impl Handler for Lines {
         Some(Client { id: Some(peer.id), retries: 0 })
     }
 
-    fn upcoming(&mut self, conn: &mut Client, input: &[u8]) {
-        assert!(conn.id.is_some() && !input.is_empty());
-    }
-
     fn data(&mut self, conn: &mut Client, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         assert_eq!(conn.id, Some(io.id()), "the state belongs to the connection");
         let mut at = 0;
-        while at < input.len() && !io.choked() && !io.is_paused() && !io.is_closing() {
+        while at < input.len() && !io.is_paused() && !io.is_closing() {
             match self.run(conn, io, &input[at..]) {
                 Ok(len) => at += len,
                 Err(mut consumed) => {
