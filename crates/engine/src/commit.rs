@@ -11,7 +11,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::events::{Class, Event};
 use crate::journal::{Effect, Entry};
-use keyspace::snapshot::Urgency;
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
 
 /// A change of one key.
@@ -114,7 +114,7 @@ fn remove_stale(cx: &mut Cx<'_>) {
             // Two reads of one key report it twice, and the command may have replaced it.
             let is_stale = db.with_stripe(db.engine.keyspace.stripe_of(key), |data| {
                 data.find(index, key).is_some_and(|entry| entry.is_expired(now))
-                    && !data.is_delayed(index, key.hash, Urgency::None)
+                    && !data.is_delayed(index, key.hash, Touch::Whole, Urgency::None)
             });
             if is_stale {
                 db.expire(key);

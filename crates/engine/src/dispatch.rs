@@ -22,7 +22,7 @@ use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
 use config::ProtectedAction;
-use keyspace::snapshot::Urgency;
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Stripe};
 use resp::{Protocol, Reply};
 use std::sync::Arc;
@@ -410,7 +410,7 @@ fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
                 data.want(key.hash)
                     || (is_snapshot_running
                         && !flags.has(KeyFlags::RO)
-                        && data.is_delayed(db, key.hash, Urgency::Waiting))
+                        && data.is_delayed(db, key.hash, touch(command, flags), Urgency::Waiting))
             });
         });
     };
@@ -423,6 +423,13 @@ fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         look(row.command, args.words());
     }
     is_held
+}
+
+/// What a command does to a key, for a snapshot that streams the key's value.
+fn touch(command: &Command, flags: KeyFlags) -> Touch {
+    let is_of_elements = matches!(command.group, Group::Hash | Group::Set | Group::SortedSet);
+    let replaces = flags.has(KeyFlags::OW) || flags.has(KeyFlags::RM);
+    if is_of_elements && !replaces { Touch::Elements } else { Touch::Whole }
 }
 
 pub(crate) fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {

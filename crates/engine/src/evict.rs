@@ -16,7 +16,7 @@ use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
-use keyspace::snapshot::Urgency;
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -209,7 +209,8 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
         // A long command may hold it meanwhile, a snapshot may have no room for it, or somebody may
         // have deleted it.
         let is_held = db.with_stripe(candidate.stripe, |data| {
-            data.is_held(key.hash) || data.is_delayed(candidate.db, key.hash, Urgency::None)
+            data.is_held(key.hash)
+                || data.is_delayed(candidate.db, key.hash, Touch::Whole, Urgency::None)
         });
         if !is_held && let Some(entry) = db.take(key) {
             engine.stats.evicted.add(1);

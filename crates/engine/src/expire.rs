@@ -12,7 +12,7 @@ use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
-use keyspace::snapshot::Urgency;
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -121,7 +121,8 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
         }
         let (seen, mut expired) = find_expired(db, data, index, db.random());
         // What a snapshot has no room for now is deleted later.
-        expired.retain(|key| !data.is_delayed(index, Key::new(key).hash, Urgency::None));
+        expired
+            .retain(|key| !data.is_delayed(index, Key::new(key).hash, Touch::Whole, Urgency::None));
         db.locked = Locked::One(stripe);
         db.index = index;
         for key in &expired {

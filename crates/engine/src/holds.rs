@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::locks::Locked;
 use crate::mailbox::{Mailbox, Message};
 use crate::worker::ThreadContext;
-use keyspace::snapshot::Urgency;
+use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key, StripeData};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -205,7 +205,8 @@ impl Db<'_> {
     ) -> bool {
         self.with_stripe(keys[0].stripe, |stripe| {
             let may_change = |stripe: &mut StripeData, key: &NamedKey| {
-                !key.writes || !stripe.is_delayed(self.index, key.hash, Urgency::Waiting)
+                !key.writes
+                    || !stripe.is_delayed(self.index, key.hash, Touch::Whole, Urgency::Waiting)
             };
             if !keys
                 .iter()

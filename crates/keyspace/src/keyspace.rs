@@ -92,7 +92,7 @@ impl Keyspace {
         for stripe in &self.stripes {
             stripe.lock();
             // SAFETY: locked above; the reference ends with the statement.
-            unsafe { stripe.data() }.set_snapshot(None);
+            unsafe { stripe.data() }.abandon_snapshot();
             // SAFETY: locked above.
             unsafe { stripe.unlock() };
         }

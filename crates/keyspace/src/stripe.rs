@@ -9,7 +9,7 @@ use crate::byte_lock::ByteLock;
 use crate::entry::{Entry, Object};
 use crate::heap_string::HeapString;
 use crate::holds::Hold;
-use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Urgency};
+use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
 use std::cell::UnsafeCell;
@@ -180,8 +180,9 @@ impl StripeData {
     /// Whether a change of this key should wait for a snapshot: the bytes it would hand over are
     /// too many just now, or its value is too big to be handed over. Says so of no key that can be
     /// changed at once. If a client waits, the value's turn comes next.
-    pub fn is_delayed(&mut self, db: DbIndex, hash: u64, urgency: Urgency) -> bool {
-        self.with_snapshot(|hook, data| hook.delays(data, db, hash, urgency)).unwrap_or(false)
+    pub fn is_delayed(&mut self, db: DbIndex, hash: u64, touch: Touch, urgency: Urgency) -> bool {
+        let delays = self.with_snapshot(|hook, data| hook.delays(data, db, hash, touch, urgency));
+        delays.unwrap_or(false)
     }
 
     /// The next entries that a snapshot's walk takes; `None` if the walk through this stripe is at
@@ -202,6 +203,12 @@ impl StripeData {
             self.end_snapshot_if_done();
         }
         goes_on.unwrap_or(false)
+    }
+
+    /// Ends a snapshot in this stripe that is not through.
+    pub(crate) fn abandon_snapshot(&mut self) {
+        self.with_snapshot(StripeSnapshot::abandon);
+        self.set_snapshot(None);
     }
 
     fn end_snapshot_if_done(&mut self) {
@@ -230,16 +237,16 @@ impl StripeData {
     }
 
     #[inline]
-    fn before_change(&mut self, db: DbIndex, hash: u64) {
+    fn before_change(&mut self, db: DbIndex, hash: u64, touch: Touch) {
         if self.is_guarded {
-            self.ask_guards(db, hash);
+            self.ask_guards(db, hash, touch);
         }
     }
 
     #[cold]
-    fn ask_guards(&mut self, db: DbIndex, hash: u64) {
+    fn ask_guards(&mut self, db: DbIndex, hash: u64, touch: Touch) {
         assert!(!self.is_held(hash), "a key was changed that a long command holds");
-        self.with_snapshot(|hook, data| hook.before_change(data, db, hash));
+        self.with_snapshot(|hook, data| hook.before_change(data, db, hash, touch));
     }
 
     /// The entry, expired or not.
@@ -251,7 +258,7 @@ impl StripeData {
     /// The entry, expired or not, to change what it holds; it must stay in its block.
     #[inline]
     pub fn find_mut(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut Entry> {
-        self.before_change(db, key.hash);
+        self.before_change(db, key.hash, Touch::Elements);
         self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)
     }
 
@@ -263,7 +270,17 @@ impl StripeData {
         key: Key<'_>,
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
-        self.before_change(db, key.hash);
+        self.before_change(db, key.hash, Touch::Whole);
+        self.rewrite(db, key, change)
+    }
+
+    #[inline]
+    fn rewrite<R>(
+        &mut self,
+        db: DbIndex,
+        key: Key<'_>,
+        change: impl FnOnce(&mut Entry) -> R,
+    ) -> Option<R> {
         let DbTables { entries, expiring } = self.held_db_mut(db)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
         // The index is looked up first: afterwards the old address may be no entry any more.
@@ -297,7 +314,7 @@ impl StripeData {
     /// Adds an entry whose key is absent.
     #[inline]
     pub fn insert_absent(&mut self, db: DbIndex, hash: u64, entry: Entry) {
-        self.before_change(db, hash);
+        self.before_change(db, hash, Touch::Whole);
         let tables = self.db_mut(db);
         if entry.expiry().is_some() {
             tables.expiring.insert_absent(hash, Expiring(entry.address()));
@@ -330,7 +347,7 @@ impl StripeData {
 
     /// Removes the entry.
     pub fn remove(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
-        self.before_change(db, key.hash);
+        self.before_change(db, key.hash, Touch::Whole);
         let tables = self.held_db_mut(db)?;
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
         if slot.get().expiry().is_some() {
@@ -351,7 +368,8 @@ impl StripeData {
 
     /// Sets or clears an entry's expiry.
     pub fn set_expiry(&mut self, db: DbIndex, key: Key<'_>, expiry: Option<Millis>) -> bool {
-        self.update(db, key, |entry| entry.set_expiry(expiry)).is_some()
+        self.before_change(db, key.hash, Touch::Elements);
+        self.rewrite(db, key, |entry| entry.set_expiry(expiry)).is_some()
     }
 
     /// Makes room in a database that has never held anything; the world must stand still.

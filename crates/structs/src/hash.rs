@@ -17,7 +17,8 @@ use crate::listpack::{Element, Listpack, Malformed};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
-use crate::table::{Item, Salted, Table};
+use crate::table::{Item, Salted};
+use crate::watched::Watched;
 use field::Field;
 use std::collections::HashSet;
 
@@ -43,7 +44,7 @@ pub struct Hash {
 
 enum Repr {
     Listpack(Listpack),
-    Table(Box<Table<Field, Salted>>),
+    Table(Box<Watched<Field>>),
 }
 
 const _: () = assert!(size_of::<Hash>() <= 16);
@@ -158,7 +159,7 @@ impl Hash {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => {
                 let fields: usize = table.iter().map(Field::allocated_bytes).sum();
-                size_of::<Table<Field, Salted>>() + table.allocated_bytes() + fields
+                size_of::<Watched<Field>>() + table.allocated_bytes() + fields
             }
         }
     }
@@ -390,7 +391,7 @@ impl Hash {
                 listpack.pairs().for_each(|(field, value)| visit(field, value));
                 0
             }
-            Repr::Table(table) => scan_table(table, cursor, count, |item| {
+            Repr::Table(table) => scan_table::<Field, Salted>(table, cursor, count, |item| {
                 visit(Element::Bytes(item.key()), Element::Bytes(item.value()));
             }),
         }
@@ -403,6 +404,28 @@ impl Hash {
             Repr::Table(table) => {
                 HashContents::Table(table.iter().map(|item| (item.key(), item.value())))
             }
+        }
+    }
+
+    // Watching.
+
+    /// Lets `take` see every field that is here now with its value, once and as they are now, while
+    /// the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack, which is small.
+    pub fn watch(&self, mut take: impl FnMut(&[u8], &[u8]) + Send + 'static) -> bool {
+        let Repr::Table(table) = &self.repr else { return false };
+        table.watch(Box::new(move |item| take(item.key(), item.value())));
+        true
+    }
+
+    /// Lets the watch see some more fields; `false` if it has seen all.
+    pub fn step_watch(&self) -> bool {
+        matches!(&self.repr, Repr::Table(table) if table.step())
+    }
+
+    /// Ends the watch before it has seen all.
+    pub fn unwatch(&self) {
+        if let Repr::Table(table) = &self.repr {
+            table.unwatch();
         }
     }
 
@@ -423,7 +446,7 @@ impl Hash {
     /// Changes to a table with room for `more` fields.
     #[cold]
     fn become_table(&mut self, more: usize) {
-        let mut table = Box::new(Table::with_capacity(self.len() + more));
+        let mut table = Box::new(Watched::with_capacity(self.len() + more));
         for (field, value) in self.iter() {
             field.with_bytes(|field| {
                 value.with_bytes(|value| insert_absent(&mut table, hash(field), field, value));
@@ -447,10 +470,8 @@ fn as_pair(item: &Field) -> (Element<'_>, Element<'_>) {
 }
 
 #[inline]
-fn insert_absent(table: &mut Table<Field, Salted>, hash: u64, field: &[u8], value: &[u8]) {
+fn insert_absent(table: &mut Watched<Field>, hash: u64, field: &[u8], value: &[u8]) {
     table.insert_absent(hash, Field::new(field, value));
-    // Nobody reads beside a writer here, so what a growth has left behind can go at once.
-    drop(table.take_retired());
 }
 
 impl Clone for Hash {
@@ -458,7 +479,7 @@ impl Clone for Hash {
         let repr = match &self.repr {
             Repr::Listpack(listpack) => Repr::Listpack(listpack.clone()),
             Repr::Table(table) => {
-                let mut copy = Box::new(Table::with_capacity(table.len()));
+                let mut copy = Box::new(Watched::with_capacity(table.len()));
                 for item in table.iter() {
                     insert_absent(&mut copy, hash(item.key()), item.key(), item.value());
                 }

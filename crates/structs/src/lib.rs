@@ -22,4 +22,5 @@ pub mod set;
 pub mod sha1;
 pub mod size_class;
 pub mod table;
+mod watched;
 pub mod zset;

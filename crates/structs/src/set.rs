@@ -24,7 +24,8 @@ use crate::numbers::{decimal_len, parse_i64};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
-use crate::table::{Item, Salted, Table};
+use crate::table::{Item, Salted};
+use crate::watched::Watched;
 use member::Member;
 use std::collections::HashSet;
 
@@ -60,7 +61,7 @@ pub struct Set {
 enum Repr {
     Intset(Intset),
     Listpack(Listpack),
-    Table(Box<Table<Member, Salted>>),
+    Table(Box<Watched<Member>>),
 }
 
 const _: () = assert!(size_of::<Set>() <= 16);
@@ -84,7 +85,7 @@ impl Set {
         } else if expected <= limits.max_listpack_entries {
             Repr::Listpack(Listpack::new())
         } else {
-            Repr::Table(Box::new(Table::with_capacity(expected)))
+            Repr::Table(Box::new(Watched::with_capacity(expected)))
         };
         Self { repr }
     }
@@ -171,7 +172,7 @@ impl Set {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => {
                 let members: usize = table.iter().map(Member::allocated_bytes).sum();
-                size_of::<Table<Member, Salted>>() + table.allocated_bytes() + members
+                size_of::<Watched<Member>>() + table.allocated_bytes() + members
             }
         }
     }
@@ -365,9 +366,9 @@ impl Set {
     /// one step.
     pub fn scan(&self, cursor: u64, count: usize, mut visit: impl FnMut(Element<'_>)) -> u64 {
         match &self.repr {
-            Repr::Table(table) => {
-                scan_table(table, cursor, count, |member| visit(Element::Bytes(member.key())))
-            }
+            Repr::Table(table) => scan_table::<Member, Salted>(table, cursor, count, |member| {
+                visit(Element::Bytes(member.key()))
+            }),
             _ => {
                 self.iter().for_each(visit);
                 0
@@ -381,6 +382,28 @@ impl Set {
             Repr::Intset(intset) => SetContents::Intset(intset.as_bytes()),
             Repr::Listpack(listpack) => SetContents::Listpack(listpack.as_bytes()),
             Repr::Table(table) => SetContents::Table(table.iter().map(Member::key)),
+        }
+    }
+
+    // Watching.
+
+    /// Lets `take` see every member that is here now, once, while the set goes on changing: see
+    /// [`Set::step_watch`]. `false` for the small encodings.
+    pub fn watch(&self, mut take: impl FnMut(&[u8]) + Send + 'static) -> bool {
+        let Repr::Table(table) = &self.repr else { return false };
+        table.watch(Box::new(move |member| take(member.key())));
+        true
+    }
+
+    /// Lets the watch see some more members; `false` if it has seen all.
+    pub fn step_watch(&self) -> bool {
+        matches!(&self.repr, Repr::Table(table) if table.step())
+    }
+
+    /// Ends the watch before it has seen all.
+    pub fn unwatch(&self) {
+        if let Repr::Table(table) = &self.repr {
+            table.unwatch();
         }
     }
 
@@ -410,7 +433,7 @@ impl Set {
     /// Changes to a table with room for `more` members.
     #[cold]
     fn become_table(&mut self, more: usize) {
-        let mut table = Box::new(Table::with_capacity(self.len() + more));
+        let mut table = Box::new(Watched::with_capacity(self.len() + more));
         self.iter().for_each(|member| {
             member.with_bytes(|member| {
                 table.insert_absent(hash(member), Member::new(member));
@@ -422,14 +445,12 @@ impl Set {
 
 /// Adds a member to a table; false if it was one.
 #[inline]
-fn insert_into(table: &mut Table<Member, Salted>, member: &[u8]) -> bool {
+fn insert_into(table: &mut Watched<Member>, member: &[u8]) -> bool {
     let hash = hash(member);
     if table.get(hash, member).is_some() {
         return false;
     }
     table.insert_absent(hash, Member::new(member));
-    // Nobody reads beside a writer here, so what a growth has left behind can go at once.
-    drop(table.take_retired());
     true
 }
 
@@ -439,7 +460,7 @@ impl Clone for Set {
             Repr::Intset(intset) => Repr::Intset(intset.clone()),
             Repr::Listpack(listpack) => Repr::Listpack(listpack.clone()),
             Repr::Table(table) => {
-                let mut copy = Box::new(Table::with_capacity(table.len()));
+                let mut copy = Box::new(Watched::with_capacity(table.len()));
                 for member in table.iter() {
                     copy.insert_absent(hash(member.key()), Member::new(member.key()));
                 }

@@ -29,7 +29,7 @@ use crate::listpack::{Element, Listpack, Malformed, Pairs};
 use crate::random::Rng;
 use crate::sampling::select;
 use crate::scan::scan_table;
-use crate::table::Item;
+use crate::table::{Item, Salted};
 use sorted::Sorted;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -450,9 +450,11 @@ impl Zset {
                 packed::pairs(listpack).for_each(|(member, score)| visit(member, score));
                 0
             }
-            Repr::Sorted(sorted) => scan_table(sorted.table(), cursor, count, |item| {
-                visit(Element::Bytes(item.key()), item.score());
-            }),
+            Repr::Sorted(sorted) => {
+                scan_table::<_, Salted>(sorted.table(), cursor, count, |item| {
+                    visit(Element::Bytes(item.key()), item.score());
+                })
+            }
         }
     }
 
@@ -463,6 +465,28 @@ impl Zset {
         match &self.repr {
             Repr::Listpack(listpack) => ZsetContents::Listpack(listpack.as_bytes()),
             Repr::Sorted(sorted) => ZsetContents::Sorted(sorted.range(0..sorted.len())),
+        }
+    }
+
+    // Watching.
+
+    /// Lets `take` see every member that is here now with its score, once and as they are now, while
+    /// the sorted set goes on changing: see [`Zset::step_watch`]. `false` for a listpack.
+    pub fn watch(&self, mut take: impl FnMut(&[u8], f64) + Send + 'static) -> bool {
+        let Repr::Sorted(sorted) = &self.repr else { return false };
+        sorted.table().watch(Box::new(move |item| take(item.key(), item.score())));
+        true
+    }
+
+    /// Lets the watch see some more members; `false` if it has seen all.
+    pub fn step_watch(&self) -> bool {
+        matches!(&self.repr, Repr::Sorted(sorted) if sorted.table().step())
+    }
+
+    /// Ends the watch before it has seen all.
+    pub fn unwatch(&self) {
+        if let Repr::Sorted(sorted) = &self.repr {
+            sorted.table().unwatch();
         }
     }
 

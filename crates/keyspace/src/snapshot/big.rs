@@ -1,12 +1,16 @@
 //! A value that is too big to be taken in one go.
 //!
 //! It is streamed piece by piece, each under the stripe's lock. Between two pieces nothing changes
-//! it unnoticed: whoever is about to change its entry comes to the stripe's hook first, which takes
-//! all that is left of it ([`BigValue::finish`]). The engine makes ordinary writers wait instead,
-//! until the stream is through.
+//! it unnoticed. The table of a hash, set or sorted set is *watched* (`structs/watched.rs`): an
+//! element that is about to change goes into the stream first, with its cell, and writers go on.
+//! Whoever is about to change anything else comes to the stripe's hook, which takes all that is left
+//! ([`BigValue::finish`]); the engine makes ordinary writers wait instead, until the stream is
+//! through.
 
+use super::Shared;
 use super::record::{Form, MOST_BYTES, Writer, parts_of};
 use crate::entry::{Entry, Kind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use structs::hash::{Hash, HashContents};
 use structs::list::List;
 use structs::set::{Set, SetContents};
@@ -20,8 +24,8 @@ enum Progress {
     Bytes(usize),
     /// So many chunks of a list, and bytes of the next one.
     Chunks(usize, usize),
-    /// A table, up to this cursor.
-    Elements(u64),
+    /// A table that is watched.
+    Watched(Arc<Seen>),
     /// Everything.
     Finished,
 }
@@ -35,12 +39,48 @@ pub(crate) struct BigValue {
     rest: Vec<u8>,
 }
 
-/// Elements of a table that are taken at a stretch.
-const STRETCH: usize = 128;
+/// What a watch has seen and nobody has written yet.
+struct Seen {
+    tokens: Mutex<Vec<u8>>,
+    shared: Arc<Shared>,
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, write: impl FnOnce(&mut Writer<'_>)) {
+        if self.shared.is_over() {
+            return;
+        }
+        let mut tokens = self.lock();
+        let before = tokens.len();
+        write(&mut Writer(&mut tokens));
+        self.shared.spend(tokens.len() - before);
+    }
+}
+
+/// Cells of a table that are taken between two looks at how much that is.
+const STRETCH: usize = 16;
 
 impl BigValue {
-    pub fn new(entry: &Entry, hash: u64) -> BigValue {
-        BigValue { key: entry.key().into(), hash, progress: Progress::Waiting, rest: Vec::new() }
+    pub fn new(entry: &Entry, hash: u64, shared: &Arc<Shared>) -> BigValue {
+        let progress = watch(entry, shared).map_or(Progress::Waiting, Progress::Watched);
+        BigValue { key: entry.key().into(), hash, progress, rest: Vec::new() }
+    }
+
+    /// Whether its elements may change: they go into the stream first.
+    pub fn is_watched(&self) -> bool {
+        matches!(self.progress, Progress::Watched(_))
+    }
+
+    /// Ends the stream before it is through.
+    pub fn abandon(&mut self, entry: &Entry) {
+        if self.is_watched() {
+            unwatch(entry);
+        }
+        self.progress = Progress::Finished;
     }
 
     /// Whether nothing of the entry is needed any more.
@@ -53,8 +93,15 @@ impl BigValue {
         std::mem::take(&mut self.rest)
     }
 
-    /// Takes all that is left, because the entry is about to change; how many bytes that is.
+    /// Takes all that is left, because the entry is about to change; how many bytes that is beyond
+    /// what is counted already.
     pub fn finish(&mut self, entry: &Entry) -> usize {
+        if let Progress::Watched(seen) = &self.progress {
+            while step(entry) {}
+            self.rest = std::mem::take(&mut *seen.lock());
+            self.progress = Progress::Finished;
+            return 0;
+        }
         let mut rest = std::mem::take(&mut self.rest);
         while !self.is_finished() {
             self.advance(entry, &mut rest, usize::MAX);
@@ -75,7 +122,7 @@ impl BigValue {
                 if next < bytes.len() { Progress::Bytes(next) } else { Progress::Finished }
             }),
             Progress::Chunks(index, at) => chunks(entry, index, at, out, most),
-            Progress::Elements(cursor) => elements(entry, cursor, out, most),
+            Progress::Watched(seen) => elements(entry, seen, out, most),
             other => other,
         };
     }
@@ -84,7 +131,6 @@ impl BigValue {
 /// The head, and where the elements begin.
 fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
     let mut to = Writer(out);
-    let count = entry.elements();
     let form = match entry.kind() {
         Kind::List => {
             let chunks = entry.object::<List>().map_or(0, List::chunk_count);
@@ -92,27 +138,11 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
             return Progress::Chunks(0, 0);
         }
         Kind::Set => match entry.object::<Set>().map(Set::contents) {
-            Some(SetContents::Table(_)) => {
-                to.head(entry, Form::Set, count);
-                return Progress::Elements(0);
-            }
             Some(SetContents::Intset(_)) => Form::SetIntset,
             _ => Form::SetListpack,
         },
-        Kind::Hash => match entry.object::<Hash>().map(Hash::contents) {
-            Some(HashContents::Table(_)) => {
-                to.head(entry, Form::Hash, count);
-                return Progress::Elements(0);
-            }
-            _ => Form::HashListpack,
-        },
-        Kind::Zset => match entry.object::<Zset>().map(Zset::contents) {
-            Some(ZsetContents::Sorted(_)) => {
-                to.head(entry, Form::Zset, count);
-                return Progress::Elements(0);
-            }
-            _ => Form::ZsetListpack,
-        },
+        Kind::Hash => Form::HashListpack,
+        Kind::Zset => Form::ZsetListpack,
         _ => Form::String,
     };
     to.head(entry, form, 1);
@@ -180,31 +210,64 @@ fn chunks(
     Progress::Finished
 }
 
-fn elements(entry: &Entry, mut cursor: u64, out: &mut Vec<u8>, most: usize) -> Progress {
-    loop {
-        let mut to = Writer(out);
-        cursor = match entry.kind() {
-            Kind::Set => entry.object::<Set>().map_or(0, |set| {
-                set.scan(cursor, STRETCH, |member| member.with_bytes(|bytes| to.bytes(bytes)))
-            }),
-            Kind::Hash => entry.object::<Hash>().map_or(0, |hash| {
-                hash.scan(cursor, STRETCH, |field, value| {
-                    field.with_bytes(|bytes| to.bytes(bytes));
-                    value.with_bytes(|bytes| to.bytes(bytes));
-                })
-            }),
-            _ => entry.object::<Zset>().map_or(0, |zset| {
-                zset.scan(cursor, STRETCH, |member, score| {
-                    member.with_bytes(|bytes| to.bytes(bytes));
-                    to.score(score);
-                })
-            }),
-        };
-        if cursor == 0 {
-            return Progress::Finished;
+/// Watches a table, with its head in front of its elements; `None` if the value is none.
+fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
+    let seen = Arc::new(Seen { tokens: Mutex::default(), shared: Arc::clone(shared) });
+    let (to, count) = (Arc::clone(&seen), entry.elements());
+    let form = match entry.kind() {
+        Kind::Set => entry
+            .object::<Set>()?
+            .watch(move |member| to.add(|to| to.bytes(member)))
+            .then_some(Form::Set)?,
+        Kind::Hash => {
+            let take = move |field: &[u8], value: &[u8]| {
+                to.add(|to| {
+                    to.bytes(field);
+                    to.bytes(value);
+                });
+            };
+            entry.object::<Hash>()?.watch(take).then_some(Form::Hash)?
         }
-        if out.len() >= most {
-            return Progress::Elements(cursor);
+        Kind::Zset => {
+            let take = move |member: &[u8], score| {
+                to.add(|to| {
+                    to.bytes(member);
+                    to.score(score);
+                });
+            };
+            entry.object::<Zset>()?.watch(take).then_some(Form::Zset)?
+        }
+        _ => return None,
+    };
+    seen.add(|to| to.head(entry, form, count));
+    Some(seen)
+}
+
+fn step(entry: &Entry) -> bool {
+    match entry.kind() {
+        Kind::Set => entry.object::<Set>().is_some_and(Set::step_watch),
+        Kind::Hash => entry.object::<Hash>().is_some_and(Hash::step_watch),
+        _ => entry.object::<Zset>().is_some_and(Zset::step_watch),
+    }
+}
+
+fn unwatch(entry: &Entry) {
+    match entry.kind() {
+        Kind::Set => entry.object::<Set>().map(Set::unwatch),
+        Kind::Hash => entry.object::<Hash>().map(Hash::unwatch),
+        _ => entry.object::<Zset>().map(Zset::unwatch),
+    };
+}
+
+fn elements(entry: &Entry, seen: Arc<Seen>, out: &mut Vec<u8>, most: usize) -> Progress {
+    loop {
+        let goes_on = (0..STRETCH).all(|_| step(entry));
+        let mut tokens = seen.lock();
+        if !goes_on || out.len() + tokens.len() >= most {
+            seen.shared.give_back(tokens.len());
+            out.append(&mut tokens);
+            drop(tokens);
+            return if goes_on { Progress::Watched(seen) } else { Progress::Finished };
         }
     }
 }

@@ -39,6 +39,15 @@ pub struct BigRef {
     pub hash: u64,
 }
 
+/// What a change is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// The elements of the value, or the key's expiry.
+    Elements,
+    /// The entry as a whole: it may come, go, or become another one.
+    Whole,
+}
+
 /// Why somebody asks whether a key can be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {

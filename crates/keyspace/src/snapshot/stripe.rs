@@ -6,7 +6,7 @@
 
 use super::big::BigValue;
 use super::record;
-use super::{BigRef, Chunk, Shared, Urgency};
+use super::{BigRef, Chunk, Shared, Touch, Urgency};
 use crate::entry::Entry;
 use crate::stripe::{DbTables, StripeData};
 use crate::types::{DbIndex, Key};
@@ -74,13 +74,13 @@ fn take(
     entry: &Entry,
     big: &mut Vec<BigValue>,
     taken: &mut Taken,
-    shared: &Shared,
+    shared: &Arc<Shared>,
     (stripe, db): (usize, DbIndex),
 ) {
     taken.keys += 1;
     if record::write_entry(&mut taken.bytes, entry).is_err() {
         let hash = Key::new(entry.key()).hash;
-        big.push(BigValue::new(entry, hash));
+        big.push(BigValue::new(entry, hash, shared));
         shared.add_big(BigRef { stripe, db, hash });
     }
 }
@@ -136,7 +136,7 @@ impl StripeSnapshot {
     }
 
     /// An entry with this hash in database `db` of the stripe is about to change, come or go.
-    pub fn before_change(&mut self, data: &StripeData, db: DbIndex, hash: u64) {
+    pub fn before_change(&mut self, data: &StripeData, db: DbIndex, hash: u64, touch: Touch) {
         if self.shared.is_over() {
             return;
         }
@@ -147,6 +147,7 @@ impl StripeSnapshot {
         let Some(views) = &mut self.views else { return };
         for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
             if !big.is_finished()
+                && !(big.is_watched() && touch == Touch::Elements)
                 && let Some(entry) = table.get(hash, &big.key)
             {
                 self.shared.spend(big.finish(entry));
@@ -155,7 +156,14 @@ impl StripeSnapshot {
     }
 
     /// Whether a change of this key should wait: the budget is spent, or its value is streamed.
-    pub fn delays(&mut self, data: &StripeData, db: DbIndex, hash: u64, urgency: Urgency) -> bool {
+    pub fn delays(
+        &mut self,
+        data: &StripeData,
+        db: DbIndex,
+        hash: u64,
+        touch: Touch,
+        urgency: Urgency,
+    ) -> bool {
         if self.shared.is_over() {
             return false;
         }
@@ -168,9 +176,15 @@ impl StripeSnapshot {
             }
             self.take_cell(data, index, at);
         }
-        let (stripe, view) = (self.stripe, &self.views()[index]);
+        let (stripe, is_spent) = (self.stripe, self.shared.is_spent());
+        let view = &self.views()[index];
         let db = view.db;
-        let is_streamed = view.big.iter().any(|big| big.hash == hash && !big.is_finished());
+        let is_in_the_way = |big: &BigValue| {
+            big.hash == hash
+                && !big.is_finished()
+                && (is_spent || touch == Touch::Whole || !big.is_watched())
+        };
+        let is_streamed = view.big.iter().any(is_in_the_way);
         if is_streamed && urgency == Urgency::Waiting {
             self.shared.hurry(BigRef { stripe, db, hash });
         }
@@ -232,6 +246,18 @@ impl StripeSnapshot {
     /// Whether nothing of the stripe is needed any more.
     pub fn is_done(&self) -> bool {
         self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done))
+    }
+
+    /// Ends the snapshot in this stripe before it is through.
+    pub fn abandon(&mut self, data: &StripeData) {
+        for view in self.views.iter_mut().flatten() {
+            let table = table_of(&view.place, data);
+            for big in &mut view.big {
+                if let Some(entry) = table.get(big.hash, &big.key) {
+                    big.abandon(entry);
+                }
+            }
+        }
     }
 
     /// Takes the next piece of a big value, of about `most` bytes, and says whether there is more.

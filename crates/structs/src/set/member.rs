@@ -8,7 +8,8 @@
 
 use crate::hashing::hash;
 use crate::random::Rng;
-use crate::table::{Item, Salted, Table};
+use crate::table::Item;
+use crate::watched::Watched;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
@@ -86,7 +87,7 @@ impl Drop for Member {
 
 /// Takes a member chosen at random out of the table, each being equally likely.
 #[inline]
-pub(super) fn take_sample(table: &mut Table<Member, Salted>, rng: &mut Rng) -> Option<Member> {
+pub(super) fn take_sample(table: &mut Watched<Member>, rng: &mut Rng) -> Option<Member> {
     let key: *const [u8] = table.sample(|| rng.next_u64())?.key();
     // SAFETY: the bytes are the member's own allocation, which lives until the member is dropped,
     // and the search below neither drops nor changes a member.

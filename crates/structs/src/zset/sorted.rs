@@ -5,7 +5,8 @@ use super::Change;
 use super::scored::{Scored, ScoredPtr};
 use crate::btree::Tree;
 use crate::hashing::hash;
-use crate::table::{Item, Salted, Table};
+use crate::table::{Item, Table};
+use crate::watched::Watched;
 use std::ops::Range;
 
 /// Tree and table over the same members.
@@ -14,7 +15,7 @@ use std::ops::Range;
 /// That is what makes it sound to let the tree read members: they live in the table.
 pub(super) struct Sorted {
     tree: Tree,
-    table: Table<Scored, Salted>,
+    table: Watched<Scored>,
 }
 
 /// The member behind a pointer that the tree of `_owner` gave.
@@ -31,7 +32,7 @@ impl Sorted {
     }
 
     pub(super) fn with_capacity(members: usize) -> Self {
-        Self { tree: Tree::new(), table: Table::with_capacity(members) }
+        Self { tree: Tree::new(), table: Watched::with_capacity(members) }
     }
 
     #[inline]
@@ -39,7 +40,7 @@ impl Sorted {
         self.tree.len()
     }
 
-    pub(super) fn table(&self) -> &Table<Scored, Salted> {
+    pub(super) fn table(&self) -> &Watched<Scored> {
         &self.table
     }
 
@@ -74,6 +75,7 @@ impl Sorted {
         let (old, pointer) = (present.score(), present.as_ptr());
         match decide(Some(old)) {
             Some(new) if new != old => {
+                self.table.before_change(hash);
                 // SAFETY: the tree's members live in the table, and nobody reads scores meanwhile.
                 unsafe {
                     self.tree.change_score(old, new, pointer);
@@ -91,8 +93,6 @@ impl Sorted {
         // SAFETY: the tree's members live in the table, and so will this one.
         unsafe { self.tree.insert(score, scored.as_ptr()) };
         self.table.insert_absent(hash, scored);
-        // Nobody reads beside a writer here, so what a growth has left behind can go at once.
-        drop(self.table.take_retired());
     }
 
     pub(super) fn remove(&mut self, member: &[u8]) -> Option<f64> {
@@ -100,7 +100,7 @@ impl Sorted {
         let scored = self.table.occupied(hash, member)?.remove_hashed(hash);
         // SAFETY: the tree's members live in the table, this one until the end of the function.
         unsafe { self.tree.remove(scored.score(), scored.as_ptr()) };
-        drop(self.table.take_retired());
+        self.table.forget_retired();
         Some(scored.score())
     }
 
@@ -115,7 +115,7 @@ impl Sorted {
             let scored = found.remove_hashed(hash);
             visit(scored.key(), scored.score());
         });
-        drop(table.take_retired());
+        table.forget_retired();
     }
 
     /// Removes the member at `rank` after `read` has seen it. Made for one pop after the other at the
@@ -129,7 +129,7 @@ impl Sorted {
         if let Some(last) = self.len().checked_sub(1) {
             let (next, _) = self.get(rank.min(last));
             // SAFETY: the table is borrowed, and nobody frees its arrays meanwhile.
-            unsafe { Table::prefetch(&self.table, hash(next)) };
+            unsafe { Table::prefetch(&*self.table, hash(next)) };
         }
         result
     }

@@ -1,0 +1,128 @@
+//! A table that a snapshot can watch, element by element.
+//!
+//! A collection of millions of elements cannot be copied in one go, nor may its writers wait until
+//! it is. So its table gets a *watch*: cells ([`crate::cells`]) and a function that every element of
+//! the moment is given to exactly once, as it was then. Elements of a cell go there when one of them
+//! is about to change, come or go; those of the others when whoever wants them takes a step.
+//!
+//! There is no way to change the table but through here, so no change can be missed. A table that is
+//! dropped gives what it has left first.
+//!
+//! Readers that hold the collection without a lock may read beside [`Watched::step`]: it changes
+//! nothing that they look at.
+
+use crate::cells::Cells;
+use crate::table::{Item, Occupied, Salted, Table};
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Takes an element.
+type Take<T> = Box<dyn FnMut(&T) + Send>;
+
+struct Watch<T> {
+    cells: Cells,
+    take: Take<T>,
+}
+
+/// See the module's documentation.
+pub(crate) struct Watched<T: Item> {
+    table: Table<T, Salted>,
+    is_watched: AtomicBool,
+    watch: Mutex<Option<Box<Watch<T>>>>,
+}
+
+impl<T: Item> Watched<T> {
+    /// A table with room for `items` without growing.
+    pub(crate) fn with_capacity(items: usize) -> Watched<T> {
+        Watched {
+            table: Table::with_capacity(items),
+            is_watched: AtomicBool::new(false),
+            watch: Mutex::new(None),
+        }
+    }
+
+    /// The slot of the item with this key, to replace or remove it.
+    #[inline]
+    pub(crate) fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T, Salted>> {
+        self.before_change(hash);
+        self.table.occupied(hash, key)
+    }
+
+    /// Adds an item whose key is known to be absent.
+    #[inline]
+    pub(crate) fn insert_absent(&mut self, hash: u64, item: T) {
+        self.before_change(hash);
+        self.table.insert_absent(hash, item);
+        // Nobody prefetches from here beside a writer, so what a growth has left behind can go.
+        drop(self.table.take_retired());
+    }
+
+    /// Drops the array that a change of size has left behind.
+    pub(crate) fn forget_retired(&mut self) {
+        drop(self.table.take_retired());
+    }
+
+    /// An item with this hash is about to change, come or go.
+    #[inline]
+    pub(crate) fn before_change(&self, hash: u64) {
+        if self.is_watched.load(Relaxed) {
+            self.take_cell(hash);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Box<Watch<T>>>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn take_cell(&self, hash: u64) {
+        let at = self.table.position_of(hash);
+        if let Some(watch) = &mut *self.lock()
+            && !watch.cells.is_done(at)
+        {
+            watch.cells.take(&self.table, at, &mut watch.take);
+        }
+    }
+
+    /// Begins to watch: `take` gets every element that is here now, once. A watch that there is
+    /// ends.
+    pub(crate) fn watch(&self, take: Take<T>) {
+        *self.lock() = Some(Box::new(Watch { cells: Cells::of(&self.table), take }));
+        self.is_watched.store(true, Relaxed);
+    }
+
+    /// Takes the elements of the next cell; `false` if nothing is left, which ends the watch.
+    pub(crate) fn step(&self) -> bool {
+        let mut watch = self.lock();
+        let goes_on =
+            watch.as_mut().is_some_and(|watch| watch.cells.step(&self.table, &mut watch.take));
+        if !goes_on {
+            *watch = None;
+            self.is_watched.store(false, Relaxed);
+        }
+        goes_on
+    }
+
+    /// Ends the watch without taking what is left.
+    pub(crate) fn unwatch(&self) {
+        *self.lock() = None;
+        self.is_watched.store(false, Relaxed);
+    }
+}
+
+impl<T: Item> Deref for Watched<T> {
+    type Target = Table<T, Salted>;
+    #[inline]
+    fn deref(&self) -> &Table<T, Salted> {
+        &self.table
+    }
+}
+
+impl<T: Item> Drop for Watched<T> {
+    fn drop(&mut self) {
+        if self.is_watched.load(Relaxed) {
+            while self.step() {}
+        }
+    }
+}
