@@ -86,6 +86,12 @@ impl Program {
             .clone()
     }
 
+    /// The same program, started by another one that gets its command line.
+    pub fn under(&self, wrapper: &str) -> Program {
+        let words = std::iter::once(wrapper.to_owned()).chain(self.words.clone()).collect();
+        Program { words, root: self.root.clone() }
+    }
+
     /// A program from a command line, split at white space.
     pub fn from_command(command: &str) -> Program {
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();

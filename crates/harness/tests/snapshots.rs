@@ -1,0 +1,316 @@
+//! Saving while clients write, and saving that goes wrong: what a file holds is the state of one
+//! instant, the reference server reads it, and whatever fails leaves the last good file.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server, signal};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const COUNTERS: u64 = 100;
+const BIG: u64 = 6_000;
+
+fn start(arguments: &[&str]) -> Server {
+    let mut all = vec!["--save", "", "--enable-debug-command", "yes"];
+    all.extend(arguments);
+    Server::start(&Program::under_test(), Options::arguments(&all)).unwrap()
+}
+
+fn connect(server: &Server) -> Client {
+    server.connect(Protocol::Resp2).unwrap()
+}
+
+fn ask(client: &mut Client, request: &str) -> Reply {
+    client.command(&request.split_whitespace().collect::<Vec<_>>()).unwrap()
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+}
+
+fn number(client: &mut Client, request: &str) -> i64 {
+    let reply = ask(client, request);
+    reply.integer().or_else(|| text(&reply).parse().ok()).unwrap_or(0)
+}
+
+#[track_caller]
+fn ok(client: &mut Client, request: &str) {
+    let reply = ask(client, request);
+    assert!(!reply.is_error(), "{request}: {reply:?}");
+}
+
+fn field(client: &mut Client, name: &str) -> String {
+    let info = text(&ask(client, "INFO persistence"));
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn wait_for_save(client: &mut Client) {
+    wait_until("the end of the save", || field(client, "rdb_bgsave_in_progress") == "0");
+}
+
+/// Puts together what the writers then only move about.
+fn fill(client: &mut Client) {
+    for at in 0..COUNTERS {
+        ok(client, &format!("SET counter:{at} 0"));
+        ok(client, &format!("RPUSH list:{at} a b c d"));
+    }
+    for from in (0..BIG).step_by(500) {
+        let words = |prefix: &str| {
+            (from..from + 500).map(|at| format!(" {prefix}{at} 1")).collect::<String>()
+        };
+        ok(client, &format!("HSET hash{}", words("field:")));
+        let pairs: String = (from..from + 500).map(|at| format!(" 1 member:{at}")).collect();
+        ok(client, &format!("ZADD zset{pairs}"));
+        let members: String = (from..from + 500).map(|at| format!(" member:{at}")).collect();
+        ok(client, &format!("SADD left{members}"));
+        ok(client, &format!("RPUSH biglist{members}"));
+    }
+    ok(client, "SADD right first");
+}
+
+/// Moves things about, each time in one step that leaves every sum what it was.
+fn write(client: &mut Client, seed: u64, stop: &AtomicBool, done: &AtomicU64) {
+    let mut state = seed;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    while !stop.load(Relaxed) {
+        let (a, b, f, g) = (random(COUNTERS), random(COUNTERS), random(BIG), random(BIG));
+        match random(6) {
+            0 | 1 => {
+                ok(client, "MULTI");
+                ok(client, &format!("INCRBY counter:{a} 5"));
+                ok(client, &format!("DECRBY counter:{b} 5"));
+                ok(client, "EXEC");
+            }
+            2 => {
+                ok(client, "MULTI");
+                ok(client, &format!("HINCRBY hash field:{f} 3"));
+                ok(client, &format!("HINCRBY hash field:{g} -3"));
+                ok(client, "EXEC");
+            }
+            3 => {
+                ok(client, "MULTI");
+                ok(client, &format!("ZINCRBY zset 2 member:{f}"));
+                ok(client, &format!("ZINCRBY zset -2 member:{g}"));
+                ok(client, "EXEC");
+            }
+            4 => {
+                let (from, to) = if a % 2 == 0 { ("left", "right") } else { ("right", "left") };
+                ok(client, &format!("SMOVE {from} {to} member:{f}"));
+            }
+            _ if f % 50 == 0 => ok(client, "LMOVE biglist biglist LEFT RIGHT"),
+            _ => ok(client, &format!("LMOVE list:{a} list:{b} LEFT RIGHT")),
+        }
+        done.fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether all sums are what they were.
+#[track_caller]
+fn check(client: &mut Client, whose: &str) {
+    let sum = |client: &mut Client, prefix: &str, command: &str| -> i64 {
+        (0..COUNTERS).map(|at| number(client, &format!("{command} {prefix}:{at}"))).sum()
+    };
+    assert_eq!(sum(client, "counter", "GET"), 0, "{whose}: counters");
+    assert_eq!(sum(client, "list", "LLEN"), 4 * COUNTERS as i64, "{whose}: lists");
+    let values = ask(client, "HVALS hash");
+    let values = values.elements().unwrap();
+    let total: i64 = values.iter().map(|value| text(value).parse::<i64>().unwrap()).sum();
+    assert_eq!((values.len() as u64, total), (BIG, BIG as i64), "{whose}: the hash");
+    let members = ask(client, "ZRANGE zset 0 -1 WITHSCORES");
+    let scores = members.elements().unwrap().iter().skip(1).step_by(2);
+    let total: i64 = scores.map(|score| text(score).parse::<i64>().unwrap()).sum();
+    assert_eq!(total, BIG as i64, "{whose}: the sorted set");
+    let moved = number(client, "SCARD left") + number(client, "SCARD right");
+    assert_eq!(moved, BIG as i64 + 1, "{whose}: the sets");
+    assert_eq!(number(client, "LLEN biglist"), BIG as i64, "{whose}: the big list");
+}
+
+/// Loads a file into a server that is running.
+fn load_into(server: &Server, file: &Path) {
+    std::fs::copy(file, server.directory().join("dump.rdb")).unwrap();
+    ok(&mut connect(server), "DEBUG RELOAD NOSAVE");
+}
+
+#[test]
+fn a_file_is_the_state_of_one_instant_while_clients_write() {
+    let readers = [
+        Some(start(&[])),
+        Program::reference().ok().map(|reference| {
+            let arguments = Options::arguments(&["--save", "", "--enable-debug-command", "yes"]);
+            Server::start(&reference, arguments).unwrap()
+        }),
+    ];
+    // A small budget, so that writers have to wait as well.
+    for limit in ["64mb", "16kb"] {
+        let server = start(&["--snapshot-buffer-limit", limit, "--io-threads", "2"]);
+        let mut client = connect(&server);
+        fill(&mut client);
+        let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let mut client = connect(&server);
+                let (stop, done) = (&stop, &done);
+                scope.spawn(move || write(&mut client, seed, stop, done));
+            }
+            for round in 0..2 {
+                let before = done.load(Relaxed);
+                wait_until("some writes", || done.load(Relaxed) > before + 50);
+                ok(&mut client, "BGSAVE");
+                if round == 1 {
+                    // A long value's stream is cut short, or a short one's is over already.
+                    ask(&mut client, "BGSAVE CANCEL");
+                    wait_for_save(&mut client);
+                    ok(&mut client, "SAVE");
+                }
+                wait_for_save(&mut client);
+                assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
+                for reader in readers.iter().flatten() {
+                    load_into(reader, &server.directory().join("dump.rdb"));
+                    check(&mut connect(reader), reader.program().name());
+                }
+            }
+            stop.store(true, Relaxed);
+        });
+        check(&mut client, "the server itself");
+    }
+}
+
+#[test]
+fn nothing_forks() {
+    let wrapper = env!("CARGO_BIN_EXE_no_fork");
+    let options = Options::arguments(&["--save", "", "--enable-debug-command", "yes"]);
+    let mut server = Server::start(&Program::under_test().under(wrapper), options).unwrap();
+    let mut client = connect(&server);
+    ok(&mut client, "DEBUG POPULATE 1000");
+    ok(&mut client, "BGSAVE");
+    wait_for_save(&mut client);
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
+    ok(&mut client, "SAVE");
+    ok(&mut client, "DEBUG RELOAD");
+    server.restart().unwrap();
+    assert_eq!(number(&mut connect(&server), "DBSIZE"), 1000);
+    // The filter does what it says.
+    let forks = std::process::Command::new(wrapper).args(["sh", "-c", "ls; ls"]).output().unwrap();
+    assert!(!forks.status.success());
+}
+
+#[test]
+fn a_save_that_fails_leaves_the_last_good_file() {
+    let server = start(&["--enable-protected-configs", "yes"]);
+    let file = server.directory().join("dump.rdb");
+    let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
+    let mut client = connect(&server);
+    ok(&mut client, "SET k v");
+    ok(&mut client, "SAVE");
+    let good = std::fs::read(&file).unwrap();
+    ok(&mut client, "SET k w");
+    client.command(&["CONFIG", "SET", "save", "3600 1000000"]).unwrap();
+    let fails = |client: &mut Client| {
+        ok(client, "BGSAVE");
+        wait_for_save(client);
+        assert_eq!(field(client, "rdb_last_bgsave_status"), "err");
+        assert!(text(&ask(client, "SET k x")).starts_with("MISCONF"), "writes are refused");
+        assert!(text(&ask(client, "PING")).starts_with("MISCONF"));
+        assert_eq!(text(&ask(client, "GET k")), "w");
+        assert_eq!(text(&ask(client, "SAVE")), "ERR");
+        assert_eq!(text(&ask(client, "SHUTDOWN")), "ERR Errors trying to SHUTDOWN. Check logs.");
+        assert_eq!(std::fs::read(&file).unwrap(), good);
+    };
+    let recovers = |client: &mut Client| {
+        ok(client, "BGSAVE");
+        wait_for_save(client);
+        assert_eq!(field(client, "rdb_last_bgsave_status"), "ok");
+        ok(client, "SET k w");
+        std::fs::write(&file, &good).unwrap();
+    };
+    // The disk is full.
+    std::os::unix::fs::symlink("/dev/full", &temporary).unwrap();
+    ok(&mut client, "BGSAVE");
+    wait_for_save(&mut client);
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
+    assert!(server.log().contains("No space left on device"), "{}", server.log());
+    assert_eq!(std::fs::read(&file).unwrap(), good);
+    // What was in the way was removed with the failed file.
+    assert!(!temporary.exists());
+    recovers(&mut client);
+    // The file cannot be made.
+    std::fs::create_dir(&temporary).unwrap();
+    fails(&mut client);
+    std::fs::remove_dir(&temporary).unwrap();
+    recovers(&mut client);
+    // It cannot be renamed.
+    std::fs::create_dir(server.directory().join("folder")).unwrap();
+    ok(&mut client, "CONFIG SET dbfilename folder");
+    fails(&mut client);
+    assert!(!temporary.exists());
+    ok(&mut client, "CONFIG SET stop-writes-on-bgsave-error no");
+    ok(&mut client, "SET k w");
+    ok(&mut client, "CONFIG SET stop-writes-on-bgsave-error yes");
+    ok(&mut client, "CONFIG SET dbfilename dump.rdb");
+    recovers(&mut client);
+}
+
+#[test]
+fn a_killed_server_keeps_the_old_file() {
+    let server = start(&[]);
+    let mut client = connect(&server);
+    ok(&mut client, "SET k v");
+    ok(&mut client, "SAVE");
+    let file = server.directory().join("dump.rdb");
+    let good = std::fs::read(&file).unwrap();
+    ok(&mut client, "DEBUG POPULATE 5000");
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 10000");
+    ok(&mut client, "BGSAVE");
+    wait_until("a part of the save", || field(&mut client, "current_save_keys_processed") != "0");
+    signal(server.process_id(), "KILL").unwrap();
+    wait_until("the end", || client.command(&["PING"]).is_err());
+    assert_eq!(std::fs::read(&file).unwrap(), good);
+}
+
+#[test]
+fn a_shutdown_saves_if_save_points_are_set() {
+    for (save, keys) in [("3600 1", 1), ("", 0)] {
+        let options = Options::arguments(&["--save", save]);
+        let mut server = Server::start(&Program::under_test(), options).unwrap();
+        ok(&mut connect(&server), "SET k v");
+        server.restart().unwrap();
+        assert_eq!(number(&mut connect(&server), "DBSIZE"), keys, "save {save:?}");
+        ok(&mut connect(&server), "CONFIG SET shutdown-on-sigterm nosave");
+        ok(&mut connect(&server), "SET k2 v");
+        server.restart().unwrap();
+        assert_eq!(number(&mut connect(&server), "DBSIZE"), keys, "save {save:?}, nosave");
+    }
+}
+
+#[test]
+fn a_save_point_saves_and_flushall_saves_nothing() {
+    let server = start(&[]);
+    let mut client = connect(&server);
+    ok(&mut client, "SET k v");
+    assert_eq!(text(&client.command(&["CONFIG", "SET", "save", "1 1"]).unwrap()), "OK");
+    wait_until("the save", || field(&mut client, "rdb_saves") == "1");
+    let full = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
+    ok(&mut client, "FLUSHALL");
+    wait_until("the save of nothing", || field(&mut client, "rdb_saves") == "2");
+    let empty = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
+    assert!(empty < full, "{empty} bytes after {full}");
+}
