@@ -255,12 +255,35 @@ impl Server {
         if !status.success() {
             return Err(io::Error::other(format!("the server ended with {status}")));
         }
-        let before = self.log();
-        let (child, log) = spawn(&self.program, &self.options, &self.directory, self.port)?;
-        self.child = child;
-        log.lock().unwrap_or_else(PoisonError::into_inner).insert_str(0, &before);
-        self.log = log;
-        self.wait_until_ready()
+        self.start_again()
+    }
+
+    /// Ends the server by SIGKILL, in the middle of whatever it does.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.child.wait().map(drop)
+    }
+
+    /// Starts a server that has ended, on the same port, directory and options.
+    pub fn start_again(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + patience();
+        loop {
+            let before = self.log();
+            let (child, log) = spawn(&self.program, &self.options, &self.directory, self.port)?;
+            self.child = child;
+            log.lock().unwrap_or_else(PoisonError::into_inner).insert_str(0, &before);
+            self.log = log;
+            match self.wait_until_ready() {
+                // The kernel may still be taking a killed server's rings and sockets apart.
+                Err(why)
+                    if why.to_string().ends_with("Failed listening, aborting.\n")
+                        && Instant::now() < deadline =>
+                {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     fn terminate(&mut self) -> io::Result<ExitStatus> {
