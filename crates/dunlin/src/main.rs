@@ -28,6 +28,9 @@ fn main() -> ExitCode {
         Request::CheckRdb { program, args } => {
             server::persistence::check::run_check_rdb(&program, &args)
         }
+        Request::CheckAof { program, args } => {
+            server::persistence::check::run_check_aof(&program, &args)
+        }
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
             eprint!("{text}");
@@ -43,6 +46,8 @@ enum Request {
     Server(Vec<OsString>),
     /// Check a snapshot; what the program is called and its own arguments.
     CheckRdb { program: String, args: Vec<OsString> },
+    /// Check an append-only log, likewise.
+    CheckAof { program: String, args: Vec<OsString> },
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -57,6 +62,10 @@ fn parse(mut args: Vec<OsString>) -> Request {
     if is_named(&program, &["redis-check-rdb", "valkey-check-rdb"]) {
         let program = program.to_string_lossy().into_owned();
         return Request::CheckRdb { program, args: args.split_off(1) };
+    }
+    if is_named(&program, &["redis-check-aof", "valkey-check-aof"]) {
+        let program = program.to_string_lossy().into_owned();
+        return Request::CheckAof { program, args: args.split_off(1) };
     }
     let Some(command) = args.get(1) else {
         return Request::Refuse(usage::program());
@@ -85,6 +94,9 @@ fn parse_check(args: &mut Vec<OsString>) -> Request {
     match args.get(2).and_then(|kind| kind.to_str()) {
         Some("rdb") if args.len() > 3 => {
             Request::CheckRdb { program: "dunlin check rdb".into(), args: args.split_off(3) }
+        }
+        Some("aof") if args.len() > 3 => {
+            Request::CheckAof { program: "dunlin check aof".into(), args: args.split_off(3) }
         }
         Some("-h" | "--help") => Request::Print(usage::check()),
         _ => Request::Refuse(usage::check()),
@@ -164,7 +176,13 @@ mod tests {
         assert_eq!(request("dunlin check rdb a.rdb"), expected("dunlin check rdb", &["a.rdb"]));
         assert_eq!(request("/bin/redis-check-rdb x"), expected("/bin/redis-check-rdb", &["x"]));
         assert_eq!(request("redis-check-rdb"), expected("redis-check-rdb", &[]));
-        for line in ["dunlin check", "dunlin check rdb", "dunlin check tdb x"] {
+        let log = Request::CheckAof {
+            program: "dunlin check aof".into(),
+            args: vec!["--fix".into(), "x".into()],
+        };
+        assert_eq!(request("dunlin check aof --fix x"), log);
+        assert!(matches!(request("valkey-check-aof x"), Request::CheckAof { .. }));
+        for line in ["dunlin check", "dunlin check aof", "dunlin check rdb", "dunlin check tdb x"] {
             assert!(matches!(request(line), Request::Refuse(_)), "{line}");
         }
         assert!(matches!(request("dunlin help check"), Request::Print(_)));

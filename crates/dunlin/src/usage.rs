@@ -14,7 +14,7 @@ Commands:
   version   print the version
 
 Called through a link named redis-server or valkey-server, dunlin is the server; through one named
-redis-check-rdb, it checks a snapshot.
+redis-check-rdb or redis-check-aof, it checks a snapshot or an append-only file.
 "
     .to_owned()
 }
@@ -23,9 +23,14 @@ redis-check-rdb, it checks a snapshot.
 pub fn check() -> String {
     "\
 Usage: dunlin check rdb FILE
+       dunlin check aof [--fix | --truncate-to-timestamp SECONDS] FILE|MANIFEST
 
 Reads a snapshot as a server does at start, and says what is in it and, with the place in the file,
 what is wrong with it. Nothing is changed. The status is 0 if the file is sound.
+
+Of an append-only file, or all files of a manifest, --fix cuts off an end that is not sound, after
+asking; --truncate-to-timestamp cuts off what was written later than that, if the file notes times
+(aof-timestamp-enabled).
 "
     .to_owned()
 }

@@ -36,6 +36,8 @@ pub struct Summary {
     pub functions: u64,
     /// Keys and other things of types that a server here cannot load.
     pub unsupported: u64,
+    /// Where the file ends, in bytes from the container's beginning.
+    pub end: u64,
 }
 
 /// Runs the subcommand; `args` are its own.
@@ -97,6 +99,7 @@ pub fn check_rdb(
     let failed = match check.run() {
         Ok(()) => {
             let position = check.scanner.position();
+            check.summary.end = position;
             writeln!(check.out, "[offset {position}] \\o/ RDB looks OK! \\o/")?;
             None
         }
@@ -298,7 +301,7 @@ impl Check<'_> {
     }
 
     fn summarize(&mut self) -> io::Result<()> {
-        let Summary { keys, expires, already_expired, empty, functions, unsupported } =
+        let Summary { keys, expires, already_expired, empty, functions, unsupported, end: _ } =
             self.summary;
         let out = &mut *self.out;
         writeln!(out, "[info] {keys} keys read")?;
@@ -351,7 +354,9 @@ mod tests {
     #[test]
     fn a_sound_file_is_summed_up() {
         let (summary, said) = checked(&file());
-        let expected = Summary { keys: 3, expires: 2, already_expired: 1, ..Summary::default() };
+        let end = file().len() as u64;
+        let expected =
+            Summary { keys: 3, expires: 2, already_expired: 1, end, ..Summary::default() };
         assert_eq!(summary, Some(expected));
         assert!(said.contains("AUX FIELD redis-ver = '7.2'\n"), "{said}");
         assert!(said.contains("[offset 26] Selecting DB ID 3\n"), "{said}");
