@@ -2,8 +2,10 @@
 //!
 //! What coverage finds this does not, but it runs wherever `cargo test` does. The default is a second
 //! or so of the same inputs every time; `DUNLIN_FUZZ_SECONDS` runs for so long from a seed of the
-//! clock's, `DUNLIN_FUZZ_SEED` from that one.
+//! clock's, `DUNLIN_FUZZ_SEED` from that one. `DUNLIN_FUZZ_SEEDS` is a folder to write the inputs and
+//! words to, for libFuzzer to start from (`tests/fuzz`), instead of a run.
 
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Inputs of a run without a time.
@@ -41,6 +43,10 @@ fn variable(name: &str) -> Option<u64> {
 
 /// Calls `check` with the inputs and with many mutations of them; `words` is what mutations insert.
 pub fn run(inputs: &[Vec<u8>], words: &[&[u8]], check: impl Fn(&[u8])) {
+    if let Some(folder) = std::env::var_os("DUNLIN_FUZZ_SEEDS") {
+        export(Path::new(&folder), inputs, words).expect("the folder can be written");
+        return;
+    }
     let end = variable("DUNLIN_FUZZ_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let first = variable("DUNLIN_FUZZ_SEED").unwrap_or_else(|| end.map_or(1, |_| clock() << 20));
@@ -63,6 +69,18 @@ pub fn run(inputs: &[Vec<u8>], words: &[&[u8]], check: impl Fn(&[u8])) {
         count += 1;
     }
     println!("{count} inputs from seed {first}");
+}
+
+/// Writes `seeds/NUMBER` and the dictionary `words` in libFuzzer's form.
+fn export(folder: &Path, inputs: &[Vec<u8>], words: &[&[u8]]) -> std::io::Result<()> {
+    let seeds = folder.join("seeds");
+    std::fs::create_dir_all(&seeds)?;
+    for (number, input) in inputs.iter().enumerate() {
+        std::fs::write(seeds.join(number.to_string()), input)?;
+    }
+    let hex = |byte: &u8| format!("\\x{byte:02x}");
+    let entry = |word: &&[u8]| format!("\"{}\"\n", word.iter().map(hex).collect::<String>());
+    std::fs::write(folder.join("words"), words.iter().map(entry).collect::<String>())
 }
 
 fn mutate(input: &mut Vec<u8>, rng: &mut Rng, inputs: &[Vec<u8>], words: &[&[u8]]) {

@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run config`; what is checked is in `entries/config.rs`.
+//! `./test fuzz 60 config`; what is checked is in `entries/config.rs`.
 #![no_main]
 
 #[path = "../entries/config.rs"]

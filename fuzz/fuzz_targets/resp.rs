@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run resp`; what is checked is in `entries/resp.rs`.
+//! `./test fuzz 60 resp`; what is checked is in `entries/resp.rs`.
 #![no_main]
 
 #[path = "../entries/resp.rs"]

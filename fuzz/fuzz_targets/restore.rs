@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run restore`; what is checked is in `entries/restore.rs`.
+//! `./test fuzz 60 restore`; what is checked is in `entries/restore.rs`.
 #![no_main]
 
 #[path = "../entries/restore.rs"]
