@@ -1,4 +1,4 @@
-//! `cargo +nightly fuzz run load`; what is checked is in `entries/load.rs`.
+//! `./test fuzz 60 load`; what is checked is in `entries/load.rs`.
 #![no_main]
 
 #[path = "../entries/load.rs"]

@@ -304,8 +304,9 @@ impl Loader {
         let logfile = config.logfile();
         if !logfile.is_empty() {
             let path = self.dir.join(logfile.as_path());
-            if let Err(error) = fs::OpenOptions::new().append(true).create(true).open(path) {
-                return whole(format!("Can't open the log file: {}", system_reason(&error)));
+            if let Err(error) = fs::OpenOptions::new().append(true).create(true).open(&path) {
+                let reason = system_reason(&error);
+                return whole(format!("Can't open the log file: {reason} ({})", path.display()));
             }
         }
         if config.cluster_enabled() && config.replicaof().is_some() {

@@ -64,7 +64,7 @@ fn errors_have_the_shape_of_redis() {
     );
     assert_eq!(
         report("logfile /nonexistent/x"),
-        format!("{title}Can't open the log file: No such file or directory\n")
+        format!("{title}Can't open the log file: No such file or directory (/nonexistent/x)\n")
     );
     assert_eq!(
         report("search.timeout 5"),

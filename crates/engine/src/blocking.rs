@@ -213,7 +213,7 @@ pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> 
     if ms < 0.0 {
         return Err(Error::text("ERR timeout is negative"));
     }
-    Ok((ms > 0.0).then_some(Millis(now.0 + ms as i64)))
+    Ok((ms > 0.0).then_some(Millis(now.0.saturating_add(ms as i64))))
 }
 
 /// Takes a waiter out of the registries of its keys.

@@ -159,6 +159,9 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         // The disk is far behind: whoever writes waits, and is told when it goes on.
         return Err(NotNow::Held);
     }
+    if cx.engine.overdue_mailboxes.load(Relaxed) > 0 && posts_messages(cx, row) {
+        return Err(NotNow::Busy(Busy));
+    }
     let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
     cx.engine.tracking.limit_keys(&cx.db);
     // What that and eviction took from the client's cache it learns before the reply.
@@ -266,6 +269,16 @@ fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
     // What ends a pause must not wait for it.
     let exempt = matches!(row.full_name.as_str(), "client|unpause" | "client|pause" | "reset");
     ((!pause.writes_only.load(Relaxed) && !exempt) || writes).then_some(until)
+}
+
+/// Whether a request may have messages for any number of clients.
+#[cold]
+fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let engine = cx.engine;
+    engine.monitors.load(Relaxed) > 0
+        || row.command.flags.has(Flags::PUBSUB)
+        || queue_has(cx, row, Flags::PUBSUB)
+        || (engine.has_global_interest() && may_write(cx, row))
 }
 
 /// Whether a request may change keys; EXEC may if a queued command may.
@@ -709,6 +722,11 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
 /// Messages that a command caused for its own client follow its reply at once, as if they had been
 /// written while it ran but after it.
 fn deliver_own_pushes(cx: &mut Cx<'_>) {
+    // A look at all that waits for others is not for nothing.
+    let session = &cx.session;
+    if !(session.is_subscribed() || session.is_monitor || session.tracking.is_some()) {
+        return;
+    }
     let mailbox = &cx.engine.mailboxes[cx.thread.index];
     if !mailbox.has_mail() {
         return;

@@ -126,6 +126,8 @@ pub struct Engine {
     pub client_usage: ClientUsage,
     /// One mailbox a thread.
     pub mailboxes: Box<[Mailbox]>,
+    /// How many of them hold more than their threads keep up with.
+    pub overdue_mailboxes: Arc<AtomicUsize>,
     /// Counters of each thread, those of long commands included.
     pub thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
@@ -194,6 +196,7 @@ impl Engine {
         let table = CommandTable::build(rows, renamed);
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
+        let overdue_mailboxes = Arc::default();
         Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, Assignment::ByHash),
             acl: Acl::new(&config.requirepass()),
@@ -201,7 +204,8 @@ impl Engine {
             table,
             clients: Clients::default(),
             client_usage: ClientUsage::default(),
-            mailboxes: (0..threads).map(|_| Mailbox::default()).collect(),
+            mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
+            overdue_mailboxes,
             thread_stats: (0..threads + job_threads(threads))
                 .map(|_| ThreadStats::new(commands))
                 .collect(),
@@ -289,6 +293,7 @@ impl Engine {
             || self.pause.until_ms.load(Relaxed) != 0
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
+            || self.overdue_mailboxes.load(Relaxed) > 0
             || self.persistence.last_failed()
             || self.append_log.is_broken()
             || self.journal.is_full()

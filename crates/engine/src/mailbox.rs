@@ -3,10 +3,21 @@
 //! A client belongs to one reactor thread, which alone writes to it. Whoever has something for a
 //! client of another thread (a published message, the reply of a blocked command, an order to
 //! close) posts it to that thread's mailbox and wakes the thread if it sleeps.
+//!
+//! To post a message costs less than to deliver it, so one client that publishes without pause could
+//! fill a mailbox faster than its thread empties it, and keep that thread from everything else. So
+//! a mailbox is *overdue* from [`MOST_WAITING`] bytes on, and what may post many messages is tried
+//! again later while any mailbox is.
 
 use crate::blocking::Resumption;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Bytes of messages, as they will be delivered, that may wait for a thread before it is overdue:
+/// a few milliseconds of its time.
+pub const MOST_WAITING: usize = 4 << 20;
+/// What a message costs beside the bytes it carries.
+const MESSAGE_OVERHEAD: usize = 64;
 
 /// Something for one client, or for the thread itself.
 pub enum Message {
@@ -61,17 +72,51 @@ pub enum Push {
     Monitor(Box<[u8]>),
 }
 
+impl Message {
+    /// What it costs to keep and to deliver, in bytes.
+    fn weight(&self) -> usize {
+        let carried = match self {
+            Message::Push(_, push) => match &**push {
+                Push::Message { channel, payload } | Push::ShardMessage { channel, payload } => {
+                    channel.len() + payload.len()
+                }
+                Push::PatternMessage { pattern, channel, payload } => {
+                    pattern.len() + channel.len() + payload.len()
+                }
+                Push::Monitor(line) => line.len(),
+                Push::Invalidate(_) | Push::TrackingRedirBroken(_) => 0,
+            },
+            _ => 0,
+        };
+        carried + MESSAGE_OVERHEAD
+    }
+}
+
 type Wake = Box<dyn Fn() + Send + Sync>;
+
+#[derive(Default)]
+struct Waiting {
+    messages: Vec<Message>,
+    /// Of all of them; those that were taken singly may still be counted.
+    weight: usize,
+}
 
 /// One thread's mailbox.
 #[derive(Default)]
 pub struct Mailbox {
-    messages: Mutex<Vec<Message>>,
+    waiting: Mutex<Waiting>,
     has_mail: AtomicBool,
+    /// How many mailboxes of the server are overdue.
+    overdue: Arc<AtomicUsize>,
     wake: OnceLock<Wake>,
 }
 
 impl Mailbox {
+    /// Of a server whose overdue mailboxes are counted there.
+    pub fn new(overdue: &Arc<AtomicUsize>) -> Mailbox {
+        Mailbox { overdue: Arc::clone(overdue), ..Mailbox::default() }
+    }
+
     /// Says how to wake the thread; once.
     pub fn set_wake(&self, wake: Wake) {
         // A second call would mean two reactors on one mailbox.
@@ -80,7 +125,14 @@ impl Mailbox {
 
     /// Posts a message.
     pub fn post(&self, message: Message) {
-        self.messages.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = waiting.weight;
+        waiting.weight += message.weight();
+        if before <= MOST_WAITING && waiting.weight > MOST_WAITING {
+            self.overdue.fetch_add(1, Relaxed);
+        }
+        waiting.messages.push(message);
+        drop(waiting);
         if !self.has_mail.swap(true, AcqRel)
             && let Some(wake) = self.wake.get()
         {
@@ -96,8 +148,9 @@ impl Mailbox {
 
     /// Takes the out-of-band messages for one client, in the order of posting; the others stay.
     pub fn take_pushes(&self, client: u64) -> Vec<Arc<Push>> {
-        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        messages
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting
+            .messages
             .extract_if(.., |message| matches!(message, Message::Push(to, _) if *to == client))
             .filter_map(|message| match message {
                 Message::Push(_, push) => Some(push),
@@ -109,6 +162,34 @@ impl Mailbox {
     /// Takes all messages, in the order of posting.
     pub fn take(&self) -> Vec<Message> {
         self.has_mail.store(false, Release);
-        std::mem::take(&mut *self.messages.lock().unwrap_or_else(PoisonError::into_inner))
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let Waiting { messages, weight } = std::mem::take(&mut *waiting);
+        if weight > MOST_WAITING {
+            self.overdue.fetch_sub(1, Relaxed);
+        }
+        messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mailbox_is_overdue_from_its_limit_until_it_is_emptied() {
+        let overdue = Arc::default();
+        let mailboxes = [Mailbox::new(&overdue), Mailbox::new(&overdue)];
+        let push = Arc::new(Push::Monitor(vec![b'x'; MOST_WAITING / 2].into()));
+        let mut seen = Vec::new();
+        for mailbox in [0, 0, 0, 1, 1] {
+            mailboxes[mailbox].post(Message::Push(1, Arc::clone(&push)));
+            seen.push(overdue.load(Relaxed));
+        }
+        assert_eq!(seen, [0, 1, 1, 1, 2]);
+        assert_eq!(mailboxes[0].take_pushes(1).len(), 3);
+        assert_eq!(mailboxes[0].take().len(), 0);
+        assert_eq!(overdue.load(Relaxed), 1);
+        assert_eq!(mailboxes[1].take().len(), 2);
+        assert_eq!(overdue.load(Relaxed), 0);
     }
 }

@@ -225,6 +225,86 @@ fn an_endless_request() {
 }
 
 #[test]
+fn a_publisher_faster_than_delivery() {
+    const SUBSCRIBERS: usize = 150;
+    const MESSAGES: usize = 20_000;
+    under_attack(&["--io-threads", "2"], |server| {
+        let subscribers: Vec<TcpStream> = (0..SUBSCRIBERS)
+            .map(|_| {
+                let mut stream = TcpStream::connect(server.address()).unwrap();
+                stream.write_all(&encode(&["SUBSCRIBE", "news"])).unwrap();
+                let mut reply = [0; 33];
+                stream.read_exact(&mut reply).unwrap();
+                stream.set_nonblocking(true).unwrap();
+                stream
+            })
+            .collect();
+        // One on each thread, most likely, and each asks all the time.
+        let mut probes: Vec<Client> =
+            (0..6).map(|_| server.connect(Protocol::Resp2).unwrap()).collect();
+        let before = resident(server);
+        let is_published = AtomicBool::new(false);
+        let payload = "x".repeat(100);
+        let message = format!("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$100\r\n{payload}\r\n").len();
+        thread::scope(|scope| {
+            let reading: Vec<_> = subscribers
+                .chunks(SUBSCRIBERS / 2)
+                .map(|part| {
+                    scope.spawn(|| {
+                        let mut buffer = vec![0; 1 << 20];
+                        let mut left = vec![MESSAGES * message; part.len()];
+                        while left.iter().any(|&left| left > 0) {
+                            for (mut stream, left) in part.iter().zip(&mut left) {
+                                match stream.read(&mut buffer) {
+                                    Ok(read) => {
+                                        assert!(read > 0, "a subscriber that reads was closed");
+                                        *left -= read;
+                                    }
+                                    Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+                                }
+                            }
+                            thread::sleep(Duration::from_millis(2));
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                let mut publisher = TcpStream::connect(server.address()).unwrap();
+                let replies = publisher.try_clone().unwrap();
+                let drain = scope.spawn(move || {
+                    let wanted = MESSAGES * format!(":{SUBSCRIBERS}\r\n").len();
+                    let read =
+                        std::io::copy(&mut replies.take(wanted as u64), &mut std::io::sink());
+                    assert_eq!(read.unwrap(), wanted as u64);
+                });
+                let requests = encode(&["PUBLISH", "news", &payload]).repeat(500);
+                for _ in 0..MESSAGES / 500 {
+                    publisher.write_all(&requests).unwrap();
+                }
+                drain.join().unwrap();
+                is_published.store(true, Ordering::Relaxed);
+            });
+            let (mut longest, mut grown) = (Duration::ZERO, 0);
+            while !is_published.load(Ordering::Relaxed) {
+                for probe in &mut probes {
+                    let start = Instant::now();
+                    probe.command(&["PING"]).unwrap();
+                    longest = longest.max(start.elapsed());
+                }
+                grown = grown.max(resident(server).saturating_sub(before));
+                thread::sleep(Duration::from_millis(5));
+            }
+            println!("probes waited {longest:?}, grown by {grown} bytes");
+            assert!(longest < PATIENCE, "a probe waited for {longest:?}");
+            assert!(grown < 200 << 20, "grown by {grown} bytes");
+            for reader in reading {
+                reader.join().unwrap();
+            }
+        });
+    });
+}
+
+#[test]
 fn a_slow_reader() {
     under_attack(&[], |server| {
         let value: String = (0..2_000_000).map(|n| char::from(b'a' + (n % 26) as u8)).collect();

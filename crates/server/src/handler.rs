@@ -98,11 +98,10 @@ impl Hub {
     }
 
     fn mail(&mut self, cx: &mut Cx<'_, Conn>) {
-        let mailbox = &self.engine.mailboxes[self.thread()];
-        while mailbox.has_mail() {
-            for message in mailbox.take() {
-                self.receive(message, cx);
-            }
+        // Once: what comes meanwhile wakes the thread again, and in between it sends what this
+        // makes of output and serves its clients.
+        for message in self.engine.mailboxes[self.thread()].take() {
+            self.receive(message, cx);
         }
     }
 
@@ -201,7 +200,9 @@ impl Hub {
                 live.last_seen_ms.store(now.0, Relaxed);
             }
             let idle = now.0 - live.last_seen_ms.load(Relaxed);
-            let may_idle = session.is_blocked() || session.is_subscribed() || session.is_monitor;
+            // Nor is it idle who is kept waiting, by CLIENT PAUSE or a long command.
+            let waits = session.is_blocked() || io.is_paused();
+            let may_idle = waits || session.is_subscribed() || session.is_monitor;
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {
                 log!(Verbose, "Closing idle client");
                 io.close();

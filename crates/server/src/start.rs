@@ -140,7 +140,13 @@ fn serve(
 
     tls::apply(&config, &net)?;
     let specs = listeners(&config);
-    net.rebind(&specs).map_err(|error| format!("Warning: {error}\nFailed listening, aborting."))?;
+    net.rebind(&specs).map_err(|error| {
+        let advice = error.advice().map_or(String::new(), |advice| advice + "\n");
+        format!("Warning: {error}\n{advice}Failed listening, aborting.")
+    })?;
+    if net.is_deaf() {
+        return Err("Configured to not listen anywhere, exiting.".to_owned());
+    }
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);

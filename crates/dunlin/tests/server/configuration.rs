@@ -42,6 +42,8 @@ fn a_wrong_line_stops_the_start_with_its_number_and_the_reason() {
 fn what_cannot_be_opened_stops_the_start() {
     let folder = Folder::new();
     let (_, free) = port();
+    let busy = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let taken = busy.local_addr().unwrap().port().to_string();
     for (arguments, expected) in [
         (vec!["nosuch.conf"], "# Fatal error, can't open config file '"),
         // No machine has this address: it is reserved for documentation.
@@ -54,6 +56,12 @@ fn what_cannot_be_opened_stops_the_start() {
             "# Warning: Failed opening Unix socket: bind: No such file or directory\n",
         ),
         (vec!["--port", "0", "--tls-port", &free], "# Failed to configure TLS: "),
+        (vec!["--port", &taken], "# Something listens on *:"),
+        (vec!["--port", "0"], "# Configured to not listen anywhere, exiting.\n"),
+        (
+            vec!["--port", &free, "--bind", "-192.0.2.1"],
+            "# Configured to not listen anywhere, exiting.\n",
+        ),
     ] {
         let output = refused(&folder, &arguments);
         let log = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -103,6 +103,34 @@ impl fmt::Display for BindError {
     }
 }
 
+impl BindError {
+    /// What whoever starts the server can do about it.
+    pub fn advice(&self) -> Option<String> {
+        let place = &self.place;
+        Some(match (self.unix, self.error.kind()) {
+            (true, io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+                format!("unixsocket {place}: the folder must exist, and the server's user own it.")
+            }
+            (false, io::ErrorKind::AddrInUse) => format!(
+                "Something listens on {place} already: stop it, or choose another port \
+                 (--port 7000)."
+            ),
+            (false, io::ErrorKind::PermissionDenied) => format!(
+                "{place} is not for this user: choose a port from 1024 on, or grant \
+                 CAP_NET_BIND_SERVICE."
+            ),
+            (false, io::ErrorKind::AddrNotAvailable) => format!(
+                "This machine does not have the address of {place}: change bind, or write a - \
+                 before an address that may be missing."
+            ),
+            (false, _) if self.step == "resolve" => format!(
+                "No address is known by the name of {place}: bind takes addresses of this machine."
+            ),
+            _ => return None,
+        })
+    }
+}
+
 impl std::error::Error for BindError {}
 
 /// An open listener. It closes when the last reactor has let go of it.
@@ -247,6 +275,10 @@ impl Listeners {
                 Err(error)
             }
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.snapshot().1.is_empty()
     }
 
     /// Where the listeners really listen (a port of zero in a test becomes a real one).

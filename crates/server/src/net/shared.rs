@@ -98,6 +98,11 @@ impl Net {
         Ok(())
     }
 
+    /// Whether there is no listener: what was asked for may all be optional, and absent.
+    pub fn is_deaf(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
     /// The addresses the TCP listeners have.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.addresses()

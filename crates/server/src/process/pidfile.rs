@@ -32,7 +32,12 @@ impl PidFile {
         match Self::try_create(path) {
             Ok(file) => Some(file),
             Err(error) => {
-                log!(Warning, "Failed to write PID file: {}", super::os_error(&error));
+                log!(
+                    Warning,
+                    "Failed to write PID file: {} ({})",
+                    super::os_error(&error),
+                    path.display()
+                );
                 None
             }
         }

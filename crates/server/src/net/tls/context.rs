@@ -184,10 +184,13 @@ type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
 fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
     if settings.cert_file.is_empty() {
-        return Err(setting("tls-cert-file", "a certificate is needed"));
+        return Err(setting("tls-cert-file", "a certificate is needed, in a PEM file"));
     }
     if settings.key_file.is_empty() {
-        return Err(setting("tls-key-file", "a private key is needed"));
+        return Err(setting(
+            "tls-key-file",
+            "the certificate's private key is needed, in a PEM file",
+        ));
     }
     if !settings.key_file_pass.is_empty() {
         let why = "encrypted private keys are not supported; decrypt the key and protect the file";
@@ -200,7 +203,11 @@ fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
     let pem = std::fs::read(path).map_err(|e| failed(e.to_string()))?;
     let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|e| {
         let encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
-        failed(if encrypted { "the key is encrypted".to_owned() } else { e.to_string() })
+        failed(match e {
+            _ if encrypted => "the key is encrypted; decrypt it and protect the file".to_owned(),
+            rustls_pki_types::pem::Error::NoItemsFound => "no private key in this file".to_owned(),
+            other => other.to_string(),
+        })
     })?;
     Ok((chain, key))
 }
@@ -244,9 +251,12 @@ mod tests {
     #[test]
     fn each_refusal_names_the_directive() {
         let mut settings = TlsSettings { auth_clients: ClientAuth::No, ..Default::default() };
-        assert_eq!(refused(&settings), "tls-cert-file: a certificate is needed");
+        assert_eq!(refused(&settings), "tls-cert-file: a certificate is needed, in a PEM file");
         settings.cert_file = "/nonexistent/cert".to_owned();
-        assert_eq!(refused(&settings), "tls-key-file: a private key is needed");
+        assert_eq!(
+            refused(&settings),
+            "tls-key-file: the certificate's private key is needed, in a PEM file"
+        );
         settings.key_file = "/nonexistent/key".to_owned();
         assert!(refused(&settings).starts_with("tls-cert-file /nonexistent/cert: "));
         settings.key_file_pass = "secret".to_owned();
