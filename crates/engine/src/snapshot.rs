@@ -24,7 +24,14 @@ use std::time::{Duration, Instant};
 /// Bytes after which a thread gives what it has encoded to the output.
 const FLUSH: usize = 1 << 20;
 /// Bytes of a big value that are taken at a stretch.
-const PIECE: usize = 64 << 10;
+const PIECE: usize = 32 << 10;
+/// How long a thread works at a stretch while clients are served, and how many times as long it
+/// rests then. Short stretches matter more than the share: a thread that has rested is not put off
+/// the processor in the middle of one, with a stripe's lock in its hand.
+const STRETCH: Duration = Duration::from_micros(250);
+const REST: u32 = 2;
+/// Commands in a second from which on clients are served.
+const BUSY: u64 = 1000;
 
 /// The instant of a snapshot.
 #[derive(Clone, Debug)]
@@ -255,6 +262,7 @@ struct Walker<'a> {
     stripe: Option<usize>,
     out: Vec<u8>,
     out_db: DbIndex,
+    stretch_began: Instant,
 }
 
 fn ended() -> io::Error {
@@ -268,7 +276,14 @@ impl<'a> Walker<'a> {
             let spare = lock(&engine.snapshots.readers).pop();
             spare.unwrap_or_else(|| engine.keyspace.world().register())
         });
-        Walker { snapshot, reader, stripe: None, out: Vec::new(), out_db: DbIndex(0) }
+        Walker {
+            snapshot,
+            reader,
+            stripe: None,
+            out: Vec::new(),
+            out_db: DbIndex(0),
+            stretch_began: Instant::now(),
+        }
     }
 
     /// Does something inside the world.
@@ -301,6 +316,7 @@ impl<'a> Walker<'a> {
             if shared.is_over() {
                 return Err(ended());
             }
+            self.rest();
             if let Some(chunk) = shared.handed_over() {
                 let bytes = chunk.bytes.len();
                 let written = self.take(chunk, encode, output);
@@ -384,11 +400,26 @@ impl<'a> Walker<'a> {
             if self.out.len() >= FLUSH {
                 self.flush(&mut **output)?;
             }
+            self.rest();
         }
         encode.end_of_value(&mut self.out);
         // Whoever waits for this value may go on.
         shared.recheck();
         self.flush(&mut **output)
+    }
+
+    /// Leaves the processor to those who serve clients, unless clients wait for the snapshot.
+    fn rest(&mut self) {
+        let worked = self.stretch_began.elapsed();
+        if worked < STRETCH {
+            return;
+        }
+        let engine = self.snapshot.engine;
+        let is_busy = self.reader.is_some() && engine.rates.commands_per_second() >= BUSY;
+        if is_busy && !self.snapshot.shared.is_pressing() {
+            std::thread::sleep((worked * REST).min(STRETCH * 8));
+        }
+        self.stretch_began = Instant::now();
     }
 
     /// `rdb-key-save-delay`, for tests.

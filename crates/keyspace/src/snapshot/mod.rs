@@ -126,6 +126,11 @@ impl Shared {
         self.spent.load(SeqCst) >= self.limit.load(Relaxed)
     }
 
+    /// Whether clients wait for the snapshot, or soon will.
+    pub fn is_pressing(&self) -> bool {
+        self.is_hurried() || self.spent.load(Relaxed) >= self.limit.load(Relaxed) / 4
+    }
+
     fn spend(&self, bytes: usize) {
         let spent = self.spent.fetch_add(bytes, SeqCst) + bytes;
         self.peak.fetch_max(spent, Relaxed);

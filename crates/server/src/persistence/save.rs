@@ -1,7 +1,6 @@
 //! Saving: a snapshot becomes the configured file.
 //!
-//! In the background one thread of its own does so, with as many helpers as `snapshot-threads` says;
-//! all of them at a lower priority than what serves clients.
+//! In the background one thread of its own does so, with as many helpers as `snapshot-threads` says.
 
 use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
@@ -85,10 +84,7 @@ pub fn write_all<E: engine::snapshot::Encode>(
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|number| {
                 let name = format!("snapshot-{}", number + 1);
-                let work = || {
-                    lower_priority();
-                    snapshot.write(beside, &mut encoder(), &output)
-                };
+                let work = || snapshot.write(beside, &mut encoder(), &output);
                 // With fewer threads it takes longer, and that is all.
                 std::thread::Builder::new().name(name).spawn_scoped(scope, work).ok()
             })
@@ -126,7 +122,6 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot, done: SaveDone
     engine.persistence.begins();
     log!(Notice, "Background saving started");
     let started = thread::spawn("snapshot", move || {
-        lower_priority();
         let outcome = run(engine, snapshot);
         done(outcome);
     });
