@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Request::CheckAof { program, args } => {
             server::persistence::check::run_check_aof(&program, &args)
         }
+        Request::Bench(args) => bench::run(args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
             eprint!("{text}");
@@ -48,6 +49,8 @@ enum Request {
     CheckRdb { program: String, args: Vec<OsString> },
     /// Check an append-only log, likewise.
     CheckAof { program: String, args: Vec<OsString> },
+    /// Run the load generator, with its own arguments.
+    Bench(Vec<OsString>),
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -76,10 +79,12 @@ fn parse(mut args: Vec<OsString>) -> Request {
             parse_server(args)
         }
         Some("check") => parse_check(&mut args),
+        Some("bench") => Request::Bench(args.split_off(2)),
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
             Some(topic) if topic == "check" => Request::Print(usage::check()),
+            Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
             Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
         },
         Some("version" | "--version" | "-v" | "-V") => {
@@ -156,6 +161,13 @@ mod tests {
         assert_eq!(request("dunlin server"), server("dunlin"));
         assert_eq!(request("dunlin server a.conf --port 1"), server("dunlin a.conf --port 1"));
         assert_eq!(request("dunlin server - --version"), server("dunlin - --version"));
+    }
+
+    #[test]
+    fn the_load_generator_gets_its_own() {
+        let words = |line: &str| line.split_whitespace().map(OsString::from).collect();
+        assert_eq!(request("dunlin bench -q -t set"), Request::Bench(words("-q -t set")));
+        assert_eq!(request("dunlin help bench"), Request::Bench(words("--help")));
     }
 
     #[test]

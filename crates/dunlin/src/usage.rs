@@ -10,6 +10,7 @@ Usage: dunlin COMMAND [ARGUMENT ...]
 Commands:
   server    run the data store; takes what redis-server takes
   check     check files: dunlin check rdb dump.rdb
+  bench     put load on any server that speaks RESP, and measure
   help      print this, or the help of a command: dunlin help server
   version   print the version
 

@@ -1,0 +1,241 @@
+//! The servers an experiment starts, and how they end: with it, whatever happens.
+
+use crate::client::{Client, Reply};
+use crate::generator::os;
+use crate::options::{Address, Target};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub struct Server {
+    child: Child,
+    /// Where it listens.
+    pub port: u16,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its data is worthless, and an error means that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where an experiment's servers run, and which programs there are.
+pub struct Lab {
+    directory: PathBuf,
+    dunlin: Vec<String>,
+    reference: Option<Vec<String>>,
+    next_port: u16,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Lab {
+    /// A lab in a directory of its own.
+    pub fn new(
+        parent: Option<&Path>,
+        first_port: u16,
+        reference: Option<&str>,
+    ) -> Result<Lab, String> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let directory = parent.join(format!("dunlin-experiment-{}", std::process::id()));
+        fs::create_dir_all(&directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+        let program =
+            std::env::current_exe().map_err(|error| format!("where is dunlin? {error}"))?;
+        let reference = match reference {
+            Some(command) => Some(command.split_whitespace().map(str::to_owned).collect()),
+            None => ["valkey-server", "redis-server"]
+                .into_iter()
+                .find_map(|name| find(name).map(|path| vec![path])),
+        };
+        Ok(Lab {
+            directory,
+            dunlin: vec![program.to_string_lossy().into_owned(), "server".into()],
+            reference,
+            next_port: first_port,
+        })
+    }
+
+    /// The name of the server that Dunlin is compared with, if there is one.
+    pub fn reference_name(&self) -> Option<&str> {
+        let last = self.reference.as_ref()?.iter().rfind(|word| word.contains("server"))?;
+        last.rsplit('/').next()
+    }
+
+    /// Why there is no reference server.
+    pub fn no_reference() -> String {
+        "not measured: neither valkey-server nor redis-server is installed; apt-get install valkey-server".into()
+    }
+
+    /// Starts Dunlin with some arguments.
+    pub fn dunlin(&mut self, arguments: &[&str], core: Option<usize>) -> Result<Server, String> {
+        let words = self.dunlin.clone();
+        self.store(&words, arguments, core)
+    }
+
+    /// Starts the reference server; none if there is no such program.
+    pub fn reference(
+        &mut self,
+        arguments: &[&str],
+        core: Option<usize>,
+    ) -> Result<Option<Server>, String> {
+        match self.reference.clone() {
+            Some(words) => self.store(&words, arguments, core).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn store(
+        &mut self,
+        words: &[String],
+        arguments: &[&str],
+        core: Option<usize>,
+    ) -> Result<Server, String> {
+        let port = self.port();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+        // Under chroot the directory does not exist inside; such a server keeps its files in its own.
+        if words[0] == "chroot" {
+            command.args(["--dir", "/tmp", "--appenddirname", &format!("aof-{port}")]);
+        } else {
+            command.arg("--dir").arg(self.own_directory(port)?);
+        }
+        command.args(arguments);
+        self.start(command, port, core, true)
+    }
+
+    /// Starts HAProxy in front of some ports; none if it is not installed.
+    pub fn haproxy(&mut self, behind: &[u16]) -> Result<Option<Server>, String> {
+        let Some(program) = find("haproxy") else { return Ok(None) };
+        let port = self.port();
+        let mut text = format!(
+            "global\n  maxconn 4000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
+             timeout server 1h\nlisten store\n  bind 127.0.0.1:{port}\n  balance roundrobin\n"
+        );
+        for (index, port) in behind.iter().enumerate() {
+            text += &format!("  server s{index} 127.0.0.1:{port}\n");
+        }
+        let file = self.write(&format!("haproxy-{port}.cfg"), &text)?;
+        let mut command = Command::new(program);
+        command.arg("-db").arg("-f").arg(file);
+        self.start(command, port, None, true).map(Some)
+    }
+
+    /// Starts Twemproxy over some shards; none if it is not installed.
+    pub fn twemproxy(&mut self, shards: &[u16]) -> Result<Option<Server>, String> {
+        let Some(program) = find("nutcracker") else { return Ok(None) };
+        let (port, stats) = (self.port(), self.port());
+        let mut text = format!(
+            "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
+             preconnect: true\n  servers:\n"
+        );
+        for port in shards {
+            text += &format!("   - 127.0.0.1:{port}:1\n");
+        }
+        let file = self.write(&format!("nutcracker-{port}.yml"), &text)?;
+        let mut command = Command::new(program);
+        command.arg("-c").arg(file).args(["-s", &stats.to_string(), "-m", "16384"]);
+        self.start(command, port, None, false).map(Some)
+    }
+
+    fn port(&mut self) -> u16 {
+        loop {
+            let port = self.next_port;
+            self.next_port = self.next_port.checked_add(1).unwrap_or(1024);
+            if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+                return port;
+            }
+        }
+    }
+
+    fn own_directory(&self, port: u16) -> Result<PathBuf, String> {
+        let directory = self.directory.join(port.to_string());
+        fs::create_dir_all(&directory)
+            .map_err(|error| format!("{}: {error}", directory.display()))?;
+        Ok(directory)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
+        let path = self.directory.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(path)
+    }
+
+    fn start(
+        &self,
+        mut command: Command,
+        port: u16,
+        core: Option<usize>,
+        pings: bool,
+    ) -> Result<Server, String> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let log = self.directory.join(format!("{port}.log"));
+        let file = |path: &Path| -> io::Result<Stdio> {
+            Ok(File::options().create(true).append(true).open(path)?.into())
+        };
+        let output = file(&log).and_then(|out| Ok((out, file(&log)?)));
+        let (out, err) = output.map_err(|error| format!("{}: {error}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err).current_dir(&self.directory);
+        os::tie(&mut command, core);
+        let child = command.spawn().map_err(|error| format!("{name}: {error}"))?;
+        let mut server = Server { child, port };
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answers = Client::connect(&target(port)).and_then(|mut client| {
+                // Twemproxy answers PING only in later versions; a GET passes through to a shard.
+                client.ask(if pings { &["PING"][..] } else { &["GET", "ready"] })
+            });
+            match answers {
+                Ok(Reply::Text(_) | Reply::Nil) => return Ok(server),
+                _ if Instant::now() > deadline => {}
+                _ if matches!(server.child.try_wait(), Ok(Some(_))) => {}
+                _ => {
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+            }
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            let last: Vec<&str> = said.lines().rev().take(3).collect();
+            return Err(format!("{name} did not start on port {port}: {}", last.join(" | ")));
+        }
+    }
+}
+
+/// A local server.
+pub fn target(port: u16) -> Target {
+    Target {
+        address: Address::Tcp { host: "127.0.0.1".into(), port },
+        user: None,
+        password: None,
+        database: 0,
+        resp3: false,
+        tls: None,
+        cluster: false,
+    }
+}
+
+/// A program on the path.
+fn find(name: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian keeps proxies where only root looks.
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .map(|path| path.to_string_lossy().into_owned())
+}

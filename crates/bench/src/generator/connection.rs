@@ -1,0 +1,191 @@
+//! One connection of the generator: bytes to send, requests under way, and where it is in its work.
+
+use super::reply::Scanner;
+use crate::ledger::Versions;
+use crate::options::{Load, Target};
+use crate::transport::Transport;
+use crate::workload::keys::{Cursor, Pattern};
+use crate::workload::{Turn, Workload};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use structs::random::Rng;
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// When its latency began, in nanoseconds on the run's clock.
+    pub at_ns: u64,
+    /// Index of its operation.
+    pub operation: u32,
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Not connected; to be tried again at this time of the run's clock.
+    Down {
+        /// When, in nanoseconds.
+        retry_ns: u64,
+    },
+    /// The socket is connecting since then.
+    Connecting {
+        /// When, in nanoseconds.
+        since_ns: u64,
+    },
+    /// So many replies to AUTH and the like are awaited.
+    Greeting(usize),
+    /// At work.
+    Ready,
+}
+
+/// A connection and its share of the work, which survives the socket.
+pub struct Connection {
+    /// Its number among all connections of the run.
+    pub number: u64,
+    /// The socket, unless down.
+    pub transport: Option<Transport>,
+    /// Its life.
+    pub state: State,
+    /// The node it leads to, in a cluster.
+    pub node: usize,
+    /// Requests under way, the oldest first.
+    pub under_way: VecDeque<Sent>,
+    /// Finds the ends of replies.
+    pub scanner: Scanner,
+    /// Its random numbers.
+    pub rng: Rng,
+    /// Where it is in the cycle of operations.
+    pub turn: Turn,
+    /// Where it is in the keys of each operation.
+    pub cursors: Vec<Cursor>,
+    /// Requests it may still send, where each connection has its own share.
+    pub left: Option<u64>,
+    /// Requests sent over this socket.
+    pub sent: u64,
+    /// Paced: waits in the queue of connections with room.
+    pub queued: bool,
+    /// Failed attempts to connect since it was last up.
+    pub failures: u32,
+    /// Verification: the numbers of the keys under way, in order.
+    pub drawn: VecDeque<u64>,
+    /// Verification: the reply under way, as it came.
+    pub capture: Vec<u8>,
+    /// Ledger: what it writes.
+    pub versions: Option<Versions>,
+    /// Its socket has been at work since it was made.
+    pub greeted: bool,
+    /// Requests that are written and not sent.
+    pub out: Vec<u8>,
+    out_done: usize,
+}
+
+impl Connection {
+    /// Connection `number` of `clients`; `index` and `sharers` divide the keys of parallel patterns.
+    pub fn new(
+        workload: &Workload,
+        number: u64,
+        node: usize,
+        (index, sharers): (u64, u64),
+        load: &Load,
+    ) -> Connection {
+        let (seed, divided) = (load.seed, load.ledger.is_some());
+        let (first, last) = workload.keys;
+        // Streams of neighbouring connections must have nothing in common: mixed, not added.
+        let mut mixer = Rng::seeded(seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        mixer.next_u64();
+        // With a ledger every key has one writer, whatever the pattern.
+        let cursor = |operation: &crate::workload::Operation| {
+            let pattern = if divided { &Pattern::Parallel } else { &operation.pattern };
+            Cursor::new(pattern, first, last, index, sharers)
+        };
+        Connection {
+            number,
+            transport: None,
+            state: State::Down { retry_ns: 0 },
+            node,
+            under_way: VecDeque::new(),
+            scanner: Scanner::default(),
+            rng: Rng::seeded(mixer.next_u64()),
+            turn: workload.start(number),
+            cursors: workload.operations.iter().map(cursor).collect(),
+            left: None,
+            sent: 0,
+            queued: false,
+            failures: 0,
+            drawn: VecDeque::new(),
+            capture: Vec::new(),
+            versions: None,
+            greeted: false,
+            out: Vec::new(),
+            out_done: 0,
+        }
+    }
+
+    /// Starts to connect.
+    pub fn open(&mut self, target: &Target, now_ns: u64) -> io::Result<()> {
+        self.forget();
+        self.transport = Some(Transport::start(target)?);
+        self.state = State::Connecting { since_ns: now_ns };
+        Ok(())
+    }
+
+    /// The socket is connected: says what has to be said first.
+    pub fn greet(&mut self, target: &Target) -> io::Result<()> {
+        let Some(transport) = &mut self.transport else { return Ok(()) };
+        transport.connected()?;
+        let (greeting, replies) = target.greeting();
+        self.out.extend_from_slice(&greeting);
+        self.state = if replies > 0 { State::Greeting(replies) } else { State::Ready };
+        self.flush()
+    }
+
+    /// Drops the socket; how many requests were under way.
+    pub fn close(&mut self, retry_ns: u64) -> u64 {
+        let lost = self.under_way.len() as u64;
+        self.forget();
+        self.transport = None;
+        self.state = State::Down { retry_ns };
+        lost
+    }
+
+    fn forget(&mut self) {
+        self.under_way.clear();
+        self.drawn.clear();
+        self.capture.clear();
+        self.scanner = Scanner::default();
+        if let Some(versions) = &mut self.versions {
+            versions.forget_under_way();
+        }
+        self.out.clear();
+        self.out_done = 0;
+        self.sent = 0;
+    }
+
+    /// Bytes that wait to be sent.
+    pub fn unsent(&self) -> usize {
+        self.out.len() - self.out_done
+    }
+
+    /// Sends what there is, as far as there is room; an event will tell when there is more.
+    #[inline]
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self.try_flush() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            result => result,
+        }
+    }
+
+    fn try_flush(&mut self) -> io::Result<()> {
+        let Some(transport) = &mut self.transport else { return Ok(()) };
+        while self.out_done < self.out.len() {
+            match transport.send(&self.out[self.out_done..]) {
+                Ok(sent) => self.out_done += sent,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.out_done = 0;
+        transport.push()
+    }
+}

@@ -1,0 +1,229 @@
+//! What a run costs the server: CPU time and resident memory.
+//!
+//! From /proc when the server runs here (its process is known by `--pid`, or found as the owner of the
+//! socket that listens on the port), else from INFO over a connection of its own.
+
+use crate::client::Client;
+use crate::generator::os;
+use crate::options::{Address, Target};
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Where figures come from.
+pub enum Source {
+    /// Processes on this machine.
+    Processes(Vec<u32>),
+    /// The server's own word.
+    Info(Client),
+}
+
+/// A reading.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sample {
+    /// CPU seconds since the server started, user and system.
+    pub cpu_seconds: f64,
+    /// Resident bytes.
+    pub rss_bytes: u64,
+}
+
+/// What a run cost the server.
+#[derive(Clone, Debug)]
+pub struct ServerCost {
+    /// CPU seconds during the run.
+    pub cpu_seconds: f64,
+    /// Resident bytes at the end.
+    pub rss_bytes: u64,
+    /// The most there was at any reading.
+    pub rss_peak_bytes: u64,
+    /// `/proc` or `INFO`.
+    pub from: &'static str,
+    /// One reading a second: seconds since the start, CPU seconds used up to then, resident bytes.
+    pub readings: Vec<(f64, f64, u64)>,
+}
+
+impl ServerCost {
+    /// Adds the cost of another run.
+    pub fn merge(&mut self, other: &ServerCost) {
+        let offset = self.readings.last().map_or(0.0, |&(at, ..)| at);
+        let used = self.cpu_seconds;
+        let shifted = other.readings.iter().map(|&(at, cpu, rss)| (at + offset, cpu + used, rss));
+        self.readings.extend(shifted);
+        self.cpu_seconds += other.cpu_seconds;
+        self.rss_bytes = other.rss_bytes;
+        self.rss_peak_bytes = self.rss_peak_bytes.max(other.rss_peak_bytes);
+    }
+}
+
+impl Source {
+    /// The best source there is for a server: the processes given, or found by the port, or INFO.
+    pub fn find(target: &Target, pids: &[u32]) -> Option<Source> {
+        if !pids.is_empty() {
+            return Some(Source::Processes(pids.to_vec()));
+        }
+        let owners = owners(&target.address);
+        if !owners.is_empty() {
+            return Some(Source::Processes(owners));
+        }
+        let mut client = Client::connect(target).ok()?;
+        info(&mut client).ok().map(|_| Source::Info(client))
+    }
+
+    /// What reports call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Source::Processes(_) => "/proc",
+            Source::Info(_) => "INFO",
+        }
+    }
+
+    /// A reading now.
+    pub fn sample(&mut self) -> io::Result<Sample> {
+        match self {
+            Source::Processes(pids) => {
+                let mut sum = Sample::default();
+                for pid in pids.iter() {
+                    let one = process(*pid)?;
+                    sum.cpu_seconds += one.cpu_seconds;
+                    sum.rss_bytes += one.rss_bytes;
+                }
+                Ok(sum)
+            }
+            Source::Info(client) => info(client),
+        }
+    }
+}
+
+fn process(pid: u32) -> io::Result<Sample> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let fields: Vec<u64> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or("")
+        .split_whitespace()
+        .skip(1)
+        .map(|field| field.parse().unwrap_or(0))
+        .collect();
+    // Counted from the field after the state: 10 is utime, 11 stime, 20 resident pages.
+    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    Ok(Sample {
+        cpu_seconds: (field(10) + field(11)) as f64 / os::ticks_per_second() as f64,
+        rss_bytes: field(20) * os::page_bytes(),
+    })
+}
+
+fn info(client: &mut Client) -> io::Result<Sample> {
+    let text = client.text(&["INFO"])?;
+    let field = |name: &str| -> Option<f64> {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse().ok())
+    };
+    match (field("used_cpu_user"), field("used_cpu_sys")) {
+        (Some(user), Some(system)) => Ok(Sample {
+            cpu_seconds: user + system,
+            rss_bytes: field("used_memory_rss").unwrap_or(0.0) as u64,
+        }),
+        _ => Err(io::Error::other("INFO has no used_cpu_user")),
+    }
+}
+
+/// The processes of this machine that listen on an address; none if it is not one of this machine.
+fn owners(address: &Address) -> Vec<u32> {
+    let inodes = match address {
+        Address::Unix(path) => unix_inodes(path),
+        Address::Tcp { host, port } => {
+            let local = address.resolve().is_ok_and(|ip| is_local(&ip));
+            if local || host == "localhost" { listening_inodes(*port) } else { Vec::new() }
+        }
+    };
+    if inodes.is_empty() {
+        return Vec::new();
+    }
+    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let mut owners = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
+        let owns = descriptors
+            .filter_map(|descriptor| fs::read_link(descriptor.path()).ok())
+            .any(|link| link.to_str().is_some_and(|link| wanted.iter().any(|w| w == link)));
+        if owns {
+            owners.push(pid);
+        }
+    }
+    owners
+}
+
+/// An address of this machine is one that can be bound.
+fn is_local(address: &std::net::SocketAddr) -> bool {
+    address.ip().is_loopback() || std::net::TcpListener::bind((address.ip(), 0)).is_ok()
+}
+
+fn listening_inodes(port: u16) -> Vec<u64> {
+    const LISTENING: &str = "0A";
+    let mut inodes = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            if let [_, local, _, state, ..] = fields[..]
+                && state == LISTENING
+                && local.rsplit(':').next().and_then(|hex| u16::from_str_radix(hex, 16).ok())
+                    == Some(port)
+                && let Some(inode) = fields.get(9).and_then(|inode| inode.parse().ok())
+            {
+                inodes.push(inode);
+            }
+        }
+    }
+    inodes
+}
+
+fn unix_inodes(path: &Path) -> Vec<u64> {
+    // The table names sockets as they were bound; the file tells whether it is the same one.
+    let wanted = fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let listening = table.lines().skip(1).filter_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, _, _, flags, _, _, inode, bound] = fields[..] else { return None };
+        let listens = flags == "00010000";
+        let same = fs::metadata(bound).map(|file| (file.dev(), file.ino())).ok() == wanted;
+        if listens && wanted.is_some() && same { inode.parse().ok() } else { None }
+    });
+    listening.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_port_is_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let address = Address::Tcp { host: "127.0.0.1".into(), port };
+        assert_eq!(owners(&address), [std::process::id()]);
+        let directory = std::env::temp_dir().join(format!("bench-cost-{}", std::process::id()));
+        let unix = std::os::unix::net::UnixListener::bind(&directory).unwrap();
+        assert_eq!(owners(&Address::Unix(directory.clone())), [std::process::id()]);
+        drop(unix);
+        std::fs::remove_file(directory).unwrap();
+        drop(listener);
+        assert_eq!(owners(&address), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn a_process_has_memory_and_uses_time() {
+        let before = process(std::process::id()).unwrap();
+        let start = std::time::Instant::now();
+        let mut sum = 0u64;
+        while start.elapsed().as_millis() < 300 {
+            sum = sum.wrapping_mul(31).wrapping_add(1);
+        }
+        assert!(std::hint::black_box(sum) != 1);
+        let after = process(std::process::id()).unwrap();
+        assert!(after.cpu_seconds > before.cpu_seconds && after.rss_bytes > 1 << 20);
+    }
+}

@@ -1,0 +1,251 @@
+//! What is measured, and what it amounts to.
+
+pub mod cost;
+pub mod noise;
+pub mod recorder;
+pub mod timeline;
+
+use hdrhistogram::Histogram;
+use std::collections::BTreeMap;
+
+/// Latencies are kept up to an hour, in nanoseconds.
+pub const LONGEST_NS: u64 = 3_600_000_000_000;
+
+/// An empty histogram of latencies in nanoseconds, exact to three digits.
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("the bounds are valid")
+}
+
+/// What became of the requests of one operation.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    /// The operation's name.
+    pub name: String,
+    /// Latencies of all replies, of errors too, in nanoseconds.
+    pub latencies: Histogram<u64>,
+    /// Replies that were errors; MOVED and ASK are among them.
+    pub errors: u64,
+    /// Replies of reads without a value.
+    pub misses: u64,
+    /// Requests without a reply at the end; the time they had waited is among the latencies.
+    pub unfinished: u64,
+    /// Whether misses mean anything.
+    pub reads: bool,
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new(name: &str, reads: bool) -> Tally {
+        Tally {
+            name: name.into(),
+            latencies: latencies(),
+            errors: 0,
+            misses: 0,
+            unfinished: 0,
+            reads,
+        }
+    }
+
+    /// Adds what another thread counted of the same operation.
+    pub fn merge(&mut self, other: &Tally) {
+        self.latencies.add(&other.latencies).expect("the bounds are the same");
+        self.errors += other.errors;
+        self.misses += other.misses;
+        self.unfinished += other.unfinished;
+    }
+
+    /// Replies.
+    pub fn requests(&self) -> u64 {
+        self.latencies.len() - self.unfinished
+    }
+}
+
+/// What is counted once for a whole run.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Error replies by text (cut short), at most [`KINDS`] of them.
+    pub error_texts: BTreeMap<String, u64>,
+    /// Replies that sent the client to another node.
+    pub moved: u64,
+    /// Replies that sent the client to another node for once.
+    pub ask: u64,
+    /// Connections that ended though nobody asked for it.
+    pub lost_connections: u64,
+    /// Why the first was lost.
+    pub first_loss: Option<String>,
+    /// Connections made after the first ones, whatever for.
+    pub reconnections: u64,
+    /// Requests that were under way on lost connections.
+    pub lost_requests: u64,
+    /// Requests that were due or under way when the run was over; the time they had waited is among
+    /// the latencies.
+    pub unfinished: u64,
+    /// Values that were compared with what they should be, and the first that was something else.
+    pub checked: u64,
+    /// Values that were not what they should be.
+    pub wrong: u64,
+    /// The first of them.
+    pub first_wrong: Option<String>,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+}
+
+/// Kinds of errors that are told apart.
+pub const KINDS: usize = 20;
+
+impl Counts {
+    /// Counts an error reply.
+    pub fn note_error(&mut self, text: &[u8]) {
+        if text.starts_with(b"MOVED ") {
+            self.moved += 1;
+        } else if text.starts_with(b"ASK ") {
+            self.ask += 1;
+        } else {
+            let text = String::from_utf8_lossy(text);
+            let known = self.error_texts.len();
+            match self.error_texts.get_mut(&*text) {
+                Some(count) => *count += 1,
+                None if known < KINDS => {
+                    self.error_texts.insert(text.into_owned(), 1);
+                }
+                None => *self.error_texts.entry("(others)".into()).or_default() += 1,
+            }
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub fn merge(&mut self, other: &Counts) {
+        for (text, count) in &other.error_texts {
+            *self.error_texts.entry(text.clone()).or_default() += count;
+        }
+        self.moved += other.moved;
+        self.ask += other.ask;
+        self.lost_connections += other.lost_connections;
+        self.reconnections += other.reconnections;
+        self.lost_requests += other.lost_requests;
+        self.unfinished += other.unfinished;
+        self.checked += other.checked;
+        self.wrong += other.wrong;
+        self.bytes_out += other.bytes_out;
+        self.bytes_in += other.bytes_in;
+        if self.first_loss.is_none() {
+            self.first_loss.clone_from(&other.first_loss);
+        }
+        if self.first_wrong.is_none() {
+            self.first_wrong.clone_from(&other.first_wrong);
+        }
+    }
+}
+
+/// What the generator itself used.
+#[derive(Clone, Debug, Default)]
+pub struct OwnCost {
+    /// CPU seconds of its threads.
+    pub cpu_seconds: f64,
+    /// The busiest thread's share of the run, 0 to 1.
+    pub busiest: f64,
+    /// Open loop: how late requests were sent although a connection had room, in nanoseconds; 99th
+    /// percentile.
+    pub late_p99_ns: Option<u64>,
+}
+
+/// A thread above this share was the limit of what was measured.
+pub const BUSY: f64 = 0.9;
+
+/// The outcome of one run of one workload on one server.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The workload's name.
+    pub name: String,
+    /// From the first request to the last reply.
+    pub seconds: f64,
+    /// What became of each operation's requests.
+    pub tallies: Vec<Tally>,
+    /// What was counted once.
+    pub counts: Counts,
+    /// Per second.
+    pub seconds_of_run: Vec<timeline::Second>,
+    /// What the generator used.
+    pub own: OwnCost,
+    /// What the server used, where that can be known.
+    pub server: Option<cost::ServerCost>,
+    /// It ended by Ctrl-C.
+    pub interrupted: bool,
+}
+
+impl Measured {
+    /// Replies.
+    pub fn requests(&self) -> u64 {
+        self.tallies.iter().map(Tally::requests).sum()
+    }
+
+    /// Replies a second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.requests() as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Latencies of all operations.
+    pub fn total(&self) -> Tally {
+        let mut total = Tally::new("total", self.tallies.iter().any(|tally| tally.reads));
+        for tally in &self.tallies {
+            total.merge(tally);
+        }
+        total
+    }
+
+    /// Error replies, MOVED and ASK among them.
+    pub fn errors(&self) -> u64 {
+        self.tallies.iter().map(|tally| tally.errors).sum()
+    }
+
+    /// The server's CPU per request in microseconds.
+    pub fn server_us(&self) -> Option<f64> {
+        let cost = self.server.as_ref()?;
+        (self.requests() > 0).then(|| cost.cpu_seconds * 1e6 / self.requests() as f64)
+    }
+
+    /// The generator's CPU per request in microseconds.
+    pub fn own_us(&self) -> f64 {
+        self.own.cpu_seconds * 1e6 / self.requests().max(1) as f64
+    }
+
+    /// Whether the generator kept the figures down rather than the server.
+    pub fn generator_was_the_limit(&self) -> bool {
+        self.own.busiest > BUSY
+    }
+
+    /// Whether anything went wrong that a script should notice.
+    pub fn clean(&self) -> bool {
+        let counts = &self.counts;
+        self.errors() + counts.lost_connections + counts.wrong == 0
+    }
+
+    /// Adds the outcome of the same work done once more.
+    pub fn merge(&mut self, other: &Measured) {
+        self.seconds += other.seconds;
+        for (tally, other) in self.tallies.iter_mut().zip(&other.tallies) {
+            tally.merge(other);
+        }
+        self.counts.merge(&other.counts);
+        let offset = self.seconds_of_run.len() as u64;
+        self.seconds_of_run.extend(
+            other
+                .seconds_of_run
+                .iter()
+                .map(|second| timeline::Second { at: second.at + offset, ..second.clone() }),
+        );
+        self.own.cpu_seconds += other.own.cpu_seconds;
+        self.own.busiest = self.own.busiest.max(other.own.busiest);
+        self.own.late_p99_ns = self.own.late_p99_ns.max(other.own.late_p99_ns);
+        self.server = match (self.server.take(), &other.server) {
+            (Some(mut cost), Some(other)) => {
+                cost.merge(other);
+                Some(cost)
+            }
+            _ => None,
+        };
+        self.interrupted |= other.interrupted;
+    }
+}

@@ -1,0 +1,146 @@
+//! What the figures promise: a rate is kept, a stall is seen, equal servers are equal, wrong values and
+//! losses are found.
+
+use crate::support::{bench, dunlin, file, measure, only};
+use harness::reply::Protocol;
+use harness::server::{Server, signal};
+use std::thread;
+use std::time::Duration;
+
+#[test]
+fn the_rate_is_the_one_that_was_asked_for() {
+    let server = dunlin(&[]);
+    for line in ["--threads 2 --rate 3000", "--rate 500 -c 3", "--rps 2000 -P 4"] {
+        let (_, result) = measure(server.port(), &format!("-t get --duration 3 {line}"));
+        let run = only(&result);
+        let ratio = run["total"]["rate"].as_f64().unwrap() / run["asked_rate"].as_f64().unwrap();
+        assert!((0.99..=1.01).contains(&ratio), "{line}: {ratio}");
+    }
+}
+
+/// Runs a load on a server that stands still for `stall` in the middle of it.
+fn stalled(server: &Server, line: &str, stall: Duration) -> serde_json::Value {
+    let (port, line) = (server.port(), line.to_owned());
+    let run = thread::spawn(move || measure(port, &line).1);
+    thread::sleep(Duration::from_millis(1200));
+    signal(server.process_id(), "STOP").unwrap();
+    thread::sleep(stall);
+    signal(server.process_id(), "CONT").unwrap();
+    run.join().unwrap()
+}
+
+#[test]
+fn a_stall_is_in_the_percentiles_of_an_open_loop() {
+    let server = dunlin(&[]);
+    let stall = Duration::from_millis(600);
+    let result = stalled(&server, "-t get -c 10 --rate 1000 --duration 4", stall);
+    let latency = &only(&result)["total"]["latency_ms"];
+    let at = |name: &str| latency[name].as_f64().unwrap();
+    // 600 of 4000 requests fell due in the stall; evenly, so a tenth of all waited 200 ms or more.
+    assert!(at("max") > 550.0, "{latency}");
+    assert!(at("p90") > 100.0 && at("p99") > 450.0, "{latency}");
+    // A closed loop sees one late request a connection.
+    let result = stalled(&server, "-t get -c 10 --rps 1000 --duration 4", stall);
+    let latency = &only(&result)["total"]["latency_ms"];
+    assert!(latency["p99"].as_f64().unwrap() < 450.0, "{latency}");
+    assert!(latency["max"].as_f64().unwrap() > 550.0, "{latency}");
+}
+
+#[test]
+fn connections_rate_and_latency_agree() {
+    // Little's law: of a closed loop, requests under way = rate × mean latency.
+    let server = dunlin(&["--maxclients", "5000"]);
+    for clients in [10.0, 2000.0] {
+        let (status, result) = measure(server.port(), &format!("-t get -c {clients} --duration 2"));
+        let run = only(&result);
+        let rate = run["total"]["rate"].as_f64().unwrap();
+        let under_way = rate * run["total"]["latency_ms"]["mean"].as_f64().unwrap() / 1000.0;
+        assert_eq!(status, 0, "{run}");
+        assert!(
+            (under_way / clients - 1.0).abs() < 0.1,
+            "{clients} clients, {under_way:.1} under way"
+        );
+    }
+}
+
+#[test]
+fn equal_servers_are_equal() {
+    let (one, other) = (dunlin(&[]), dunlin(&[]));
+    let line = format!("-t get -n 5000 --rounds 5 --against redis://127.0.0.1:{}", other.port());
+    let (status, result) = measure(one.port(), &line);
+    assert_eq!(status, 0);
+    let rows = result["comparisons"].as_array().unwrap();
+    let rate = rows.iter().find(|row| row["figure"] == "requests/s").unwrap();
+    let ratio = rate["ratio"].as_f64().unwrap();
+    let near = (ratio - 1.0).abs() <= rate["noise"].as_f64().unwrap().max(0.1);
+    assert!(rate["within_noise"] == true || near, "{rate}");
+    assert!(
+        rate["ratio_low"].as_f64().unwrap() <= ratio
+            && ratio <= rate["ratio_high"].as_f64().unwrap()
+    );
+    assert_eq!(result["runs"].as_array().unwrap().len(), 10);
+}
+
+#[test]
+fn a_sweep_finds_where_a_server_falls_behind() {
+    let server = dunlin(&[]);
+    // No server answers 50 million a second to one client.
+    let line = "-t get -c 1 --sweep --sweep-rates 500:50000000:2 --duration 1";
+    let (_, result) = measure(server.port(), line);
+    let sweep = &result["sweeps"][0];
+    assert_eq!(sweep["knee"], 0, "{sweep}");
+    assert_eq!(sweep["steps"][1]["kept_up"], false);
+}
+
+#[test]
+fn values_are_verified() {
+    let server = dunlin(&[]);
+    let (port, keys) = (server.port(), "--key-maximum 999 --data-size-range 5-500");
+    let (status, result) = measure(port, &format!("--verify {keys} --ratio 1:1 -n 5000 -P 8"));
+    assert_eq!(status, 0, "{result}");
+    assert!(only(&result)["values_checked"].as_u64().unwrap() > 2000);
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    client.command(&["SET", "memtier-77", "something else"]).unwrap();
+    let all = format!("--verify {keys} --ratio 0:1 --key-pattern S:S -c 1 -n 1000");
+    let (status, result) = measure(port, &all);
+    assert_eq!((status, &only(&result)["values_wrong"]), (1, &1.into()));
+    let (status, _) = measure(
+        port,
+        &format!("--verify {keys} --ratio 0:1 --multi-key-get 10 --key-pattern S:S -c 1 -n 100"),
+    );
+    assert_eq!(status, 1, "in an MGET too");
+    let output = bench(&format!("-p {port} --verify -t set,get -r 100 -n 500"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn an_audit_finds_what_was_lost() {
+    let server = dunlin(&[]);
+    let (port, ledger, report) = (server.port(), file("ledger"), file("audit.json"));
+    let path = ledger.display();
+    let (status, _) =
+        measure(port, &format!("--ledger {path} --key-maximum 99 -c 2 -n 1000 -d 40"));
+    assert_eq!(status, 0);
+    let audit = || {
+        let line = format!("audit -p {port} --json-out-file {} {path}", report.display());
+        let status = bench(&line).status.code().unwrap();
+        let result: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+        (status, result)
+    };
+    let (status, result) = audit();
+    assert_eq!((status, &result["acknowledged_writes"]), (0, &1000.into()), "{result}");
+    assert_eq!(result["keys_lost"], 0);
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    client.command(&["DEL", "memtier-7"]).unwrap();
+    let (status, result) = audit();
+    assert_eq!((status, &result["keys_lost"]), (1, &1.into()), "{result}");
+    assert_eq!(result["losses"][0]["key"], "memtier-7");
+    // Later writes of that client are still there, unless it was the very last.
+    assert_eq!(result["holes"], 1, "{result}");
+    client.command(&["FLUSHALL"]).unwrap();
+    let (_, result) = audit();
+    assert_eq!((&result["keys_lost"], &result["holes"]), (&result["keys"], &0.into()));
+    std::fs::remove_file(ledger).unwrap();
+    std::fs::remove_file(report).unwrap();
+}
