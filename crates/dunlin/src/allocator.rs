@@ -9,6 +9,12 @@
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
 
+/// Has mimalloc give the system what it keeps for the calling thread, and what ended threads left.
+pub fn purge() {
+    // SAFETY: takes a plain flag.
+    unsafe { mi::mi_collect(true) }
+}
+
 /// What every block is aligned to.
 const ALIGNMENT: usize = 8;
 

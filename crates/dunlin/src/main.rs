@@ -23,6 +23,8 @@ static ALLOCATOR: Counting<Allocator> = Counting(Allocator);
 const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "mimalloc")]
+    keyspace::memory::set_purge(allocator::purge);
     match parse(std::env::args_os().collect()) {
         Request::Server(args) => server::run(args),
         Request::CheckRdb { program, args } => {

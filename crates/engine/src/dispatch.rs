@@ -265,10 +265,8 @@ fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
     if until <= cx.now() {
         return None;
     }
-    let writes = may_write(cx, row);
-    // What ends a pause must not wait for it.
-    let exempt = matches!(row.full_name.as_str(), "client|unpause" | "client|pause" | "reset");
-    ((!pause.writes_only.load(Relaxed) && !exempt) || writes).then_some(until)
+    // A pause of everything holds back what would end it too, as in Valkey: only time does.
+    (!pause.writes_only.load(Relaxed) || may_write(cx, row)).then_some(until)
 }
 
 /// Whether a request may have messages for any number of clients.

@@ -36,6 +36,8 @@ pub enum Message {
     /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, the end of a long
     /// command): look again.
     Recheck,
+    /// The thread's own heap is to give back what it can (MEMORY PURGE).
+    Purge,
 }
 
 /// An out-of-band message, encoded by the receiving thread in the client's own protocol.

@@ -8,6 +8,7 @@
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 pub use structs::size_class::block_size;
 
@@ -65,6 +66,22 @@ pub fn peak_bytes() -> usize {
 /// Forgets the peak (CONFIG RESETSTAT, MEMORY PURGE do not, but tests want to).
 pub fn reset_peak() {
     PEAK.store(0, Relaxed);
+}
+
+static PURGE: OnceLock<fn()> = OnceLock::new();
+
+/// Says how the allocator is asked to give back what the calling thread keeps for later; by the
+/// program that installs it.
+pub fn set_purge(purge: fn()) {
+    // The first says it: there is one allocator.
+    let _ = PURGE.set(purge);
+}
+
+/// Has the allocator give back to the system what it keeps for the calling thread's next blocks.
+pub fn purge() {
+    if let Some(purge) = PURGE.get() {
+        purge();
+    }
 }
 
 /// An allocator that counts; see the module's documentation.

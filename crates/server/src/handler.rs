@@ -114,6 +114,7 @@ impl Hub {
             | Message::Overflow(client)
             | Message::Evict(client) => *client,
             Message::Recheck => return self.resume_paused(cx),
+            Message::Purge => return keyspace::memory::purge(),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
             return;
@@ -149,7 +150,7 @@ impl Hub {
                 client_limits::note_eviction(self.engine, &conn.session.client);
                 io.close();
             }
-            Message::Recheck => {}
+            Message::Recheck | Message::Purge => {}
         }
     }
 

@@ -105,6 +105,7 @@ fn serve(
         let _ = config.record("maxclients", fitting.to_string().as_bytes());
     }
 
+    checks::keep_pages_small(Path::new("/"), config.disable_thp());
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
     let threads = cpus.threads(io_threads);
     let count = threads.count.clamp(1, 255);
@@ -402,7 +403,9 @@ pub fn listeners(config: &Config) -> Vec<ListenSpec> {
     specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
     let socket = config.unixsocket();
     if !socket.is_empty() {
-        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm()));
+        let group = config.unixsocketgroup();
+        let group = (!group.is_empty()).then(|| group.to_string_lossy().into_owned());
+        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm(), group));
     }
     specs
 }

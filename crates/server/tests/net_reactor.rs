@@ -392,7 +392,7 @@ fn unix_sockets_work(backend: Backend) {
     let path = std::env::temp_dir().join(name);
     std::fs::write(&path, "left by an earlier process").unwrap();
     let options = NetOptions { backend, ..NetOptions::default() };
-    let server = Server::with(options, |_| vec![ListenSpec::unix(&path, 0o700)]);
+    let server = Server::with(options, |_| vec![ListenSpec::unix(&path, 0o700, None)]);
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o700);
     let mut peer = Peer::over(UnixStream::connect(&path).unwrap());

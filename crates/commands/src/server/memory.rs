@@ -1,6 +1,7 @@
 //! `MEMORY USAGE key [SAMPLES count]`, `DOCTOR`, `MALLOC-STATS`, `PURGE`, `STATS`
 
 use super::memory_report::Memory;
+use engine::mailbox::Message;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -161,6 +162,8 @@ fn memory_malloc_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 
 fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.engine.keyspace.collect_outgrown();
+    // Every thread has a heap of its own, which nobody else may touch.
+    cx.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Purge));
     cx.reply.ok();
     Ok(())
 }

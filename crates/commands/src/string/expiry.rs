@@ -27,7 +27,7 @@ impl From<Expiry> for SetExpiry {
 /// An expiry option as it was written. Its number is looked at only when all other words are
 /// found to be right, since a syntax error comes before a wrong number.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ExpiryOption {
+struct ExpiryOption {
     number_at: usize,
     unit_ms: i64,
     is_relative: bool,
@@ -35,7 +35,7 @@ pub(crate) struct ExpiryOption {
 
 impl ExpiryOption {
     /// Reads `EX s`, `PX ms`, `EXAT s` or `PXAT ms` at word `at`; `None` if it is none of these.
-    pub(crate) fn parse(args: Args<'_>, at: usize) -> Option<ExpiryOption> {
+    fn parse(args: Args<'_>, at: usize) -> Option<ExpiryOption> {
         let units =
             [("ex", 1000, true), ("px", 1, true), ("exat", 1000, false), ("pxat", 1, false)];
         let (_, unit_ms, is_relative) = units.into_iter().find(|(name, ..)| args.is(at, name))?;
@@ -44,21 +44,55 @@ impl ExpiryOption {
 
     /// Whether it may stand behind one that was read before: an option may be given again, and the
     /// last one counts, but not together with another.
-    pub(crate) fn may_follow(self, before: Option<ExpiryOption>) -> bool {
+    fn may_follow(self, before: Option<ExpiryOption>) -> bool {
         before.is_none_or(|before| {
             (before.unit_ms, before.is_relative) == (self.unit_ms, self.is_relative)
         })
     }
 
     /// The point in time it stands for.
+    fn resolve(self, args: Args<'_>, now: Millis, command: &'static str) -> Result<Expiry, Error> {
+        let base = if self.is_relative { now } else { Millis(0) };
+        relative(args.integer(self.number_at)?, self.unit_ms, base, command).map(Expiry::At)
+    }
+}
+
+/// A command's options about the expiry, collected word by word: one of the four times, or the
+/// command's own word (KEEPTTL, PERSIST) in their place.
+#[derive(Default)]
+pub(crate) struct ExpiryOptions {
+    option: Option<ExpiryOption>,
+    has_word: bool,
+}
+
+impl ExpiryOptions {
+    /// Takes the option at word `at`: how many words it has, or `None` if there is none or it
+    /// cannot stand with those before it.
+    pub(crate) fn take(&mut self, args: Args<'_>, at: usize, word: &str) -> Option<usize> {
+        if args.is(at, word) && self.option.is_none() {
+            self.has_word = true;
+            return Some(1);
+        }
+        let found = ExpiryOption::parse(args, at)?;
+        if self.has_word || !found.may_follow(self.option) {
+            return None;
+        }
+        self.option = Some(found);
+        Some(2)
+    }
+
+    /// What they ask for; `word` is what the command's own word means. `None` if there are none.
     pub(crate) fn resolve(
         self,
         args: Args<'_>,
         now: Millis,
         command: &'static str,
-    ) -> Result<Expiry, Error> {
-        let base = if self.is_relative { now } else { Millis(0) };
-        relative(args.integer(self.number_at)?, self.unit_ms, base, command).map(Expiry::At)
+        word: Expiry,
+    ) -> Result<Option<Expiry>, Error> {
+        match self.option {
+            Some(option) => option.resolve(args, now, command).map(Some),
+            None => Ok(self.has_word.then_some(word)),
+        }
     }
 }
 

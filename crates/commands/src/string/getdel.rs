@@ -1,6 +1,6 @@
 //! `GETDEL key`, `GETEX key [EX|PX|EXAT|PXAT time|PERSIST]`
 
-use super::expiry::{Expiry, ExpiryOption};
+use super::expiry::{Expiry, ExpiryOptions};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
 };
@@ -63,26 +63,12 @@ fn getdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// What to do with the expiry; `None` leaves it.
 fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Option<Expiry>, Error> {
-    let (mut persists, mut option) = (false, None);
+    let mut options = ExpiryOptions::default();
     let mut at = 2;
     while at < args.len() {
-        if args.is(at, "persist") && option.is_none() {
-            persists = true;
-        } else if !persists
-            && let Some(found) = ExpiryOption::parse(args, at)
-            && found.may_follow(option)
-        {
-            option = Some(found);
-            at += 1;
-        } else {
-            return Err(Error::Syntax);
-        }
-        at += 1;
+        at += options.take(args, at, "persist").ok_or(Error::Syntax)?;
     }
-    match option {
-        Some(option) => option.resolve(args, cx.now(), "getex").map(Some),
-        None => Ok(persists.then_some(Expiry::Clear)),
-    }
+    options.resolve(args, cx.now(), "getex", Expiry::Clear)
 }
 
 fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

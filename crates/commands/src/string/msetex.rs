@@ -1,6 +1,6 @@
 //! `MSETEX numkeys key value [key value …] [NX|XX] [EX|PX|EXAT|PXAT time|KEEPTTL]`
 
-use super::expiry::{Expiry, ExpiryOption};
+use super::expiry::{Expiry, ExpiryOptions};
 use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Error, Find, Flags, Group, Key, KeyFlags, KeySpec,
     Outcome, events,
@@ -63,31 +63,21 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
     if end > args.len() {
         return Err(Error::Syntax);
     }
-    let (mut condition, mut keeps, mut option) = (Condition::Always, false, None);
+    let (mut condition, mut expiry) = (Condition::Always, ExpiryOptions::default());
     let mut at = end;
     while at < args.len() {
         if args.is(at, "nx") && condition != Condition::AllPresent {
             condition = Condition::NonePresent;
         } else if args.is(at, "xx") && condition != Condition::NonePresent {
             condition = Condition::AllPresent;
-        } else if args.is(at, "keepttl") && option.is_none() {
-            keeps = true;
-        } else if !keeps
-            && let Some(found) = ExpiryOption::parse(args, at)
-            && found.may_follow(option)
-        {
-            option = Some(found);
-            at += 1;
         } else {
-            return Err(Error::Syntax);
+            at += expiry.take(args, at, "keepttl").ok_or(Error::Syntax)?;
+            continue;
         }
         at += 1;
     }
-    let expiry = match option {
-        Some(option) => option.resolve(args, cx.now(), "msetex")?,
-        None if keeps => Expiry::Keep,
-        None => Expiry::Clear,
-    };
+    let expiry = expiry.resolve(args, cx.now(), "msetex", Expiry::Keep)?;
+    let expiry = expiry.unwrap_or(Expiry::Clear);
     Ok(Options { end, condition, expiry })
 }
 

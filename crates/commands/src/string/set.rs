@@ -3,7 +3,7 @@
 //! The ordinary SET without options takes a short way: one look-up, no allocation if the new value
 //! fits the old one's block.
 
-use super::expiry::{Expiry, ExpiryOption, expire};
+use super::expiry::{Expiry, ExpiryOptions, expire};
 use engine::db::SetExpiry;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
@@ -151,7 +151,7 @@ struct Options<'a> {
 fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     let mut options =
         Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: false };
-    let mut expiry = None;
+    let mut expiry = ExpiryOptions::default();
     let mut at = 3;
     while at < args.len() {
         // A condition may be given again (but IFEQ), only not with one that excludes it.
@@ -165,22 +165,14 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
             options.condition = Condition::IfEqual(args[at]);
         } else if args.is(at, "get") {
             options.returns_old = true;
-        } else if args.is(at, "keepttl") && expiry.is_none() {
-            options.expiry = Expiry::Keep;
-        } else if options.expiry != Expiry::Keep
-            && let Some(option) = ExpiryOption::parse(args, at)
-            && option.may_follow(expiry)
-        {
-            expiry = Some(option);
-            at += 1;
         } else {
-            return Err(Error::Syntax);
+            at += expiry.take(args, at, "keepttl").ok_or(Error::Syntax)?;
+            continue;
         }
         at += 1;
     }
-    if let Some(option) = expiry {
-        options.expiry = option.resolve(args, cx.now(), "set")?;
-    }
+    let expiry = expiry.resolve(args, cx.now(), "set", Expiry::Keep)?;
+    options.expiry = expiry.unwrap_or(Expiry::Clear);
     Ok(options)
 }
 

@@ -20,7 +20,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "mode of the Unix socket; 0 leaves it to the umask",
     )
     .immutable(),
-    optional("unixsocketgroup", "group of the Unix socket").immutable().not_yet(),
+    optional("unixsocketgroup", "group of the Unix socket").immutable(),
     int("tcp-backlog", COUNT, "511", "connections the kernel may hold before they are accepted")
         .immutable(),
     int("tcp-keepalive", COUNT, "300", "seconds of silence before a TCP keep-alive; 0 sends none"),

@@ -5,6 +5,7 @@ use super::conn::{ConnId, flag};
 use super::core::Core;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
+use structs::size_class::block_size;
 
 /// Where a connection's output is; in bytes but for `chunks`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,12 +91,16 @@ impl ConnIo<'_> {
     /// The output buffer and what waits behind a socket that is full.
     pub fn output(&self) -> Output {
         let link = &self.core.links[self.slot as usize];
-        let backlog = link.backlog.as_deref();
-        Output {
-            buffered: link.out.len(),
-            buffer: link.out.capacity(),
-            chunks: backlog.map_or(0, |backlog| backlog.chunks.len()),
-            chunk_memory: backlog.map_or(0, |backlog| backlog.memory),
+        let (buffered, buffer) = (link.out.len(), link.out.capacity());
+        match link.backlog.as_deref() {
+            // What stands behind a backlog waits with it, though it is not among its chunks yet.
+            Some(backlog) => Output {
+                buffered: 0,
+                buffer: 0,
+                chunks: backlog.chunks.len() + usize::from(buffered > 0),
+                chunk_memory: backlog.memory + block_size(buffer),
+            },
+            None => Output { buffered, buffer, chunks: 0, chunk_memory: 0 },
         }
     }
 

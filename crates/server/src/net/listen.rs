@@ -31,6 +31,8 @@ pub enum Address {
         path: PathBuf,
         /// Its permission bits; zero leaves them to the umask.
         mode: u32,
+        /// Its group, by name; the process's own if there is none.
+        group: Option<String>,
     },
 }
 
@@ -64,9 +66,9 @@ impl ListenSpec {
         binds.iter().map(|word| spec(word.as_ref())).collect()
     }
 
-    /// The listener for `unixsocket` and `unixsocketperm`.
-    pub fn unix(path: impl Into<PathBuf>, mode: u32) -> Self {
-        let address = Address::Unix { path: path.into(), mode };
+    /// The listener for `unixsocket`, `unixsocketperm` and `unixsocketgroup`.
+    pub fn unix(path: impl Into<PathBuf>, mode: u32, group: Option<String>) -> Self {
+        let address = Address::Unix { path: path.into(), mode, group };
         Self { kind: Kind::Unix, address, optional: false }
     }
 
@@ -167,9 +169,9 @@ impl Listener {
         let listener =
             |fd, unix_path, local| Ok(Some(Self { key, spec: spec.clone(), unix_path, local, fd }));
         match &spec.address {
-            Address::Unix { path, mode } => {
+            Address::Unix { path, mode, group } => {
                 let place = path.display().to_string();
-                match sys::listen_unix(path, *mode, backlog) {
+                match sys::listen_unix(path, *mode, group.as_deref(), backlog) {
                     Ok(fd) => listener(fd, Some(place.into()), None),
                     Err((step, error)) => Err(BindError { place, step, unix: true, error }),
                 }

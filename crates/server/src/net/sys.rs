@@ -146,11 +146,37 @@ pub(super) fn listen_tcp(
     Ok(fd)
 }
 
-/// A Unix socket that listens at `path`, with the permission bits `mode` unless that is zero. A
-/// file left there by an earlier process is removed first.
+/// The number of the group with this name.
+fn group_number(name: &str) -> io::Result<u32> {
+    const NOT_FOUND: &str = "no such group";
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, NOT_FOUND);
+    let name = std::ffi::CString::new(name).map_err(|_| unknown())?;
+    let mut room = vec![0; 16 << 10];
+    loop {
+        // SAFETY: the all-zero bit pattern is a valid group.
+        let mut group: libc::group = unsafe { zeroed() };
+        let mut found = std::ptr::null_mut();
+        // SAFETY: every pointer is to what it should be, and lives through the call.
+        let status = unsafe {
+            let (at, len) = (room.as_mut_ptr(), room.len());
+            libc::getgrnam_r(name.as_ptr(), &raw mut group, at, len, &raw mut found)
+        };
+        match status {
+            0 if found.is_null() => return Err(unknown()),
+            0 => return Ok(group.gr_gid),
+            libc::ERANGE if room.len() < 16 << 20 => room.resize(room.len() * 4, 0),
+            libc::EINTR => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// A Unix socket that listens at `path`, with the permission bits `mode` unless that is zero, and of
+/// the group `group` if there is one. A file left there by an earlier process is removed first.
 pub(super) fn listen_unix(
     path: &Path,
     mode: u32,
+    group: Option<&str>,
     backlog: u32,
 ) -> Result<OwnedFd, (&'static str, io::Error)> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -172,6 +198,12 @@ pub(super) fn listen_unix(
     // SAFETY: `sa` is a sockaddr_un of `size` bytes that lives through the call.
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const sa).cast(), size) })
         .map_err(|e| ("bind", e))?;
+    // Before anybody the group lets in could be turned away, and before the bits are set: changing
+    // the group may clear some.
+    if let Some(group) = group {
+        let number = group_number(group).map_err(|e| ("getgrnam", e))?;
+        std::os::unix::fs::chown(path, None, Some(number)).map_err(|e| ("chown", e))?;
+    }
     if mode != 0 {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))

@@ -36,9 +36,21 @@ pub fn warn_about_maxmemory(maxmemory_bytes: u64) {
     }
 }
 
-/// `disable-thp`: keeps the kernel from backing this process's memory with huge pages. Call it
-/// before the memory is used.
-pub fn disable_huge_pages() -> io::Result<()> {
+/// `disable-thp`: keeps the kernel from backing this process's memory with huge pages, if it does so
+/// without being asked. Call it before the memory is used.
+pub fn keep_pages_small(root: &Path, is_wanted: bool) {
+    let mode = root.join("sys/kernel/mm/transparent_hugepage/enabled");
+    // A kernel without huge pages has no such file.
+    let is_always = std::fs::read_to_string(mode).is_ok_and(|mode| mode.contains("[always]"));
+    if is_wanted
+        && is_always
+        && let Err(error) = disable_huge_pages()
+    {
+        log!(Warning, "WARNING: the kernel does not let us turn huge pages off: {error}");
+    }
+}
+
+fn disable_huge_pages() -> io::Result<()> {
     // SAFETY: this prctl takes integers only.
     if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
         return Err(io::Error::last_os_error());
