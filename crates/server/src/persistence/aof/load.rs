@@ -88,7 +88,7 @@ impl Loading<'_> {
         })?;
         let mut magic = [0; 5];
         let mut offset = 0;
-        if size >= 5 && input.read_exact(&mut magic).is_ok() && &magic == b"REDIS" {
+        if size >= 5 && input.read_exact(&mut magic).is_ok() && is_rdb_magic(magic) {
             offset = self.load_rdb(&mut input, size)?;
         }
         input.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
@@ -311,6 +311,11 @@ impl<'p> Batch<'p> {
     fn start(&self, command: usize) -> usize {
         command.checked_sub(1).map_or(0, |before| self.ends[before].0)
     }
+}
+
+/// Whether a file that begins so is an RDB file, of Redis or of Valkey.
+pub fn is_rdb_magic(magic: [u8; 5]) -> bool {
+    &magic == b"REDIS" || &magic == b"VALKE"
 }
 
 fn read_some(input: &mut File, into: &mut [u8]) -> io::Result<usize> {

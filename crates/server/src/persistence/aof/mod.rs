@@ -20,6 +20,7 @@ use engine::append_log::LogState;
 use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
+pub use load::is_rdb_magic;
 use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};

@@ -5,6 +5,7 @@
 //! with its offset. Files of any size are read in pieces.
 
 use super::check_rdb;
+use crate::persistence::aof::is_rdb_magic;
 use crate::process::{facts, os_error};
 use replication::{Item, Manifest, StreamReader};
 use std::ffi::{OsStr, OsString};
@@ -362,9 +363,9 @@ struct Found {
 }
 
 fn is_rdb(path: &Path) -> bool {
-    let mut magic = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(5).read_to_end(&mut magic));
-    read.is_ok() && magic == b"REDIS"
+    let mut magic = [0; 5];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && is_rdb_magic(magic)
 }
 
 fn cut_off(path: &Path, bytes: u64) -> io::Result<()> {

@@ -1,0 +1,235 @@
+//! What the append-only file holds is what happened: random requests, then the file is loaded into
+//! an empty data set, which must be the same as before. Some sequences are rewritten half-way. In
+//! the end Valkey loads the same files, and Dunlin those that Valkey wrote.
+//!
+//! `DUNLIN_SEED=17` runs the sequence of that seed, `DUNLIN_REPLAY_SECONDS=600` runs for so long.
+
+use harness::client::Client;
+use harness::differential::grammar::Generator;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Requests per sequence.
+const LENGTH: usize = 300;
+const SHORT: Duration = Duration::from_secs(8);
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
+}
+
+/// Keys whose time comes between two looks would differ for no fault of anybody.
+fn keep_from_expiring(client: &mut Client) {
+    for db in 0..16 {
+        ask(client, &["SELECT", &db.to_string()]);
+        let keys = ask(client, &["KEYS", "*"]);
+        for key in keys.elements().unwrap_or_default() {
+            let key = key.text().unwrap_or_default();
+            let is_volatile = client
+                .command(&[b"PTTL", key])
+                .is_ok_and(|ttl| ttl.integer().is_some_and(|ms| (0..60_000).contains(&ms)));
+            if is_volatile {
+                client.command(&[b"PERSIST", key]).expect("a reply");
+            }
+        }
+    }
+    ask(client, &["SELECT", "0"]);
+}
+
+#[test]
+fn the_log_repeats_what_happened() {
+    let options =
+        Options::arguments(&["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let until =
+        Instant::now() + variable("DUNLIN_REPLAY_SECONDS").map_or(SHORT, Duration::from_secs);
+    let only = variable("DUNLIN_SEED");
+    let mut seed = only.unwrap_or(1);
+    let mut sequences = 0;
+    while Instant::now() < until {
+        let mut generator = Generator::new(seed, |_| true);
+        let mut clients = [0, 1].map(|_| server.connect(Protocol::Resp2).expect("it answers"));
+        for (number, op) in generator.sequence(LENGTH).iter().enumerate() {
+            if seed % 4 == 0 && number == LENGTH / 2 {
+                clients[1].send(&["BGREWRITEAOF"]).expect("it is sent");
+            }
+            clients[op.client.min(1)].send(&op.words).expect("it is sent");
+            // A reply may never come (a blocked client); the order across clients is not fixed.
+            while clients[op.client.min(1)].has_data().is_ok_and(|has| has)
+                && clients[op.client.min(1)].reply().is_ok()
+            {}
+        }
+        drop(clients);
+        // What they sent last may still be in their sockets.
+        std::thread::sleep(Duration::from_millis(5));
+        let mut client = server.connect(Protocol::Resp2).expect("it answers");
+        wait_for_rewrite(&mut client);
+        keep_from_expiring(&mut client);
+        let before = ask(&mut client, &["DEBUG", "DIGEST"]);
+        assert_eq!(ask(&mut client, &["DEBUG", "LOADAOF"]), Reply::Simple(b"OK".to_vec()));
+        let after = ask(&mut client, &["DEBUG", "DIGEST"]);
+        assert_eq!(before, after, "DUNLIN_SEED={seed}");
+        let log = server.log();
+        assert!(!log.contains(" failed: "), "DUNLIN_SEED={seed}: a command failed again:\n{log}");
+        ask(&mut client, &["FLUSHALL"]);
+        sequences += 1;
+        if only.is_some() {
+            break;
+        }
+        seed += 1;
+    }
+    println!("{sequences} sequences of {LENGTH} requests were repeated");
+}
+
+fn wait_for_rewrite(client: &mut Client) {
+    let deadline = Instant::now() + harness::client::patience();
+    loop {
+        let info = ask(client, &["INFO", "persistence"]);
+        let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
+        if text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0") {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the rewrite does not end");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Every key of a server, with its value as commands show it (what DUMP shows two servers encode in
+/// different ways) and when it expires.
+fn contents(client: &mut Client) -> BTreeMap<(u32, Vec<u8>), (String, i64)> {
+    let mut all = BTreeMap::new();
+    for db in 0..16 {
+        ask(client, &["SELECT", &db.to_string()]);
+        let keys = ask(client, &["KEYS", "*"]);
+        for key in keys.elements().unwrap_or_default() {
+            let key = key.text().unwrap_or_default().to_vec();
+            let kind = client.command(&[&b"TYPE"[..], &key]).expect("a type");
+            let kind = String::from_utf8_lossy(kind.text().unwrap_or_default()).into_owned();
+            let words: Vec<&[u8]> = match kind.as_str() {
+                "string" => vec![b"GET", &key],
+                "list" => vec![b"LRANGE", &key, b"0", b"-1"],
+                "set" => vec![b"SORT", &key, b"ALPHA"],
+                "hash" => vec![b"HGETALL", &key],
+                _ => vec![b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"],
+            };
+            let mut value = client.command(&words).expect("a value");
+            if kind == "hash"
+                && let Reply::Array(words) = &mut value
+            {
+                let mut pairs: Vec<_> = words.chunks(2).map(<[Reply]>::to_vec).collect();
+                pairs.sort_by_key(|pair| format!("{pair:?}"));
+                *words = pairs.concat();
+            }
+            let expiry = client.command(&[&b"PEXPIRETIME"[..], &key]).expect("a time");
+            let expiry = expiry.integer().unwrap_or_default();
+            all.insert((db, key), (format!("{kind} {value:?}"), expiry));
+        }
+    }
+    ask(client, &["SELECT", "0"]);
+    all
+}
+
+fn fill(client: &mut Client) {
+    let long = "x".repeat(5000);
+    let requests: &[&[&str]] = &[
+        &["SET", "string", "value"],
+        &["SET", "number", "42"],
+        &["SET", "long", &long],
+        &["SET", "expires", "1", "EX", "10000"],
+        &["APPEND", "string", "\r\n\0"],
+        &["RPUSH", "list", "a", "b", "3", &long],
+        &["SADD", "ints", "1", "2", "300000"],
+        &["SADD", "set", "a", "b", &long],
+        &["HSET", "hash", "f", "v", "g", "1"],
+        &["HSET", "long-hash", "f", &long],
+        &["ZADD", "zset", "1.5", "a", "-inf", "b"],
+        &["INCRBYFLOAT", "float", "1.25"],
+        &["HINCRBYFLOAT", "hash", "g", "0.5"],
+        &["SPOP", "set"],
+        &["GETEX", "string", "PX", "99999999"],
+        &["SELECT", "5"],
+        &["SET", "elsewhere", "1"],
+        &["COPY", "elsewhere", "copied", "DB", "7"],
+        &["MULTI"],
+        &["INCR", "n"],
+        &["INCR", "n"],
+        &["EXEC"],
+        &["SELECT", "0"],
+    ];
+    for words in requests {
+        assert!(!ask(client, words).is_error(), "{words:?}");
+    }
+    for number in 0..500 {
+        ask(client, &["ZADD", "big", &number.to_string(), &format!("m{number}")]);
+        ask(client, &["HSET", "table", &format!("f{number}"), &number.to_string()]);
+        ask(client, &["RPUSH", "chunks", &format!("{number}{}", "y".repeat(100))]);
+    }
+}
+
+/// One server writes an append-only directory, with and without rewriting it and in both forms of
+/// base; the other one loads it, and has the same keys.
+fn hand_over(from: &Program, to: &Program) {
+    for (preamble, rewrites) in [("yes", false), ("yes", true), ("no", true)] {
+        let arguments = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let source = Server::start(from, Options::arguments(&arguments)).expect("it starts");
+        let mut client = source.connect(Protocol::Resp2).expect("it answers");
+        fill(&mut client);
+        if rewrites {
+            ask(&mut client, &["BGREWRITEAOF"]);
+            wait_for_rewrite(&mut client);
+            ask(&mut client, &["SET", "after", "1"]);
+        }
+        let wanted = contents(&mut client);
+        let mut target =
+            Server::start(to, Options::arguments(&["--appendonly", "yes"])).expect("it starts");
+        target.kill().expect("it can be killed");
+        ask(&mut client, &["CONFIG", "SET", "appendfsync", "always"]);
+        ask(&mut client, &["SET", "flushed", "1"]);
+        copy_folder(&source, &target);
+        target.start_again().unwrap_or_else(|why| panic!("{preamble} {rewrites}: {why}"));
+        let mut loaded = target.connect(Protocol::Resp2).expect("it answers");
+        ask(&mut loaded, &["DEL", "flushed"]);
+        let found = contents(&mut loaded);
+        let differing: Vec<_> = found
+            .iter()
+            .filter(|(key, value)| wanted.get(*key) != Some(*value))
+            .map(|((db, key), _)| format!("{db}: {}", key.escape_ascii()))
+            .collect();
+        assert!(
+            differing.is_empty() && found.len() == wanted.len(),
+            "base in RDB: {preamble}, rewritten: {rewrites}: {} keys instead of {}; {differing:?}",
+            found.len(),
+            wanted.len()
+        );
+    }
+}
+
+fn copy_folder(from: &Server, to: &Server) {
+    let target = to.directory().join("appendonlydir");
+    std::fs::remove_dir_all(&target).expect("there is one");
+    std::fs::create_dir(&target).expect("it can be made");
+    let source = from.directory().join("appendonlydir");
+    for entry in std::fs::read_dir(source).expect("there is one") {
+        let path = entry.expect("a file").path();
+        std::fs::copy(&path, target.join(path.file_name().expect("a name"))).expect("a copy");
+    }
+}
+
+#[test]
+fn valkey_loads_our_files_and_we_load_valkeys() {
+    let reference = match Program::reference() {
+        Ok(reference) => reference,
+        Err(why) => {
+            println!("SKIPPED: there is no reference server: {why}");
+            return;
+        }
+    };
+    let ours = Program::under_test();
+    hand_over(&reference, &ours);
+    hand_over(&ours, &reference);
+}
