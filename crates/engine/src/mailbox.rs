@@ -134,10 +134,11 @@ impl Mailbox {
             self.overdue.fetch_add(1, Relaxed);
         }
         waiting.messages.push(message);
+        // Under the lock, as in `take`: were it true while nothing is there, the next message would
+        // wake nobody.
+        let was_empty = !self.has_mail.swap(true, AcqRel);
         drop(waiting);
-        if !self.has_mail.swap(true, AcqRel)
-            && let Some(wake) = self.wake.get()
-        {
+        if was_empty && let Some(wake) = self.wake.get() {
             wake();
         }
     }
@@ -163,8 +164,8 @@ impl Mailbox {
 
     /// Takes all messages, in the order of posting.
     pub fn take(&self) -> Vec<Message> {
-        self.has_mail.store(false, Release);
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.has_mail.store(false, Release);
         let Waiting { messages, weight } = std::mem::take(&mut *waiting);
         if weight > MOST_WAITING {
             self.overdue.fetch_sub(1, Relaxed);

@@ -12,7 +12,7 @@ use harness::client::{Client, encode, is_gone};
 use harness::reply::{Protocol, Reply, decode};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -174,11 +174,11 @@ fn request(rng: &mut Rng, syntaxes: &[Syntax]) -> Vec<Vec<u8>> {
 }
 
 /// Makes the keys what their names say, as far as they are not.
-fn fill(client: &mut Client) {
-    let mut ask = |words: &[&str]| drop(client.command(words).unwrap());
-    ask(&["SET", "string", "some text"]);
-    ask(&["SET", "number", "9223372036854775800"]);
-    ask(&["SET", "expiring", "soon", "PX", "100000"]);
+fn fill(client: &mut Client) -> io::Result<()> {
+    let mut ask = |words: &[&str]| client.command(words).map(drop);
+    ask(&["SET", "string", "some text"])?;
+    ask(&["SET", "number", "9223372036854775800"])?;
+    ask(&["SET", "expiring", "soon", "PX", "100000"])?;
     let numbers: Vec<String> = (0..300).map(|number| number.to_string()).collect();
     let long: Vec<String> = numbers.iter().map(|number| format!("member-{number}")).collect();
     let pairs: Vec<&str> = numbers.iter().zip(&long).flat_map(|(a, b)| [&**a, &**b]).collect();
@@ -193,9 +193,10 @@ fn fill(client: &mut Client) {
         ("ZADD", "zset", &["-inf", "a", "1", "b", "inf", "c"]),
         ("ZADD", "big-zset", &pairs),
     ] {
-        ask(&["DEL", key]);
-        ask(&[&[command, key], words].concat());
+        ask(&["DEL", key])?;
+        ask(&[&[command, key], words].concat())?;
     }
+    Ok(())
 }
 
 /// Sends the requests and checks that what comes back, as far as it comes, are replies. Some block,
@@ -255,6 +256,9 @@ fn no_argument_brings_the_server_down() {
     for backend in program.backends() {
         // A string of 512 MB is allowed, and asked for here all the time.
         let limits = ["--proto-max-bulk-len", "1mb", "--maxmemory", "300mb", "--databases", "4"];
+        // SRANDMEMBER with a count of minus two thousand millions is obeyed, up to this.
+        let output = ["--client-output-buffer-limit", "normal 32mb 0 0"];
+        let limits = [&limits[..], &output].concat();
         let options = Options { backend, ..Options::arguments(&limits) };
         let server = Server::start(&program, options).unwrap();
         let mut docs = server.connect(Protocol::Resp3).unwrap();
@@ -276,7 +280,7 @@ fn no_argument_brings_the_server_down() {
             let probed = server.connect(Protocol::Resp2).and_then(|mut client| {
                 client.command(&["CLIENT", "UNPAUSE"])?;
                 client.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
-                fill(&mut client);
+                fill(&mut client)?;
                 client.command(&["PING"])
             });
             match probed {
