@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 /// Bytes after which a thread gives what it has encoded to the output.
 const FLUSH: usize = 1 << 20;
 /// Bytes of a big value that are taken at a stretch.
-const PIECE: usize = 32 << 10;
+const PIECE: usize = 16 << 10;
 /// How long a thread works at a stretch while clients are served, and how many times as long it
 /// rests then. Short stretches matter more than the share: a thread that has rested is not put off
 /// the processor in the middle of one, with a stripe's lock in its hand.

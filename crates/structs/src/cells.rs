@@ -150,7 +150,7 @@ mod tests {
                     cells.take(&table, at, &mut see);
                 }
                 if op == 0 {
-                    drop(table.remove(hash, &key));
+                    table.remove(hash, &key);
                 } else if table.get(hash, &key).is_none() {
                     add(&mut table, number);
                 }

@@ -146,8 +146,9 @@ impl StripeSnapshot {
         self.take_cell(data, index, table.position_of(hash));
         let Some(views) = &mut self.views else { return };
         for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
+            let goes_on = big.is_watched() && touch == Touch::Elements;
             if !big.is_finished()
-                && !(big.is_watched() && touch == Touch::Elements)
+                && !goes_on
                 && let Some(entry) = table.get(hash, &big.key)
             {
                 self.shared.spend(big.finish(entry));

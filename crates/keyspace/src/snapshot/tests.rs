@@ -151,7 +151,7 @@ fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
     let number = rng.index(5000);
     with(keyspace, stripe, |data| match what {
         0..=3 => {
-            let expiry = (number % 3 == 0).then_some(Millis(number as i64));
+            let expiry = number.is_multiple_of(3).then_some(Millis(number as i64));
             drop(data.put(db, key.hash, Entry::new(&name, value, expiry, 0)));
         }
         4 | 5 => drop(data.remove(db, key)),
