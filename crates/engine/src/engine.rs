@@ -63,6 +63,8 @@ pub trait Host: Send + Sync {
     fn reload_append_log(&self);
     /// A log line at level notice.
     fn log(&self, line: &str);
+    /// A log line at level verbose.
+    fn verbose(&self, line: &str);
     /// A log line at level warning.
     fn warn(&self, line: &str);
     /// Writes every option into the configuration file, those at their defaults too.

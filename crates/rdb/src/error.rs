@@ -28,6 +28,10 @@ impl fmt::Display for Error {
             Self::Truncated => f.write_str("unexpected end of data"),
             Self::UnsupportedType(kind) => write!(f, "unsupported value type {kind}"),
             Self::Empty => f.write_str("empty collection"),
+            // Redis's words, which tools look for.
+            Self::Corrupt(what @ ("ziplist" | "listpack" | "zipmap" | "intset")) => {
+                write!(f, "{what} integrity check failed")
+            }
             Self::Corrupt(what) => write!(f, "corrupt data: {what}"),
         }
     }

@@ -211,6 +211,10 @@ impl Host for ServerHost {
         log!(Notice, "{text}");
     }
 
+    fn verbose(&self, text: &str) {
+        log!(Verbose, "{text}");
+    }
+
     fn warn(&self, text: &str) {
         log!(Warning, "{text}");
     }

@@ -165,5 +165,10 @@ fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
             .map_err(|_| Error::text("ERR DUMP payload version or checksum are wrong"))?;
         rdb::restore(payload, &limits)
     };
-    object.map_err(|_| Error::text("ERR Bad data format"))
+    object.map_err(|error| {
+        if let Some(host) = cx.engine.host() {
+            host.verbose(&format!("RESTORE was given a payload that is not sound: {error}"));
+        }
+        Error::text("ERR Bad data format")
+    })
 }

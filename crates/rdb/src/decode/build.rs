@@ -80,7 +80,13 @@ impl Builder {
                     list.append_listpack(ziplist::to_listpack(&input.string()?)?);
                 }
                 State::Quicklist2(list) => match input.length()? {
-                    NODE_PLAIN => list.append_plain(&input.string()?),
+                    NODE_PLAIN => match input.string()? {
+                        // Nobody has a node of its own for nothing.
+                        element if element.is_empty() => {
+                            return Err(Error::Corrupt("quicklist node"));
+                        }
+                        element => list.append_plain(&element),
+                    },
                     NODE_PACKED => list.append_listpack(input.listpack()?),
                     _ => return Err(Error::Corrupt("quicklist container")),
                 },

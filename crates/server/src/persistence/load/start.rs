@@ -70,7 +70,7 @@ pub fn at_start(
         // The gate stays closed: half a data set is nobody's.
         Err(failure) if matches!(failure.cause(), Cause::Cancelled) => Ok(LoadedAtStart::Cancelled),
         Err(failure) => {
-            Err(format!("{failure}\nFatal error loading the DB, check server logs. Exiting."))
+            Err(format!("{failure}\nTerminating server after rdb file reading failure."))
         }
     }
 }
