@@ -18,6 +18,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("io-backend", "Dunlin's own"),
     ("snapshot-buffer-limit", "Dunlin's own"),
     ("snapshot-threads", "Dunlin's own"),
+    ("rdb-skip-unknown-types", "Dunlin's own"),
     ("cluster-compatibility-sample-ratio", "Redis 8"),
     ("dynamic-hz", "Redis"),
     ("replica-full-sync-buffer-limit", "Redis 8"),

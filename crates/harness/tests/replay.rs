@@ -55,7 +55,7 @@ fn the_log_repeats_what_happened() {
         let mut generator = Generator::new(seed, |_| true);
         let mut clients = [0, 1].map(|_| server.connect(Protocol::Resp2).expect("it answers"));
         for (number, op) in generator.sequence(LENGTH).iter().enumerate() {
-            if seed % 4 == 0 && number == LENGTH / 2 {
+            if seed.is_multiple_of(4) && number == LENGTH / 2 {
                 clients[1].send(&["BGREWRITEAOF"]).expect("it is sent");
             }
             clients[op.client.min(1)].send(&op.words).expect("it is sent");
