@@ -151,13 +151,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
     pub warmup: f64,
     /// Open loop: requests a second, due on one schedule; latency counts from when a request was due
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["rps", "rate_limiting", "sweep"])]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, conflicts_with_all = ["rps", "rate_limiting", "sweep"])]
     pub rate: Option<f64>,
     /// Limits the requests a second, all together; latency counts from when a request was sent
-    #[arg(long, value_name = "RATE", conflicts_with_all = ["rate_limiting", "sweep"])]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, conflicts_with_all = ["rate_limiting", "sweep"])]
     pub rps: Option<f64>,
     /// The same, for each connection
-    #[arg(long, value_name = "RATE", conflicts_with = "sweep")]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, conflicts_with = "sweep")]
     pub rate_limiting: Option<f64>,
     /// 0: a new connection for every batch of requests
     #[arg(short = 'k', value_name = "0|1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=1))]
