@@ -145,7 +145,9 @@ impl Shared {
                 _ => break,
             }
         }
-        Ok(())
+        // This connection must not be in the next script's CLIENT LIST either.
+        client.command(&["QUIT"])?;
+        client.expect_closed()
     }
 }
 
