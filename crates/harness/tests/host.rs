@@ -73,7 +73,9 @@ fn listeners_move_while_the_server_runs() {
             &free_port().unwrap().to_string(),
             "Unable to update TLS configuration. Check server logs.",
         );
-        assert!(server.log().contains("Possibly related to new bind setting. Restoring previous"));
+        eventually("a line in the log", || {
+            server.log().contains("Possibly related to new bind setting. Restoring previous")
+        });
         for option in ["unixsocket", "logfile", "tcp-backlog", "daemonize", "databases"] {
             check_refused(&mut client, option, "1", "can't set immutable config");
         }
@@ -115,14 +117,16 @@ fn ways_to_go() {
         signal(server.process_id(), "TERM").unwrap();
         eventually("noticed", || server.log().contains("Received SIGTERM scheduling shutdown..."));
         assert_eq!(client.command(&["SHUTDOWN", "ABORT"]).unwrap(), ok());
-        assert!(server.log().contains("Shutdown manually aborted"));
+        eventually("a line in the log", || server.log().contains("Shutdown manually aborted"));
         assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "0"]).unwrap(), ok());
         assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
         // No reply, the connection ends, and so does the process, well.
         client.send(&["SHUTDOWN", "NOSAVE", "NOW", "FORCE", "SAFE"]).unwrap();
         client.expect_closed().unwrap();
         eventually("gone", || server.log().contains("ready to exit, bye bye..."));
-        assert!(server.log().contains("User requested shutdown... (user request from 'id="));
+        eventually("a line in the log", || {
+            server.log().contains("User requested shutdown... (user request from 'id=")
+        });
         assert!(server.stop().unwrap().success());
     }
 }
