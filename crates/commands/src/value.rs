@@ -1,8 +1,9 @@
 //! Entries as the RDB codec wants them, and values that it gives as entries.
 
-use engine::{Engine, Millis};
+use engine::Engine;
+pub use engine::load::entry;
 use keyspace::{Entry, Kind, StringRef};
-use rdb::{Compression, Object, ObjectRef};
+use rdb::{Compression, ObjectRef};
 use structs::hash::Hash;
 use structs::list::List;
 use structs::set::Set;
@@ -20,17 +21,6 @@ pub fn view(entry: &Entry) -> Option<ObjectRef<'_>> {
         Kind::Hash => entry.object::<Hash>().map(ObjectRef::Hash),
         Kind::Zset => entry.object::<Zset>().map(ObjectRef::Zset),
         Kind::Cold => None,
-    }
-}
-
-/// An entry that holds a value of the codec's.
-pub fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) -> Entry {
-    match object {
-        Object::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
-        Object::List(list) => Entry::new_object(key, list, expiry, access),
-        Object::Set(set) => Entry::new_object(key, set, expiry, access),
-        Object::Hash(hash) => Entry::new_object(key, hash, expiry, access),
-        Object::Zset(zset) => Entry::new_object(key, zset, expiry, access),
     }
 }
 

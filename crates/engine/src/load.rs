@@ -304,7 +304,8 @@ pub struct Head {
     pub access: Access,
 }
 
-fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) -> Entry {
+/// An entry that holds a value of the codec's.
+pub fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) -> Entry {
     match object {
         Object::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
         Object::List(list) => Entry::new_object(key, list, expiry, access),

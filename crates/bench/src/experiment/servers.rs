@@ -217,15 +217,7 @@ impl Lab {
 
 /// A local server.
 pub fn target(port: u16) -> Target {
-    Target {
-        address: Address::Tcp { host: "127.0.0.1".into(), port },
-        user: None,
-        password: None,
-        database: 0,
-        resp3: false,
-        tls: None,
-        cluster: false,
-    }
+    Target::plain(Address::Tcp { host: "127.0.0.1".into(), port })
 }
 
 /// A program on the path.

@@ -71,6 +71,19 @@ impl PartialEq for Target {
 }
 
 impl Target {
+    /// A server that is entered without further ado.
+    pub fn plain(address: Address) -> Target {
+        Target {
+            address,
+            user: None,
+            password: None,
+            database: 0,
+            resp3: false,
+            tls: None,
+            cluster: false,
+        }
+    }
+
     /// What the arguments say.
     pub fn new(connection: &ConnectionArgs, tls: &TlsArgs) -> Result<Target, String> {
         let mut target = Target {
@@ -220,15 +233,7 @@ mod tests {
     use super::*;
 
     fn target() -> Target {
-        Target {
-            address: Address::Unix("/".into()),
-            user: None,
-            password: None,
-            database: 0,
-            resp3: false,
-            tls: None,
-            cluster: false,
-        }
+        Target::plain(Address::Unix("/".into()))
     }
 
     #[test]

@@ -41,6 +41,32 @@ const PENDING: Part = Repeat(&[Bytes(16 + 8), Number]);
 /// An id within a consumer's own list.
 const OWN_PENDING: Part = Repeat(&[Bytes(16)]);
 
+/// A stream since Redis 7: also first id (2), highest deleted id (2), entries added; groups: entries
+/// read. Consumers have times of so many bytes.
+struct LaterStream<const TIMES: u64>;
+
+impl<const TIMES: u64> LaterStream<TIMES> {
+    const PARTS: Option<&'static [Part]> = Some(&[
+        Repeat(&[Text, Text]),
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Number,
+        Repeat(&[
+            Text,
+            Number,
+            Number,
+            Number,
+            PENDING,
+            Repeat(&[Text, Bytes(TIMES), OWN_PENDING]),
+        ]),
+    ]);
+}
+
 /// Types of Redis, by their numbers.
 static REDIS: [Shape; 26] = [
     Shape { name: "string", parts: ONE },
@@ -72,53 +98,11 @@ static REDIS: [Shape; 26] = [
     Shape { name: "hash-listpack", parts: ONE },
     Shape { name: "zset-listpack", parts: ONE },
     Shape { name: "quicklist-v2", parts: Some(&[Repeat(&[Number, Text])]) },
-    // Also first id (2), highest deleted id (2), entries added; groups: entries read.
-    Shape {
-        name: "stream-v2",
-        parts: Some(&[
-            Repeat(&[Text, Text]),
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Repeat(&[
-                Text,
-                Number,
-                Number,
-                Number,
-                PENDING,
-                Repeat(&[Text, Bytes(8), OWN_PENDING]),
-            ]),
-        ]),
-    },
+    // Consumers: when they were seen.
+    Shape { name: "stream-v2", parts: LaterStream::<8>::PARTS },
     Shape { name: "set-listpack", parts: ONE },
-    // Consumers: when they were active, too.
-    Shape {
-        name: "stream-v3",
-        parts: Some(&[
-            Repeat(&[Text, Text]),
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Number,
-            Repeat(&[
-                Text,
-                Number,
-                Number,
-                Number,
-                PENDING,
-                Repeat(&[Text, Bytes(16), OWN_PENDING]),
-            ]),
-        ]),
-    },
+    // And when they were active.
+    Shape { name: "stream-v3", parts: LaterStream::<16>::PARTS },
     // Hashes whose fields expire; from the release on the earliest expiry stands in front.
     Shape { name: "hash-hashtable-md-pre-release", parts: Some(&[Repeat(&[Number, Text, Text])]) },
     Shape { name: "hash-listpack-md-pre-release", parts: ONE },
