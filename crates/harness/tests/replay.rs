@@ -8,7 +8,8 @@ use harness::client::Client;
 use harness::differential::grammar::Generator;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 /// Requests per sequence.
@@ -54,6 +55,8 @@ fn the_log_repeats_what_happened() {
     while Instant::now() < until {
         let mut generator = Generator::new(seed, |_| true);
         let mut clients = [0, 1].map(|_| server.connect(Protocol::Resp2).expect("it answers"));
+        // Who has had an answer has been accepted, and is in CLIENT LIST until it is through.
+        clients.iter_mut().for_each(|client| _ = ask(client, &["PING"]));
         for (number, op) in generator.sequence(LENGTH).iter().enumerate() {
             if seed.is_multiple_of(4) && number == LENGTH / 2 {
                 clients[1].send(&["BGREWRITEAOF"]).expect("it is sent");
@@ -65,15 +68,19 @@ fn the_log_repeats_what_happened() {
             {}
         }
         drop(clients);
-        // What they sent last may still be in their sockets.
-        std::thread::sleep(Duration::from_millis(5));
         let mut client = server.connect(Protocol::Resp2).expect("it answers");
+        wait_to_be_alone(&mut client);
         wait_for_rewrite(&mut client);
         keep_from_expiring(&mut client);
         let before = ask(&mut client, &["DEBUG", "DIGEST"]);
+        let held = contents(&mut client);
         assert_eq!(ask(&mut client, &["DEBUG", "LOADAOF"]), Reply::Simple(b"OK".to_vec()));
         let after = ask(&mut client, &["DEBUG", "DIGEST"]);
-        assert_eq!(before, after, "DUNLIN_SEED={seed}");
+        assert!(
+            before == after,
+            "DUNLIN_SEED={seed}: {}",
+            difference(&held, &contents(&mut client), &server)
+        );
         let log = server.log();
         assert!(!log.contains(" failed: "), "DUNLIN_SEED={seed}: a command failed again:\n{log}");
         ask(&mut client, &["FLUSHALL"]);
@@ -84,6 +91,20 @@ fn the_log_repeats_what_happened() {
         seed += 1;
     }
     println!("{sequences} sequences of {LENGTH} requests were repeated");
+}
+
+/// What other clients sent before they closed may still be in their sockets, or being executed.
+fn wait_to_be_alone(client: &mut Client) {
+    let deadline = Instant::now() + harness::client::patience();
+    loop {
+        let list = ask(client, &["CLIENT", "LIST"]);
+        let lines = list.text().unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
+        if lines == 1 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{lines} clients are there");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn wait_for_rewrite(client: &mut Client) {
@@ -99,9 +120,11 @@ fn wait_for_rewrite(client: &mut Client) {
     }
 }
 
-/// Every key of a server, with its value as commands show it (what DUMP shows two servers encode in
-/// different ways) and when it expires.
-fn contents(client: &mut Client) -> BTreeMap<(u32, Vec<u8>), (String, i64)> {
+/// Every key of a server by its database, with its value as commands show it (what DUMP shows two
+/// servers encode in different ways) and when it expires.
+type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
+
+fn contents(client: &mut Client) -> Contents {
     let mut all = BTreeMap::new();
     for db in 0..16 {
         ask(client, &["SELECT", &db.to_string()]);
@@ -132,6 +155,29 @@ fn contents(client: &mut Client) -> BTreeMap<(u32, Vec<u8>), (String, i64)> {
     }
     ask(client, &["SELECT", "0"]);
     all
+}
+
+/// Which keys differ, and the end of the log that should have brought them.
+fn difference(held: &Contents, loaded: &Contents, server: &Server) -> String {
+    let mut text = String::new();
+    for (db, key) in held.keys().chain(loaded.keys()).collect::<BTreeSet<_>>() {
+        let pair = (*db, key.clone());
+        let (before, after) = (held.get(&pair), loaded.get(&pair));
+        if before != after {
+            let key = key.escape_ascii();
+            _ = writeln!(text, "\n{db} {key}\n  had {before:?}\n  got {after:?}");
+        }
+    }
+    let folder = server.directory().join("appendonlydir");
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in
+        files.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains(".incr."))
+    {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let begin = bytes.windows(8).rposition(|word| word == b"FLUSHALL").unwrap_or(0);
+        _ = writeln!(text, "\n{}:\n{}", path.display(), bytes[begin..].escape_ascii());
+    }
+    text
 }
 
 fn fill(client: &mut Client) {
