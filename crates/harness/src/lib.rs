@@ -1,6 +1,7 @@
 //! Black-box tests of a running server: everything here talks to it as any client would.
 //!
 //! - [`server`] starts and stops the server under test and the reference it is compared with;
+//! - [`contents`] is all that a server holds, to be compared;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
@@ -10,6 +11,7 @@
 //! The crate is used by tests only and depends on no other crate of the workspace.
 
 pub mod client;
+pub mod contents;
 pub mod differential;
 pub mod expect;
 pub mod history;

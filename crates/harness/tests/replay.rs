@@ -5,10 +5,11 @@
 //! `DUNLIN_SEED=17` runs the sequence of that seed, `DUNLIN_REPLAY_SECONDS=600` runs for so long.
 
 use harness::client::Client;
+use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -118,43 +119,6 @@ fn wait_for_rewrite(client: &mut Client) {
         assert!(Instant::now() < deadline, "the rewrite does not end");
         std::thread::sleep(Duration::from_millis(2));
     }
-}
-
-/// Every key of a server by its database, with its value as commands show it (what DUMP shows two
-/// servers encode in different ways) and when it expires.
-type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
-
-fn contents(client: &mut Client) -> Contents {
-    let mut all = BTreeMap::new();
-    for db in 0..16 {
-        ask(client, &["SELECT", &db.to_string()]);
-        let keys = ask(client, &["KEYS", "*"]);
-        for key in keys.elements().unwrap_or_default() {
-            let key = key.text().unwrap_or_default().to_vec();
-            let kind = client.command(&[&b"TYPE"[..], &key]).expect("a type");
-            let kind = String::from_utf8_lossy(kind.text().unwrap_or_default()).into_owned();
-            let words: Vec<&[u8]> = match kind.as_str() {
-                "string" => vec![b"GET", &key],
-                "list" => vec![b"LRANGE", &key, b"0", b"-1"],
-                "set" => vec![b"SORT", &key, b"ALPHA"],
-                "hash" => vec![b"HGETALL", &key],
-                _ => vec![b"ZRANGE", &key, b"0", b"-1", b"WITHSCORES"],
-            };
-            let mut value = client.command(&words).expect("a value");
-            if kind == "hash"
-                && let Reply::Array(words) = &mut value
-            {
-                let mut pairs: Vec<_> = words.chunks(2).map(<[Reply]>::to_vec).collect();
-                pairs.sort_by_key(|pair| format!("{pair:?}"));
-                *words = pairs.concat();
-            }
-            let expiry = client.command(&[&b"PEXPIRETIME"[..], &key]).expect("a time");
-            let expiry = expiry.integer().unwrap_or_default();
-            all.insert((db, key), (format!("{kind} {value:?}"), expiry));
-        }
-    }
-    ask(client, &["SELECT", "0"]);
-    all
 }
 
 /// Which keys differ, and the end of the log that should have brought them.
@@ -267,7 +231,7 @@ fn copy_folder(from: &Server, to: &Server) {
 }
 
 #[test]
-fn valkey_loads_our_files_and_we_load_valkeys() {
+fn others_load_our_files_and_we_load_theirs() {
     let reference = match Program::reference() {
         Ok(reference) => reference,
         Err(why) => {
@@ -276,6 +240,8 @@ fn valkey_loads_our_files_and_we_load_valkeys() {
         }
     };
     let ours = Program::under_test();
-    hand_over(&reference, &ours);
-    hand_over(&ours, &reference);
+    for other in [reference.beside("redis-server"), reference] {
+        hand_over(&other, &ours);
+        hand_over(&ours, &other);
+    }
 }

@@ -80,6 +80,11 @@ impl StreamReader {
         StreamReader { offset, valid: offset, multi_at: None }
     }
 
+    /// A reader for a single command that may stand inside a transaction, EXEC itself included.
+    pub fn inside() -> StreamReader {
+        StreamReader { multi_at: Some(0), ..StreamReader::new(0) }
+    }
+
     /// Where the next item begins.
     pub fn offset(&self) -> u64 {
         self.offset

@@ -44,7 +44,13 @@ impl Folder {
         self.path(&[b"temp-", &self.stem[..], b".incr"].concat())
     }
 
-    fn manifest(&self) -> PathBuf {
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The manifest's path.
+    pub fn manifest(&self) -> PathBuf {
         self.path(&[&self.stem[..], b".manifest"].concat())
     }
 
@@ -74,7 +80,8 @@ impl Folder {
     pub fn read_manifest(&self) -> Result<Manifest, String> {
         let path = self.manifest();
         match fs::read(&path) {
-            Ok(text) => Manifest::parse(&text).map_err(|error| error.to_string()),
+            Ok(text) => Manifest::parse(&text)
+                .map_err(|error| format!("{error}\nThe manifest file is {}", path.display())),
             Err(error)
                 if matches!(
                     error.kind(),
@@ -91,12 +98,23 @@ impl Folder {
         }
     }
 
-    /// Replaces the manifest on disk: afterwards the old one or the new one is there, whatever
-    /// happens.
+    /// Replaces the manifest on disk, for good: afterwards the old one or the new one is there,
+    /// whatever happens.
+    ///
+    /// # Errors
+    /// In Redis's words. The old one is in force; or the new one, of which it is not sure that it
+    /// survives a crash of the machine.
+    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), String> {
+        self.replace_manifest(manifest)?;
+        self.sync_dir()
+    }
+
+    /// Replaces the manifest on disk: afterwards it is in force. After a crash of the machine it may
+    /// be the old one until the directory has been forced to the disk.
     ///
     /// # Errors
     /// In Redis's words; nothing has changed.
-    pub fn write_manifest(&self, manifest: &Manifest) -> Result<(), String> {
+    pub fn replace_manifest(&self, manifest: &Manifest) -> Result<(), String> {
         let path = self.manifest();
         let temporary = self.path(&[b"temp-", &self.stem[..], b".manifest"].concat());
         let failed = |what: &str, path: &Path, error: io::Error| {
@@ -111,8 +129,7 @@ impl Folder {
             .map_err(|error| failed("Fail to fsync the temp AOF file", &temporary, error))?;
         fs::rename(&temporary, &path).map_err(|error| {
             failed("Error trying to rename the temporary AOF manifest file", &temporary, error)
-        })?;
-        self.sync_dir()
+        })
     }
 
     /// Forces the directory's own entries to the disk.

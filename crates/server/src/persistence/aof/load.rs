@@ -5,6 +5,7 @@
 //! that never ends did not happen.
 
 use super::files::Folder;
+use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
@@ -12,6 +13,7 @@ use engine::replay::{Replay, ReplayError};
 use engine::worker::ThreadContext;
 use replication::manifest::LogFile;
 use replication::{Item, Manifest, StreamReader};
+use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom};
 use std::path::Path;
@@ -31,14 +33,6 @@ pub struct Loaded {
     pub base_bytes: u64,
 }
 
-/// How one file ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Whole,
-    /// The end was cut off, because it was not a whole command.
-    Truncated,
-}
-
 /// Loads all files of a manifest.
 ///
 /// # Errors
@@ -52,16 +46,16 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         .map(|file| (file, manifest.base.as_ref().is_some_and(|base| base == file)))
         .collect();
     for (number, (file, is_base)) in files.iter().enumerate() {
-        // What a crash cut off was the end, if nothing came to be written behind it.
+        // What a crash cut off was the end, if nothing came to be written behind it. A base is
+        // complete before it has its name; only an old-style file, alone, may have been cut off.
         let mut later = files[number + 1..].iter();
-        let is_last = later.all(|(file, _)| folder.size(file).is_ok_and(|size| size == 0));
+        let is_empty = |(file, _): &(&LogFile, bool)| folder.size(file).is_ok_and(|size| size == 0);
+        let is_last = if *is_base { later.len() == 0 } else { later.all(is_empty) };
         let started = Instant::now();
         let size = folder.size(file)?;
         if size > 0 {
             let loading = Loading { thread, folder, file, is_last };
-            if loading.run(size)? == End::Truncated && !is_last {
-                return Err("Fatal error: the truncated file is not the last file".to_owned());
-            }
+            loading.run(size)?;
         }
         let kind = if *is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
@@ -79,7 +73,7 @@ struct Loading<'l> {
 }
 
 impl Loading<'_> {
-    fn run(&self, size: u64) -> Result<End, String> {
+    fn run(&self, size: u64) -> Result<(), String> {
         let path = self.folder.path(&self.file.name);
         let name = self.file.display();
         let mut input = File::open(&path).map_err(|error| {
@@ -92,7 +86,7 @@ impl Loading<'_> {
             offset = self.load_rdb(&mut input, size)?;
         }
         input.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
-        self.load_commands(&mut input, &path, offset)
+        self.load_commands(&mut input, &path, offset, size)
     }
 
     /// Loads the RDB file that this one is or begins with; where that ends.
@@ -125,16 +119,27 @@ impl Loading<'_> {
         format!("Unrecoverable error reading the append only file {name}: {why}")
     }
 
-    fn load_commands(&self, input: &mut File, path: &Path, offset: u64) -> Result<End, String> {
+    fn load_commands(
+        &self,
+        input: &mut File,
+        path: &Path,
+        offset: u64,
+        size: u64,
+    ) -> Result<(), String> {
         let mut replay = Replay::new(self.thread);
         let mut reader = StreamReader::new(offset);
         let (mut buf, mut filled, mut wanted) = (vec![0; PIECE], 0, 0);
+        let mut unread = size - offset;
         loop {
-            if buf.len() < filled + wanted.max(PIECE / 2) {
-                buf.resize((filled + wanted).next_power_of_two().max(2 * buf.len()), 0);
+            // A length that is garbage must not make room for more than there is.
+            let most = usize::try_from(unread).unwrap_or(usize::MAX);
+            let room = filled + wanted.min(most).max(PIECE / 2);
+            if buf.len() < room {
+                buf.resize(room.max((2 * buf.len()).min(filled.saturating_add(most))), 0);
             }
             let read = read_some(input, &mut buf[filled..]).map_err(|e| self.unreadable(&e))?;
             filled += read;
+            unread = unread.saturating_sub(read as u64);
             let taken = self.repeat(&mut replay, &mut reader, &buf[..filled])?;
             buf.copy_within(taken.bytes..filled, 0);
             filled -= taken.bytes;
@@ -149,15 +154,26 @@ impl Loading<'_> {
             }
         }
         if filled == 0 {
-            return Ok(End::Whole);
+            return Ok(());
         }
         // What is left is no whole command, or inside a transaction that does not end.
+        if let Some(why) = tail::damage(&self.thread.engine.table, &reader, &buf[..filled]) {
+            return Err(self.malformed(&why));
+        }
         let mut words = Vec::new();
         if let Ok(Item::Command { .. }) = reader.clone().next(&buf[..filled], &mut words) {
             let name = self.file.display();
             log!(Warning, "Revert incomplete MULTI/EXEC transaction in AOF file {name}");
         }
-        self.cut_off(path, reader.valid())
+        self.cut_off(path, reader.valid(), size)
+    }
+
+    fn malformed(&self, why: &dyn Display) -> String {
+        format!(
+            "Bad file format reading the append only file {}: {why}. Make a backup of your AOF \
+             file, then use dunlin check aof --fix <filename.manifest>",
+            self.file.display()
+        )
     }
 
     /// Repeats what is whole in a piece of the file.
@@ -174,13 +190,9 @@ impl Loading<'_> {
         let mut settled = reader.clone();
         let missing = loop {
             let begin = reader.offset();
-            let item = reader.next(&piece[at..], &mut ranges).map_err(|corrupt| {
-                format!(
-                    "Bad file format reading the append only file {}: {corrupt}. Make a backup of \
-                     your AOF file, then use dunlin check aof --fix <filename.manifest>",
-                    self.file.display()
-                )
-            })?;
+            let item = reader
+                .next(&piece[at..], &mut ranges)
+                .map_err(|corrupt| self.malformed(&corrupt))?;
             match item {
                 Item::Command { consumed } => {
                     let words = ranges.iter().map(|range| &piece[at..][range.clone()]);
@@ -226,14 +238,18 @@ impl Loading<'_> {
                     ));
                 }
                 Err(ReplayError::Failed { index, error }) => {
-                    let command = commands[index][0].escape_ascii();
-                    log!(
-                        Warning,
-                        "The command '{command}' at offset {} of the append only file {name} \
-                         failed: {}",
+                    let command = commands[index][0];
+                    let failure = format!(
+                        "The command '{}' at offset {} of the append only file {name} failed: {}",
+                        command.escape_ascii(),
                         batch.ends[first + index].1,
                         String::from_utf8_lossy(&error.line())
                     );
+                    // What follows would go into another database than it is meant for.
+                    if command.eq_ignore_ascii_case(b"select") {
+                        return Err(failure);
+                    }
+                    log!(Warning, "{failure}");
                     first += index + 1;
                 }
             }
@@ -243,14 +259,18 @@ impl Loading<'_> {
     }
 
     /// The file does not end with a whole command: cuts it there, if that is allowed.
-    fn cut_off(&self, path: &Path, valid: u64) -> Result<End, String> {
+    fn cut_off(&self, path: &Path, valid: u64, size: u64) -> Result<(), String> {
         let name = self.file.display();
         if !self.is_last {
-            return Ok(End::Truncated);
+            return Err(format!(
+                "Fatal error: the truncated file is not the last file: {name} ends in the middle \
+                 of a command or transaction that begins at offset {valid}"
+            ));
         }
         if self.thread.engine.config.aof_load_truncated() {
             log!(Warning, "!!! Warning: short read while loading the AOF file {name}!!!");
             log!(Warning, "!!! Truncating the AOF {name} at offset {valid} !!!");
+            log!(Warning, "What is behind that offset is lost: {} bytes", size - valid);
             let cut = OpenOptions::new().write(true).open(path).and_then(|file| {
                 file.set_len(valid)?;
                 file.sync_all()
@@ -258,7 +278,7 @@ impl Loading<'_> {
             match cut {
                 Ok(()) => {
                     log!(Warning, "AOF {name} loaded anyway because aof-load-truncated is enabled");
-                    return Ok(End::Truncated);
+                    return Ok(());
                 }
                 Err(error) => {
                     log!(Warning, "Error truncating the AOF file {name}: {}", os_error(&error));

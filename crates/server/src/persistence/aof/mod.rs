@@ -10,6 +10,8 @@ mod file;
 mod files;
 mod load;
 mod rewrite;
+mod strays;
+mod tail;
 mod writer;
 
 use crate::log;
@@ -87,10 +89,14 @@ impl Aof {
     /// Why the server must not start.
     pub fn find(&self) -> Result<Option<u64>, String> {
         let mut manifest = self.folder.read_manifest()?;
+        let mut bytes = 0;
         if self.engine.config.appendonly() {
             self.folder.upgrade(&mut manifest)?;
+            if manifest.is_empty() {
+                strays::refuse(&self.folder)?;
+            }
+            bytes = self.folder.total_size(&manifest)?;
         }
-        let bytes = self.folder.total_size(&manifest)?;
         let is_empty = manifest.is_empty();
         lock(&self.inner).manifest = manifest;
         Ok((!is_empty).then_some(bytes))

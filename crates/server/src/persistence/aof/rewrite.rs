@@ -141,6 +141,7 @@ impl Aof {
         let mut manifest = inner.manifest.clone();
         let incr = manifest.add_incr(self.folder.stem());
         let file = self.open_file(&self.folder.path(&incr.name))?;
+        // Were it not on the disk for good, what is written to the increment could be lost with it.
         self.folder.write_manifest(&manifest)?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
         let mut file = Some(file);
@@ -222,13 +223,21 @@ impl Aof {
         } else {
             manifest.retire_incr(usize::from(is_written));
         }
-        self.folder.write_manifest(&manifest)?;
+        if let Err(why) = self.folder.replace_manifest(&manifest) {
+            // It would take the room that the next attempt needs.
+            let _ = fs::remove_file(self.folder.path(&base.name));
+            return Err(why);
+        }
+        // From here on it is the log, so this base must not be written a second time.
         inner.manifest = manifest;
-        self.settle(&mut inner, began_as);
-        Ok(())
+        let synced = self.folder.sync_dir();
+        self.settle(&mut inner, began_as, synced.is_ok());
+        synced
     }
 
-    fn settle(&self, inner: &mut Inner, began_as: LogState) {
+    /// `is_sure`: the manifest that names the new base survives a crash of the machine, so what it
+    /// replaces can go.
+    fn settle(&self, inner: &mut Inner, began_as: LogState, is_sure: bool) {
         let log = &self.engine.append_log;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         if let Some(writer) = &inner.writer {
@@ -240,7 +249,7 @@ impl Aof {
                 writer.trust();
             }
         }
-        if !self.engine.config.aof_disable_auto_gc() {
+        if is_sure && !self.engine.config.aof_disable_auto_gc() {
             self.folder.delete_history(&mut inner.manifest);
         }
     }

@@ -424,6 +424,14 @@ impl Work {
             Ok(()) => self.synced_up_to(self.reader.position().0),
             Err(error) => log!(Warning, "Fail to fsync the AOF file: {}", os_error(&error)),
         }
+        let left = self.engine.journal.position().0 - self.reader.position().0;
+        if self.write_failed && left > 0 {
+            log!(
+                Warning,
+                "The append-only file ends {left} bytes before the last write: {}",
+                self.engine.append_log.error()
+            );
+        }
         let log = &self.engine.append_log;
         log.set_holds_replies(false);
         if self.write_failed || self.syncer.has_failed() {

@@ -111,6 +111,16 @@ impl fmt::Display for Failure {
                      loaded in its place; rdb-skip-unknown-types yes loads the rest"
                 );
             }
+            Cause::Malformed(rdb::Error::UnsupportedType(kind)) => {
+                let key = self.0.key.as_deref().unwrap_or_default().escape_ascii();
+                return write!(
+                    f,
+                    "{file} has at offset {offset} the value of key '{key}', of type {kind}, which \
+                     this version does not know (or the file is damaged). Where it ends is not \
+                     known either, so nothing \
+                     behind it can be loaded, not even with rdb-skip-unknown-types"
+                );
+            }
             Cause::Read(error) => write!(f, "Can't read {file} at offset {offset}: {error}")?,
             Cause::Truncated => {
                 write!(f, "Short read loading {file}: it ends unexpectedly at offset {offset}")?;

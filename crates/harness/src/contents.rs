@@ -1,0 +1,56 @@
+//! Everything a server holds, in a form in which two servers can be compared.
+
+use crate::client::Client;
+use crate::reply::Reply;
+use std::collections::BTreeMap;
+
+/// Every key of a server by its database, with its value as commands show it (what DUMP shows two
+/// servers encode in different ways) and when it expires: milliseconds since the epoch, −1 never.
+pub type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
+
+/// Databases that are looked at.
+const DATABASES: u32 = 16;
+
+/// What a server holds now. The client is in database 0 afterwards.
+///
+/// # Panics
+/// If the server does not answer: it is for tests.
+pub fn contents(client: &mut Client) -> Contents {
+    let mut all = BTreeMap::new();
+    for db in 0..DATABASES {
+        client.command(&["SELECT", &db.to_string()]).expect("there are so many databases");
+        let keys = client.command(&["KEYS", "*"]).expect("keys");
+        for key in keys.elements().unwrap_or_default() {
+            let key = key.text().unwrap_or_default().to_vec();
+            let value = value(client, &key);
+            let expiry = client.command(&[&b"PEXPIRETIME"[..], &key]).expect("a time");
+            all.insert((db, key), (value, expiry.integer().unwrap_or_default()));
+        }
+    }
+    client.command(&["SELECT", "0"]).expect("there is such a database");
+    all
+}
+
+fn value(client: &mut Client, key: &[u8]) -> String {
+    let kind = client.command(&[&b"TYPE"[..], key]).expect("a type");
+    let kind = String::from_utf8_lossy(kind.text().unwrap_or_default()).into_owned();
+    let words: Vec<&[u8]> = match kind.as_str() {
+        "string" => vec![b"GET", key],
+        "list" => vec![b"LRANGE", key, b"0", b"-1"],
+        "set" => vec![b"SMEMBERS", key],
+        "hash" => vec![b"HGETALL", key],
+        _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
+    };
+    let mut value = client.command(&words).expect("a value");
+    let text = |reply: &Reply| reply.text().unwrap_or_default().to_vec();
+    match (kind.as_str(), &mut value) {
+        ("set", Reply::Array(members)) => members.sort_by_key(text),
+        ("hash", Reply::Array(words)) => {
+            let mut pairs: Vec<_> = words.chunks(2).map(<[Reply]>::to_vec).collect();
+            pairs.sort_by_key(|pair| text(&pair[0]));
+            *words = pairs.concat();
+        }
+        _ => {}
+    }
+    format!("{kind} {value:?}")
+}
