@@ -30,11 +30,9 @@ pub struct AppendLog {
     error: Mutex<String>,
     /// Everything before it is in the file, as far as the kernel is concerned.
     pub written: AtomicU64,
-    /// Everything before it is on the disk.
-    pub synced: AtomicU64,
-    /// An fsync failed and works again: what it was about may be lost on the disk though it is in
-    /// memory, so everything is to be written anew.
-    pub needs_rewrite: AtomicBool,
+    synced: AtomicU64,
+    lapses: AtomicU64,
+    repaired_lapses: AtomicU64,
     /// The writing thread sleeps until it is nudged.
     pub is_asleep: AtomicBool,
     nudge: OnceLock<Nudge>,
@@ -119,9 +117,48 @@ impl AppendLog {
         self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Everything before this is on the disk.
+    /// The file has been forced to the disk as far as this.
     pub fn synced(&self) -> JournalPos {
         JournalPos(self.synced.load(Acquire))
+    }
+
+    /// The log begins here: what came before it is not its business.
+    pub fn begin_at(&self, position: JournalPos) {
+        self.written.store(position.0, Release);
+        self.synced.store(position.0, Release);
+    }
+
+    /// Says that the file was forced to the disk as far as this.
+    pub fn set_synced(&self, position: JournalPos) {
+        self.synced.fetch_max(position.0, SeqCst);
+    }
+
+    /// Whether everything before this would be there after a crash of the machine.
+    pub fn has_safe(&self, position: JournalPos) -> bool {
+        self.state() == LogState::On
+            && self.synced.load(SeqCst) >= position.0
+            && !self.needs_rewrite()
+    }
+
+    /// An fsync failed and works again: what it was about may be lost on the disk though it is in
+    /// memory, so everything is to be written anew. To be said before [`AppendLog::set_synced`].
+    pub fn note_lapse(&self) {
+        self.lapses.fetch_add(1, SeqCst);
+    }
+
+    /// How often that has happened.
+    pub fn lapses(&self) -> u64 {
+        self.lapses.load(SeqCst)
+    }
+
+    /// Everything was written anew, beginning when there had been so many lapses.
+    pub fn repair(&self, lapses: u64) {
+        self.repaired_lapses.fetch_max(lapses, SeqCst);
+    }
+
+    /// Whether everything is to be written anew because of a lapse.
+    pub fn needs_rewrite(&self) -> bool {
+        self.repaired_lapses.load(SeqCst) < self.lapses()
     }
 
     /// Says how to wake the writing thread; once.

@@ -6,9 +6,13 @@
 //! needs, and posts the reply to the client's thread. So the waiter that waits longest is served
 //! first, and the client that pushed sees the key as the waiter left it.
 //!
+//! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
+//!
 //! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange.
 
+use crate::acks::Acks;
 use crate::cx::Cx;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::journal::JournalPos;
 use crate::session::Session;
@@ -16,7 +20,7 @@ use keyspace::{DbIndex, Key, Millis};
 use resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
-use structs::numbers::{LongDouble, parse_f64};
+use structs::numbers::{LongDouble, parse_f64, parse_i64};
 
 const WAITING: u8 = 0;
 const SERVING: u8 = 1;
@@ -36,24 +40,36 @@ pub enum TimeoutReply {
     Zero,
     /// `+OK`.
     Ok,
+    /// How safe the client's writes are by then.
+    Acks(Acks),
 }
 
 impl TimeoutReply {
     /// Writes it.
-    pub fn write(self, reply: &mut resp::Reply<'_>) {
+    pub fn write(self, engine: &Engine, reply: &mut resp::Reply<'_>) {
         match self {
             TimeoutReply::NullArray => reply.null_array(),
             TimeoutReply::Null => reply.null(),
             TimeoutReply::Zero => reply.integer(0),
             TimeoutReply::Ok => reply.ok(),
+            TimeoutReply::Acks(acks) => acks.write(engine, reply),
         }
     }
+}
+
+/// What a blocked command waits for.
+#[derive(Debug)]
+pub(crate) enum Until {
+    /// One of these keys changes so that it can go on.
+    Keys(Vec<Box<[u8]>>),
+    /// What its client has written is safe.
+    Acks(Acks),
 }
 
 /// A command's wish to wait.
 #[derive(Debug)]
 pub(crate) struct BlockRequest {
-    pub keys: Vec<Box<[u8]>>,
+    pub until: Until,
     pub deadline: Option<Millis>,
     pub on_timeout: TimeoutReply,
 }
@@ -66,8 +82,7 @@ pub struct Waiter {
     pub thread: usize,
     /// Its database.
     pub db: DbIndex,
-    /// The keys it waits for.
-    pub keys: Vec<Box<[u8]>>,
+    pub(crate) until: Until,
     pub(crate) argv: Vec<Box<[u8]>>,
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
@@ -77,18 +92,26 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    pub(crate) fn new(cx: &Cx<'_>, argv: &[&[u8]], keys: Vec<Box<[u8]>>) -> Waiter {
+    pub(crate) fn new(cx: &Cx<'_>, argv: &[&[u8]], until: Until) -> Waiter {
         Waiter {
             client: cx.session.id(),
             thread: cx.session.client.thread,
             db: cx.db.index,
-            keys,
+            until,
             argv: argv.iter().map(|&word| Box::from(word)).collect(),
             protocol: cx.reply.protocol(),
             no_touch: cx.session.no_touch,
             session_client: Arc::clone(&cx.session.client),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
+        }
+    }
+
+    /// The keys it waits for.
+    pub fn keys(&self) -> &[Box<[u8]>] {
+        match &self.until {
+            Until::Keys(keys) => keys,
+            Until::Acks(_) => &[],
         }
     }
 
@@ -192,13 +215,23 @@ impl Cx<'_> {
         on_timeout: TimeoutReply,
     ) -> Result<(), Error> {
         if self.in_transaction {
-            on_timeout.write(&mut self.reply);
+            on_timeout.write(self.engine, &mut self.reply);
         } else {
-            let keys = keys.iter().map(|&key| Box::from(key)).collect();
-            self.block_request = Some(BlockRequest { keys, deadline, on_timeout });
+            let until = Until::Keys(keys.iter().map(|&key| Box::from(key)).collect());
+            self.block_request = Some(BlockRequest { until, deadline, on_timeout });
         }
         Ok(())
     }
+}
+
+/// Reads a timeout argument in whole milliseconds; 0 is for ever.
+pub fn parse_timeout_ms(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> {
+    let ms = parse_i64(text).ok_or(Error::text("ERR timeout is not an integer or out of range"))?;
+    if ms < 0 {
+        return Err(Error::text("ERR timeout is negative"));
+    }
+    let at = now.0.checked_add(ms).ok_or(Error::text("ERR timeout is out of range"))?;
+    Ok((ms > 0).then_some(Millis(at)))
 }
 
 /// Reads a timeout argument in seconds, fractions allowed; 0 is for ever.
@@ -216,11 +249,14 @@ pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> 
     Ok((ms > 0.0).then_some(Millis(now.0.saturating_add(ms as i64))))
 }
 
-/// Takes a waiter out of the registries of its keys.
+/// Takes a waiter out of the registries of its keys, or wherever it is to be found.
 #[allow(unsafe_code)]
 pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
     let engine = cx_db.engine;
-    for key in &waiter.keys {
+    if let Until::Acks(_) = waiter.until {
+        return engine.acks.remove(waiter);
+    }
+    for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
         cx_db.with_stripe(stripe, |data| {
             // SAFETY: `with_stripe` holds the stripe's lock.

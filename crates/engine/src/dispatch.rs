@@ -4,7 +4,7 @@
 //! the first are skipped with one test when the session and the server are in no special state.
 
 use crate::args::Args;
-use crate::blocking::{self, Resumption, Suspension, Waiter};
+use crate::blocking::{self, Resumption, Suspension, Until, Waiter};
 use crate::command::{Command, Flags, Group, KeyFlags};
 use crate::commit;
 use crate::cx::Cx;
@@ -565,14 +565,15 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args.words());
 }
 
-/// Registers a blocked command with its keys, whose stripes are locked.
+/// Registers a blocked command with its keys, whose stripes are locked, or with what else it waits
+/// for.
 #[cold]
 #[allow(unsafe_code)]
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
-    let waiter = Arc::new(Waiter::new(cx, args.words(), request.keys));
+    let waiter = Arc::new(Waiter::new(cx, args.words(), request.until));
     let engine = cx.engine;
-    for key in &waiter.keys {
+    for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
         cx.db.with_stripe(stripe, |data| {
             // SAFETY: the stripe is locked.
@@ -596,6 +597,9 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     };
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
+    if let Until::Acks(_) = waiter.until {
+        engine.wait_for_acks(&waiter);
+    }
 }
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
@@ -667,7 +671,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     if !lock_to_serve(&mut guest, need, row, args) {
         drop(guest);
         waiter.put_back();
-        for key in &waiter.keys {
+        for key in waiter.keys() {
             ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
         }
         return;

@@ -1,5 +1,6 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+use crate::acks::AckWaiters;
 use crate::acl::Acl;
 use crate::append_log::AppendLog;
 use crate::background::{Background, job_threads};
@@ -150,6 +151,8 @@ pub struct Engine {
     pub journal: Journal,
     /// The append-only file.
     pub append_log: AppendLog,
+    /// Clients that wait until their writes are safe.
+    pub acks: AckWaiters,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
     /// What was slow.
@@ -220,6 +223,7 @@ impl Engine {
             rates: Rates::default(),
             journal: Journal::default(),
             append_log: AppendLog::default(),
+            acks: AckWaiters::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),

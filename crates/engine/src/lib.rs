@@ -3,6 +3,7 @@
 //! The engine knows the command *table* but no command, and it does no I/O: a reactor feeds it
 //! bytes and takes away replies, and threads reach each other's clients through [`mailbox`].
 
+pub mod acks;
 pub mod acl;
 pub mod append_log;
 pub mod args;

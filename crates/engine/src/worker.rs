@@ -474,8 +474,9 @@ impl Worker {
     /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
     /// if somebody serves the client just now.
     pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Vec<u8>) -> bool {
+        let engine = self.context.engine;
         self.end_wait(session, Some(token), out, |suspension, reply| {
-            suspension.on_timeout.write(reply);
+            suspension.on_timeout.write(engine, reply);
         })
     }
 
@@ -485,11 +486,12 @@ impl Worker {
         if !session.suspension.as_ref().is_some_and(|s| s.can_unblock) {
             return false;
         }
+        let engine = self.context.engine;
         self.end_wait(session, None, out, |suspension, reply| {
             if with_error {
                 reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
             } else {
-                suspension.on_timeout.write(reply);
+                suspension.on_timeout.write(engine, reply);
             }
         })
     }
@@ -522,8 +524,10 @@ impl Worker {
             self.context.reader.leave();
             engine.stats.blocked_clients.fetch_sub(1, Relaxed);
         }
-        let mut reply = Reply::new(out, session.protocol);
-        write(suspension, &mut reply);
+        // CLIENT REPLY OFF or SKIP may have been in force when the command came.
+        if !suspension.is_silent {
+            write(suspension, &mut Reply::new(out, session.protocol));
+        }
         session.suspension = None;
         session.publish(now().0);
         true

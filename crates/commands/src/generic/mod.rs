@@ -16,11 +16,14 @@ mod scan;
 mod sort;
 mod ttl;
 mod type_of;
+mod wait;
 
 use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
+    &wait::WAITAOF,
+    &wait::WAIT,
     &sort::SORT_RO,
     &sort::SORT,
     &dump::RESTORE,

@@ -205,6 +205,7 @@ impl Aof {
         let log = &self.engine.append_log;
         if !self.engine.config.appendonly() {
             log.set_state(LogState::Off);
+            self.engine.serve_acks();
         } else if log.state() == LogState::Off {
             self.folder.create().map_err(|why| {
                 log!(Warning, "{why}");
@@ -275,7 +276,7 @@ impl Aof {
         }
         let is_asked = figures.is_scheduled.swap(false, AcqRel);
         // A log that is none without a base, or that may lack something on the disk.
-        let is_needed = log.state() == LogState::Beginning || log.needs_rewrite.load(Acquire);
+        let is_needed = log.state() == LogState::Beginning || log.needs_rewrite();
         if is_asked || (is_needed && self.may_retry()) {
             self.start_rewrite();
             return;

@@ -63,14 +63,15 @@ impl Aof {
         started.is_ok()
     }
 
-    fn finished(&self, outcome: Result<(), Trouble>) {
+    /// `outcome`: how many lapses of the disk there had been when it began.
+    fn finished(&self, outcome: Result<u64, Trouble>) {
         let log = &self.engine.append_log;
         let figures = &log.figures;
         let seconds = engine::worker::now().0 / 1000 - figures.rewrite_began_s.load(Relaxed);
         let is_ok = outcome.is_ok();
         match outcome {
-            Ok(()) => {
-                log.needs_rewrite.store(false, Release);
+            Ok(lapses) => {
+                log.repair(lapses);
                 log!(Notice, "Background AOF rewrite finished successfully");
             }
             Err(Trouble::Busy) => {
@@ -96,9 +97,13 @@ impl Aof {
         figures.consecutive_failures.store(failures, Relaxed);
         drop(inner);
         figures.is_rewriting.store(false, Release);
+        // The log may be one now, or sound again.
+        self.engine.serve_acks();
     }
 
-    fn rewrite(&self) -> Result<(), Trouble> {
+    fn rewrite(&self) -> Result<u64, Trouble> {
+        // What goes wrong from here on may be about what the new base does not have.
+        let lapses = self.engine.append_log.lapses();
         self.folder.create()?;
         let state = self.engine.append_log.state();
         let snapshot = match state {
@@ -122,7 +127,8 @@ impl Aof {
                 }
             }
         })?;
-        Ok(self.install(state, &base, format)?)
+        self.install(state, &base, format)?;
+        Ok(lapses)
     }
 
     fn begin(&self, at_cut: impl FnOnce()) -> Result<Snapshot, Trouble> {

@@ -76,8 +76,7 @@ impl Writer {
         let size = Arc::new(AtomicU64::new(file.size()));
         let syncer = Syncer::start(engine)?;
         let position = reader.position();
-        engine.append_log.written.store(position.0, Release);
-        engine.append_log.synced.store(position.0, Release);
+        engine.append_log.begin_at(position);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Writer>>(1);
         let mut work = Work {
             engine,
@@ -318,7 +317,7 @@ impl Work {
 
     fn synced_up_to(&mut self, position: u64) {
         self.sync_asked = self.sync_asked.max(position);
-        self.engine.append_log.synced.fetch_max(position, AcqRel);
+        self.syncer.succeeded(self.engine, JournalPos(position));
     }
 
     fn sync_failed(&mut self, error: &io::Error) {
@@ -385,7 +384,7 @@ impl Work {
     fn let_go(&self, policy: AppendFsync) {
         let log = &self.engine.append_log;
         let safe = if policy == AppendFsync::Always && !self.skips_sync() {
-            log.synced.load(Acquire)
+            log.synced().0
         } else {
             self.reader.position().0
         };
@@ -477,10 +476,7 @@ impl Syncer {
                 let figures = &engine.append_log.figures;
                 figures.pending_fsyncs.store(1, Relaxed);
                 match file::sync(&file, &engine.debug) {
-                    Ok(()) => {
-                        engine.append_log.synced.fetch_max(position, AcqRel);
-                        self.succeeded(engine);
-                    }
+                    Ok(()) => self.succeeded(engine, JournalPos(position)),
                     Err(error) => self.failed(engine, &os_error(&error)),
                 }
                 figures.pending_fsyncs.store(0, Relaxed);
@@ -532,15 +528,17 @@ impl Syncer {
         engine.append_log.set_broken(why);
     }
 
-    fn succeeded(&self, engine: &Engine) {
+    fn succeeded(&self, engine: &Engine, position: JournalPos) {
         if self.has_failed.swap(false, AcqRel) {
             engine.append_log.set_sound();
-            engine.append_log.needs_rewrite.store(true, Release);
+            engine.append_log.note_lapse();
             log!(
                 Warning,
                 "AOF fsync works again, Dunlin can write again. The append-only file will be \
                  rewritten, since what could not be forced to the disk before may be lost there."
             );
         }
+        engine.append_log.set_synced(position);
+        engine.serve_acks();
     }
 }

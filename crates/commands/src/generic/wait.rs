@@ -1,0 +1,64 @@
+//! `WAIT numreplicas timeout`, `WAITAOF numlocal numreplicas timeout`
+//!
+//! Both answer when the client's last write is as safe as it asks for, or when so many milliseconds
+//! are over, with what is so by then.
+
+use engine::acks::Wanted;
+use engine::blocking::parse_timeout_ms;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `WAIT`.
+pub static WAIT: Command = Command {
+    name: "wait",
+    arity: 3,
+    flags: Flags::BLOCKING,
+    group: Group::Generic,
+    categories: &["-keyspace", "connection"],
+    since: "3.0.0",
+    complexity: "O(1)",
+    summary: "Blocks until the asynchronous replication of all preceding write \
+        commands sent by the connection is completed.",
+    tips: &["request_policy:all_shards", "response_policy:agg_min"],
+    args: &[Arg::new("numreplicas", ArgKind::Integer), Arg::new("timeout", ArgKind::Integer)],
+    run: wait,
+    ..Command::ROW
+};
+
+/// `WAITAOF`.
+pub static WAITAOF: Command = Command {
+    name: "waitaof",
+    arity: 4,
+    flags: Flags::BLOCKING,
+    group: Group::Generic,
+    categories: &["-keyspace", "connection"],
+    since: "7.2.0",
+    complexity: "O(1)",
+    summary: "Blocks until all of the preceding write commands sent by the \
+        connection are written to the append-only file of the primary and/or replicas.",
+    tips: &["request_policy:all_shards", "response_policy:agg_min"],
+    args: &[
+        Arg::new("numlocal", ArgKind::Integer),
+        Arg::new("numreplicas", ArgKind::Integer),
+        Arg::new("timeout", ArgKind::Integer),
+    ],
+    run: waitaof,
+    ..Command::ROW
+};
+
+fn wait(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    // A negative number is always reached.
+    let replicas = args.integer(1)?;
+    let deadline = parse_timeout_ms(args[2], cx.now())?;
+    cx.wait_for_acks(Wanted::Replicas(replicas), deadline)
+}
+
+fn waitaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let local = match args.integer(1)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Error::OutOfRange("value is out of range, value must between 0 and 1")),
+    };
+    let replicas = args.integer_in(2, 0..=i64::MAX, "value is out of range, must be positive")?;
+    let deadline = parse_timeout_ms(args[3], cx.now())?;
+    cx.wait_for_acks(Wanted::Disks { local, replicas }, deadline)
+}

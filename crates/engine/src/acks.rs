@@ -1,0 +1,178 @@
+//! WAIT and WAITAOF: clients that wait until what they wrote is safe.
+//!
+//! Such a client is blocked as one that waits for keys is: the same [`Waiter`], the same deadline,
+//! the same ways to end it. Instead of under a key it is found in one list, which is looked through
+//! whenever a position of the journal becomes safer: after an fsync, when the append-only file
+//! begins or ends to be one. Whoever has such news calls [`Engine::serve_acks`].
+
+use crate::append_log::LogState;
+use crate::blocking::{BlockRequest, Resumption, TimeoutReply, Until, Waiter};
+use crate::cx::Cx;
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::journal::JournalPos;
+use crate::mailbox::Message;
+use keyspace::Millis;
+use resp::Reply;
+use std::sync::atomic::{AtomicUsize, Ordering::*, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const NO_LOG: Error =
+    Error::text("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+
+/// What a client wants to know of its writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// WAIT: that so many replicas have them.
+    Replicas(i64),
+    /// WAITAOF: where they are on a disk.
+    Disks {
+        /// On this server's.
+        local: bool,
+        /// On so many replicas'.
+        replicas: i64,
+    },
+}
+
+/// What a client waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Acks {
+    /// Behind its last write.
+    position: JournalPos,
+    wanted: Wanted,
+}
+
+impl Acks {
+    /// Whether it is so now.
+    ///
+    /// # Errors
+    /// It never will be: there is no append-only file.
+    fn is_met(self, engine: &Engine) -> Result<bool, Error> {
+        match self.wanted {
+            Wanted::Replicas(replicas) => Ok(engine.replica_acks(self.position) >= replicas),
+            Wanted::Disks { local: true, .. } if engine.append_log.state() == LogState::Off => {
+                Err(NO_LOG)
+            }
+            Wanted::Disks { local, replicas } => {
+                let is_local = !local || engine.append_log.has_safe(self.position);
+                Ok(is_local && engine.replica_acks(self.position) >= replicas)
+            }
+        }
+    }
+
+    /// Says how it is.
+    pub(crate) fn write(self, engine: &Engine, reply: &mut Reply<'_>) {
+        let replicas = engine.replica_acks(self.position);
+        match self.wanted {
+            Wanted::Replicas(_) => reply.integer(replicas),
+            Wanted::Disks { .. } => {
+                reply.array(2);
+                reply.integer(i64::from(engine.append_log.has_safe(self.position)));
+                reply.integer(replicas);
+            }
+        }
+    }
+}
+
+/// The clients that wait.
+#[derive(Default)]
+pub struct AckWaiters {
+    waiters: Mutex<Vec<Arc<Waiter>>>,
+    count: AtomicUsize,
+}
+
+impl AckWaiters {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Waiter>>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, waiter: &Arc<Waiter>) {
+        let mut waiters = self.lock();
+        waiters.push(Arc::clone(waiter));
+        self.count.store(waiters.len(), SeqCst);
+    }
+
+    /// Forgets one that waits no longer.
+    pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
+        let mut waiters = self.lock();
+        waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.count.store(waiters.len(), SeqCst);
+    }
+}
+
+impl Cx<'_> {
+    /// Answers when what the client wrote last is as safe as it wants, or when the time is up; inside
+    /// a transaction, where nothing may block, at once.
+    ///
+    /// # Errors
+    /// It never will be: there is no append-only file.
+    pub fn wait_for_acks(&mut self, wanted: Wanted, deadline: Option<Millis>) -> Result<(), Error> {
+        let acks = Acks { position: self.session.written, wanted };
+        if acks.is_met(self.engine)? || self.in_transaction {
+            acks.write(self.engine, &mut self.reply);
+        } else {
+            let (until, on_timeout) = (Until::Acks(acks), TimeoutReply::Acks(acks));
+            self.block_request = Some(BlockRequest { until, deadline, on_timeout });
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// How many replicas have said that they have everything before this. Nothing replicates from
+    /// this server.
+    fn replica_acks(&self, _position: JournalPos) -> i64 {
+        0
+    }
+
+    /// A client begins to wait.
+    pub(crate) fn wait_for_acks(&self, waiter: &Arc<Waiter>) {
+        self.acks.add(waiter);
+        // What it waits for may have come before it was in the list.
+        self.serve_acks();
+    }
+
+    /// Answers the clients whose writes have become safe enough.
+    #[inline]
+    pub fn serve_acks(&self) {
+        // Either this sees a client that has just begun to wait, or that one sees the news.
+        fence(SeqCst);
+        if self.acks.count.load(SeqCst) > 0 {
+            self.look_through_acks();
+        }
+    }
+
+    #[cold]
+    fn look_through_acks(&self) {
+        let mut waiters = self.acks.lock();
+        waiters.retain(|waiter| !self.serve(waiter));
+        self.acks.count.store(waiters.len(), SeqCst);
+    }
+
+    /// Answers a client, if it is time; `true` if it waits no longer.
+    fn serve(&self, waiter: &Waiter) -> bool {
+        let Until::Acks(acks) = waiter.until else { return true };
+        let outcome = acks.is_met(self);
+        if outcome == Ok(false) {
+            return false;
+        }
+        if waiter.claim() {
+            let mut out = Vec::new();
+            let mut reply = Reply::new(&mut out, waiter.protocol);
+            match outcome {
+                Ok(_) => acks.write(self, &mut reply),
+                Err(error) => {
+                    let line = error.line();
+                    reply.error_bytes(&line);
+                    self.count_error(&line);
+                }
+            }
+            waiter.finish();
+            self.stats.blocked_clients.fetch_sub(1, Relaxed);
+            let written = JournalPos(0);
+            let resumption = Resumption { token: waiter.token(), reply: out, written };
+            self.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
+        }
+        true
+    }
+}
