@@ -9,3 +9,4 @@ pub mod save;
 pub mod save_points;
 pub mod shutdown;
 pub mod snapshot_file;
+mod unbuffered;

@@ -1,21 +1,16 @@
 //! A snapshot's file on its way to the disk, RDB or commands: written beside the old one, forced to the disk, and put into
 //! its place in one step. Whatever goes wrong, the old file stays as it was.
-#![allow(unsafe_code)] // sync_file_range(2)
 
 use super::aof_records::command;
+use super::unbuffered::UnbufferedFile;
 use engine::DbIndex;
 use engine::snapshot::{Cut, Output};
 use rdb::{Compression, Encoder};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write as _};
-use std::os::fd::AsRawFd as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use structs::crc64::crc64;
-
-/// Bytes after which the kernel is asked to begin writing (`rdb-save-incremental-fsync`), so that
-/// the fsync at the end finds little left to do.
-const SYNC_EVERY: u64 = 4 << 20;
 
 /// What a file is made with.
 #[derive(Clone, Debug)]
@@ -44,15 +39,13 @@ pub type Sizes = Vec<(DbIndex, u64, u64)>;
 
 /// A file that is being written.
 pub struct SnapshotFile {
-    file: File,
+    /// `None` once it is finished.
+    file: Option<UnbufferedFile>,
     temporary: PathBuf,
     options: Options,
     checksum: u64,
-    written: u64,
-    synced: u64,
     db: Option<DbIndex>,
     sizes: HashMap<u32, (u64, u64)>,
-    is_finished: bool,
 }
 
 impl SnapshotFile {
@@ -64,15 +57,12 @@ impl SnapshotFile {
         sizes: &Sizes,
     ) -> io::Result<SnapshotFile> {
         let mut this = SnapshotFile {
-            file: File::create(&temporary)?,
+            file: Some(UnbufferedFile::create(&temporary, options.incremental_fsync)?),
             temporary,
             checksum: 0,
-            written: 0,
-            synced: 0,
             db: None,
             sizes: sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect(),
             options,
-            is_finished: false,
         };
         if this.options.content == Content::Commands {
             this.options.checksum = false;
@@ -92,26 +82,10 @@ impl SnapshotFile {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)?;
         if self.options.checksum {
             self.checksum = crc64(self.checksum, bytes);
         }
-        self.written += bytes.len() as u64;
-        if self.options.incremental_fsync && self.written - self.synced >= SYNC_EVERY {
-            let len = self.written - self.synced;
-            // SAFETY: the descriptor is open; the call has no effect but on the disk's queue. It is
-            // a hint: what it cannot do, the fsync at the end does.
-            unsafe {
-                libc::sync_file_range(
-                    self.file.as_raw_fd(),
-                    self.synced as libc::off64_t,
-                    len as libc::off64_t,
-                    libc::SYNC_FILE_RANGE_WRITE,
-                );
-            }
-            self.synced = self.written;
-        }
-        Ok(())
+        self.file.as_mut().expect("it is not finished").append(bytes)
     }
 
     /// Ends the file, forces it to the disk and gives it its name; how many bytes it has.
@@ -124,11 +98,20 @@ impl SnapshotFile {
             end.checksum(if self.options.checksum { self.checksum } else { 0 });
             self.append(end.as_bytes())?;
         }
-        self.file.sync_all()?;
-        std::fs::rename(&self.temporary, target)?;
-        self.is_finished = true;
+        let file = self.file.take().expect("it is finished once");
+        let bytes = file.len();
+        let renamed = file.finish().and_then(|()| std::fs::rename(&self.temporary, target));
+        if let Err(error) = renamed {
+            self.remove();
+            return Err(error);
+        }
         sync_folder_of(target)?;
-        Ok(self.written)
+        Ok(bytes)
+    }
+
+    fn remove(&self) {
+        // A file that is in nobody's way if it cannot be removed.
+        let _ = std::fs::remove_file(&self.temporary);
     }
 }
 
@@ -161,9 +144,8 @@ impl Output for SnapshotFile {
 
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
-        if !self.is_finished {
-            // A file that is in nobody's way if it cannot be removed.
-            let _ = std::fs::remove_file(&self.temporary);
+        if self.file.is_some() {
+            self.remove();
         }
     }
 }
