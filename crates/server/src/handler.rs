@@ -386,7 +386,7 @@ impl Handler for Hub {
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
         self.engine.tracking.flush_broadcasts(self.engine);
         if self.engine.journal.is_read() {
-            self.engine.append_log.nudge(&self.engine.journal);
+            self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
         }
         if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);

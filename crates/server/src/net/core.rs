@@ -36,6 +36,8 @@ pub(super) struct Core {
     pub holding: VecDeque<(u64, Token)>,
     /// Output held for positions up to this one may leave.
     pub released: u64,
+    /// Connections that have begun to hold output since somebody asked.
+    pub arrivals: u64,
     /// The time at which this turn began.
     pub now: Instant,
     pub live: usize,
@@ -59,6 +61,7 @@ impl Core {
             pool: Pool::default(),
             holding: VecDeque::new(),
             released: 0,
+            arrivals: 0,
             now: Instant::now(),
             live: 0,
             stop: false,

@@ -52,7 +52,9 @@ impl ConnIo<'_> {
     pub fn hold_until(&mut self, position: u64) {
         if position > self.core.released {
             let token = self.core.token(self.slot);
-            self.core.links[self.slot as usize].hold_until(position);
+            let link = &mut self.core.links[self.slot as usize];
+            self.core.arrivals += u64::from(link.held.is_none());
+            link.hold_until(position);
             self.core.holding.push_back((position, token));
         }
     }
@@ -176,6 +178,12 @@ impl<C> Cx<'_, C> {
         let slot = self.core.lookup(id)?;
         let user = self.users[slot as usize].as_mut()?;
         Some((user, ConnIo { core: &mut *self.core, slot }))
+    }
+
+    /// How many connections have begun to [hold output](ConnIo::hold_until) since the last call.
+    #[inline]
+    pub fn take_arrivals(&mut self) -> u64 {
+        std::mem::take(&mut self.core.arrivals)
     }
 
     /// Visits every connection, in no particular order.

@@ -8,6 +8,7 @@
 mod base;
 mod file;
 mod files;
+mod gather;
 mod load;
 mod rewrite;
 mod strays;

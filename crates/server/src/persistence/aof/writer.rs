@@ -7,6 +7,7 @@
 //! end of its turn, writes and forces in one go, and so one fsync serves everybody who waits.
 
 use super::file::{self, LogFile};
+use super::gather::Gathering;
 use crate::log;
 use crate::net::Net;
 use crate::process::os_error;
@@ -91,6 +92,7 @@ impl Writer {
             last_second: 0,
             complaint: None,
             write_failed: false,
+            gathering: Gathering::default(),
             size: Arc::clone(&size),
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
@@ -163,6 +165,7 @@ struct Work {
     last_second: i64,
     complaint: Option<Instant>,
     write_failed: bool,
+    gathering: Gathering,
     size: Arc<AtomicU64>,
 }
 
@@ -173,6 +176,8 @@ impl Work {
             let is_trusted = writer.is_trusted.load(Acquire);
             self.engine.append_log.set_holds_replies(is_trusted && policy == AppendFsync::Always);
             let (switch, stops) = self.take_order(writer);
+            let began = Instant::now();
+            self.gathering.begins(self.engine.append_log.arrivals());
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
             if let Some((at, file)) = switch {
@@ -184,6 +189,7 @@ impl Work {
                 lock(&writer.orders).insert(0, Order::Switch { at, file });
             }
             self.sync(policy);
+            self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.let_go(policy);
             if stops && (is_stuck || self.reader.position() >= self.engine.journal.position()) {
                 return self.finish();
@@ -402,15 +408,46 @@ impl Work {
                 std::thread::sleep(PAUSE);
                 return;
             }
-        } else if wrote && self.reader.readable() > self.reader.position() {
+        } else {
+            self.gather(writer);
             return;
         }
-        let log = &self.engine.append_log;
-        log.is_asleep.store(true, SeqCst);
-        // Who appended before that has not nudged.
-        if self.engine.journal.position() == self.reader.position()
+        self.sleep(writer);
+    }
+
+    /// Waits until there is something to write, and then for company.
+    fn gather(&self, writer: &Writer) {
+        if self.has_nothing_to_do(writer) {
+            self.sleep(writer);
+        }
+        let (log, began) = (&self.engine.append_log, Instant::now());
+        let (complete, patience) = (self.gathering.complete_at(), self.gathering.patience());
+        while log.arrivals() < complete
+            && self.engine.journal.position() > self.reader.position()
             && lock(&writer.orders).is_empty()
         {
+            let left = patience.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            log.sleep_until(complete);
+            if log.arrivals() < complete {
+                std::thread::park_timeout(left);
+            }
+            log.is_asleep.store(false, SeqCst);
+        }
+    }
+
+    fn has_nothing_to_do(&self, writer: &Writer) -> bool {
+        self.engine.journal.position() == self.reader.position() && lock(&writer.orders).is_empty()
+    }
+
+    /// Sleeps until somebody writes or wants something else.
+    fn sleep(&self, writer: &Writer) {
+        let log = &self.engine.append_log;
+        log.sleep_until(0);
+        // Who appended before that has not nudged.
+        if self.has_nothing_to_do(writer) {
             std::thread::park_timeout(SLEEP);
         }
         log.is_asleep.store(false, SeqCst);

@@ -1,0 +1,115 @@
+//! How long an fsync waits for company (`appendfsync always`).
+//!
+//! Beside its time an fsync costs two changes of thread, whoever waits for it. Those whose replies
+//! have just been let go will write again in a moment, and if the next fsync begins with the first
+//! of them, the others wait for the one after: twice the work for the same requests. So it begins
+//! when as many connections wait as waited when the last ones ended, and after as long as an fsync
+//! takes in any case. Nobody waits for more than twice what the disk takes, and a client that is
+//! alone for no longer than that.
+
+use std::time::Duration;
+
+/// The number of fsyncs whose company is remembered.
+const REMEMBERED: usize = 8;
+/// A disk that is slower gathers company by itself.
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// What is known of the last fsyncs. Connections are counted as they begin to wait: `arrivals` is
+/// the number of times that this has happened since the start.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    /// Arrivals when the last two fsyncs began.
+    last_began: u64,
+    one_before_began: u64,
+    /// How many connections waited when each of the last fsyncs ended.
+    waiting: [u64; REMEMBERED],
+    next: usize,
+    took: Duration,
+}
+
+impl Gathering {
+    /// An fsync begins.
+    pub fn begins(&mut self, arrivals: u64) {
+        self.one_before_began = std::mem::replace(&mut self.last_began, arrivals);
+    }
+
+    /// It has ended, and nobody has been told so far.
+    pub fn ends(&mut self, arrivals: u64, took: Duration) {
+        // Who came before the one before began is not here any more.
+        self.waiting[self.next] = arrivals.saturating_sub(self.one_before_began);
+        self.next = (self.next + 1) % REMEMBERED;
+        self.took = took;
+    }
+
+    /// The number of arrivals at which nobody else is to be expected.
+    pub fn complete_at(&self) -> u64 {
+        self.last_began + self.waiting.iter().max().unwrap_or(&0)
+    }
+
+    /// How long company is waited for.
+    pub fn patience(&self) -> Duration {
+        self.took.min(LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn one_client_waits_for_nobody() {
+        let mut gathering = Gathering::default();
+        for arrivals in 1..20 {
+            assert!(arrivals >= gathering.complete_at(), "{gathering:?}");
+            gathering.begins(arrivals);
+            gathering.ends(arrivals, MS);
+        }
+    }
+
+    #[test]
+    fn clients_that_write_again_and_again_come_to_share_an_fsync() {
+        // 10 of 50 come while an fsync runs; the others come before the next one begins, if it
+        // waits for them.
+        let (mut gathering, mut arrivals, mut shared) = (Gathering::default(), 10, 0);
+        let mut early = 0;
+        for _ in 0..20 {
+            let began = arrivals;
+            gathering.begins(began);
+            shared = began - gathering.one_before_began;
+            let late = 10.min(50 - shared);
+            arrivals += late;
+            gathering.ends(arrivals, MS);
+            // Those that were let go arrive again until it is complete.
+            let missing = gathering.complete_at().saturating_sub(arrivals);
+            arrivals += missing.min(shared);
+            early = late;
+        }
+        assert_eq!((shared, early), (50, 0));
+    }
+
+    #[test]
+    fn those_who_have_left_are_forgotten() {
+        let mut gathering = Gathering::default();
+        gathering.begins(50);
+        gathering.ends(50, MS);
+        assert_eq!(gathering.complete_at(), 100);
+        let mut arrivals = 50;
+        for _ in 0..REMEMBERED {
+            arrivals += 1;
+            gathering.begins(arrivals);
+            gathering.ends(arrivals, MS);
+        }
+        assert!(gathering.complete_at() <= arrivals + 2, "{gathering:?}");
+    }
+
+    #[test]
+    fn patience_ends() {
+        let mut gathering = Gathering::default();
+        gathering.ends(0, MS / 4);
+        assert_eq!(gathering.patience(), MS / 4);
+        gathering.ends(0, MS * 50);
+        assert_eq!(gathering.patience(), LONGEST);
+    }
+}
