@@ -170,14 +170,10 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
         reject(cx, row, &Error::OutOfMemory);
         return Ok(false);
     }
-    if cx.engine.refuses_writes() && (may_write(cx, row) || row.command.name == "ping") {
-        reject(cx, row, &Error::Misconfigured);
-        return Ok(false);
-    }
-    if cx.engine.append_log.is_broken() && refuses_without_disk(cx, row) {
-        let text =
-            format!("MISCONF Errors writing to the AOF file: {}", cx.engine.append_log.error());
-        reject(cx, row, &Error::format(text));
+    if let Some(error) = trouble_of_disk(cx.engine)
+        && is_refused_without_disk(cx, row)
+    {
+        reject(cx, row, &error);
         return Ok(false);
     }
     if cx.session.is_subscribed()
@@ -211,9 +207,20 @@ fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result
     Ok(true)
 }
 
+/// What keeps writes from being made to last, if that is a reason to refuse them.
+fn trouble_of_disk(engine: &Engine) -> Option<Error> {
+    if engine.refuses_writes() {
+        return Some(Error::Misconfigured);
+    }
+    engine.append_log.is_broken().then(|| {
+        let why = engine.append_log.error();
+        Error::format(format!("MISCONF Errors writing to the AOF file: {why}"))
+    })
+}
+
 /// Whether this request is refused while what it writes could not be made to last. PING is, so that
-/// whoever watches the server notices.
-fn refuses_without_disk(cx: &Cx<'_>, row: &Resolved) -> bool {
+/// whoever watches the server notices; what only goes to others, as PUBLISH, is not.
+fn is_refused_without_disk(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.flags.has(Flags::WRITE)
         || row.command.name == "ping"
         || queue_has(cx, row, Flags::WRITE)
