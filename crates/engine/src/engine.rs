@@ -202,6 +202,8 @@ impl Engine {
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
         let overdue_mailboxes = Arc::default();
+        let journal = Journal::default();
+        journal.set_backlog(config.repl_backlog_size());
         Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, Assignment::ByHash),
             acl: Acl::new(&config.requirepass()),
@@ -221,7 +223,7 @@ impl Engine {
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
             rates: Rates::default(),
-            journal: Journal::default(),
+            journal,
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commandlogs: CommandLogs::default(),

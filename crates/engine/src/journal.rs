@@ -34,6 +34,8 @@ pub struct JournalPos(pub u64);
 
 /// Bytes that may wait for a reader that must not be cut off before writes wait for it.
 const MOST_WAITING: u64 = 256 << 20;
+/// The backlog's size until it is told; that of `repl-backlog-size`.
+const BACKLOG: u64 = 10 << 20;
 /// Threads that can append at a time.
 const CELLS: usize = 1024;
 /// The database is not known, or its number does not fit.
@@ -47,15 +49,40 @@ fn pack(position: u64, code: u64) -> u64 {
     position << 8 | code
 }
 
+/// What becomes of a reader who is too far behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfBehind {
+    /// Writes wait for it before they run ([`Journal::is_full`]): it must not lose anything, as the
+    /// append-only file must not.
+    HoldWriters,
+    /// It is cut off when it is further behind than the backlog is long
+    /// ([`Journal::set_backlog`]), and nobody waits: it can begin anew, as a replica can.
+    CutOff,
+}
+
 /// The journal.
-#[derive(Default)]
 pub struct Journal {
     is_read: AtomicBool,
     state: AtomicU64,
     /// Too much waits for a reader: writes are to wait.
     is_full: AtomicBool,
+    /// Bytes that are kept for readers that may be cut off.
+    backlog: AtomicU64,
     log: OnceLock<Box<Log>>,
     readers: Mutex<Vec<Arc<ReaderState>>>,
+}
+
+impl Default for Journal {
+    fn default() -> Journal {
+        Journal {
+            is_read: AtomicBool::default(),
+            state: AtomicU64::default(),
+            is_full: AtomicBool::default(),
+            backlog: AtomicU64::new(BACKLOG),
+            log: OnceLock::default(),
+            readers: Mutex::default(),
+        }
+    }
 }
 
 struct Log {
@@ -72,6 +99,8 @@ struct CopyCell(AtomicU64);
 
 struct ReaderState {
     position: AtomicU64,
+    if_behind: IfBehind,
+    is_cut_off: AtomicBool,
 }
 
 impl Log {
@@ -157,7 +186,7 @@ impl Journal {
             // SAFETY: this thread has reserved the bytes and notes that it is copying.
             unsafe { segment.write(offset, now) };
             if is_new {
-                self.check_room(at);
+                self.check_room(log, at);
             }
             at += now.len() as u64;
             bytes = later;
@@ -165,11 +194,49 @@ impl Journal {
         at
     }
 
+    /// Looks how far behind the readers are, once a segment.
     #[cold]
-    fn check_room(&self, at: u64) {
-        if self.lock_readers().iter().any(|reader| at > reader.position() + MOST_WAITING) {
-            self.is_full.store(true, Release);
+    fn check_room(&self, log: &Log, at: u64) {
+        let mut readers = self.lock_readers();
+        let (before, backlog) = (readers.len(), self.backlog.load(Relaxed));
+        readers.retain(|reader| match reader.if_behind {
+            IfBehind::HoldWriters => {
+                if at > reader.position() + MOST_WAITING {
+                    self.is_full.store(true, Release);
+                }
+                true
+            }
+            IfBehind::CutOff => {
+                let is_near = at <= reader.position().saturating_add(backlog);
+                if !is_near {
+                    reader.is_cut_off.store(true, Release);
+                }
+                is_near
+            }
+        });
+        if readers.len() < before {
+            self.readers_left(log, &readers);
         }
+    }
+
+    /// There are fewer readers than before: what only the others wanted is given back.
+    fn readers_left(&self, log: &Log, readers: &[Arc<ReaderState>]) {
+        let floor = readers.iter().map(|reader| reader.position()).min();
+        if floor.is_none() {
+            self.is_read.store(false, Release);
+        }
+        if slowest_waited_for(readers).is_none() {
+            self.is_full.store(false, Release);
+        }
+        // Without readers nobody appends, but who has begun may still be copying behind what is
+        // published; the next reader gives that back.
+        log.segments.give_back(floor.unwrap_or_else(|| self.published(log)));
+    }
+
+    /// How far behind a reader may be that can be cut off. It is looked at once a mebibyte, so it
+    /// may be that much further behind.
+    pub fn set_backlog(&self, bytes: u64) {
+        self.backlog.store(bytes, Relaxed);
     }
 
     fn lock_readers(&self) -> MutexGuard<'_, Vec<Arc<ReaderState>>> {
@@ -178,10 +245,11 @@ impl Journal {
 
     /// A reader of everything from here on. The world is stopped, or nobody writes yet: otherwise
     /// what others do at this moment is not in the journal.
-    pub fn read(&self) -> Reader<'_> {
+    pub fn read(&self, if_behind: IfBehind) -> Reader<'_> {
         let log = self.log.get_or_init(Log::new);
         let position = AtomicU64::new(self.position().0);
-        let state = Arc::new(ReaderState { position });
+        let state =
+            Arc::new(ReaderState { position, if_behind, is_cut_off: AtomicBool::default() });
         let mut readers = self.lock_readers();
         if readers.is_empty() {
             self.forget_db();
@@ -205,14 +273,20 @@ impl Journal {
     }
 }
 
+/// Where the reader stands that writes may have to wait for.
+fn slowest_waited_for(readers: &[Arc<ReaderState>]) -> Option<u64> {
+    let holding = readers.iter().filter(|reader| reader.if_behind == IfBehind::HoldWriters);
+    holding.map(|reader| reader.position()).min()
+}
+
 impl ReaderState {
     fn position(&self) -> u64 {
         self.position.load(Acquire)
     }
 }
 
-/// Somebody who reads the journal at his own pace and is never cut off: if he falls far behind,
-/// writes wait ([`Journal::is_full`]).
+/// Somebody who reads the journal at his own pace; what happens if he falls far behind he says when
+/// he begins.
 pub struct Reader<'j> {
     journal: &'j Journal,
     log: &'j Log,
@@ -241,6 +315,11 @@ impl Reader<'_> {
         JournalPos(self.state.position())
     }
 
+    /// Whether it was cut off: there is nothing more for it.
+    pub fn is_cut_off(&self) -> bool {
+        self.state.is_cut_off.load(Acquire)
+    }
+
     /// How far it can read; always the end of an entry.
     pub fn readable(&self) -> JournalPos {
         // An idle cell may hide an entry that was reserved long before; what was readable stays so.
@@ -248,10 +327,10 @@ impl Reader<'_> {
     }
 
     /// The next bytes, as many as lie in one piece before `end`, which [`Reader::readable`] gave;
-    /// `None` if there are none.
+    /// `None` if there are none, or if it [was cut off](Reader::is_cut_off).
     pub fn chunk(&mut self, end: JournalPos) -> Option<Chunk> {
         let at = self.state.position();
-        if at >= end.0 {
+        if at >= end.0 || self.is_cut_off() {
             return None;
         }
         let number = at / SEGMENT as u64;
@@ -279,7 +358,8 @@ impl Reader<'_> {
         let readers = self.journal.lock_readers();
         let floor = readers.iter().map(|reader| reader.position()).min().unwrap_or(after);
         self.log.segments.give_back(floor);
-        let has_room = self.journal.position().0 - floor <= MOST_WAITING / 2;
+        let waited_for = slowest_waited_for(&readers).unwrap_or(after);
+        let has_room = self.journal.position().0 - waited_for <= MOST_WAITING / 2;
         has_room && self.journal.is_full.swap(false, AcqRel)
     }
 }
@@ -288,15 +368,7 @@ impl Drop for Reader<'_> {
     fn drop(&mut self) {
         let mut readers = self.journal.lock_readers();
         readers.retain(|reader| !Arc::ptr_eq(reader, &self.state));
-        let floor = readers.iter().map(|reader| reader.position()).min();
-        if floor.is_none() {
-            self.journal.is_read.store(false, Release);
-            self.journal.is_full.store(false, Release);
-        }
-        // Without readers nobody appends, but who has begun may still be copying behind what is
-        // published; the next reader gives that back.
-        let floor = floor.unwrap_or_else(|| self.journal.published(self.log));
-        self.log.segments.give_back(floor);
+        self.journal.readers_left(self.log, &readers);
     }
 }
 
@@ -357,7 +429,7 @@ mod tests {
     fn a_database_is_selected_where_it_changes() {
         let journal = Journal::default();
         assert!(!journal.is_read());
-        let mut reader = journal.read();
+        let mut reader = journal.read(IfBehind::HoldWriters);
         assert!(journal.is_read());
         append(&journal, 0, &[b"A"]);
         append(&journal, 0, &[b"B"]);
@@ -413,7 +485,7 @@ mod tests {
         const THREADS: usize = 6;
         const EACH: usize = 4000;
         let journal = Journal::default();
-        let (mut first, mut second) = (journal.read(), journal.read());
+        let [mut first, mut second] = [0; 2].map(|_| journal.read(IfBehind::HoldWriters));
         let running = AtomicUsize::new(THREADS);
         let (first, second) = std::thread::scope(|scope| {
             for thread in 0..THREADS {
@@ -487,7 +559,7 @@ mod tests {
     #[test]
     fn writes_wait_for_a_reader_that_is_far_behind() {
         let journal = Journal::default();
-        let mut reader = journal.read();
+        let mut reader = journal.read(IfBehind::HoldWriters);
         let big = vec![b'v'; 5 << 20];
         let mut in_vain = 0;
         while !journal.is_full() {
@@ -501,5 +573,70 @@ mod tests {
             woke |= reader.advance(chunk.len());
         }
         assert!(woke && !journal.is_full());
+    }
+
+    #[test]
+    fn a_reader_that_may_be_cut_off_holds_up_nobody() {
+        let journal = Journal::default();
+        journal.set_backlog(3 << 20);
+        let mut log = journal.read(IfBehind::HoldWriters);
+        let [mut near, mut far] = [0; 2].map(|_| journal.read(IfBehind::CutOff));
+        let (big, mut of_log, mut of_near) = (vec![b'v'; 1 << 19], Vec::new(), Vec::new());
+        append(&journal, 0, &[b"SET", b"first", &big]);
+        // Held in the hand while its segment is given back.
+        let kept = far.chunk(far.readable()).unwrap();
+        let copy = kept.to_vec();
+        let mut cut_off_at = None;
+        for number in 0..40 {
+            append(&journal, 0, &[b"SET", b"k", &big]);
+            drain(&mut log, &mut of_log);
+            drain(&mut near, &mut of_near);
+            if far.is_cut_off() {
+                cut_off_at.get_or_insert(number);
+            }
+        }
+        // Behind by three mebibytes and as much as goes unnoticed.
+        assert!((6..=8).contains(&cut_off_at.unwrap()), "{cut_off_at:?}");
+        assert!(far.chunk(far.readable()).is_none());
+        assert!(*kept == copy[..], "what is held is not used again");
+        assert!(!near.is_cut_off() && !journal.is_full());
+        assert!(of_log == of_near && of_log.len() as u64 == journal.position().0);
+    }
+
+    #[test]
+    fn writes_wait_only_for_those_who_must_not_be_cut_off() {
+        let journal = Journal::default();
+        journal.set_backlog(u64::MAX);
+        let mut log = journal.read(IfBehind::HoldWriters);
+        let slow = journal.read(IfBehind::CutOff);
+        let (big, mut bytes) = (vec![b'v'; 5 << 20], Vec::new());
+        while !journal.is_full() {
+            append(&journal, 0, &[b"SET", b"k", &big]);
+        }
+        drain(&mut log, &mut bytes);
+        assert!(!journal.is_full() && !slow.is_cut_off());
+        while !journal.is_full() {
+            append(&journal, 0, &[b"SET", b"k", &big]);
+        }
+        drop(log);
+        assert!(journal.is_read() && !journal.is_full());
+    }
+
+    #[test]
+    fn when_the_last_reader_is_cut_off_nobody_reads() {
+        let journal = Journal::default();
+        journal.set_backlog(1 << 20);
+        let reader = journal.read(IfBehind::CutOff);
+        let big = vec![b'v'; 1 << 20];
+        while journal.is_read() {
+            append(&journal, 0, &[b"SET", b"k", &big]);
+            assert!(journal.position().0 < 9 << 20, "it is never cut off");
+        }
+        assert!(reader.is_cut_off());
+        let mut next = journal.read(IfBehind::CutOff);
+        append(&journal, 0, &[b"A"]);
+        let mut bytes = Vec::new();
+        drain(&mut next, &mut bytes);
+        assert_eq!(parse(&bytes), [vec!["SELECT", "0"], vec!["A"]]);
     }
 }

@@ -144,6 +144,10 @@ impl Applier {
                 crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
             }
             Effect::Other("appendonly") => self.aof.configure(),
+            Effect::Other("repl-backlog-size") => {
+                self.engine.journal.set_backlog(config.repl_backlog_size());
+                Ok(())
+            }
             Effect::Other("dir") => {
                 std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
             }

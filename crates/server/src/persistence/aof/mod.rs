@@ -20,6 +20,8 @@ use crate::net::Net;
 use crate::process::{os_error, thread};
 use engine::Engine;
 use engine::append_log::LogState;
+use engine::journal::IfBehind;
+use engine::mailbox::Message;
 use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
@@ -163,7 +165,7 @@ impl Aof {
         inner.manifest = manifest;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         let stopped = self.engine.keyspace.world().stop();
-        let reader = self.engine.journal.read();
+        let reader = self.engine.journal.read(IfBehind::HoldWriters);
         drop(stopped);
         let writer = Writer::start(self.engine, &self.net, reader, file, true)
             .map_err(|error| format!("Can't start a thread: {error}"))?;
@@ -255,6 +257,8 @@ impl Aof {
             self.end_rewrite();
             *lock(&self.writing) = None;
             writer.stop();
+            // Writes that waited for it need not any more.
+            self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
             // Only there if it was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
             log.figures.is_scheduled.store(false, Relaxed);

@@ -17,7 +17,7 @@ use crate::persistence::save;
 use crate::persistence::snapshot_file::Content;
 use crate::process::{os_error, thread};
 use engine::append_log::LogState;
-use engine::journal::Reader;
+use engine::journal::{IfBehind, Reader};
 use engine::snapshot::{AlreadyRunning, Beside, Snapshot, Snapshots};
 use replication::manifest::{BaseFormat, LogFile as Named};
 use std::fs;
@@ -184,7 +184,7 @@ impl Aof {
         }
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
-        let snapshot = self.begin(|| reader = Some(engine.journal.read()))?;
+        let snapshot = self.begin(|| reader = Some(engine.journal.read(IfBehind::HoldWriters)))?;
         if let Some(reader) = reader {
             let writer = super::Writer::start(engine, &self.net, reader, file, false)
                 .map_err(|error| format!("Can't start a thread: {error}"))?;
