@@ -36,9 +36,11 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 pub trait Host: Send + Sync {
     /// Applies changed options (ports, TLS, log level …) or says why it cannot.
     fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
-    /// Writes a snapshot into the configured file, in the background; `done` learns whether that
-    /// went well.
-    fn save_in_background(&self, snapshot: Snapshot, done: SaveDone);
+    /// Writes a snapshot into the configured file, in the background.
+    fn save_in_background(&self, snapshot: Snapshot);
+    /// Takes a snapshot as soon as there can be one and writes it into the configured file; not the
+    /// caller but `done` waits for that. If there is another one by then, it is waited for, or ended.
+    fn save_apart(&self, other: OtherSnapshot, done: SaveDone);
     /// Writes it before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
     /// Loads the configured file, for a command that has stopped the world. A key that is there
@@ -59,6 +61,8 @@ pub trait Host: Send + Sync {
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// Begins to rewrite the append-only file, or says in the log why it cannot.
     fn rewrite_append_log(&self) -> bool;
+    /// Whether there is an append-only file to load.
+    fn has_append_log(&self) -> bool;
     /// Loads the append-only file again, into an empty data set that nobody uses; ends the process
     /// if it cannot.
     fn reload_append_log(&self);
@@ -76,8 +80,17 @@ pub trait Host: Send + Sync {
     fn segfault(&self) -> !;
 }
 
-/// Told of how a save in the background has ended.
+/// Told of how a save has ended.
 pub type SaveDone = Box<dyn FnOnce(crate::persistence::Outcome) + Send>;
+
+/// What becomes of a snapshot that is in the way of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherSnapshot {
+    /// It is completed first.
+    IsWaitedFor,
+    /// Nobody needs it any more.
+    IsEnded,
+}
 
 /// 40 hexadecimal digits, as run and replication ids are.
 pub fn random_hex_40() -> String {

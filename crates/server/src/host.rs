@@ -4,10 +4,10 @@ use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net};
 use crate::persistence::{load, save, shutdown};
-use crate::process::{crash, facts, signals};
+use crate::process::{crash, facts};
 use config::{ApplyError, Changed};
 use engine::Engine;
-use engine::engine::{Host, Restart, SaveDone, ShutdownRequest};
+use engine::engine::{Host, OtherSnapshot, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
 use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
@@ -78,8 +78,12 @@ impl Host for ServerHost {
         self.applier.apply(changed)
     }
 
-    fn save_in_background(&self, snapshot: Snapshot, done: SaveDone) {
-        save::in_background(self.engine, snapshot, done);
+    fn save_in_background(&self, snapshot: Snapshot) {
+        save::in_background(self.engine, snapshot);
+    }
+
+    fn save_apart(&self, other: OtherSnapshot, done: SaveDone) {
+        save::apart(self.engine, other, done);
     }
 
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String> {
@@ -95,7 +99,7 @@ impl Host for ServerHost {
     }
 
     fn abort_shutdown(&self) -> bool {
-        let is_aborted = !self.net.is_stopping() && signals::cancel();
+        let is_aborted = shutdown::abort();
         if is_aborted {
             log!(Notice, "Shutdown manually aborted.");
         }
@@ -196,6 +200,10 @@ impl Host for ServerHost {
 
     fn rewrite_append_log(&self) -> bool {
         self.applier.aof().start_rewrite()
+    }
+
+    fn has_append_log(&self) -> bool {
+        self.applier.aof().is_there()
     }
 
     fn reload_append_log(&self) {

@@ -3,10 +3,13 @@
 //! The world stands still only while the tables are taken out of the stripes; they are freed by a
 //! background thread. With SYNC, which is the default if `lazyfree-lazy-user-flush` is off, the
 //! client gets its reply when that is done; inside MULTI, where nobody can wait, at once.
+//!
+//! If there are save points, FLUSHALL saves that there is nothing any more, so that a restart does
+//! not bring it back, and its client waits for that too.
 
-use engine::snapshot::Snapshots;
+use engine::engine::OtherSnapshot;
 use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
-use keyspace::keyspace::take_all;
+use keyspace::keyspace::{Taken, take_all};
 
 /// `FLUSHALL`.
 pub static FLUSHALL: Command = Command {
@@ -58,11 +61,35 @@ pub static FLUSHDB: Command = Command {
 
 fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let in_background = parse(cx, args)?;
-    let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
-    flush(cx, &dbs, in_background);
-    if !cx.engine.config.save_points().is_empty() {
-        save_nothing(cx);
+    let engine = cx.thread.engine;
+    let dbs: Vec<DbIndex> = (0..engine.keyspace.databases()).map(DbIndex).collect();
+    // What is being loaded is not all there is yet.
+    let saves = !engine.config.save_points().is_empty() && !engine.loading.is_on();
+    let Some(host) = engine.host().filter(|_| saves) else {
+        flush(cx, &dbs, in_background);
+        return Ok(());
+    };
+    let (taken, _) = take(cx, &dbs);
+    // It waits for the world, and so until this command, or its transaction, is over.
+    if cx.in_transaction {
+        engine.background.free_tables(taken);
+        cx.reply.ok();
+        host.save_apart(OtherSnapshot::IsEnded, Box::new(|_| {}));
+        return Ok(());
     }
+    let now = if in_background {
+        engine.background.free_tables(taken);
+        None
+    } else {
+        Some(taken)
+    };
+    let reply = cx.late_reply();
+    let done = move |_| {
+        drop(now);
+        // As in Redis, that the file could not be written is for the log.
+        reply.send(|reply| reply.ok());
+    };
+    host.save_apart(OtherSnapshot::IsEnded, Box::new(done));
     Ok(())
 }
 
@@ -71,22 +98,6 @@ fn flushdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let db = cx.db.index;
     flush(cx, &[db], in_background);
     Ok(())
-}
-
-/// Saves that there is nothing any more, so that a restart does not bring it back. What is being
-/// saved at the moment is of no use; the empty file comes behind it.
-fn save_nothing(cx: &mut Cx<'_>) {
-    let engine = cx.thread.engine;
-    if engine.persistence.running_seconds().is_some() {
-        if let Some(running) = engine.snapshots.current() {
-            running.end();
-        }
-        engine.persistence.schedule();
-    } else if let Ok(snapshot) = Snapshots::begin_in_stopped_world(engine, &cx.db)
-        && let Some(host) = engine.host()
-    {
-        host.save_in_background(snapshot, Box::new(|_| {}));
-    }
 }
 
 /// Whether to free in the background.
@@ -100,17 +111,7 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
 }
 
 fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
-    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
-    engine::commit::databases_change(cx, &going);
-    let mut taken = keyspace::keyspace::Taken(Vec::new());
-    let mut keys = 0;
-    cx.db.for_each_stripe(|_, stripe| {
-        keys += dbs.iter().map(|&db| stripe.db(db).entries().len() as u64).sum::<u64>();
-        let part = take_all(std::iter::once(stripe), dbs.iter().copied());
-        taken.0.extend(part.0);
-    });
-    cx.engine.tracking.invalidate_all(&cx.db);
-    cx.db.add_dirty(keys.max(1));
+    let (taken, keys) = take(cx, dbs);
     if in_background || cx.in_transaction || keys == 0 {
         cx.engine.background.free_tables(taken);
         cx.reply.ok();
@@ -120,4 +121,20 @@ fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
             reply.ok();
         });
     }
+}
+
+/// Takes the tables of some databases away; also how many keys were in them.
+fn take(cx: &mut Cx<'_>, dbs: &[DbIndex]) -> (Taken, u64) {
+    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    engine::commit::databases_change(cx, &going);
+    let mut taken = Taken(Vec::new());
+    let mut keys = 0;
+    cx.db.for_each_stripe(|_, stripe| {
+        keys += dbs.iter().map(|&db| stripe.db(db).entries().len() as u64).sum::<u64>();
+        let part = take_all(std::iter::once(stripe), dbs.iter().copied());
+        taken.0.extend(part.0);
+    });
+    cx.engine.tracking.invalidate_all(&cx.db);
+    cx.db.add_dirty(keys.max(1));
+    (taken, keys)
 }

@@ -1,21 +1,19 @@
 //! `SAVE`, `BGSAVE [SCHEDULE|CANCEL]`, `LASTSAVE`
 //!
-//! Both save what there is at the instant of the command, and both write it in the background: SAVE
-//! keeps only its own client waiting.
+//! Both write in the background: SAVE keeps only its own client waiting. It may have to wait for a
+//! rewrite of the append-only file to end first, which Redis runs beside it.
 
+use engine::engine::OtherSnapshot;
 use engine::persistence::Outcome;
 use engine::snapshot::{AlreadyRunning, Snapshots};
 use engine::{Arg, Args, Command, Cx, Error, Flags, Group};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// `SAVE`.
 pub static SAVE: Command = Command {
     name: "save",
     arity: 1,
-    flags: Flags::WORLD
-        .with(Flags::ADMIN)
-        .with(Flags::NOSCRIPT)
-        .with(Flags::NO_ASYNC_LOADING)
-        .with(Flags::NO_MULTI),
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI),
     group: Group::Server,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of keys in all databases",
@@ -67,15 +65,16 @@ fn is_saving(cx: &Cx<'_>) -> bool {
     cx.engine.persistence.running_seconds().is_some()
 }
 
+fn is_rewriting(cx: &Cx<'_>) -> bool {
+    cx.engine.append_log.figures.is_rewriting.load(Relaxed)
+}
+
 fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
     if is_saving(cx) {
         return Err(IN_PROGRESS);
     }
     let engine = cx.thread.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
-    let snapshot = Snapshots::begin_in_stopped_world(engine, &cx.db).map_err(|AlreadyRunning| {
-        Error::text("ERR Can't SAVE while the append only file is rewritten")
-    })?;
     let reply = cx.late_reply();
     let done = move |outcome| {
         reply.send(|reply| match outcome {
@@ -83,7 +82,7 @@ fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
             Outcome::Failed | Outcome::Cancelled => reply.error("ERR"),
         });
     };
-    host.save_in_background(snapshot, Box::new(done));
+    host.save_apart(OtherSnapshot::IsWaitedFor, Box::new(done));
     Ok(())
 }
 
@@ -105,9 +104,15 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
         cx.reply.simple("Background saving scheduled");
         return Ok(());
     }
-    match Snapshots::begin_in_stopped_world(engine, &cx.db) {
+    // A rewrite that has only just begun may have no snapshot yet.
+    let begun = if is_rewriting(cx) {
+        Err(AlreadyRunning)
+    } else {
+        Snapshots::begin_in_stopped_world(engine, &cx.db)
+    };
+    match begun {
         Ok(snapshot) => {
-            host.save_in_background(snapshot, Box::new(|_| {}));
+            host.save_in_background(snapshot);
             cx.reply.simple("Background saving started");
         }
         Err(AlreadyRunning) if is_schedule => {
@@ -115,6 +120,8 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
             host.log("Background saving scheduled due to user request");
             cx.reply.simple("Background saving scheduled");
         }
+        // Somebody's SAVE.
+        Err(AlreadyRunning) if !is_rewriting(cx) => return Err(IN_PROGRESS),
         Err(AlreadyRunning) => {
             return Err(Error::text(
                 "ERR Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE \

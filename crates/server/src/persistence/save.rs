@@ -8,12 +8,14 @@ use super::snapshot_file::{Content, Options, SnapshotFile};
 use crate::log;
 use crate::process::{os_error, priority, thread};
 use engine::Engine;
-use engine::engine::SaveDone;
+use engine::engine::{OtherSnapshot, SaveDone};
 use engine::persistence::Outcome;
-use engine::snapshot::{Beside, Output, Snapshot};
+use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// How many threads write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
@@ -118,20 +120,17 @@ fn paths(engine: &Engine) -> (PathBuf, PathBuf) {
 }
 
 /// Begins to write a snapshot into the configured file.
-pub fn in_background(engine: &'static Engine, snapshot: Snapshot, done: SaveDone) {
+pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     engine.persistence.begins();
     log!(Notice, "Background saving started");
-    let started = thread::spawn("snapshot", move || {
-        let outcome = run(engine, snapshot);
-        done(outcome);
-    });
+    let started = thread::spawn("snapshot", move || run(engine, snapshot));
     if let Err(error) = started {
         log!(Warning, "Can't start a thread to save: {error}");
         engine.persistence.ended(Outcome::Failed, 0);
     }
 }
 
-fn run(engine: &'static Engine, snapshot: Snapshot) -> Outcome {
+fn run(engine: &'static Engine, snapshot: Snapshot) {
     let (temporary, target) = paths(engine);
     let written = write_file(engine, &snapshot, Beside::Clients, temporary, &target, Content::Rdb);
     let peak = snapshot.progress().peak_bytes();
@@ -159,10 +158,48 @@ fn run(engine: &'static Engine, snapshot: Snapshot) -> Outcome {
     // The next one may begin before anybody hears of this one.
     drop(snapshot);
     engine.persistence.ended(outcome, peak);
-    outcome
 }
 
-/// Writes the snapshot while nothing else happens.
+/// A snapshot of now, or of as soon as there can be one.
+pub fn begin(engine: &'static Engine, other: OtherSnapshot) -> Snapshot {
+    if other == OtherSnapshot::IsEnded
+        && let Some(running) = engine.snapshots.current()
+    {
+        // A rewrite of the append-only file is not asked for again by whoever asked for this one.
+        let figures = &engine.append_log.figures;
+        if figures.is_rewriting.load(Acquire) {
+            figures.is_scheduled.store(true, Release);
+        }
+        running.end();
+    }
+    loop {
+        match Snapshots::begin(engine, |_| {}) {
+            Ok(snapshot) => return snapshot,
+            Err(AlreadyRunning) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Saves on a thread of its own, as soon as there can be a snapshot.
+pub fn apart(engine: &'static Engine, other: OtherSnapshot, done: SaveDone) {
+    let shared = Arc::new(Mutex::new(Some(done)));
+    let own = Arc::clone(&shared);
+    let tell = move |done: &Mutex<Option<SaveDone>>, outcome| {
+        if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            done(outcome);
+        }
+    };
+    let started = thread::spawn("snapshot", move || {
+        let saved = now(engine, begin(engine, other), Beside::Clients);
+        tell(&own, if saved.is_ok() { Outcome::Saved } else { Outcome::Failed });
+    });
+    if let Err(error) = started {
+        log!(Warning, "Can't start a thread to save: {error}");
+        tell(&shared, Outcome::Failed);
+    }
+}
+
+/// Writes the snapshot while its caller waits.
 pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
     let (temporary, target) = paths(engine);
     match write_file(engine, &snapshot, beside, temporary, &target, Content::Rdb) {
@@ -170,6 +207,10 @@ pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Resul
             engine.persistence.saved(snapshot.cut());
             log!(Notice, "DB saved on disk");
             Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            log!(Notice, "Saving was interrupted");
+            Err(os_error(&error))
         }
         Err(error) => {
             log!(Warning, "Write error saving DB on disk: {}", os_error(&error));

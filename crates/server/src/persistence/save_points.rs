@@ -69,7 +69,7 @@ fn look(engine: &'static Engine) {
 
 fn begin(engine: &'static Engine) {
     if let Ok(snapshot) = Snapshots::begin(engine, |_| {}) {
-        save::in_background(engine, snapshot, Box::new(|_| {}));
+        save::in_background(engine, snapshot);
     }
 }
 

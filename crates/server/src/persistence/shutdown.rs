@@ -8,15 +8,48 @@ use crate::log;
 use crate::net::Net;
 use crate::process::{signals, thread};
 use engine::Engine;
-use engine::engine::ShutdownRequest;
+use engine::engine::{OtherSnapshot, ShutdownRequest};
 use engine::long::LateReply;
 use engine::mailbox::Message;
-use engine::snapshot::{Beside, Snapshot, Snapshots};
-use std::sync::Arc;
+use engine::snapshot::Beside;
+use keyspace::snapshot::Shared;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static IS_GOING: AtomicBool = AtomicBool::new(false);
+
+/// How far the shutdown is, for who wants to take it back.
+static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
+
+enum Stage {
+    /// There is none, or there is no way back any more.
+    None,
+    /// It will save.
+    Begun,
+    /// It saves this.
+    Saves(Arc<Shared>),
+    /// It was taken back.
+    Aborted,
+}
+
+fn stage() -> MutexGuard<'static, Stage> {
+    STAGE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a shutdown back that has not begun, or whose last snapshot is not complete; `false` if there
+/// is none.
+pub fn abort() -> bool {
+    let mut stage = stage();
+    match &*stage {
+        // A signal that nobody has followed yet.
+        Stage::None => return !IS_GOING.load(Acquire) && signals::cancel(),
+        Stage::Aborted => return false,
+        Stage::Begun => {}
+        Stage::Saves(snapshot) => snapshot.end(),
+    }
+    *stage = Stage::Aborted;
+    true
+}
 
 /// What the client is told whose SHUTDOWN failed.
 const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
@@ -69,17 +102,21 @@ fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
         return true;
     }
     log!(Notice, "Saving the final RDB snapshot before exiting.");
+    *stage() = Stage::Begun;
     let before = engine.pause.until_ms.swap(i64::MAX, SeqCst);
     let was_for_writes = engine.pause.writes_only.swap(true, SeqCst);
-    let snapshot = begin_alone(engine);
-    match save::now(engine, snapshot, Beside::Clients) {
-        Ok(()) => true,
-        Err(_) if request.force => {
+    let saved = save_unless_aborted(engine);
+    let is_aborted = matches!(std::mem::replace(&mut *stage(), Stage::None), Stage::Aborted);
+    match saved {
+        Ok(()) if !is_aborted => true,
+        Err(_) if request.force && !is_aborted => {
             log!(Warning, "Error trying to save the DB. Exit anyway.");
             true
         }
-        Err(_) => {
-            log!(Warning, "Error trying to save the DB, can't exit.");
+        _ => {
+            if !is_aborted {
+                log!(Warning, "Error trying to save the DB, can't exit.");
+            }
             engine.pause.writes_only.store(was_for_writes, SeqCst);
             engine.pause.until_ms.store(before, SeqCst);
             engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
@@ -88,15 +125,15 @@ fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
     }
 }
 
-/// A snapshot of now; one that is under way gives way.
-fn begin_alone(engine: &'static Engine) -> Snapshot {
-    loop {
-        if let Some(running) = engine.snapshots.current() {
-            running.end();
+/// Writes a snapshot of now; one that is under way gives way.
+fn save_unless_aborted(engine: &'static Engine) -> Result<(), String> {
+    let snapshot = save::begin(engine, OtherSnapshot::IsEnded);
+    {
+        let mut stage = stage();
+        if matches!(*stage, Stage::Aborted) {
+            return Err("aborted".to_owned());
         }
-        match Snapshots::begin(engine, |_| {}) {
-            Ok(snapshot) => return snapshot,
-            Err(_) => std::thread::sleep(Duration::from_millis(1)),
-        }
+        *stage = Stage::Saves(Arc::clone(snapshot.progress()));
     }
+    save::now(engine, snapshot, Beside::Clients)
 }

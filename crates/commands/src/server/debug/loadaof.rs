@@ -9,11 +9,10 @@ use keyspace::keyspace::{Taken, take_all};
 /// it is loaded.
 pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     let engine = cx.thread.engine;
-    if cx.engine.append_log.state() != LogState::On {
-        return Err(Error::text("ERR There is no append-only file to load"));
-    }
-    let Some(host) = engine.host() else {
-        return Err(Error::text("ERR There is no append-only file to load"));
+    // Without `appendonly` it loads what there is all the same. While the log begins there is none.
+    let is_one = cx.engine.append_log.state() != LogState::Beginning;
+    let Some(host) = engine.host().filter(|host| is_one && host.has_append_log()) else {
+        return Err(Error::text("ERR Error trying to load the AOF files, check server logs."));
     };
     if cx.in_transaction {
         return Err(Error::text("ERR DEBUG LOADAOF is not allowed in a transaction"));

@@ -125,6 +125,11 @@ impl Aof {
         Ok(())
     }
 
+    /// Whether there are files of one.
+    pub fn is_there(&self) -> bool {
+        !lock(&self.inner).manifest.is_empty()
+    }
+
     /// Begins to write, where the log that was loaded ends, or a new one; and to look after it.
     ///
     /// # Errors
