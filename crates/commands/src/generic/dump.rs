@@ -115,8 +115,12 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
     let key = args.key(1);
-    if !options.replace && cx.db.peek(key).is_some() {
-        return Err(Error::text("BUSYKEY Target key name already exists."));
+    if !options.replace {
+        // A deletion that the history has: what repeats it must not find the key either.
+        cx.db.remove_expired(key);
+        if cx.db.glimpse(key).is_some() {
+            return Err(Error::text("BUSYKEY Target key name already exists."));
+        }
     }
     let ttl = args.integer(2)?;
     if ttl < 0 {
@@ -145,13 +149,15 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let entry = value::entry(key.bytes, object, expiry, access);
     cx.db.put_entry(key, entry);
     cx.db.changed(key, event(Class::GENERIC, "restore"));
-    cx.db.propagate_as(|p| {
-        p.begin(6);
-        p.word(b"RESTORE");
-        p.word(key.bytes);
-        p.integer(expiry.map_or(0, |at| at.0));
-        [args[3], b"REPLACE", b"ABSTTL"].iter().for_each(|word| p.word(word));
-    });
+    if let Some(at) = expiry.filter(|_| !options.is_absolute) {
+        cx.db.propagate_as(|p| {
+            p.begin(args.len() + 1);
+            args.words()[..2].iter().for_each(|word| p.word(word));
+            p.integer(at.0);
+            args.from(3).iter().for_each(|word| p.word(word));
+            p.word(b"ABSTTL");
+        });
+    }
     cx.reply.ok();
     Ok(())
 }

@@ -1,0 +1,95 @@
+//! What commands do to files, where that can be seen only from outside.
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server, signal};
+use std::time::{Duration, Instant};
+
+fn start(arguments: &[&str]) -> Server {
+    Server::start(&Program::under_test(), Options::arguments(arguments)).expect("it starts")
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
+}
+
+/// Asks until the reply is no error.
+fn insist(client: &mut Client, words: &[&str]) {
+    let deadline = Instant::now() + harness::client::patience();
+    while ask(client, words).is_error() {
+        assert!(Instant::now() < deadline, "{words:?} never works");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_shutdown_is_taken_back_while_it_saves() {
+    let server = start(&["--save", "3600 1000000"]);
+    let [mut going, mut other] = [0; 2].map(|_| server.connect(Protocol::Resp2).expect("it runs"));
+    ask(&mut other, &["DEBUG", "POPULATE", "50"]);
+    ask(&mut other, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+    assert!(ask(&mut other, &["SHUTDOWN", "ABORT"]).is_error(), "there is none");
+    going.send(&["SHUTDOWN"]).expect("it is sent");
+    insist(&mut other, &["SHUTDOWN", "ABORT"]);
+    let reply = going.reply().expect("it goes on");
+    assert_eq!(reply.text(), Some(&b"ERR Errors trying to SHUTDOWN. Check logs."[..]));
+    // Writes waited for the end.
+    assert!(!ask(&mut going, &["SET", "k", "v"]).is_error());
+    signal(server.process_id(), "TERM").expect("it is sent");
+    insist(&mut other, &["SHUTDOWN", "ABORT"]);
+    insist(&mut going, &["SET", "k", "w"]);
+    assert!(ask(&mut other, &["SHUTDOWN", "ABORT"]).is_error(), "it is over");
+    assert!(!server.directory().join("dump.rdb").exists());
+    ask(&mut other, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    drop((going, other));
+    assert!(server.stop().expect("it stops").success());
+}
+
+#[test]
+fn restore_is_logged_as_valkey_does() {
+    let server = start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    ask(&mut client, &["SET", "k", "v"]);
+    let payload = ask(&mut client, &["DUMP", "k"]).text().expect("a payload").to_vec();
+    let mut restore = |words: &str| {
+        let mut words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();
+        words.insert(3, &payload);
+        assert!(!client.command(&words).expect("a reply").is_error(), "{words:?}");
+    };
+    restore("restore a 0");
+    restore("Restore b 100000");
+    restore("RESTORE b 200000 replace IDLETIME 5");
+    restore("RESTORE c 99999999999999 absttl");
+    restore("RESTORE c 1 REPLACE ABSTTL");
+    ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    ask(&mut client, &["PSETEX", "e", "1", "v"]);
+    std::thread::sleep(Duration::from_millis(5));
+    let mut words: Vec<&[u8]> = vec![b"RESTORE", b"e", b"0"];
+    words.push(&payload);
+    assert!(!client.command(&words).expect("a reply").is_error());
+    let file = server.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let log = std::fs::read(file).expect("the log");
+    let lines: Vec<String> = log
+        .split(|&byte| byte == b'\n')
+        .map(|line| String::from_utf8_lossy(line).trim_end().to_owned())
+        .filter(|line| !line.starts_with(['$', '*']))
+        .map(
+            |line| {
+                if line.parse::<i64>().is_ok_and(|n| n > 1 << 40) { "TIME".into() } else { line }
+            },
+        )
+        .collect();
+    let text = lines.join(" ");
+    let payload = String::from_utf8_lossy(&payload).into_owned();
+    let wanted = [
+        "SELECT 0 SET k v",
+        "restore a 0 PAYLOAD",
+        "Restore b TIME PAYLOAD ABSTTL",
+        "RESTORE b TIME PAYLOAD replace IDLETIME 5 ABSTTL",
+        "RESTORE c TIME PAYLOAD absttl",
+        "DEL c",
+        "SET e v PXAT TIME",
+        "MULTI DEL e RESTORE e 0 PAYLOAD EXEC",
+    ];
+    assert_eq!(text.replace(&payload, "PAYLOAD").trim(), wanted.join(" "));
+}
