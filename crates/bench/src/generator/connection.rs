@@ -10,13 +10,66 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use structs::random::Rng;
 
-/// A request under way.
-#[derive(Clone, Copy, Debug)]
+/// Requests under way that have everything in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// When its latency began, in nanoseconds on the run's clock.
+    /// When their latency began, in nanoseconds on the run's clock.
     pub at_ns: u64,
-    /// Index of its operation.
+    /// Index of their operation.
     pub operation: u32,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+/// Requests under way, the oldest first: a pipelined batch of one operation is one entry.
+#[derive(Debug, Default)]
+pub struct UnderWay {
+    runs: VecDeque<Sent>,
+    requests: usize,
+}
+
+impl UnderWay {
+    /// Notes requests that are about to be sent.
+    pub fn push(&mut self, sent: Sent) {
+        self.requests += sent.count as usize;
+        match self.runs.back_mut() {
+            Some(last) if (last.at_ns, last.operation) == (sent.at_ns, sent.operation) => {
+                last.count += sent.count;
+            }
+            _ => self.runs.push_back(sent),
+        }
+    }
+
+    /// The oldest.
+    pub fn first(&self) -> Option<Sent> {
+        self.runs.front().copied()
+    }
+
+    /// So many of the oldest entry have been answered, at most as many as it has.
+    pub fn answered(&mut self, count: u32) {
+        let Some(first) = self.runs.front_mut() else { return };
+        debug_assert!(count <= first.count);
+        first.count -= count;
+        self.requests -= count as usize;
+        if first.count == 0 {
+            self.runs.pop_front();
+        }
+    }
+
+    /// How many requests.
+    pub fn len(&self) -> usize {
+        self.requests
+    }
+
+    /// The entries, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Sent> {
+        self.runs.iter()
+    }
+
+    fn clear(&mut self) {
+        self.runs.clear();
+        self.requests = 0;
+    }
 }
 
 /// Where a connection is in its life.
@@ -49,7 +102,7 @@ pub struct Connection {
     /// The node it leads to, in a cluster.
     pub node: usize,
     /// Requests under way, the oldest first.
-    pub under_way: VecDeque<Sent>,
+    pub under_way: UnderWay,
     /// Finds the ends of replies.
     pub scanner: Scanner,
     /// Its random numbers.
@@ -103,7 +156,7 @@ impl Connection {
             transport: None,
             state: State::Down { retry_ns: 0 },
             node,
-            under_way: VecDeque::new(),
+            under_way: UnderWay::default(),
             scanner: Scanner::default(),
             rng: Rng::seeded(mixer.next_u64()),
             turn: workload.start(number),
@@ -187,5 +240,26 @@ impl Connection {
         self.out.clear();
         self.out_done = 0;
         transport.push()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_in_common_are_one_entry() {
+        let mut under_way = UnderWay::default();
+        let sent = |at_ns, operation, count| Sent { at_ns, operation, count };
+        under_way.push(sent(5, 0, 2));
+        under_way.push(sent(5, 0, 1));
+        under_way.push(sent(5, 1, 1));
+        assert_eq!((under_way.len(), under_way.iter().count()), (4, 2));
+        under_way.answered(2);
+        assert_eq!(under_way.first(), Some(sent(5, 0, 1)));
+        under_way.answered(1);
+        assert_eq!((under_way.first(), under_way.len()), (Some(sent(5, 1, 1)), 1));
+        under_way.answered(1);
+        assert_eq!((under_way.first(), under_way.len()), (None, 0));
     }
 }

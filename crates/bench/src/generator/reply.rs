@@ -59,11 +59,32 @@ impl Scanner {
     #[inline]
     pub fn next(&mut self, input: &[u8]) -> Result<(usize, Option<Kind>), Malformed> {
         if self.pending == 0
-            && let Some(used) = whole_string(input)
+            && self.line.is_empty()
+            && let Some((used, kind)) = whole(input)
         {
-            return Ok((used, Some(Kind::Value)));
+            return Ok((used, Some(kind)));
         }
         self.walk(input)
+    }
+
+    /// Counts up to `limit` whole replies of one kind that lie one behind the other: the kind, how
+    /// many and their bytes. 0 says only that [`Scanner::next`] has to look.
+    #[inline]
+    pub fn alike(&self, input: &[u8], limit: u32) -> (Kind, u32, usize) {
+        let mut count = 0;
+        let mut used = 0;
+        let mut first = Kind::Value;
+        if self.pending == 0 && self.line.is_empty() {
+            while count < limit
+                && let Some((length, kind)) = whole(&input[used..])
+                && (count == 0 || kind == first)
+            {
+                first = kind;
+                used += length;
+                count += 1;
+            }
+        }
+        (first, count, used)
     }
 
     /// The text of the last error, without the `-`.
@@ -194,12 +215,15 @@ impl Scanner {
     }
 }
 
-/// The length of a `+…` or `$…` reply that is there whole: nearly every reply there is.
+/// The length and kind of a `+…`, `:…` or `$…` reply that is there whole: nearly every reply there is.
 #[inline]
-fn whole_string(input: &[u8]) -> Option<usize> {
-    match input.first()? {
-        b'+' => Some(line_end(input)?),
-        b'$' => {
+fn whole(input: &[u8]) -> Option<(usize, Kind)> {
+    // Bytes are compared one by one: a comparison of slices is a call, dearer than all of this.
+    match *input {
+        [b'+', b'O', b'K', b'\r', b'\n', ..] => Some((5, Kind::Value)),
+        [b'$', b'-', b'1', b'\r', b'\n', ..] => Some((5, Kind::Nil)),
+        [b'+' | b':', ..] => Some((line_end(input)?, Kind::Value)),
+        [b'$', ..] => {
             let mut length = 0;
             let mut at = 1;
             loop {
@@ -214,7 +238,8 @@ fn whole_string(input: &[u8]) -> Option<usize> {
                 at += 1;
             }
             let end = at + 2 + length + 2;
-            (at > 1 && input.get(at + 1) == Some(&b'\n') && end <= input.len()).then_some(end)
+            let whole = at > 1 && input.get(at + 1) == Some(&b'\n') && end <= input.len();
+            whole.then_some((end, Kind::Value))
         }
         _ => None,
     }
@@ -265,6 +290,25 @@ mod tests {
         check(b"%2\r\n+a\r\n:1\r\n+b\r\n~2\r\n#t\r\n,1.5\r\n(123\r\n", &[Value, Value]);
         check(b"=7\r\ntxt:abc\r\n!5\r\nERR x\r\n", &[Value, Error]);
         check(b"-ERR no\r\n*2\r\n+OK\r\n-ERR inner\r\n+OK\r\n", &[Error, Error, Value]);
+    }
+
+    #[test]
+    fn replies_alike_are_counted_together() {
+        let scanner = Scanner::default();
+        let input = b"+OK\r\n+OK\r\n:12\r\n$3\r\nabc\r\n$-1\r\n+OK\r\n$3\r\nab";
+        assert_eq!(scanner.alike(input, 9), (Kind::Value, 4, 24));
+        assert_eq!(scanner.alike(input, 2), (Kind::Value, 2, 10));
+        assert_eq!(scanner.alike(&input[24..], 9), (Kind::Nil, 1, 5));
+        assert_eq!(scanner.alike(&input[29..], 9), (Kind::Value, 1, 5));
+        assert_eq!(scanner.alike(&input[34..], 9).1, 0);
+        assert_eq!(scanner.alike(b"-ERR\r\n", 9).1, 0);
+        // What is left of a reply cut in two is not the start of one.
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.next(b"$6\r\n+OK"), Ok((7, None)));
+        assert_eq!(scanner.alike(b"+OK\r\n", 9).1, 0);
+        let mut scanner = Scanner::default();
+        assert_eq!(scanner.next(b"+ab"), Ok((3, None)));
+        assert_eq!(scanner.alike(b"+OK\r\n", 9).1, 0);
     }
 
     #[test]

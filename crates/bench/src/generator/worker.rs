@@ -409,8 +409,12 @@ impl<'a> Worker<'a> {
         connection.sent += count;
         let node = connection.node;
         let Connection { rng, cursors, versions, turn, drawn, under_way, out, .. } = connection;
-        for _ in 0..count {
-            let operation = workload.next(turn);
+        let mut left = count;
+        while left > 0 {
+            // In a cluster every request has a tag of its own.
+            let limit = if self.target.cluster { 1 } else { left };
+            let (operation, times) = workload.next(turn, limit);
+            left -= times;
             let detail = &workload.operations[operation];
             let topology = &self.topology;
             let serves = |key: &[u8]| topology.serves(node, key);
@@ -437,11 +441,11 @@ impl<'a> Worker<'a> {
                 drawn: noted.then_some(&mut self.numbers),
                 value,
             };
-            detail.template.append(out, &workload.places, &mut draw);
+            detail.template.append(out, &workload.places, &mut draw, times);
             if noted {
                 drawn.extend(&self.numbers);
             }
-            under_way.push_back(Sent { at_ns, operation: operation as u32 });
+            under_way.push(Sent { at_ns, operation: operation as u32, count: times as u32 });
         }
         self.under_way += count;
     }
@@ -481,17 +485,38 @@ impl<'a> Worker<'a> {
         let now_ns = self.shared.now_ns();
         let connection = &mut self.connections[index];
         let mut rest = &self.input[..received];
+        // Nobody looks at replies one by one, so that those that are alike are only counted.
+        let unseen = self.checker.is_none() && connection.versions.is_none();
         while !rest.is_empty() {
+            if unseen && let Some(sent) = connection.under_way.first() {
+                let (kind, count, used) = connection.scanner.alike(rest, sent.count);
+                if count > 0 {
+                    rest = &rest[used..];
+                    connection.under_way.answered(count);
+                    self.under_way -= u64::from(count);
+                    if sent.at_ns >= self.counted_from_ns {
+                        let operation = sent.operation as usize;
+                        let latency_ns = now_ns.saturating_sub(sent.at_ns);
+                        self.recorder.replies(operation, latency_ns, count);
+                        let reads = self.workload.operations[operation].effect == Effect::Reads;
+                        if kind == Kind::Nil && reads {
+                            self.recorder.misses(operation, count);
+                        }
+                    }
+                    continue;
+                }
+            }
             let (used, kind) = connection.scanner.next(rest).map_err(|error| error.to_string())?;
             if self.checker.is_some() {
                 connection.capture.extend_from_slice(&rest[..used]);
             }
             rest = &rest[used..];
             let Some(kind) = kind else { break };
-            let Some(sent) = connection.under_way.pop_front() else {
+            let Some(sent) = connection.under_way.first() else {
                 greeted(connection, kind)?;
                 continue;
             };
+            connection.under_way.answered(1);
             self.under_way -= 1;
             let operation = sent.operation as usize;
             let effect = self.workload.operations[operation].effect;
@@ -508,10 +533,10 @@ impl<'a> Worker<'a> {
             if sent.at_ns < self.counted_from_ns {
                 continue;
             }
-            self.recorder.reply(operation, now_ns.saturating_sub(sent.at_ns));
+            self.recorder.replies(operation, now_ns.saturating_sub(sent.at_ns), 1);
             match kind {
                 Kind::Value => {}
-                Kind::Nil if effect == Effect::Reads => self.recorder.miss(operation),
+                Kind::Nil if effect == Effect::Reads => self.recorder.misses(operation, 1),
                 Kind::Nil => {}
                 Kind::Error => {
                     let text = connection.scanner.error();
@@ -543,10 +568,11 @@ impl<'a> Worker<'a> {
         let now_ns = self.shared.now_ns();
         let cpu = os::thread_cpu() - cpu_before;
         for connection in &self.connections {
-            for sent in &connection.under_way {
+            for sent in connection.under_way.iter() {
                 if sent.at_ns >= self.counted_from_ns {
                     let waited_ns = now_ns.saturating_sub(sent.at_ns);
-                    self.recorder.unfinished(sent.operation as usize, waited_ns);
+                    let count = sent.count.into();
+                    self.recorder.unfinished(sent.operation as usize, waited_ns, count);
                 }
             }
         }
@@ -554,7 +580,7 @@ impl<'a> Worker<'a> {
             // Due and never sent, because no connection had room: the server owes these too.
             let until = self.end_ns.min(self.exhausted_ns);
             while self.starved && schedule.due_ns() < until {
-                self.recorder.unfinished(0, now_ns - schedule.due_ns());
+                self.recorder.unfinished(0, now_ns - schedule.due_ns(), 1);
                 schedule.advance();
             }
         }

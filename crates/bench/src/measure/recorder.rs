@@ -34,14 +34,14 @@ impl Recorder {
         }
     }
 
-    /// Notes a reply.
+    /// Notes replies of the same latency.
     #[inline]
-    pub fn reply(&mut self, operation: usize, latency_ns: u64) {
+    pub fn replies(&mut self, operation: usize, latency_ns: u64, count: u32) {
         if self.same.0 == operation && self.same.1 == latency_ns {
-            self.same.2 += 1;
+            self.same.2 += count;
         } else {
             self.enter();
-            self.same = (operation, latency_ns, 1);
+            self.same = (operation, latency_ns, count);
         }
     }
 
@@ -52,17 +52,18 @@ impl Recorder {
         self.counts.note_error(text);
     }
 
-    /// Notes a read without a value.
-    pub fn miss(&mut self, operation: usize) {
-        self.tallies[operation].misses += 1;
+    /// Notes reads without a value.
+    pub fn misses(&mut self, operation: usize, count: u32) {
+        self.tallies[operation].misses += u64::from(count);
     }
 
-    /// Notes a request that was not answered before the end of the run.
-    pub fn unfinished(&mut self, operation: usize, waited_ns: u64) {
+    /// Notes requests that were not answered before the end of the run.
+    pub fn unfinished(&mut self, operation: usize, waited_ns: u64, count: u64) {
         self.enter();
-        self.tallies[operation].latencies.saturating_record(waited_ns.clamp(1, LONGEST_NS));
-        self.tallies[operation].unfinished += 1;
-        self.counts.unfinished += 1;
+        let waited_ns = waited_ns.clamp(1, LONGEST_NS);
+        self.tallies[operation].latencies.saturating_record_n(waited_ns, count);
+        self.tallies[operation].unfinished += count;
+        self.counts.unfinished += count;
     }
 
     /// Hands what is new to the time line, as of second `second` of the run.

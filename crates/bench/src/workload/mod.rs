@@ -104,16 +104,23 @@ impl Workload {
         turn
     }
 
-    /// The operation whose turn it is.
+    /// The operation whose turn it is, and how many times in a row, at most `limit`.
     #[inline]
-    pub fn next(&self, turn: &mut Turn) -> usize {
+    pub fn next(&self, turn: &mut Turn, limit: u64) -> (usize, u64) {
         let (operation, times) = self.cycle[turn.step];
-        turn.done += 1;
-        if turn.done >= times {
-            turn.done = 0;
-            turn.step = (turn.step + 1) % self.cycle.len();
+        if self.cycle.len() == 1 {
+            return (operation, limit);
         }
-        operation
+        let count = limit.min(times - turn.done);
+        turn.done += count;
+        if turn.done == times {
+            turn.done = 0;
+            turn.step += 1;
+            if turn.step == self.cycle.len() {
+                turn.step = 0;
+            }
+        }
+        (operation, count)
     }
 }
 
@@ -148,12 +155,18 @@ mod order {
         let mut first = 0;
         for client in 0..1000 {
             let mut turn = workload.start(client);
-            let drawn: Vec<usize> = (0..20).map(|_| workload.next(&mut turn)).collect();
+            let drawn: Vec<usize> = (0..20).map(|_| workload.next(&mut turn, 1).0).collect();
             assert_eq!(drawn.iter().filter(|&&operation| operation == 0).count(), 2);
             first += usize::from(drawn[0] == 0);
         }
         assert!((95..=105).contains(&first), "{first} of 1000 begin with a");
         workload.in_order = true;
-        assert!((0..9).all(|client| workload.next(&mut workload.start(client)) == 0));
+        assert!((0..9).all(|client| workload.next(&mut workload.start(client), 5) == (0, 1)));
+        let mut turn = workload.start(0);
+        let counts = [9, 9, 4, 9].map(|limit| workload.next(&mut turn, limit));
+        assert_eq!(counts, [(0, 1), (1, 9), (0, 1), (1, 9)]);
+        assert_eq!([3, 9].map(|limit| workload.next(&mut turn, limit)), [(0, 1), (1, 9)]);
+        workload.next(&mut turn, 1);
+        assert_eq!([3, 9].map(|limit| workload.next(&mut turn, limit)), [(1, 3), (1, 6)]);
     }
 }
