@@ -691,7 +691,6 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         if let Err(error) = &outcome {
             refuse(&mut guest, error);
         }
-        guest.thread.stats().by_command[row.index].count(0, false);
         blocking::forget(&guest.db, waiter);
         waiter.finish();
     }
