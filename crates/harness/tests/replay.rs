@@ -174,11 +174,16 @@ fn fill(client: &mut Client) {
     for words in requests {
         assert!(!ask(client, words).is_error(), "{words:?}");
     }
-    for number in 0..500 {
-        ask(client, &["ZADD", "big", &number.to_string(), &format!("m{number}")]);
+    // More than one command of a base, and more than a snapshot takes in one go.
+    for number in 0..1200 {
+        ask(client, &["ZADD", "big", &format!("{number}.25"), &format!("m{number}")]);
         ask(client, &["HSET", "table", &format!("f{number}"), &number.to_string()]);
+        ask(client, &["SADD", "members", &format!("m{number}")]);
         ask(client, &["RPUSH", "chunks", &format!("{number}{}", "y".repeat(100))]);
     }
+    ask(client, &["PEXPIREAT", "table", "99999999999999"]);
+    ask(client, &["RPUSH", "chunks", &"z".repeat(200_000), ""]);
+    ask(client, &["SET", "huge", &"0123456789".repeat(20_000), "PXAT", "99999999999998"]);
 }
 
 /// One server writes an append-only directory, with and without rewriting it and in both forms of

@@ -148,6 +148,10 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
+            Effect::Other("appendfsync") => {
+                self.aof.follow_policy();
+                Ok(())
+            }
             Effect::Other("dir") => {
                 std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
             }

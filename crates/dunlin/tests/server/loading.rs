@@ -215,6 +215,46 @@ fn unknown_types_are_skipped_only_if_asked() {
 }
 
 #[test]
+fn a_type_whose_length_nobody_knows_stops_the_server_in_any_case() {
+    let mut file = snapshot(|encoder| numbers(encoder, 3));
+    // In the place of the end.
+    file.truncate(file.len() - 9);
+    let offset = file.len() + 8;
+    file.extend_from_slice(b"\x1e\x06future\x01\x02\x03\xff\0\0\0\0\0\0\0\0");
+    for skips in ["no", "yes"] {
+        let folder = folder_with(&file);
+        let (_, port) = port();
+        let output = refused(&folder, &["--port", &port, "--rdb-skip-unknown-types", skips]);
+        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words}");
+        let place =
+            format!("dump.rdb has at offset {offset} the value of key 'future', of type 30");
+        assert!(words.contains(&place), "{words}");
+        assert!(words.contains("not even with rdb-skip-unknown-types"), "{words}");
+    }
+}
+
+#[test]
+fn functions_are_refused_or_skipped_and_the_rest_is_loaded() {
+    let file = snapshot(|encoder| {
+        numbers(encoder, 3);
+        encoder.raw(b"\xf5");
+        encoder.string(b"#!lua name=library\nredis.register_function('f', function() end)");
+        encoder.record(&head(b"behind", None), ObjectRef::Int(1));
+    });
+    let words = last_words(&file);
+    assert!(words.contains("a library of functions ('#!lua name=library')"), "{words}");
+    assert!(words.contains("dump.rdb has at offset "), "{words}");
+    assert!(words.contains("rdb-skip-unknown-types yes loads the rest"), "{words}");
+    let (port, text) = port();
+    let arguments = ["--port", text.as_str(), "--rdb-skip-unknown-types", "yes"];
+    let running = Running::start(folder_with(&file), &arguments);
+    assert!(running.output().contains("unknown things skipped: 1."), "{}", running.output());
+    let mut client = client(port);
+    assert_eq!(ask(&mut client, &["MGET", "k2", "behind"]), ["2", "1"]);
+}
+
+#[test]
 fn snapshots_are_checked_without_a_server() {
     let sound = snapshot(|encoder| numbers(encoder, 10));
     let folder = folder_with(&sound);

@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// A file that is appended to.
 pub struct LogFile {
     file: Arc<File>,
+    /// What it is called in messages.
+    name: Arc<str>,
     size: u64,
     debug: &'static DebugSettings,
 }
@@ -35,12 +37,18 @@ impl LogFile {
     pub fn open(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
         let file = OpenOptions::new().append(true).create(true).open(path)?;
         let size = file.metadata()?.len();
-        Ok(LogFile { file: Arc::new(file), size, debug })
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();
+        Ok(LogFile { file: Arc::new(file), name, size, debug })
     }
 
     /// Its bytes.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// What it is called in messages.
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// The file itself, to force it to the disk from another thread.

@@ -235,6 +235,14 @@ impl Aof {
         Ok(())
     }
 
+    /// `CONFIG SET appendfsync`: holds for the next reply.
+    pub fn follow_policy(&self) {
+        if let Some(writer) = &*lock(&self.writing) {
+            writer.follow_policy();
+            writer.wake();
+        }
+    }
+
     /// Has the keeper look at what is due now.
     pub fn look(&self) {
         if let Some(keeper) = &*lock(&self.keeper) {

@@ -47,6 +47,7 @@ enum Order {
 
 /// The writer, as others see it.
 pub struct Writer {
+    engine: &'static Engine,
     orders: Mutex<Vec<Order>>,
     thread: Thread,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -56,6 +57,8 @@ pub struct Writer {
     limit: AtomicU64,
     /// The log counts: replies may wait for it. It does not before its first base is there.
     is_trusted: AtomicBool,
+    /// Held by who looks whether replies are to wait.
+    policy: Mutex<()>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,13 +104,17 @@ impl Writer {
             }
         })?;
         let writer = Arc::new(Writer {
+            engine,
             orders: Mutex::default(),
             thread: handle.thread().clone(),
             handle: Mutex::new(Some(handle)),
             size,
             limit: AtomicU64::new(u64::MAX),
             is_trusted: AtomicBool::new(is_trusted),
+            policy: Mutex::default(),
         });
+        // Before the first reply; the thread may take a while to begin.
+        writer.follow_policy();
         // The thread waits for it.
         let _ = send.send(Arc::clone(&writer));
         Ok(writer)
@@ -129,7 +136,18 @@ impl Writer {
     /// From now on replies may wait for the log.
     pub fn trust(&self) {
         self.is_trusted.store(true, Release);
+        self.follow_policy();
         self.wake();
+    }
+
+    /// Has replies wait for the disk, or not, as `appendfsync` says now.
+    pub fn follow_policy(&self) -> AppendFsync {
+        // Who looks last has seen the latest.
+        let _looking = lock(&self.policy);
+        let policy = self.engine.config.appendfsync();
+        let holds = policy == AppendFsync::Always && self.is_trusted.load(Acquire);
+        self.engine.append_log.set_holds_replies(holds);
+        policy
     }
 
     /// Writes what is there, forces it to the disk, and ends.
@@ -172,9 +190,7 @@ struct Work {
 impl Work {
     fn run(&mut self, writer: &Writer) {
         loop {
-            let policy = self.engine.config.appendfsync();
-            let is_trusted = writer.is_trusted.load(Acquire);
-            self.engine.append_log.set_holds_replies(is_trusted && policy == AppendFsync::Always);
+            let policy = writer.follow_policy();
             let (switch, stops) = self.take_order(writer);
             let began = Instant::now();
             self.gathering.begins(self.engine.append_log.arrivals());
@@ -190,7 +206,7 @@ impl Work {
             }
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
-            self.let_go(policy);
+            self.let_go();
             if stops && (is_stuck || self.reader.position() >= self.engine.journal.position()) {
                 return self.finish();
             }
@@ -280,7 +296,8 @@ impl Work {
         let why = os_error(&failure.error);
         if self.complaint.is_none_or(|at| at.elapsed() > COMPLAINT) {
             self.complaint = Some(Instant::now());
-            log!(Warning, "Error writing to the AOF file: {why}");
+            let (name, offset) = (self.file.name(), self.file.size());
+            log!(Warning, "Error writing to the AOF file {name} at offset {offset}: {why}");
             if let Some(error) = &failure.cut_failed {
                 log!(
                     Warning,
@@ -317,7 +334,7 @@ impl Work {
         self.syncer.wait();
         match old.sync() {
             Ok(()) => self.synced_up_to(self.reader.position().0),
-            Err(error) => self.sync_failed(&error),
+            Err(error) => self.sync_failed(&old.name(), &error),
         }
     }
 
@@ -326,17 +343,17 @@ impl Work {
         self.syncer.succeeded(self.engine, JournalPos(position));
     }
 
-    fn sync_failed(&mut self, error: &io::Error) {
+    fn sync_failed(&self, name: &str, error: &io::Error) {
         let why = os_error(error);
         if self.engine.config.appendfsync() == AppendFsync::Always {
             log!(
                 Warning,
-                "Can't persist AOF for fsync error when the AOF fsync policy is 'always': {why}. \
-                 Exiting..."
+                "Can't persist AOF for fsync error when the AOF fsync policy is 'always': {why} \
+                 ({name}). Exiting..."
             );
             std::process::exit(1);
         }
-        self.syncer.failed(self.engine, &why);
+        self.syncer.failed(self.engine, name, &why);
     }
 
     /// Forces the file to the disk if that is due.
@@ -354,7 +371,7 @@ impl Work {
                 self.syncer.wait();
                 match self.file.sync() {
                     Ok(()) => self.synced_up_to(written),
-                    Err(error) => self.sync_failed(&error),
+                    Err(error) => self.sync_failed(&self.file.name(), &error),
                 }
             }
             AppendFsync::EverySec => self.sync_each_second(written),
@@ -387,8 +404,10 @@ impl Work {
     }
 
     /// Lets go of the replies that are safe.
-    fn let_go(&self, policy: AppendFsync) {
+    fn let_go(&self) {
         let log = &self.engine.append_log;
+        // The policy as it is now: a reply that waits since it changed has been promised an fsync.
+        let policy = self.engine.config.appendfsync();
         let safe = if policy == AppendFsync::Always && !self.skips_sync() {
             log.synced().0
         } else {
@@ -458,7 +477,10 @@ impl Work {
         self.syncer.wait();
         match self.file.sync() {
             Ok(()) => self.synced_up_to(self.reader.position().0),
-            Err(error) => log!(Warning, "Fail to fsync the AOF file: {}", os_error(&error)),
+            Err(error) => {
+                let name = self.file.name();
+                log!(Warning, "Fail to fsync the AOF file {name}: {}", os_error(&error));
+            }
         }
         let left = self.engine.journal.position().0 - self.reader.position().0;
         if self.write_failed && left > 0 {
@@ -485,9 +507,17 @@ struct Syncer {
     has_failed: AtomicBool,
 }
 
+/// What is to be forced to the disk.
+struct Wanted {
+    file: Arc<File>,
+    name: Arc<str>,
+    /// What the file has then.
+    position: u64,
+}
+
 #[derive(Default)]
 struct SyncState {
-    wanted: Option<(Arc<File>, u64)>,
+    wanted: Option<Wanted>,
     is_busy: bool,
     stops: bool,
 }
@@ -507,14 +537,14 @@ impl Syncer {
     fn run(&self, engine: &'static Engine) {
         let mut state = lock(&self.state);
         loop {
-            if let Some((file, position)) = state.wanted.take() {
+            if let Some(Wanted { file, name, position }) = state.wanted.take() {
                 state.is_busy = true;
                 drop(state);
                 let figures = &engine.append_log.figures;
                 figures.pending_fsyncs.store(1, Relaxed);
                 match file::sync(&file, &engine.debug) {
                     Ok(()) => self.succeeded(engine, JournalPos(position)),
-                    Err(error) => self.failed(engine, &os_error(&error)),
+                    Err(error) => self.failed(engine, &name, &os_error(&error)),
                 }
                 figures.pending_fsyncs.store(0, Relaxed);
                 state = lock(&self.state);
@@ -534,7 +564,7 @@ impl Syncer {
         if state.is_busy || state.wanted.is_some() {
             return false;
         }
-        state.wanted = Some((file.handle(), position));
+        state.wanted = Some(Wanted { file: file.handle(), name: file.name(), position });
         self.changed.notify_all();
         true
     }
@@ -558,9 +588,9 @@ impl Syncer {
 
     /// What the kernel could not write may be lost although a later fsync succeeds; writes are
     /// refused until then, and then the whole is written anew.
-    fn failed(&self, engine: &Engine, why: &str) {
+    fn failed(&self, engine: &Engine, name: &str, why: &str) {
         if !self.has_failed.swap(true, AcqRel) {
-            log!(Warning, "Fail to fsync the AOF file: {why}");
+            log!(Warning, "Fail to fsync the AOF file {name}: {why}");
         }
         engine.append_log.set_broken(why);
     }

@@ -1,0 +1,486 @@
+//! Disks that fail while the server runs: full ones (a small tmpfs) and ones that refuse single
+//! calls (a library that is loaded first and fails what a file tells it to). Writes are refused and
+//! accepted again, what was acknowledged is there after a crash, and the log names file and cause.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
+/// a part of the path it is about, at the path's end if a `$` is behind it.
+const LIBRARY: &str = r#"
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static int fails(const char *call, int fd, const char *path) {
+    const char *file = getenv("DISK_FAULTS");
+    int saved = errno, number, in;
+    char text[2048], target[4096], link[64], name[32], part[512], *line, *rest = text;
+    if (!file || (in = syscall(SYS_openat, AT_FDCWD, file, O_RDONLY)) < 0) return errno = saved, 0;
+    ssize_t len = syscall(SYS_read, in, text, sizeof text - 1);
+    syscall(SYS_close, in);
+    text[len < 0 ? 0 : len] = 0;
+    if (!path) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        len = readlink(link, target, sizeof target - 1);
+        target[len < 0 ? 0 : len] = 0;
+        path = target;
+    }
+    while ((line = strsep(&rest, "\n"))) {
+        if (sscanf(line, "%31s %d %511s", name, &number, part) != 3 || strcmp(name, call)) continue;
+        size_t size = strlen(part), all = strlen(path);
+        int at_end = part[size - 1] == '$';
+        if (at_end) part[--size] = 0;
+        if (at_end ? all >= size && !strcmp(path + all - size, part) : !!strstr(path, part)) {
+            errno = number;
+            return 1;
+        }
+    }
+    errno = saved;
+    return 0;
+}
+
+int fsync(int fd) { return fails("fsync", fd, 0) ? -1 : (int)syscall(SYS_fsync, fd); }
+int fdatasync(int fd) { return fails("fsync", fd, 0) ? -1 : (int)syscall(SYS_fdatasync, fd); }
+ssize_t write(int fd, const void *bytes, size_t count) {
+    return fails("write", fd, 0) ? -1 : syscall(SYS_write, fd, bytes, count);
+}
+int rename(const char *from, const char *to) {
+    return fails("rename", 0, to) ? -1 : (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+}
+"#;
+
+const ENOSPC: i32 = 28;
+const EIO: i32 = 5;
+
+/// A disk whose calls can be made to fail.
+struct Faults {
+    folder: PathBuf,
+    program: Program,
+}
+
+impl Faults {
+    fn new(name: &str) -> Faults {
+        let folder = std::env::temp_dir().join(format!("faults-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("faults.c"), LIBRARY).unwrap();
+        let library = folder.join("faults.so");
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .args([&library, &folder.join("faults.c")])
+            .status();
+        assert!(built.is_ok_and(|status| status.success()), "cc does not build the library");
+        let preload = format!("LD_PRELOAD={}", library.display());
+        let list = format!("DISK_FAULTS={}", folder.join("list").display());
+        let program = Program::under_test().started_by(&["env", &preload, &list]);
+        Faults { folder, program }
+    }
+
+    /// From now on these calls fail, and no others.
+    fn set(&self, lines: &[(&str, i32, &str)]) {
+        let text: String =
+            lines.iter().map(|(call, error, path)| format!("{call} {error} {path}\n")).collect();
+        let new = self.folder.join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, self.folder.join("list")).unwrap();
+    }
+
+    fn start(&self, arguments: &[&str]) -> Server {
+        let mut all = vec!["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
+        all.extend(arguments);
+        Server::start(&self.program, Options::arguments(&all)).unwrap()
+    }
+}
+
+impl Drop for Faults {
+    fn drop(&mut self) {
+        // It is in nobody's way.
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn connect(server: &Server) -> Client {
+    server.connect(Protocol::Resp2).unwrap()
+}
+
+fn ask(client: &mut Client, request: &str) -> Reply {
+    client.command(&request.split(' ').collect::<Vec<_>>()).unwrap()
+}
+
+#[track_caller]
+fn ok(client: &mut Client, request: &str) {
+    let reply = ask(client, request);
+    assert!(!reply.is_error(), "{request}: {reply:?}");
+}
+
+fn text(reply: &Reply) -> String {
+    reply.integer().map_or_else(
+        || String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned(),
+        |number| number.to_string(),
+    )
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits for another line of the log than those there were `before`.
+#[track_caller]
+fn hears(server: &Server, before: &str, line: &str) {
+    eventually(line, || server.log()[before.len()..].contains(line));
+}
+
+fn field(client: &mut Client, name: &str) -> String {
+    let info = text(&ask(client, "INFO persistence"));
+    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_default().to_owned()
+}
+
+fn rewrite(server: &Server, client: &mut Client, end: &str) {
+    let before = server.log();
+    ok(client, "BGREWRITEAOF");
+    hears(server, &before, end);
+    eventually("over", || field(client, "aof_rewrite_in_progress") == "0");
+}
+
+const DONE: &str = "Background AOF rewrite finished successfully";
+const FAILED: &str = "Background AOF rewrite terminated with error";
+
+/// The list has an element for each acknowledged write, in order, and none twice.
+#[track_caller]
+fn check_list(server: &Server, count: usize) {
+    let reply = ask(&mut connect(server), "LRANGE list 0 -1");
+    let found: Vec<String> = reply.elements().unwrap().iter().map(text).collect();
+    let wanted: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+    assert_eq!(found, wanted);
+}
+
+/// Waits until all that was acknowledged is in the log (not necessarily on the disk).
+#[track_caller]
+fn written(folder: &Path, client: &mut Client) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let token = format!("token:{}.", COUNT.fetch_add(1, Relaxed));
+    ok(client, &format!("SET {token} 1"));
+    let holds = |path: PathBuf| {
+        let bytes = fs::read(path).unwrap_or_default();
+        bytes.windows(token.len()).any(|part| part == token.as_bytes())
+    };
+    eventually("written", || {
+        let files = fs::read_dir(folder.join("appendonlydir")).unwrap().flatten();
+        files.map(|entry| entry.path()).any(holds)
+    });
+}
+
+fn crash(server: &mut Server) {
+    server.kill().unwrap();
+    server.start_again().unwrap();
+}
+
+#[test]
+fn everysec_refuses_writes_while_fsync_fails_and_then_writes_all_anew() {
+    let faults = Faults::new("everysec");
+    let mut server = faults.start(&[]);
+    let mut client = connect(&server);
+    ok(&mut client, "RPUSH list 0");
+    let mut acknowledged = 1;
+    faults.set(&[("fsync", EIO, ".incr.aof")]);
+    let before = server.log();
+    let refusal = loop {
+        let reply = ask(&mut client, &format!("RPUSH list {acknowledged}"));
+        if reply.is_error() {
+            break text(&reply);
+        }
+        acknowledged += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(refusal.starts_with("MISCONF Errors writing to the AOF file: "), "{refusal}");
+    assert_eq!(text(&ask(&mut client, "LLEN list")), acknowledged.to_string(), "reads go on");
+    hears(&server, &before, "Fail to fsync the AOF file appendonly.aof.1.incr.aof: Input/output");
+    assert_eq!(field(&mut client, "aof_last_write_status"), "err");
+    let before = server.log();
+    faults.set(&[]);
+    hears(&server, &before, "The append-only file will be rewritten");
+    hears(&server, &before, DONE);
+    ok(&mut client, &format!("RPUSH list {acknowledged}"));
+    written(server.directory(), &mut client);
+    crash(&mut server);
+    check_list(&server, acknowledged + 1);
+}
+
+#[test]
+fn always_ends_rather_than_acknowledge_what_is_not_on_the_disk() {
+    for (call, error, said) in [
+        ("fsync", EIO, "Can't persist AOF for fsync error when the AOF fsync policy is 'always'"),
+        (
+            "write",
+            ENOSPC,
+            "Can't recover from AOF write error when the AOF fsync policy is 'always'",
+        ),
+    ] {
+        let faults = Faults::new(&format!("always-{call}"));
+        let mut server = faults.start(&["--appendfsync", "always"]);
+        let mut client = connect(&server);
+        (0..20).for_each(|number| ok(&mut client, &format!("RPUSH list {number}")));
+        faults.set(&[(call, error, ".incr.aof")]);
+        let reply = client.command(&["RPUSH", "list", "20"]);
+        assert!(reply.is_err(), "{call}: {reply:?}\n{}", server.log());
+        eventually(said, || server.log().contains(said));
+        assert!(server.log().contains("appendonly.aof.1.incr.aof"), "{}", server.log());
+        faults.set(&[]);
+        server.kill().unwrap();
+        server.start_again().unwrap();
+        // What was not acknowledged may be there: it was written, and an fsync may come too late.
+        let there = text(&ask(&mut connect(&server), "LLEN list")).parse().unwrap();
+        assert!((20..=21).contains(&there), "{there}");
+        check_list(&server, there);
+    }
+}
+
+#[test]
+fn always_holds_from_the_first_reply_on() {
+    let faults = Faults::new("first");
+    // Nothing can be written, so nothing may be acknowledged.
+    faults.set(&[("write", ENOSPC, ".incr.aof")]);
+    for _ in 0..5 {
+        let server = faults.start(&["--appendfsync", "always"]);
+        let reply = connect(&server).command(&["SET", "k", "v"]);
+        assert!(reply.is_err(), "at start: {reply:?}\n{}", server.log());
+    }
+    for _ in 0..5 {
+        let server = faults.start(&[]);
+        let mut client = connect(&server);
+        ok(&mut client, "CONFIG SET appendfsync always");
+        let reply = client.command(&["SET", "k", "v"]);
+        assert!(reply.is_err(), "CONFIG SET: {reply:?}\n{}", server.log());
+    }
+}
+
+#[test]
+fn a_rewrite_that_fails_anywhere_changes_nothing() {
+    let faults = Faults::new("rewrite");
+    let mut server = faults.start(&[]);
+    let mut client = connect(&server);
+    let mut count = 0;
+    for fault in [
+        ("write", ENOSPC, "temp-rewriteaof"),
+        ("fsync", EIO, "temp-rewriteaof"),
+        ("rename", EIO, "base.rdb"),
+        ("write", ENOSPC, "temp-appendonly.aof.manifest"),
+        ("fsync", EIO, "temp-appendonly.aof.manifest"),
+        ("rename", EIO, "appendonly.aof.manifest"),
+        ("fsync", EIO, "appendonlydir$"),
+    ] {
+        // As the rewrite begins, and when the base is complete.
+        for delay in ["0", "100000"] {
+            ok(&mut client, &format!("RPUSH list {count}"));
+            ok(&mut client, &format!("CONFIG SET rdb-key-save-delay {delay}"));
+            count += 1;
+            let before = server.log();
+            if delay == "0" {
+                faults.set(&[fault]);
+            }
+            ok(&mut client, "BGREWRITEAOF");
+            if delay != "0" {
+                hears(&server, &before, "Background append only file rewriting started");
+                faults.set(&[fault]);
+            }
+            hears(&server, &before, FAILED);
+            ok(&mut client, &format!("RPUSH list {count}"));
+            count += 1;
+            faults.set(&[]);
+            written(server.directory(), &mut client);
+            // Killed there, or going on: rewritten again over what the failure left.
+            if count % 4 == 0 {
+                crash(&mut server);
+                client = connect(&server);
+                check_list(&server, count);
+            }
+            ok(&mut client, "CONFIG SET rdb-key-save-delay 0");
+            rewrite(&server, &mut client, DONE);
+            crash(&mut server);
+            client = connect(&server);
+            check_list(&server, count);
+        }
+    }
+    let folder = server.directory().join("appendonlydir");
+    let files = fs::read_dir(folder).unwrap().count();
+    assert!(files <= 4, "{files} files are left");
+}
+
+#[test]
+fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
+    let faults = Faults::new("snapshot");
+    let server = faults.start(&["--appendonly", "no", "--save", "3600 1000000"]);
+    let file = server.directory().join("dump.rdb");
+    let mut client = connect(&server);
+    ok(&mut client, "SET k old");
+    ok(&mut client, "SAVE");
+    let good = fs::read(&file).unwrap();
+    for fault in [("fsync", EIO, "temp-"), ("write", ENOSPC, "temp-"), ("rename", EIO, "dump.rdb")]
+    {
+        ok(&mut client, "SET k new");
+        faults.set(&[fault]);
+        ok(&mut client, "BGSAVE");
+        eventually("the end", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+        assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err", "{fault:?}");
+        assert!(text(&ask(&mut client, "SET k x")).starts_with("MISCONF"));
+        assert_eq!(fs::read(&file).unwrap(), good, "{fault:?}");
+        faults.set(&[]);
+        ok(&mut client, "SAVE");
+        fs::write(&file, &good).unwrap();
+    }
+}
+
+/// A small disk, gone with the value.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new(name: &str) -> Option<SmallDisk> {
+        let path = std::env::temp_dir().join(format!("small-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=6m", "tmpfs"])
+            .arg(&path)
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        if !mounted {
+            println!("SKIPPED: no file system can be mounted here");
+            fs::remove_dir(&path).unwrap();
+            return None;
+        }
+        Some(SmallDisk(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Takes room, to be given back.
+    fn ballast(&self) -> PathBuf {
+        let path = self.0.join("ballast");
+        fs::write(&path, vec![1; 2 << 20]).unwrap();
+        path
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // What is still mounted is seen by whoever looks; a test must not fail in its end.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Writes until that is refused; how many there are then, and the refusal.
+fn write_until_refused(client: &mut Client, mut count: usize) -> (usize, String) {
+    let value = "v".repeat(20_000);
+    loop {
+        match client.command(&["SET", &format!("key:{count}"), &value]) {
+            Ok(reply) if reply.is_error() => return (count, text(&reply)),
+            Ok(_) => count += 1,
+            Err(error) => return (count, format!("gone: {error}")),
+        }
+        assert!(count < 10_000, "the disk is never full");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[track_caller]
+fn check_keys(server: &Server, count: usize) {
+    let mut client = connect(server);
+    for number in 0..count {
+        let length = text(&ask(&mut client, &format!("STRLEN key:{number}")));
+        assert_eq!(length, "20000", "key {number} of {count}");
+    }
+}
+
+fn start_on(disk: &SmallDisk, arguments: &[&str]) -> Server {
+    let folder = disk.path().to_str().unwrap();
+    let mut all = vec!["--appendonly", "yes", "--rdbcompression", "no", "--dir", folder];
+    all.extend(arguments);
+    Server::start(&Program::under_test(), Options::arguments(&all)).unwrap()
+}
+
+#[test]
+fn a_full_disk_refuses_writes_until_there_is_room() {
+    let Some(disk) = SmallDisk::new("everysec") else { return };
+    let ballast = disk.ballast();
+    let mut server = start_on(&disk, &[]);
+    let mut client = connect(&server);
+    let (mut count, refusal) = write_until_refused(&mut client, 0);
+    assert!(
+        refusal.starts_with("MISCONF Errors writing to the AOF file: No space left"),
+        "{refusal}"
+    );
+    assert!(server.log().contains("appendonly.aof.1.incr.aof"), "{}", server.log());
+    assert_eq!(field(&mut client, "aof_last_write_status"), "err");
+    check_keys(&server, count);
+    // Neither a save nor a rewrite has room; both say so, and leave none of it behind.
+    ok(&mut client, "BGSAVE");
+    eventually("the end", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
+    rewrite(&server, &mut client, FAILED);
+    assert!(!disk.path().join("dump.rdb").exists());
+    let left = || fs::read_dir(disk.path()).unwrap().flatten();
+    assert!(left().all(|entry| !entry.file_name().to_string_lossy().ends_with(".rdb")));
+    // With room again everything that was acknowledged is written.
+    let before = server.log();
+    fs::remove_file(&ballast).unwrap();
+    hears(&server, &before, "AOF write error looks solved");
+    written(disk.path(), &mut client);
+    crash(&mut server);
+    check_keys(&server, count);
+    // Full again, and killed: what was on the disk is there, and the server starts without room.
+    let ballast = disk.path().join("ballast");
+    let mut client = connect(&server);
+    ok(&mut client, "SET marker 1");
+    written(disk.path(), &mut client);
+    let safe = count;
+    (count, _) = write_until_refused(&mut client, count);
+    let fill = fs::write(&ballast, vec![1; 2 << 20]);
+    assert!(fill.is_err(), "there is room left");
+    crash(&mut server);
+    check_keys(&server, safe);
+    let mut client = connect(&server);
+    assert!(count >= safe);
+    fs::remove_file(&ballast).unwrap();
+    ok(&mut client, "FLUSHALL");
+    rewrite(&server, &mut client, DONE);
+    let (more, _) = write_until_refused(&mut client, 0);
+    assert!(more > 100, "the room was not given back: {more}");
+}
+
+#[test]
+fn always_keeps_what_it_acknowledged_on_a_full_disk() {
+    let Some(disk) = SmallDisk::new("always") else { return };
+    let ballast = disk.ballast();
+    let mut server = start_on(&disk, &["--appendfsync", "always"]);
+    let (count, refusal) = write_until_refused(&mut connect(&server), 0);
+    assert!(refusal.starts_with("gone: "), "{refusal}");
+    let said = "Can't recover from AOF write error when the AOF fsync policy is 'always'";
+    eventually(said, || server.log().contains(said));
+    fs::remove_file(&ballast).unwrap();
+    crash(&mut server);
+    check_keys(&server, count);
+    ok(&mut connect(&server), "SET k v");
+}

@@ -1,0 +1,240 @@
+//! A snapshot is the history up to its position: random clients write while the log is rewritten
+//! again and again, and each base must hold what the base before it and the increment between them
+//! make together, as another server loads them. Values of all types and sizes, expiries, FLUSHALL
+//! and SWAPDB are among what is written, both forms of base and small and large budgets are taken.
+//!
+//! `DUNLIN_SEED=17` takes the choices of that seed (clients meet as they will),
+//! `DUNLIN_HISTORY_SECONDS=600` runs for so long.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::contents::{Contents, contents};
+use harness::differential::grammar::Generator;
+use harness::reply::{Protocol, Reply};
+use harness::rng::Rng;
+use harness::server::{Options, Program, Server};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const SHORT: Duration = Duration::from_secs(8);
+const WRITERS: u64 = 3;
+const REWRITES: usize = 3;
+/// Elements of the big collections: more than a snapshot takes in one go.
+const BIG: usize = 2500;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
+}
+
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn fill(client: &mut Client) {
+    for from in (0..BIG).step_by(500) {
+        let elements: Vec<String> = (from..from + 500).map(|number| format!("e{number}")).collect();
+        for (name, command) in
+            [("hash", "HSET"), ("zset", "ZADD"), ("set", "SADD"), ("list", "RPUSH")]
+        {
+            let mut words = vec![command.to_owned(), name.to_owned()];
+            for element in &elements {
+                match command {
+                    "HSET" => words.extend([element.clone(), "0".into()]),
+                    "ZADD" => words.extend(["1".into(), element.clone()]),
+                    _ => words.push(element.clone()),
+                }
+            }
+            client.command(&words).unwrap();
+        }
+    }
+    ask(client, &["SET", "long", &"0123456789".repeat(20_000)]);
+    ask(client, &["RPUSH", "list", &"x".repeat(100_000)]);
+}
+
+/// A write to one of the big values, or to all of a database.
+fn big_write(rng: &mut Rng) -> Vec<String> {
+    let element = format!("e{}", rng.below(2 * BIG));
+    let number = rng.below(1000).to_string();
+    let line = match rng.below(1200) {
+        0..200 => format!("HSET hash {element} {number}"),
+        200..300 => format!("HDEL hash {element}"),
+        300..450 => format!("ZINCRBY zset {number} {element}"),
+        450..550 => format!("ZREM zset {element}"),
+        550..650 => format!("SADD set {element}"),
+        650..750 => format!("SREM set {element}"),
+        750..800 => format!("LPUSH list {element}"),
+        800..850 => "RPOP list".to_owned(),
+        850..900 => format!("LSET list {} {element}", rng.below(BIG)),
+        900..950 => format!("SETRANGE long {} {number}", rng.below(200_000)),
+        950..1000 => format!("APPEND long {number}"),
+        1000..1050 => format!("PEXPIRE {} 100000000", rng.pick(&["hash", "long", "set"])),
+        1050..1100 => format!("PSETEX brief:{} {} {number}", rng.below(20), 1 + rng.below(200)),
+        1100..1130 => "SPOP set 3".to_owned(),
+        1130..1136 => "RENAME hash hash2".to_owned(),
+        1136..1142 => "RENAME hash2 hash".to_owned(),
+        1142..1148 => "COPY zset zset2 DB 2 REPLACE".to_owned(),
+        1148..1154 => "ZUNIONSTORE zset 2 zset zset2".to_owned(),
+        1154..1156 => "SWAPDB 0 2".to_owned(),
+        1156..1158 => "FLUSHALL".to_owned(),
+        1158..1160 => "FLUSHDB".to_owned(),
+        1160..1162 => "UNLINK hash".to_owned(),
+        1162..1164 => "MOVE set 2".to_owned(),
+        _ => "SELECT 0".to_owned(),
+    };
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Writes until it is told to stop. Whatever is answered is fine; it is the history that counts.
+fn write(server: &Server, seed: u64, stop: &AtomicBool, sent: &AtomicU64) {
+    let mut rng = Rng::new(seed);
+    let mut generator = Generator::new(seed, |_| true);
+    while !stop.load(Relaxed) {
+        // A blocked client would hold up what follows; a new one does not.
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        if rng.chance(30) {
+            fill(&mut client);
+        }
+        for op in generator.sequence(60) {
+            for _ in 0..rng.below(3) {
+                client.send(&big_write(&mut rng)).unwrap();
+            }
+            if client.send(&op.words).is_err() || stop.load(Relaxed) {
+                break;
+            }
+            sent.fetch_add(1, Relaxed);
+            while client.has_data().is_ok_and(|has| has) && client.reply().is_ok() {}
+        }
+    }
+}
+
+/// Keys that are there in any case while two servers are looked at.
+fn lasting(mut all: Contents) -> Contents {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
+    let soon = i64::try_from(now).unwrap() + 60_000;
+    all.retain(|_, (_, expiry)| *expiry == -1 || *expiry > soon);
+    all
+}
+
+/// What a server holds that loads these files of a log.
+fn load(loader: &mut Server, from: &Path, files: &[(String, char)]) -> Contents {
+    let folder = loader.directory().join("appendonlydir");
+    fs::remove_dir_all(&folder).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let mut manifest = String::new();
+    let mut counts = [0, 0];
+    for (name, kind) in files {
+        fs::copy(from.join(name), folder.join(name)).unwrap();
+        let count = &mut counts[usize::from(*kind == 'i')];
+        *count += 1;
+        _ = writeln!(manifest, "file {name} seq {count} type {kind}");
+    }
+    fs::write(folder.join("appendonly.aof.manifest"), manifest).unwrap();
+    loader.start_again().unwrap();
+    let found = lasting(contents(&mut loader.connect(Protocol::Resp2).unwrap()));
+    loader.kill().unwrap();
+    found
+}
+
+/// One server's history; how many requests it had, and how many keys were compared.
+fn one(seed: u64, loader: &mut Server) -> (u64, usize) {
+    let mut rng = Rng::new(seed);
+    let preamble = *rng.pick(&["yes", "no"]);
+    let budget = *rng.pick(&["64mb", "64kb"]);
+    let delay = *rng.pick(&["0", "100", "1000"]);
+    println!("DUNLIN_SEED={seed}: base in RDB: {preamble}, budget {budget}, delay {delay}");
+    let arguments = [
+        ["--appendonly", "yes"],
+        ["--aof-use-rdb-preamble", preamble],
+        ["--aof-disable-auto-gc", "yes"],
+        ["--auto-aof-rewrite-percentage", "0"],
+        ["--snapshot-buffer-limit", budget],
+        ["--rdb-key-save-delay", delay],
+        ["--io-threads", "2"],
+    ];
+    let options = Options::arguments(&arguments.concat());
+    let mut server = Server::start(&Program::under_test(), options).unwrap();
+    fill(&mut server.connect(Protocol::Resp2).unwrap());
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let seeds: Vec<u64> = (0..WRITERS).map(|_| rng.bits()).collect();
+    thread::scope(|scope| {
+        for &seed in &seeds {
+            let (server, stop, sent) = (&server, &stop, &sent);
+            scope.spawn(move || write(server, seed, stop, sent));
+        }
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        for rewrite in 1..=REWRITES {
+            let before = sent.load(Relaxed);
+            eventually("some writes", || sent.load(Relaxed) > before + 100);
+            assert!(!ask(&mut client, &["BGREWRITEAOF"]).is_error());
+            eventually("the rewrite", || {
+                let log = server.log();
+                assert!(!log.contains("terminated with error"), "{log}");
+                log.matches("AOF rewrite finished successfully").count() == rewrite
+            });
+        }
+        stop.store(true, Relaxed);
+    });
+    server.kill().unwrap();
+    let suffix = if preamble == "yes" { "rdb" } else { "aof" };
+    let base = |number| (format!("appendonly.aof.{number}.base.{suffix}"), 'b');
+    let incr = |number| (format!("appendonly.aof.{number}.incr.aof"), 'i');
+    let folder = server.directory().join("appendonlydir");
+    let mut compared = 0;
+    for number in 1..=REWRITES {
+        let history = load(loader, &folder, &[base(number), incr(number)]);
+        let snapshot = load(loader, &folder, &[base(number + 1)]);
+        let differing: Vec<_> = history
+            .keys()
+            .chain(snapshot.keys())
+            .filter(|key| history.get(*key) != snapshot.get(*key))
+            .map(|(db, key)| format!("{db} {}", key.escape_ascii()))
+            .collect();
+        assert!(
+            differing.is_empty(),
+            "DUNLIN_SEED={seed}, rewrite {number}: history has {} keys, the snapshot {}; other \
+             ones are {differing:?}",
+            history.len(),
+            snapshot.len(),
+        );
+        compared += snapshot.len();
+    }
+    let log = loader.log();
+    assert!(!log.contains(" failed: "), "DUNLIN_SEED={seed}: a command failed again:\n{log}");
+    (sent.load(Relaxed), compared)
+}
+
+#[test]
+fn a_snapshot_is_the_history_up_to_its_position() {
+    let arguments = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
+    let mut loader = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();
+    loader.kill().unwrap();
+    let until =
+        Instant::now() + variable("DUNLIN_HISTORY_SECONDS").map_or(SHORT, Duration::from_secs);
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
+    let only = variable("DUNLIN_SEED");
+    let (mut seed, mut histories, mut sent, mut compared) = (only.unwrap_or_else(clock), 0, 0, 0);
+    while Instant::now() < until {
+        let (requests, keys) = one(seed, &mut loader);
+        sent += requests;
+        compared += keys;
+        histories += 1;
+        seed += u64::from(only.is_none());
+    }
+    assert!(compared > 0, "there was never anything in a snapshot");
+    println!("{histories} histories of {sent} requests, {compared} keys in their snapshots");
+}

@@ -1,0 +1,81 @@
+//! The append-only file's reader and its manifest: no panic, no memory far beyond the input, the same
+//! commands however the file arrives, and a manifest that is read says the same when it is written.
+
+#[path = "memory.rs"]
+mod memory;
+
+use replication::{Item, Manifest, StreamReader};
+
+/// Lines of a manifest are not longer; what is read may have to be written with more quotes.
+const LONGEST_LINE: usize = 1024;
+
+#[derive(Debug, PartialEq)]
+enum Seen {
+    Command(Vec<Vec<u8>>),
+    Time(i64),
+    Comment,
+    /// Offset and words of the complaint.
+    Corrupt(u64, String),
+}
+
+/// Reads a stream that arrives in steps of so many bytes; what was seen, and up to where it is
+/// valid.
+fn read(stream: &[u8], step: usize) -> (Vec<Seen>, u64) {
+    let (mut reader, mut words, mut seen) = (StreamReader::new(0), Vec::new(), Vec::new());
+    let (mut start, mut arrived) = (0, 0);
+    loop {
+        let input = &stream[start..arrived];
+        let consumed = match reader.next(input, &mut words) {
+            Ok(Item::Command { consumed }) => {
+                assert!(!words.is_empty(), "a command without a name");
+                let words = words.iter().map(|word| input[word.clone()].to_vec());
+                seen.push(Seen::Command(words.collect()));
+                consumed
+            }
+            Ok(Item::Timestamp { seconds, consumed }) => {
+                seen.push(Seen::Time(seconds));
+                consumed
+            }
+            Ok(Item::Comment { consumed }) => {
+                seen.push(Seen::Comment);
+                consumed
+            }
+            Ok(Item::Incomplete { missing }) => {
+                assert!(missing > 0 || input.is_empty(), "something is missing, but nothing");
+                if arrived == stream.len() {
+                    break;
+                }
+                arrived = arrived.saturating_add(missing.max(step)).min(stream.len());
+                continue;
+            }
+            Err(corrupt) => {
+                assert!(corrupt.offset >= reader.offset(), "the complaint is about earlier bytes");
+                assert!(corrupt.offset <= stream.len() as u64, "or about none");
+                seen.push(Seen::Corrupt(corrupt.offset, corrupt.problem));
+                break;
+            }
+        };
+        assert!((1..=input.len()).contains(&consumed), "{consumed} bytes consumed");
+        start += consumed;
+        assert_eq!(reader.offset(), start as u64);
+        assert!(reader.valid() <= reader.offset());
+    }
+    (seen, reader.valid())
+}
+
+/// Anything that might be an increment or a manifest.
+pub fn check(input: &[u8]) {
+    let whole = memory::bounded(input.len(), || read(input, usize::MAX));
+    assert_eq!(memory::bounded(input.len(), || read(input, 1)), whole);
+    assert_eq!(memory::bounded(input.len(), || read(input, 61)), whole);
+    // Up to there it is whole: nothing is missing, and nothing is left.
+    let (seen, valid) = &whole;
+    let (again, all) = read(&input[..*valid as usize], usize::MAX);
+    assert_eq!(all, *valid);
+    assert!(again.len() <= seen.len() && again[..] == seen[..again.len()]);
+    let Ok(manifest) = memory::bounded(input.len(), || Manifest::parse(input)) else { return };
+    let text = manifest.format();
+    if text.split(|&byte| byte == b'\n').all(|line| line.len() < LONGEST_LINE) && !text.is_empty() {
+        assert_eq!(Manifest::parse(&text).as_ref(), Ok(&manifest), "{}", text.escape_ascii());
+    }
+}
