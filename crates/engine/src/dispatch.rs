@@ -412,12 +412,21 @@ fn fetch(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) {
 /// or a snapshot has no room for what it holds. If so, the thread is told when that ends.
 #[cold]
 fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    // Before the look, so that the end of what is in the way cannot be missed.
+    if !finds_hold(cx, row, args) {
+        return false;
+    }
+    // A second look, so that the end of what is in the way cannot be missed: only who waits pays
+    // for saying so.
     cx.engine.holds.wait();
-    let is_snapshot_running = cx.engine.snapshots.is_running();
-    if is_snapshot_running {
+    if cx.engine.snapshots.is_running() {
         cx.engine.snapshots.wait();
     }
+    finds_hold(cx, row, args)
+}
+
+/// Whether something is in the way of this command just now.
+fn finds_hold(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let is_snapshot_running = cx.engine.snapshots.is_running();
     let db = cx.db.index;
     let mut is_held = false;
     let mut look = |command: &Command, words: &[&[u8]]| {

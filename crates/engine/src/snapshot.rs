@@ -385,7 +385,8 @@ impl<'a> Walker<'a> {
         let mut output = lock(output);
         self.flush(&mut **output)?;
         self.out_db = value.db;
-        let mut tokens = Vec::new();
+        // It is exchanged for what writers have filled: with room in it they need not allocate.
+        let mut tokens = Vec::with_capacity(16 * PIECE);
         loop {
             if shared.is_over() {
                 return Err(ended());
@@ -399,6 +400,10 @@ impl<'a> Walker<'a> {
             }
             if self.out.len() >= FLUSH {
                 self.flush(&mut **output)?;
+            }
+            if tokens.len() < PIECE / 2 && !shared.is_pressing() {
+                // Writers take the elements; there will be more of them in a moment.
+                std::thread::sleep(STRETCH);
             }
             self.rest();
         }

@@ -7,7 +7,7 @@ use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
 use crate::persistence::aof::Aof;
 use crate::persistence::load::{self, LoadedAtStart};
-use crate::persistence::{self, save_points};
+use crate::persistence::{self, save, save_points};
 use crate::process::signals::ShutdownSignal;
 use crate::process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
@@ -188,6 +188,7 @@ fn serve(
         engine.loading.end();
         banner::ready(&kinds(&specs));
         supervisor.ready();
+        save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
     }

@@ -400,6 +400,15 @@ impl Set {
         matches!(&self.repr, Repr::Table(table) if table.step())
     }
 
+    /// Lets changes of the set show the watch so many groups of members more from now on, so that nobody
+    /// has to step; how many they have not used of what they were allowed before.
+    pub fn allow_watch(&self, groups: usize) -> usize {
+        match &self.repr {
+            Repr::Table(table) => table.allow(groups),
+            _ => 0,
+        }
+    }
+
     /// Ends the watch before it has seen all.
     pub fn unwatch(&self) {
         if let Repr::Table(table) = &self.repr {

@@ -23,7 +23,12 @@ type Take<T> = Box<dyn FnMut(&T) + Send>;
 struct Watch<T> {
     cells: Cells,
     take: Take<T>,
+    /// Steps that changes may take.
+    allowed: usize,
 }
+
+/// Steps that a change takes: what it costs a writer is some ten elements' copies.
+const STEPS_OF_A_CHANGE: usize = 2;
 
 /// See the module's documentation.
 pub(crate) struct Watched<T: Item> {
@@ -78,17 +83,28 @@ impl<T: Item> Watched<T> {
     #[cold]
     fn take_cell(&self, hash: u64) {
         let at = self.table.position_of(hash);
-        if let Some(watch) = &mut *self.lock()
-            && !watch.cells.is_done(at)
-        {
-            watch.cells.take(&self.table, at, &mut watch.take);
+        if let Some(watch) = &mut *self.lock() {
+            if !watch.cells.is_done(at) {
+                watch.cells.take(&self.table, at, &mut watch.take);
+            }
+            let steps = watch.allowed.min(STEPS_OF_A_CHANGE);
+            watch.allowed -= steps;
+            for _ in 0..steps {
+                watch.cells.step(&self.table, &mut watch.take);
+            }
         }
+    }
+
+    /// Lets changes take so many steps from now on; how many they have left of what they were
+    /// allowed before.
+    pub(crate) fn allow(&self, steps: usize) -> usize {
+        self.lock().as_mut().map_or(0, |watch| std::mem::replace(&mut watch.allowed, steps))
     }
 
     /// Begins to watch: `take` gets every element that is here now, once. A watch that there is
     /// ends.
     pub(crate) fn watch(&self, take: Take<T>) {
-        *self.lock() = Some(Box::new(Watch { cells: Cells::of(&self.table), take }));
+        *self.lock() = Some(Box::new(Watch { cells: Cells::of(&self.table), take, allowed: 0 }));
         self.is_watched.store(true, Relaxed);
     }
 

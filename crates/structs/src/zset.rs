@@ -483,6 +483,15 @@ impl Zset {
         matches!(&self.repr, Repr::Sorted(sorted) if sorted.table().step())
     }
 
+    /// Lets changes of the sorted set show the watch so many groups of members more from now on, so that nobody
+    /// has to step; how many they have not used of what they were allowed before.
+    pub fn allow_watch(&self, groups: usize) -> usize {
+        match &self.repr {
+            Repr::Sorted(sorted) => sorted.table().allow(groups),
+            _ => 0,
+        }
+    }
+
     /// Ends the watch before it has seen all.
     pub fn unwatch(&self) {
         if let Repr::Sorted(sorted) = &self.repr {

@@ -1,25 +1,27 @@
 //! Measures what one client's long commands do to the latency of others: `./test stalls`.
 //!
-//!     stalls [--reference] [--clients N] [--seconds S] [--rounds N] [--keys N] [--scale N]
+//!     stalls [--reference] [--verbose] [--clients N] [--seconds S] [--rounds N] [--keys N] [--scale N]
 //!            [PHASE…] [-- SERVER-ARGUMENT…]
 //!
-//! Fifty connections send GET at pipeline 1, each in a closed loop, while another client runs a
-//! long command again and again. For each phase the quiet latency is measured right before it;
-//! what counts is the ratio of the two p99.9. Without a PHASE those that the goal names are run,
-//! with `all` every one; `--reference` measures the reference server instead. `--scale` is the
+//! Fifty connections send GET (some phases: something else) at pipeline 1, each in a closed loop,
+//! while another client runs a long command again and again. For each phase the quiet latency is
+//! measured right before it; what counts is the ratio of the two p99.9, and the longest. Without a PHASE those that the goal names are run,
+//! with `all` every one; `--reference` measures the reference server instead; `--verbose` shows
+//! each answer that took more than 20 ms. `--scale` is the
 //! size of the big values in thousandths of what the titles say.
 
 use harness::server::{Options, Program, Server};
 use harness::stalls::commander::Commander;
-use harness::stalls::histogram::Histogram;
-use harness::stalls::load::Load;
-use harness::stalls::phases::{PHASES, Phase, Sizes, reader_keys};
+use harness::stalls::data::reader_keys;
+use harness::stalls::load::{Load, Seen};
+use harness::stalls::phases::{PHASES, Phase, Sizes};
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 struct Arguments {
     reference: bool,
+    is_verbose: bool,
     clients: usize,
     seconds: f64,
     rounds: usize,
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
 fn parse() -> Result<Arguments, String> {
     let mut arguments = Arguments {
         reference: false,
+        is_verbose: false,
         clients: 50,
         seconds: 5.0,
         rounds: 3,
@@ -62,6 +65,7 @@ fn parse() -> Result<Arguments, String> {
     while let Some(word) = words.next() {
         match word.as_str() {
             "--reference" => arguments.reference = true,
+            "--verbose" => arguments.is_verbose = true,
             "--clients" => arguments.clients = value(&mut words, "--clients")?,
             "--seconds" => arguments.seconds = value(&mut words, "--seconds")?,
             "--rounds" => arguments.rounds = value(&mut words, "--rounds")?,
@@ -99,26 +103,28 @@ fn run(arguments: &Arguments) -> io::Result<()> {
     let server = Server::start(&program, options)?;
     let mut commander = Commander::connect(server.address())?;
     reader_keys(&mut commander, &arguments.sizes)?;
-    let load = Load::start(server.address(), arguments.clients, arguments.sizes.keys)?;
     println!(
-        "{} {}: {} clients, GET at pipeline 1, {} keys; latencies in ms",
+        "{} {}: {} clients at pipeline 1, {} keys; latencies in ms",
         program.name(),
         arguments.server.join(" "),
         arguments.clients,
         arguments.sizes.keys
     );
     println!(
-        "| while | runs, ms each | quiet p50, p99, p99.9 | p50, p99, p99.9, longest | ratio |"
+        "| while | runs, ms each | quiet p50, p99, p99.9, longest | p50, p99, p99.9, longest | \
+         above 20 ms | ratio |"
     );
-    println!("|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|");
     for phase in PHASES.iter().filter(|phase| arguments.wants(phase)) {
-        match measure(arguments, phase, &mut commander, &load) {
+        let load = Load::start(server.address(), arguments.clients, arguments.sizes, phase.load)?;
+        let measured = measure(arguments, phase, &mut commander, &load);
+        load.stop()?;
+        match measured {
             Ok(row) => println!("{row}"),
             // A command that the server does not know is no reason to stop.
-            Err(error) => println!("| {} | {error} | | | |", phase.title),
+            Err(error) => println!("| {} | {error} | | | | |", phase.title),
         }
     }
-    load.stop()?;
     server.stop().map(drop)
 }
 
@@ -130,7 +136,7 @@ fn measure(
 ) -> io::Result<String> {
     let sizes = &arguments.sizes;
     let window = Duration::from_secs_f64(arguments.seconds);
-    let (mut quiet, mut busy) = (Histogram::default(), Histogram::default());
+    let (mut quiet, mut busy) = (Seen::default(), Seen::default());
     let mut took = Duration::ZERO;
     let mut runs = 0u32;
     for round in 0..if phase.is_once { arguments.rounds } else { 1 } {
@@ -154,25 +160,36 @@ fn measure(
             }
         }
         took += started.elapsed();
-        busy.merge(&load.take());
+        let seen = load.take();
+        if arguments.is_verbose {
+            for (at, us) in &seen.slow {
+                let at = at.saturating_duration_since(started).as_secs_f64() * 1000.0;
+                println!("{at:10.1} ms: an answer after {:.1} ms", *us as f64 / 1000.0);
+            }
+        }
+        busy.merge(&seen);
         if phase.name == "expire" {
             std::thread::sleep(window / arguments.rounds.max(1) as u32);
             quiet.merge(&load.take());
         }
     }
     let ms = |us: u64| us as f64 / 1000.0;
-    let (before, after) = (quiet.quantile_us(0.999), busy.quantile_us(0.999));
+    let (quiet, slow) = (quiet.latencies, (quiet.slow.len(), busy.slow.len()));
+    let (before, after) = (quiet.quantile_us(0.999), busy.latencies.quantile_us(0.999));
+    let [p50, p99] = [0.5, 0.99].map(|share| ms(busy.latencies.quantile_us(share)));
     Ok(format!(
-        "| {} | {runs} × {:.0} | {:.2}, {:.2}, {:.2} | {:.2}, {:.2}, {:.2}, {:.1} | {:.1} |",
+        "| {} | {runs} × {:.0} | {:.2}, {:.2}, {:.2}, {:.1} | {p50:.2}, {p99:.2}, {:.2}, {:.1} | \
+         {}, {} | {:.1} |",
         phase.title,
         took.as_secs_f64() * 1000.0 / f64::from(runs),
         ms(quiet.quantile_us(0.5)),
         ms(quiet.quantile_us(0.99)),
         ms(before),
-        ms(busy.quantile_us(0.5)),
-        ms(busy.quantile_us(0.99)),
+        ms(quiet.longest_us()),
         ms(after),
-        ms(busy.longest_us()),
+        ms(busy.latencies.longest_us()),
+        slow.0,
+        slow.1,
         after as f64 / before.max(1) as f64,
     ))
 }

@@ -94,6 +94,21 @@ impl Commander {
         Ok(())
     }
 
+    /// Waits until no snapshot is being written.
+    pub fn wait_until_saved(&mut self) -> io::Result<()> {
+        while self.info("rdb_bgsave_in_progress")? > 0 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// A command whose reply is a string.
+    pub fn bulk<W: AsRef<[u8]>>(&mut self, words: &[W]) -> io::Result<Vec<u8>> {
+        let reply = self.control.command(words)?;
+        let text = reply.text().map(<[u8]>::to_vec);
+        text.ok_or_else(|| io::Error::other("the reply is no string"))
+    }
+
     /// Runs `COMMAND key element …` for `count` elements, a thousand at a time.
     pub fn fill(
         &mut self,

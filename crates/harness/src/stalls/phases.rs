@@ -1,7 +1,10 @@
 //! The long commands whose effect on others is measured.
 
 use super::commander::Commander;
-use super::load::key;
+use super::data::{
+    big_hash, big_list, big_sets, fields, huge_hash, huge_set, nothing, reader_keys, string_keys,
+};
+use super::load::{Request, get, get_and_set, key};
 use crate::client::encode;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +23,8 @@ pub struct Phase {
     pub act: fn(&mut Commander, &Sizes) -> io::Result<()>,
     /// Whether `prepare` must run before each `act`.
     pub is_once: bool,
+    /// What all others do.
+    pub load: Request,
 }
 
 /// How big everything is.
@@ -32,7 +37,8 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn elements(self, thousands: usize) -> usize {
+    /// So many elements, at this scale.
+    pub(super) fn elements(self, thousands: usize) -> usize {
         thousands * self.scale
     }
 }
@@ -46,6 +52,7 @@ pub const PHASES: &[Phase] = &[
         prepare: nothing,
         act: |commander, _| commander.run(&["KEYS", "key:00000000000?"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "keys-all",
@@ -54,6 +61,7 @@ pub const PHASES: &[Phase] = &[
         prepare: nothing,
         act: |commander, _| commander.run(&["KEYS", "*"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "sort",
@@ -62,6 +70,7 @@ pub const PHASES: &[Phase] = &[
         prepare: big_list,
         act: |commander, _| commander.run(&["SORT", "big:list"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "sort-limit",
@@ -70,6 +79,7 @@ pub const PHASES: &[Phase] = &[
         prepare: big_list,
         act: |commander, _| commander.run(&["SORT", "big:list", "LIMIT", "0", "10"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "sort-store",
@@ -78,6 +88,7 @@ pub const PHASES: &[Phase] = &[
         prepare: big_list,
         act: |commander, _| commander.run(&["SORT", "big:list", "STORE", "big:out"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "lrange",
@@ -86,6 +97,7 @@ pub const PHASES: &[Phase] = &[
         prepare: big_list,
         act: |commander, _| commander.run(&["LRANGE", "big:list", "0", "-1"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "smembers",
@@ -94,17 +106,16 @@ pub const PHASES: &[Phase] = &[
         prepare: big_sets,
         act: |commander, _| commander.run(&["SMEMBERS", "big:set"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "hgetall",
         title: "HGETALL of 1 M",
         is_goal: false,
-        prepare: |commander, sizes| {
-            let count = sizes.elements(1000);
-            commander.fill("HSET", "big:hash", count, |n| vec![format!("field:{n}"), n.to_string()])
-        },
+        prepare: big_hash,
         act: |commander, _| commander.run(&["HGETALL", "big:hash"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "sunionstore",
@@ -116,6 +127,7 @@ pub const PHASES: &[Phase] = &[
             commander.wait_until_freed()
         },
         is_once: false,
+        load: get,
     },
     Phase {
         name: "zunionstore",
@@ -135,6 +147,7 @@ pub const PHASES: &[Phase] = &[
             commander.wait_until_freed()
         },
         is_once: false,
+        load: get,
     },
     Phase {
         name: "mget",
@@ -148,6 +161,7 @@ pub const PHASES: &[Phase] = &[
             commander.run(&words).map(drop)
         },
         is_once: false,
+        load: get,
     },
     Phase {
         name: "scan",
@@ -156,6 +170,7 @@ pub const PHASES: &[Phase] = &[
         prepare: nothing,
         act: |commander, _| commander.run(&["SCAN", "0", "COUNT", "1000000"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "memory-usage",
@@ -166,6 +181,7 @@ pub const PHASES: &[Phase] = &[
             commander.run(&["MEMORY", "USAGE", "big:set", "SAMPLES", "0"]).map(drop)
         },
         is_once: false,
+        load: get,
     },
     Phase {
         name: "info",
@@ -178,6 +194,7 @@ pub const PHASES: &[Phase] = &[
             commander.run(&["RANDOMKEY"]).map(drop)
         },
         is_once: false,
+        load: get,
     },
     Phase {
         name: "digest",
@@ -186,6 +203,7 @@ pub const PHASES: &[Phase] = &[
         prepare: nothing,
         act: |commander, _| commander.run(&["DEBUG", "DIGEST"]).map(drop),
         is_once: false,
+        load: get,
     },
     Phase {
         name: "unlink",
@@ -197,6 +215,7 @@ pub const PHASES: &[Phase] = &[
             commander.wait_until_freed()
         },
         is_once: true,
+        load: get,
     },
     Phase {
         name: "del",
@@ -208,6 +227,7 @@ pub const PHASES: &[Phase] = &[
             commander.wait_until_freed()
         },
         is_once: true,
+        load: get,
     },
     Phase {
         name: "del-many",
@@ -220,6 +240,285 @@ pub const PHASES: &[Phase] = &[
             commander.run(&words).map(drop)
         },
         is_once: true,
+        load: get,
+    },
+    Phase {
+        name: "bgsave-keys",
+        title: "BGSAVE of 1 M keys, half of the load SET",
+        is_goal: false,
+        prepare: reader_keys,
+        act: |commander, _| {
+            commander.run(&["BGSAVE"])?;
+            commander.wait_until_saved()
+        },
+        is_once: false,
+        load: get_and_set,
+    },
+    Phase {
+        name: "bgsave-hash",
+        title: "BGSAVE of a hash of 5 M, the load HSET",
+        is_goal: false,
+        prepare: huge_hash,
+        act: |commander, _| {
+            commander.run(&["BGSAVE"])?;
+            commander.wait_until_saved()
+        },
+        is_once: false,
+        load: |rng, sizes| {
+            let field = format!("field:{:012}", rng.below(sizes.elements(5000)));
+            encode(&["HSET", "huge:hash", &field, &"y".repeat(60)])
+        },
+    },
+    Phase {
+        name: "growing-hash",
+        title: "a hash grows from 1 M to 5 M (HSET of 50)",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            commander.run(&["DEL", "huge:hash"])?;
+            fields(commander, 0, sizes.elements(1000), 1000)?;
+            commander.wait_until_freed()
+        },
+        act: |commander, sizes| fields(commander, sizes.elements(1000), sizes.elements(5000), 50),
+        is_once: true,
+        load: |rng, sizes| {
+            let field = format!("field:{:012}", rng.below(sizes.elements(1000)));
+            encode(&["HGET", "huge:hash", &field])
+        },
+    },
+    Phase {
+        name: "del-hash",
+        title: "DEL of a hash of 5 M",
+        is_goal: false,
+        prepare: huge_hash,
+        act: |commander, _| {
+            commander.run(&["DEL", "huge:hash"])?;
+            commander.wait_until_freed()
+        },
+        is_once: true,
+        load: get,
+    },
+    Phase {
+        name: "del-zset",
+        title: "DEL of a sorted set of 5 M",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            let count = sizes.elements(5000);
+            commander.fill("ZADD", "huge:zset", count, |n| {
+                vec![(n * 7919 % count).to_string(), format!("member:{n}")]
+            })
+        },
+        act: |commander, _| {
+            commander.run(&["DEL", "huge:zset"])?;
+            commander.wait_until_freed()
+        },
+        is_once: true,
+        load: get,
+    },
+    Phase {
+        name: "del-list",
+        title: "DEL of a list of 5 M",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            let count = sizes.elements(5000);
+            commander.fill("RPUSH", "huge:list", count, |n| vec![format!("element:{n}")])
+        },
+        act: |commander, _| {
+            commander.run(&["DEL", "huge:list"])?;
+            commander.wait_until_freed()
+        },
+        is_once: true,
+        load: get,
+    },
+    Phase {
+        name: "rename",
+        title: "RENAME of a hash of 1 M to and fro",
+        is_goal: false,
+        prepare: big_hash,
+        act: |commander, _| {
+            commander.run(&["RENAME", "big:hash", "big:other"])?;
+            commander.run(&["RENAME", "big:other", "big:hash"]).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "copy",
+        title: "COPY REPLACE of a hash of 1 M",
+        is_goal: false,
+        prepare: big_hash,
+        act: |commander, _| {
+            commander.run(&["COPY", "big:hash", "big:copy", "REPLACE"])?;
+            commander.wait_until_freed()
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "dump",
+        title: "DUMP of a hash of 1 M",
+        is_goal: false,
+        prepare: big_hash,
+        act: |commander, _| commander.run(&["DUMP", "big:hash"]).map(drop),
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "restore",
+        title: "RESTORE REPLACE of a hash of 1 M",
+        is_goal: false,
+        prepare: big_hash,
+        act: |commander, _| {
+            let payload = commander.bulk(&["DUMP", "big:hash"])?;
+            commander.run(&[&b"RESTORE"[..], b"big:copy", b"0", &payload, b"REPLACE"])?;
+            commander.wait_until_freed()
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "sinterstore",
+        title: "SINTERSTORE of 2 × 1 M that are equal",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            big_sets(commander, sizes)?;
+            commander.run(&["COPY", "big:set", "big:same", "REPLACE"]).map(drop)
+        },
+        act: |commander, _| {
+            commander.run(&["SINTERSTORE", "big:inter", "big:set", "big:same"])?;
+            commander.wait_until_freed()
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "exec",
+        title: "EXEC of 100 k INCR of one key",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, sizes| {
+            commander.run(&["MULTI"])?;
+            let queued = encode(&["INCR", "counter"]).repeat(sizes.elements(100));
+            commander.run_encoded(&[queued, encode(&["EXEC"])].concat()).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "exec-many",
+        title: "EXEC of 100 k SET of as many keys",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, sizes| {
+            let mut requests = encode(&["MULTI"]);
+            for number in 0..sizes.elements(100) {
+                requests.extend(encode(&["SET", &format!("many:{number}"), "value"]));
+            }
+            requests.extend(encode(&["EXEC"]));
+            commander.run_encoded(&requests).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "sort-by",
+        title: "SORT BY and GET patterns of a list of 100 k",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            let count = sizes.elements(100);
+            commander.run(&["DEL", "big:ids"])?;
+            commander.fill("RPUSH", "big:ids", count, |n| vec![format!("{n:012}")])
+        },
+        act: |commander, _| {
+            let words = ["SORT", "big:ids", "BY", "key:*", "ALPHA", "GET", "key:*"];
+            commander.run(&words).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "mset",
+        title: "MSET of 100 k keys",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, sizes| {
+            let mut words = vec!["MSET".to_owned()];
+            let pair = |n| [format!("many:{n}"), "value".to_owned()];
+            words.extend((0..sizes.elements(100)).flat_map(pair));
+            commander.run(&words).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "exists",
+        title: "EXISTS of 100 k keys",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, sizes| {
+            let mut words = vec!["EXISTS".to_owned()];
+            words.extend((0..sizes.elements(100).min(sizes.keys)).map(key));
+            commander.run(&words).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "touch",
+        title: "TOUCH of 100 k keys",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, sizes| {
+            let mut words = vec!["TOUCH".to_owned()];
+            words.extend((0..sizes.elements(100).min(sizes.keys)).map(key));
+            commander.run(&words).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "sunion-many",
+        title: "SUNION of 100 k sets",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            for start in (0..sizes.elements(100)).step_by(500) {
+                let requests: Vec<u8> = (start..start + 500)
+                    .flat_map(|n| encode(&["SADD", &format!("small:{n}"), &n.to_string()]))
+                    .collect();
+                commander.run_encoded(&requests)?;
+            }
+            Ok(())
+        },
+        act: |commander, sizes| {
+            let mut words = vec!["SUNION".to_owned()];
+            words.extend((0..sizes.elements(100)).map(|n| format!("small:{n}")));
+            commander.run(&words).map(drop)
+        },
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "get-huge",
+        title: "GET of a string of 100 MB",
+        is_goal: false,
+        prepare: |commander, sizes| {
+            let end = (sizes.elements(100) * 1000).to_string();
+            commander.run(&["SETRANGE", "huge:string", &end, "x"]).map(drop)
+        },
+        act: |commander, _| commander.run(&["GET", "huge:string"]).map(drop),
+        is_once: false,
+        load: get,
+    },
+    Phase {
+        name: "swapdb",
+        title: "SWAPDB to and fro",
+        is_goal: false,
+        prepare: nothing,
+        act: |commander, _| {
+            commander.run(&["SWAPDB", "0", "1"])?;
+            commander.run(&["SWAPDB", "0", "1"]).map(drop)
+        },
+        is_once: false,
+        load: get,
     },
     Phase {
         name: "expire",
@@ -242,6 +541,7 @@ pub const PHASES: &[Phase] = &[
             Ok(())
         },
         is_once: true,
+        load: get,
     },
     Phase {
         name: "growth",
@@ -264,6 +564,7 @@ pub const PHASES: &[Phase] = &[
             Ok(())
         },
         is_once: true,
+        load: get,
     },
     Phase {
         name: "flushall",
@@ -275,6 +576,7 @@ pub const PHASES: &[Phase] = &[
             commander.wait_until_freed()
         },
         is_once: true,
+        load: get,
     },
     Phase {
         name: "flushall-sync",
@@ -283,62 +585,6 @@ pub const PHASES: &[Phase] = &[
         prepare: reader_keys,
         act: |commander, _| commander.run(&["FLUSHALL", "SYNC"]).map(drop),
         is_once: true,
+        load: get,
     },
 ];
-
-fn nothing(_: &mut Commander, _: &Sizes) -> io::Result<()> {
-    Ok(())
-}
-
-/// Writes the keys that the readers ask for.
-pub fn reader_keys(commander: &mut Commander, sizes: &Sizes) -> io::Result<()> {
-    for start in (0..sizes.keys).step_by(1000) {
-        let mut words = vec!["MSET".to_owned()];
-        for number in start..sizes.keys.min(start + 1000) {
-            words.extend([key(number), "value:0123456789".to_owned()]);
-        }
-        commander.run(&words)?;
-    }
-    Ok(())
-}
-
-fn string_keys(
-    commander: &mut Commander,
-    prefix: &str,
-    from: usize,
-    to: usize,
-    expiry: Option<Duration>,
-) -> io::Result<()> {
-    for start in (from..to).step_by(500) {
-        let mut requests = Vec::new();
-        for number in start..to.min(start + 500) {
-            let key = format!("{prefix}{number}");
-            match expiry {
-                Some(at) => {
-                    let at = at.as_millis().to_string();
-                    requests.extend(encode(&["SET", &key, "value", "PXAT", &at]));
-                }
-                None => requests.extend(encode(&["SET", &key, "value"])),
-            }
-        }
-        commander.run_encoded(&requests)?;
-    }
-    Ok(())
-}
-
-fn big_list(commander: &mut Commander, sizes: &Sizes) -> io::Result<()> {
-    let count = sizes.elements(1000);
-    commander.run(&["DEL", "big:list"])?;
-    commander.fill("RPUSH", "big:list", count, |n| vec![(n * 7919 % count).to_string()])
-}
-
-fn big_sets(commander: &mut Commander, sizes: &Sizes) -> io::Result<()> {
-    let count = sizes.elements(1000);
-    commander.fill("SADD", "big:set", count, |n| vec![format!("member:{n}")])?;
-    commander.fill("SADD", "big:set2", count, |n| vec![format!("other:{n}")])
-}
-
-fn huge_set(commander: &mut Commander, sizes: &Sizes) -> io::Result<()> {
-    let count = sizes.elements(5000);
-    commander.fill("SADD", "huge:set", count, |n| vec![format!("member:{n}")])
-}

@@ -126,6 +126,9 @@ impl StripeSnapshot {
             self.taken_of = view.db;
         }
         let before = self.taken.bytes.len();
+        if before == 0 {
+            self.taken.bytes.reserve(HAND_OVER + HAND_OVER / 4);
+        }
         let (table, db) = (table_of(&view.place, data), view.db);
         let (big, taken) = (&mut view.big, &mut self.taken);
         view.cells.take(table, at, |entry| take(entry, big, taken, &shared, (stripe, db)));
@@ -230,7 +233,7 @@ impl StripeSnapshot {
             hand_over(&shared, self.taken_of, &mut self.taken);
             return None;
         };
-        let mut taken = Taken::default();
+        let mut taken = Taken { bytes: Vec::with_capacity(STRETCH_BYTES), keys: 0 };
         let (table, db) = (table_of(&view.place, data), view.db);
         let (cells, big) = (&mut view.cells, &mut view.big);
         for _ in 0..STRETCH_CELLS {

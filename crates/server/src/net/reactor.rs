@@ -23,8 +23,9 @@ use std::time::{Duration, Instant};
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// After a failure to accept (no descriptors left, most likely) listeners rest for this long.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// Turns in a row that only retried, after which retrying slows down.
-const EAGER_RETRIES: u32 = 64;
+/// Turns in a row that only retried, after which retrying slows down: who holds what is asked for
+/// may wait for this very core.
+const EAGER_RETRIES: u32 = 8;
 const RETRY_REST: Duration = Duration::from_micros(50);
 /// How long a stopping reactor goes on sending to peers that are slow to read.
 const STOP_TIME: Duration = Duration::from_millis(300);

@@ -14,6 +14,7 @@ use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -119,12 +120,38 @@ fn paths(engine: &Engine) -> (PathBuf, PathBuf) {
     (PathBuf::from(format!("temp-{}.rdb", std::process::id())), target)
 }
 
+/// Snapshots on their way to the thread that writes them.
+static SAVES: Mutex<Option<Sender<Snapshot>>> = Mutex::new(None);
+
+/// Starts the thread that writes snapshots into the configured file. It is there before the first
+/// one is: BGSAVE runs in a stopped world, and to start a thread takes the kernel's lock of the
+/// address space, which others (who look at `smaps`, say) hold for many milliseconds.
+pub fn start(engine: &'static Engine) -> io::Result<()> {
+    saves(engine).map(drop)
+}
+
+fn saves(engine: &'static Engine) -> io::Result<Sender<Snapshot>> {
+    let mut saves = SAVES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(saves) = &*saves {
+        return Ok(saves.clone());
+    }
+    let (sender, receiver) = channel();
+    thread::spawn("snapshot", move || {
+        for snapshot in receiver {
+            log!(Notice, "Background saving started");
+            run(engine, snapshot);
+        }
+    })?;
+    Ok(saves.insert(sender).clone())
+}
+
 /// Begins to write a snapshot into the configured file.
 pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     engine.persistence.begins();
-    log!(Notice, "Background saving started");
-    let started = thread::spawn("snapshot", move || run(engine, snapshot));
-    if let Err(error) = started {
+    let sent = saves(engine).and_then(|saves| {
+        saves.send(snapshot).map_err(|_| io::Error::other("the thread has ended"))
+    });
+    if let Err(error) = sent {
         log!(Warning, "Can't start a thread to save: {error}");
         engine.persistence.ended(Outcome::Failed, 0);
     }

@@ -222,3 +222,35 @@ fn random_fields_are_fair() {
         }
     }
 }
+
+#[test]
+fn a_watch_sees_every_field_once_whoever_takes_the_steps() {
+    use std::sync::{Arc, Mutex};
+    let limits = HashLimits::default();
+    let mut hash = Hash::new();
+    let mut model = Model::new();
+    for number in 0..5000u32 {
+        let field = number.to_string().into_bytes();
+        hash.set(&field, b"old", &limits);
+        model.insert(field, b"old".to_vec());
+    }
+    let seen = Arc::new(Mutex::new(Vec::<(Vec<u8>, Vec<u8>)>::new()));
+    let to = Arc::clone(&seen);
+    hash.watch(move |field, value| to.lock().unwrap().push((field.to_vec(), value.to_vec())));
+    assert_eq!(hash.allow_watch(100), 0);
+    // Each change takes its own cell and two more, until the steps that are allowed are spent.
+    for number in 0..500u32 {
+        hash.set((number * 37 % 7000).to_string().as_bytes(), b"new", &limits);
+    }
+    assert_eq!(hash.allow_watch(10), 0);
+    assert!(seen.lock().unwrap().len() > 500);
+    hash.remove(b"4999");
+    hash.remove(b"4998");
+    assert!(hash.allow_watch(0) <= 10 - 2);
+    while hash.step_watch() {
+        hash.set(b"0", b"again", &limits);
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), model.len());
+    assert_eq!(seen.iter().cloned().collect::<Model>(), model);
+}
