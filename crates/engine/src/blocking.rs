@@ -25,6 +25,8 @@ use structs::numbers::{LongDouble, parse_f64, parse_i64};
 const WAITING: u8 = 0;
 const SERVING: u8 = 1;
 const DONE: u8 = 2;
+/// Being served, though its client has gone: whoever serves it ends it.
+const ABANDONED: u8 = 3;
 
 /// A key that has changed, for whoever waits for it.
 pub(crate) type Ready = (DbIndex, Box<[u8]>);
@@ -139,8 +141,15 @@ impl Waiter {
         self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
     }
 
-    pub(crate) fn put_back(&self) {
-        self.state.store(WAITING, Release);
+    /// It could not be served, and waits on; `false` if its client has gone meanwhile, so that it
+    /// is to be forgotten.
+    #[must_use]
+    pub(crate) fn put_back(&self) -> bool {
+        let waits = self.state.compare_exchange(SERVING, WAITING, AcqRel, Acquire).is_ok();
+        if !waits {
+            self.finish();
+        }
+        waits
     }
 
     pub(crate) fn finish(&self) {
@@ -150,6 +159,21 @@ impl Waiter {
     /// Ends the wait without serving it; `false` if somebody serves it just now or has.
     pub fn cancel(&self) -> bool {
         self.state.compare_exchange(WAITING, DONE, AcqRel, Acquire).is_ok()
+    }
+
+    /// The same for a client that goes away, after whom nobody asks again: if somebody serves it
+    /// just now, that one ends the wait.
+    pub(crate) fn abandon(&self) -> bool {
+        // Its own thread alone does this, and a wait that was put back is waiting again.
+        while self.state.compare_exchange(SERVING, ABANDONED, AcqRel, Acquire).is_err() {
+            if self.cancel() {
+                return true;
+            }
+            if self.is_done() {
+                return false;
+            }
+        }
+        false
     }
 
     /// A session to run its command in, away from its own thread.
@@ -175,6 +199,8 @@ pub struct Suspension {
     pub can_unblock: bool,
     /// Whether CLIENT REPLY keeps its reply from the client.
     pub(crate) is_silent: bool,
+    /// Whether CLIENT UNBLOCK has asked for an error in place of the reply.
+    pub(crate) ends_in_error: bool,
 }
 
 impl Suspension {
@@ -187,6 +213,7 @@ impl Suspension {
             waiter: None,
             can_unblock: false,
             is_silent: false,
+            ends_in_error: false,
         }
     }
 }
@@ -249,6 +276,12 @@ pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> 
     Ok((ms > 0.0).then_some(Millis(now.0.saturating_add(ms as i64))))
 }
 
+/// Ends a wait that nobody serves any longer.
+pub(crate) fn end(db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
+    forget(db, waiter);
+    db.engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+}
+
 /// Takes a waiter out of the registries of its keys, or wherever it is to be found.
 #[allow(unsafe_code)]
 pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
@@ -266,5 +299,69 @@ pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
             });
             data.has_interest = !interest.is_empty();
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clients::{Client, Live};
+    use std::sync::Mutex;
+
+    fn waiter() -> Waiter {
+        let client = Client {
+            id: 1,
+            thread: 0,
+            addr: String::new(),
+            laddr: String::new(),
+            fd: 0,
+            created_ms: 0,
+            names: Mutex::default(),
+            live: Live::default(),
+        };
+        Waiter {
+            client: 1,
+            thread: 0,
+            db: DbIndex(0),
+            until: Until::Keys(Vec::new()),
+            argv: Vec::new(),
+            protocol: Protocol::Resp2,
+            no_touch: false,
+            session_client: Arc::new(client),
+            state: AtomicU8::new(WAITING),
+            token: AtomicU64::new(0),
+        }
+    }
+
+    #[test]
+    fn a_client_that_goes_away_while_it_is_served_waits_no_longer() {
+        let waiter = waiter();
+        assert!(waiter.claim());
+        assert!(!waiter.abandon(), "whoever serves it ends the wait");
+        assert!(!waiter.put_back(), "nobody is there to wait on");
+        assert!(waiter.is_done() && !waiter.claim());
+    }
+
+    #[test]
+    fn a_wait_that_is_put_back_can_be_ended() {
+        let waiter = waiter();
+        assert!(waiter.claim() && waiter.put_back() && waiter.is_waiting());
+        assert!(waiter.abandon());
+        assert!(!waiter.claim());
+    }
+
+    #[test]
+    fn timeouts_that_are_none() {
+        let now = Millis(1_700_000_000_000);
+        for text in ["nan", "inf", "-inf", "1e400", "1e308", "9223372036854775", "-0.001", "x", ""]
+        {
+            assert!(parse_timeout(text.as_bytes(), now).is_err(), "{text}");
+        }
+        assert_eq!(parse_timeout(b"0", now).ok(), Some(None));
+        assert_eq!(parse_timeout(b"-0", now).ok(), Some(None));
+        let soon = Millis(now.0 + 1);
+        assert_eq!(parse_timeout(b"0.0001", now).ok(), Some(Some(soon)));
+        let far = parse_timeout(b"9000000000000000", now).ok().flatten();
+        assert_eq!(far, Some(Millis(now.0 + 9_000_000_000_000_000_000)));
     }
 }

@@ -4,7 +4,9 @@
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What everybody may know of a client.
@@ -38,6 +40,16 @@ pub struct Names {
     pub lib_version: Vec<u8>,
     /// The authenticated user.
     pub user: String,
+}
+
+/// How a client has gone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Departure {
+    /// It has hung up, or the server ends.
+    Left = 1,
+    /// It was closed: by CLIENT KILL, or because it exceeded a limit.
+    Closed = 2,
 }
 
 /// Figures of a client, each written by its own thread only.
@@ -81,6 +93,8 @@ pub struct Live {
     pub output_bytes: AtomicUsize,
     /// It was chosen to be closed because clients use too much memory.
     pub is_evicted: AtomicBool,
+    /// Its [`Departure`]; 0 while it is there.
+    departure: AtomicU8,
     /// What it took when it was chosen, until it is closed.
     pub leaving_bytes: AtomicUsize,
     /// All memory it takes, as it was last counted.
@@ -130,6 +144,16 @@ pub mod flag {
 }
 
 impl Client {
+    /// Notes that it has gone.
+    pub(crate) fn depart(&self, departure: Departure) {
+        self.live.departure.store(departure as u8, Relaxed);
+    }
+
+    /// Whether it has gone in this way, or in one that says more.
+    pub(crate) fn has_gone(&self, departure: Departure) -> bool {
+        self.live.departure.load(Relaxed) >= departure as u8
+    }
+
     /// The names, locked for a moment.
     pub fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)

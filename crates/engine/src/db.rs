@@ -14,6 +14,7 @@ use crate::holds::Held;
 use crate::journal::Effect;
 use crate::latency::Slow;
 use crate::locks::Locked;
+use crate::long::Asker;
 use keyspace::access::{self, Policy};
 use keyspace::{
     DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
@@ -53,6 +54,8 @@ pub struct Db<'a> {
     pub(crate) random: RefCell<Rng>,
     /// The keys of a long command that runs without locks.
     pub(crate) held: Option<Held<'a>>,
+    /// The client that waits for this long command.
+    pub(crate) asker: Option<&'a Asker>,
     /// Set where nobody waits for this thread: then the world may be stopped between stripes.
     background: Option<&'a keyspace::world::Reader<'static>>,
 }
@@ -81,6 +84,7 @@ impl<'a> Db<'a> {
             misses: Cell::new(0),
             random: RefCell::new(random),
             held: None,
+            asker: None,
             background: None,
         }
     }
@@ -582,8 +586,12 @@ impl<'a> Db<'a> {
 
     /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
     /// For commands with `Flags::WALKS`, whose own keys, if any, are not locked.
+    /// A long command's walk ends early when nobody wants its result any longer.
     pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &mut StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
+            if !self.is_wanted() {
+                break;
+            }
             self.with_stripe(index, |data| visit(index, data));
         }
     }

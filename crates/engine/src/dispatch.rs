@@ -610,6 +610,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         waiter: Some(Arc::clone(&waiter)),
         can_unblock: true,
         is_silent: false,
+        ends_in_error: false,
     };
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
@@ -686,7 +687,9 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     let need = stripes_of(&guest, row.command, args);
     if !lock_to_serve(&mut guest, need, row, args) {
         drop(guest);
-        waiter.put_back();
+        if !waiter.put_back() {
+            return blocking::end(&cx.db, waiter);
+        }
         for key in waiter.keys() {
             ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
         }
@@ -695,7 +698,9 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
     let goes_on = guest.block_request.take().is_some();
     if goes_on {
-        waiter.put_back();
+        if !waiter.put_back() {
+            blocking::end(&guest.db, waiter);
+        }
     } else {
         if let Err(error) = &outcome {
             refuse(&mut guest, error);
@@ -860,10 +865,9 @@ pub fn release_everything(db: &Db<'_>, session: &mut Session) {
     session.multi = None;
     if let Some(suspension) = session.suspension.take()
         && let Some(waiter) = suspension.waiter
-        && waiter.cancel()
+        && waiter.abandon()
     {
-        blocking::forget(db, &waiter);
-        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        blocking::end(db, &waiter);
     }
     session.subscribed_bytes = 0;
     let subscriptions = std::mem::take(&mut session.subscriptions);

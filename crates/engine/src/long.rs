@@ -7,10 +7,13 @@
 //! - any number: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first
 //!   change exchanges the holds for the locks of the stripes.
 //!
+//! If its client goes away it ends early, unless it has something to change; see [`Db::is_wanted`].
+//!
 //! `docs/internals/long-commands.md` says why.
 
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::clients::{Client, Departure};
 use crate::clock::Ticks;
 use crate::commit;
 use crate::cx::Cx;
@@ -28,6 +31,42 @@ use crate::worker::{ThreadContext, now};
 use crate::{Flags, KeyFlags};
 use keyspace::Key;
 use resp::Reply;
+use std::sync::Arc;
+
+/// Who waits for a long command.
+pub(crate) struct Asker {
+    client: Arc<Client>,
+    /// How it has to have gone for the command to be in vain.
+    departure: Departure,
+}
+
+impl Asker {
+    fn new(session: &Session, keys: &[NamedKey]) -> Asker {
+        let writes = keys.iter().any(|key| key.writes);
+        // Who sends a write and hangs up wants it done, as Redis does it.
+        let departure = if writes { Departure::Closed } else { Departure::Left };
+        Asker { client: Arc::clone(&session.client), departure }
+    }
+
+    fn has_gone(&self) -> bool {
+        self.client.has_gone(self.departure)
+    }
+}
+
+impl Db<'_> {
+    /// Whether anybody still wants what this command finds out. If not, it may end at once: nobody
+    /// sees its reply, and it has changed nothing. Commands that can run for long ask this now and
+    /// then while they only read, and above all before their first change.
+    ///
+    /// From its first change on a command is always wanted, so that none is done by half.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        match self.asker {
+            None => true,
+            Some(asker) => !matches!(self.locked, Locked::None) || !asker.has_gone(),
+        }
+    }
+}
 
 /// The words of a request in one allocation, to outlive the input they came in.
 struct Words {
@@ -140,6 +179,12 @@ impl LongCommand {
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
+        let keys = named_keys(engine, self.row, &words);
+        let asker = Asker::new(&self.session, &keys);
+        if asker.has_gone() {
+            // Gone while this was waiting for a thread.
+            return;
+        }
         let mut out = Vec::new();
         let mut cx = Cx {
             db: Db::new(engine, now(), engine.access_policy(), thread.rng()),
@@ -154,7 +199,7 @@ impl LongCommand {
         };
         cx.db.index = cx.session.db;
         cx.db.touches = self.touches;
-        let keys = named_keys(engine, self.row, &words);
+        cx.db.asker = Some(&asker);
         if keys.is_empty() {
             walk(&mut cx, self.row, args);
         } else {
@@ -205,7 +250,12 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin();
-    cx.db.held = Some(Held::acquire(&cx.db, holder, keys, thread));
+    let held = Held::acquire(&cx.db, holder, keys, thread);
+    if !cx.db.is_wanted() {
+        held.release(&cx.db);
+        return end(cx);
+    }
+    cx.db.held = Some(held);
     cx.start_timing();
     dispatch::call(cx, row, args);
     match cx.db.held.take() {

@@ -86,7 +86,8 @@ impl Message {
                     pattern.len() + channel.len() + payload.len()
                 }
                 Push::Monitor(line) => line.len(),
-                Push::Invalidate(_) | Push::TrackingRedirBroken(_) => 0,
+                Push::Invalidate(Some(keys)) => keys.iter().map(|key| key.len() + 16).sum(),
+                Push::Invalidate(None) | Push::TrackingRedirBroken(_) => 0,
             },
             _ => 0,
         };

@@ -17,6 +17,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+/// Readers of a key that are remembered before it is looked which of them are still connected:
+/// who comes and goes must not make the list of a key that never changes grow for ever.
+const MOST_UNCHECKED: usize = 64;
+
 /// A client that caches.
 #[derive(Clone, Debug)]
 pub struct Cacher {
@@ -40,6 +44,8 @@ pub struct TrackingTable {
     has_changed: AtomicBool,
     /// Keys remembered over all stripes.
     pub keys: AtomicUsize,
+    /// Their readers, each counted once for every key.
+    pub items: AtomicUsize,
 }
 
 impl TrackingTable {
@@ -96,6 +102,7 @@ impl TrackingTable {
     ) {
         let Some(readers) = interest.trackers.remove(key) else { return };
         self.keys.fetch_sub(1, Relaxed);
+        self.items.fetch_sub(readers.len(), Relaxed);
         for client in readers {
             self.invalidate(engine, client, Some(key), by);
         }
@@ -169,6 +176,7 @@ impl TrackingTable {
             unsafe { engine.interests.stripe(stripe) }.trackers = HashMap::new();
         }
         self.keys.store(0, Relaxed);
+        self.items.store(0, Relaxed);
         for cacher in self.all() {
             tell(engine, &cacher, None);
         }
@@ -240,7 +248,13 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
                 Vec::new()
             });
             if !readers.contains(&client) {
+                if readers.len() >= MOST_UNCHECKED && readers.len() == readers.capacity() {
+                    let before = readers.len();
+                    readers.retain(|&reader| engine.clients.get(reader).is_some());
+                    engine.tracking.items.fetch_sub(before - readers.len(), Relaxed);
+                }
                 readers.push(client);
+                engine.tracking.items.fetch_add(1, Relaxed);
             }
             data.has_interest = true;
         });

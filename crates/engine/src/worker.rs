@@ -5,7 +5,7 @@
 
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension};
-use crate::clients::{Client, Names};
+use crate::clients::{Client, Departure, Names};
 use crate::clock::{Clock, Ticks};
 use crate::cx::Cx;
 use crate::db::Db;
@@ -19,9 +19,8 @@ use crate::table::Resolved;
 use keyspace::world::Reader;
 use keyspace::{Key, Millis};
 use resp::{Limits, Parsed, Protocol, Reply, plain};
-use std::cell::Cell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::random::Rng;
@@ -49,7 +48,9 @@ pub struct ThreadContext {
     /// Its registration with the world.
     pub reader: Reader<'static>,
     pub(crate) next_token: Cell<u64>,
-    pub(crate) deadlines: std::cell::RefCell<BinaryHeap<Reverse<(Millis, u64, u64)>>>,
+    /// When suspensions end by themselves, with the clients and the tokens: exactly those that
+    /// have not ended yet, since a deadline may be days away and a suspension over in no time.
+    pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
     /// Stripes and hashes of the keys of the request at hand; kept for its allocation.
     pub(crate) key_hashes: Cell<Vec<(usize, u64)>>,
     /// Clients in MONITOR or waiting for CLIENT PAUSE to end, of this thread.
@@ -65,7 +66,7 @@ impl ThreadContext {
             clock: Clock::get(),
             reader: engine.keyspace.world().register(),
             next_token: Cell::new(0),
-            deadlines: std::cell::RefCell::default(),
+            deadlines: RefCell::default(),
             key_hashes: Cell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }
@@ -84,10 +85,17 @@ impl ThreadContext {
         suspension.token = token;
         suspension.is_silent = session.reply_mode != ReplyMode::On;
         if let Some(deadline) = suspension.deadline {
-            self.deadlines.borrow_mut().push(Reverse((deadline, session.id(), token)));
+            self.deadlines.borrow_mut().insert((deadline, session.id(), token));
         }
         session.suspension = Some(suspension);
         token
+    }
+
+    /// Forgets when a suspension, which is over, would have ended by itself.
+    fn forget_deadline(&self, client: u64, suspension: &Suspension) {
+        if let Some(deadline) = suspension.deadline {
+            self.deadlines.borrow_mut().remove(&(deadline, client, suspension.token));
+        }
     }
 
     pub(crate) fn rng(&self) -> Rng {
@@ -203,13 +211,17 @@ impl Worker {
         session
     }
 
-    /// A connection is gone, by whatever cause.
-    pub fn disconnect(&mut self, mut session: Session) {
+    /// A connection is gone.
+    pub fn disconnect(&mut self, mut session: Session, departure: Departure) {
         let engine = self.context.engine;
+        session.client.depart(departure);
         engine.clients.remove(session.id());
         engine.forget_client_memory(&session.client);
         if session.is_postponed {
             self.end_postponement(&mut session);
+        }
+        if let Some(suspension) = &session.suspension {
+            self.context.forget_deadline(session.id(), suspension);
         }
         self.context.reader.enter();
         let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
@@ -285,7 +297,6 @@ impl Worker {
             last_end: Ticks::default(),
         };
         cx.db.index = cx.session.db;
-        cx.db.touches = !cx.session.no_touch;
         cx.db.touches = !cx.session.no_touch;
         loop {
             argv.clear();
@@ -439,6 +450,7 @@ impl Worker {
     ) -> bool {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
+        self.context.forget_deadline(session.id(), &suspension);
         session.written = session.written.max(resumption.written);
         if suspension.is_silent {
             // CLIENT REPLY OFF or SKIP was in force when the command came.
@@ -454,18 +466,15 @@ impl Worker {
 
     /// The next moment at which a suspension ends by itself.
     pub fn next_deadline(&self) -> Option<Millis> {
-        self.context.deadlines.borrow().peek().map(|Reverse((at, ..))| *at)
+        self.context.deadlines.borrow().first().map(|(at, ..)| *at)
     }
 
     /// The clients whose deadlines have come, with the tokens of their suspensions.
     pub fn due(&self, now: Millis) -> Vec<(u64, u64)> {
         let mut deadlines = self.context.deadlines.borrow_mut();
         let mut due = Vec::new();
-        while let Some(&Reverse((at, client, token))) = deadlines.peek() {
-            if at > now {
-                break;
-            }
-            deadlines.pop();
+        while let Some(&(at, client, token)) = deadlines.first().filter(|(at, ..)| *at <= now) {
+            deadlines.remove(&(at, client, token));
             due.push((client, token));
         }
         due
@@ -474,59 +483,49 @@ impl Worker {
     /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
     /// if somebody serves the client just now.
     pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Vec<u8>) -> bool {
-        let engine = self.context.engine;
-        self.end_wait(session, Some(token), out, |suspension, reply| {
-            suspension.on_timeout.write(engine, reply);
-        })
+        session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
 
     /// Ends a blocked client's wait from outside (CLIENT UNBLOCK): with an error, or as if the
     /// time were up.
     pub fn unblock(&mut self, session: &mut Session, with_error: bool, out: &mut Vec<u8>) -> bool {
-        if !session.suspension.as_ref().is_some_and(|s| s.can_unblock) {
+        let Some(suspension) = session.suspension.as_mut().filter(|s| s.can_unblock) else {
             return false;
-        }
-        let engine = self.context.engine;
-        self.end_wait(session, None, out, |suspension, reply| {
-            if with_error {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
-            } else {
-                suspension.on_timeout.write(engine, reply);
-            }
-        })
+        };
+        suspension.ends_in_error = with_error;
+        self.end_wait(session, out)
     }
 
-    fn end_wait(
-        &mut self,
-        session: &mut Session,
-        token: Option<u64>,
-        out: &mut Vec<u8>,
-        write: impl FnOnce(&Suspension, &mut Reply<'_>),
-    ) -> bool {
-        let Some(suspension) = &session.suspension else { return false };
-        if token.is_some_and(|token| token != suspension.token) {
-            return false;
-        }
+    /// Ends the session's suspension, unless its blocked command is being served.
+    fn end_wait(&mut self, session: &mut Session, out: &mut Vec<u8>) -> bool {
+        let client = session.id();
+        let Some(suspension) = &mut session.suspension else { return false };
+        self.context.forget_deadline(client, suspension);
         if let Some(waiter) = &suspension.waiter {
             if !waiter.cancel() {
                 // Being served: look again shortly unless the reply is on its way.
                 if !waiter.is_done() {
                     let again = Millis(now().0 + 1);
-                    let entry = Reverse((again, session.id(), suspension.token));
-                    self.context.deadlines.borrow_mut().push(entry);
+                    suspension.deadline = Some(again);
+                    let entry = (again, client, suspension.token);
+                    self.context.deadlines.borrow_mut().insert(entry);
                 }
                 return false;
             }
             let engine = self.context.engine;
             self.context.reader.enter();
             let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
-            crate::blocking::forget(&db, waiter);
+            crate::blocking::end(&db, waiter);
             self.context.reader.leave();
-            engine.stats.blocked_clients.fetch_sub(1, Relaxed);
         }
         // CLIENT REPLY OFF or SKIP may have been in force when the command came.
         if !suspension.is_silent {
-            write(suspension, &mut Reply::new(out, session.protocol));
+            let mut reply = Reply::new(out, session.protocol);
+            if suspension.ends_in_error {
+                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+            } else {
+                suspension.on_timeout.write(self.context.engine, &mut reply);
+            }
         }
         session.suspension = None;
         session.publish(now().0);

@@ -193,6 +193,27 @@ fn a_pipeline_whose_replies_nobody_reads_is_kept() {
     });
 }
 
+/// Who reads a key that never changes and leaves again is not remembered for ever.
+#[test]
+fn clients_with_caches_come_and_go() {
+    on_each_backend(&[], |server| {
+        let mut stays = server.connect(Protocol::Resp3).unwrap();
+        assert_eq!(stays.command(&["CLIENT", "TRACKING", "on"]).unwrap(), ok());
+        stays.command(&["GET", "k"]).unwrap();
+        for _ in 0..400 {
+            let mut client = server.connect(Protocol::Resp3).unwrap();
+            assert_eq!(client.command(&["CLIENT", "TRACKING", "on"]).unwrap(), ok());
+            client.command(&["GET", "k"]).unwrap();
+        }
+        assert_eq!(info(server, "tracking_total_keys"), 1);
+        let remembered = info(server, "tracking_total_items");
+        assert!((2..=200).contains(&remembered), "{remembered} readers of one key");
+        connect(server).command(&["SET", "k", "v"]).unwrap();
+        assert!(matches!(stays.message().unwrap(), Reply::Push(_)));
+        assert_eq!(info(server, "tracking_total_items"), 0);
+    });
+}
+
 /// A field of a client's line in CLIENT LIST.
 fn field(server: &Server, name: &str, field: &str) -> u64 {
     let list = text(&connect(server).command(&["CLIENT", "LIST"]).unwrap());
@@ -305,6 +326,27 @@ fn silent_clients_are_closed_but_not_those_that_wait() {
     });
 }
 
+/// Nor is it idle who waits for a long command.
+#[test]
+fn a_long_command_is_not_idleness() {
+    on_each_backend(&["--timeout", "1"], |server| {
+        let mut long = named(server, "long");
+        for key in ["s", "t"] {
+            let length = long.command(&["SETRANGE", key, "399999", "x"]).unwrap();
+            assert_eq!(length, Reply::Integer(400_000));
+        }
+        // It takes minutes.
+        long.send(&["LCS", "s", "t", "LEN"]).unwrap();
+        let mut silent = connect(server);
+        silent.expect_closed().unwrap();
+        eventually("idle for long", || field(server, "long", "idle") >= 3);
+        assert!(!long.has_data().unwrap());
+        let kill = ["CLIENT", "KILL", "ID", &field(server, "long", "id").to_string()];
+        assert_eq!(connect(server).command(&kill).unwrap(), Reply::Integer(1));
+        long.expect_closed().unwrap();
+    });
+}
+
 #[test]
 fn values_longer_than_allowed() {
     on_each_backend(&["--proto-max-bulk-len", "1mb"], |server| {
@@ -414,6 +456,11 @@ fn more_clients_than_files() {
         );
         let reply = client.command(&["CONFIG", "GET", "maxclients"]).unwrap();
         assert_eq!(reply.elements().unwrap()[1], Reply::Bulk(b"10000".to_vec()), "nothing changed");
+        // Whoever looked whether the server is ready may not have gone yet.
+        eventually("alone", || {
+            let info = text(&client.command(&["INFO", "clients"]).unwrap());
+            info.contains("connected_clients:1\r")
+        });
         assert_eq!(client.command(&["CONFIG", "SET", "maxclients", "2"]).unwrap(), ok());
         let mut second = connect(server);
         assert_eq!(second.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));

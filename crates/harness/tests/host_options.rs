@@ -206,3 +206,151 @@ fn a_list_that_is_none_stops_the_start() {
         assert!(text.contains(option), "{text}");
     }
 }
+
+/// A line of `/proc/PID/status`, without its name.
+fn status(server: &Server, name: &str) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.map(|value| value.trim().to_owned())
+}
+
+#[test]
+fn as_many_threads_as_the_option_allows() {
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options::arguments(&["--io-threads", "256", "--maxclients", "300"]);
+        let server = Server::start(&program, Options { backend, ..options }).unwrap();
+        // The last of them may only be getting its name.
+        let deadline = Instant::now() + patience();
+        while processors_of(&server, "reactor-").len() != 256 {
+            let count = processors_of(&server, "reactor-").len();
+            assert!(Instant::now() < deadline, "{count} threads");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Each has one of them.
+        let mut clients: Vec<_> =
+            (0..256).map(|_| server.connect(Protocol::Resp2).unwrap()).collect();
+        for client in &mut clients {
+            assert_eq!(
+                client.command(&["INCR", "n"]).unwrap().integer().map(|n| n > 0),
+                Some(true)
+            );
+        }
+        assert_eq!(clients[0].command(&["INCR", "n"]).unwrap(), Reply::Integer(257));
+        drop(clients);
+        assert!(server.stop().unwrap().success());
+    }
+    let refused = Server::start(&program, Options::arguments(&["--io-threads", "257"]));
+    let text = refused.err().expect("it must not start").to_string();
+    assert!(text.contains("argument must be between 0 and 256 inclusive"), "{text}");
+}
+
+/// What the kernel says of huge pages is what the folder of this test says, in a namespace of its
+/// own.
+#[test]
+fn huge_pages_are_turned_off_where_the_kernel_uses_them_unasked() {
+    const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let folder = std::env::temp_dir().join(format!("dunlin-thp-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("enabled");
+    let script = folder.join("with-huge-pages");
+    let text = format!("set -e\nmount --bind {} {ENABLED}\nexec \"$@\"\n", file.display());
+    fs::write(&script, text).unwrap();
+    fs::write(&file, "[always] madvise never\n").unwrap();
+    let mut wrapper = vec!["unshare", "--mount"];
+    // Root needs no namespace of users to mount in.
+    if fs::metadata("/proc/self").unwrap().uid() != 0 {
+        wrapper.push("--map-root-user");
+    }
+    wrapper.extend(["sh", script.to_str().unwrap()]);
+    let possible = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output().unwrap();
+    let reports = fs::read_to_string("/proc/self/status").unwrap();
+    if !possible.status.success() || !reports.contains("THP_enabled:\t1") {
+        println!("SKIPPED: no mount namespace, or no huge pages to turn off, can be had here");
+        fs::remove_dir_all(&folder).unwrap();
+        return;
+    }
+    let program = Program::under_test().started_by(&wrapper);
+    for (mode, option, expected) in [
+        ("[always] madvise never\n", "yes", "0"),
+        ("[always] madvise never\n", "no", "1"),
+        ("always [madvise] never\n", "yes", "1"),
+    ] {
+        fs::write(&file, mode).unwrap();
+        let server = Server::start(&program, Options::arguments(&["--disable-thp", option]));
+        let server = server.unwrap();
+        let enabled = status(&server, "THP_enabled");
+        assert_eq!(enabled.as_deref(), Some(expected), "{mode:?} and disable-thp {option}");
+        assert!(server.stop().unwrap().success());
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_unix_socket_is_of_its_group() {
+    // A group that the process may give a file to: any, for root, else one of its own.
+    let id = Command::new("id").arg("-Gn").output().unwrap();
+    let own = String::from_utf8(id.stdout).unwrap();
+    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
+    let group = if is_root { "daemon" } else { own.split_whitespace().last().unwrap() };
+    let known = Command::new("getent").args(["group", group]).output().unwrap();
+    let known = String::from_utf8(known.stdout).unwrap();
+    let number: u32 = known.split(':').nth(2).unwrap().parse().unwrap();
+    let folder = std::env::temp_dir().join(format!("dunlin-socket-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("socket");
+    let path = socket.to_str().unwrap();
+    let program = Program::under_test();
+    let arguments = ["--unixsocket", path, "--unixsocketperm", "770", "--unixsocketgroup", group];
+    let server = Server::start(&program, Options::arguments(&arguments)).unwrap();
+    let found = fs::metadata(&socket).unwrap();
+    assert_eq!((found.gid(), found.mode() & 0o777), (number, 0o770));
+    assert!(server.stop().unwrap().success());
+    // A group that is none stops the start, and leaves what is there alone.
+    fs::write(&socket, "not a socket").unwrap();
+    let arguments = ["--unixsocket", path, "--unixsocketgroup", "no-such-group"];
+    let refused = Server::start(&program, Options::arguments(&arguments));
+    let text = refused.err().expect("it must not start").to_string();
+    assert!(text.contains("no such group"), "{text}");
+    assert_eq!(fs::read_to_string(&socket).unwrap(), "not a socket");
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn memory_purge_gives_memory_back() {
+    let resident = |server: &Server| -> u64 {
+        let kilobytes = status(server, "VmRSS").unwrap();
+        kilobytes.split(' ').next().unwrap().parse::<u64>().unwrap() / 1024
+    };
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };
+        let server = Server::start(&program, options).unwrap();
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        // A block of its own for each value, which a heap keeps for others of the size.
+        let value = "x".repeat(300);
+        for batch in 0..300 {
+            let keys: Vec<String> = (0..1000).map(|n| format!("{batch}:{n}")).collect();
+            for key in &keys {
+                client.send(&["SET", key, &value]).unwrap();
+            }
+            for _ in &keys {
+                assert_eq!(client.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+            }
+        }
+        let full = resident(&server);
+        assert_eq!(client.command(&["FLUSHALL", "SYNC"]).unwrap(), Reply::Simple(b"OK".to_vec()));
+        let before = resident(&server);
+        let purged = client.command(&["MEMORY", "PURGE"]).unwrap();
+        assert_eq!(purged, Reply::Simple(b"OK".to_vec()));
+        // Each thread does its part when it gets round to it.
+        let deadline = Instant::now() + patience();
+        while resident(&server) > full / 3 {
+            let now = resident(&server);
+            assert!(Instant::now() < deadline, "{full} MB, {before} MB free, {now} MB kept");
+            thread::sleep(Duration::from_millis(10));
+        }
+        println!("{full} MB full, {before} MB flushed, {} MB purged", resident(&server));
+        assert!(server.stop().unwrap().success());
+    }
+}

@@ -4,7 +4,7 @@
 use crate::client_limits::{self, Input};
 use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
-use engine::clients::flag;
+use engine::clients::{Departure, flag};
 use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer, now};
@@ -374,9 +374,13 @@ impl Handler for Hub {
         }
     }
 
-    fn closed(&mut self, _id: ConnId, conn: Conn, _why: Close) {
+    fn closed(&mut self, _id: ConnId, conn: Conn, why: Close) {
+        let departure = match why {
+            Close::Asked => Departure::Closed,
+            Close::Eof | Close::Failed(_) | Close::Tls | Close::Stopping => Departure::Left,
+        };
         self.by_client.remove(&conn.session.id());
-        self.worker.disconnect(conn.session);
+        self.worker.disconnect(conn.session, departure);
     }
 
     fn woken(&mut self, cx: &mut Cx<'_, Conn>) {

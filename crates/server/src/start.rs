@@ -4,7 +4,7 @@ use crate::apply::{self, Applier, RESERVED_FILES, Title};
 use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::log;
-use crate::net::{Backend, Choice, Kind, ListenSpec, Net, NetOptions, Reactor};
+use crate::net::{Backend, Choice, Kind, ListenSpec, MOST_THREADS, Net, NetOptions, Reactor};
 use crate::persistence::aof::Aof;
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save, save_points};
@@ -107,8 +107,9 @@ fn serve(
 
     checks::keep_pages_small(Path::new("/"), config.disable_thp());
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
-    let threads = cpus.threads(io_threads);
-    let count = threads.count.clamp(1, 255);
+    let mut threads = cpus.threads(io_threads);
+    threads.count = threads.count.clamp(1, MOST_THREADS);
+    let count = threads.count;
     let choice = choose_backend(&config)?;
     let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), renames, count);
     let pins = Pins::new(&config, &cpus)?;

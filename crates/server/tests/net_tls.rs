@@ -3,7 +3,7 @@
 
 mod net_support;
 
-use net_support::{Note, Peer, Server};
+use net_support::{Message, Note, Peer, Server};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -28,6 +28,7 @@ on_both!(
     reloading_affects_new_connections_only,
     ciphers_are_restricted,
     goodbye_is_said,
+    a_flood_to_a_paused_connection_is_stopped,
 );
 
 /// An authority, and a folder with what it signed.
@@ -324,4 +325,26 @@ fn goodbye_is_said(backend: Backend) {
     stream.conn.send_close_notify();
     stream.flush().unwrap();
     assert_eq!(server.watch.closed(id), Close::Eof);
+}
+
+fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {
+    const LINES: usize = 64 << 10;
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let mut peer = authority.connect(&server, None);
+    let id = peer.id();
+    peer.say("pause\n");
+    let text = format!("echo {}\n", "x".repeat(1000)).repeat(1000);
+    let tcp = peer.stream.get_ref().sock.try_clone().unwrap();
+    let patience = Some(std::time::Duration::from_millis(300));
+    tcp.set_write_timeout(patience).unwrap();
+    tcp.set_read_timeout(patience).unwrap();
+    // Nobody reads what does not fit the kernel's buffers, so this comes to a halt.
+    let mut sent = 0;
+    while sent < LINES && peer.stream.get_mut().write_all(text.as_bytes()).is_ok() {
+        sent += 1000;
+    }
+    assert!(sent < LINES, "nothing stops the flood");
+    server.send(Message::Hang(id));
+    assert_eq!(server.watch.closed(id), Close::Asked);
 }

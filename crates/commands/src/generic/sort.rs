@@ -204,7 +204,7 @@ impl<'a> Request<'a> {
 
     /// Reads the elements. Of a list or sorted set that is not to be sorted, only those that are
     /// asked for.
-    fn load(&self, entry: Option<&Entry>) -> Result<Loaded, Error> {
+    fn load(&self, db: &Db<'_>, entry: Option<&Entry>) -> Result<Loaded, Error> {
         let mut elements = Strings::default();
         let mut range = self.range(entry.map_or(0, len));
         let sorts = self.by != By::Nothing;
@@ -217,7 +217,8 @@ impl<'a> Request<'a> {
         let Some(entry) = entry else { return Ok(Loaded { elements, range, order }) };
         if let Some(list) = entry.object::<List>() {
             if sorts {
-                list.iter().for_each(|element| elements.push_element(element));
+                let all = list.iter().take_while(|_| db.is_wanted());
+                all.for_each(|element| elements.push_element(element));
             } else if !range.is_empty() {
                 let iter = if self.descending {
                     list.iter_back_from(list.len() - 1 - range.start)
@@ -228,7 +229,8 @@ impl<'a> Request<'a> {
                 range = 0..range.len();
             }
         } else if let Some(set) = entry.object::<Set>() {
-            set.iter().for_each(|element| elements.push_element(element));
+            let all = set.iter().take_while(|_| db.is_wanted());
+            all.for_each(|element| elements.push_element(element));
             // What is stored must not depend on how the set happens to lie in memory.
             let stores = self.store.is_some();
             if sorts || stores {
@@ -240,7 +242,8 @@ impl<'a> Request<'a> {
             }
         } else if let Some(zset) = entry.object::<Zset>() {
             if sorts {
-                zset.iter().for_each(|(element, _)| elements.push_element(element));
+                let all = zset.iter().take_while(|_| db.is_wanted());
+                all.for_each(|(element, _)| elements.push_element(element));
             } else if self.descending {
                 let ranks = zset.len() - range.end..zset.len() - range.start;
                 zset.range(ranks).rev().for_each(|(element, _)| elements.push_element(element));
@@ -256,13 +259,29 @@ impl<'a> Request<'a> {
         Ok(Loaded { elements, range, order })
     }
 
-    fn sort(&self, loaded: Loaded, find: &pattern::Find<'_>) -> Result<Sorted, Error> {
+    /// The elements, sorted; `None` if nobody wants them any longer.
+    fn sorted(
+        &self,
+        db: &Db<'_>,
+        args: Args<'_>,
+        find: &pattern::Find<'_>,
+    ) -> Result<Option<Sorted>, Error> {
+        let loaded = self.load(db, db.entry(args.key(1)))?;
+        if !db.is_wanted() {
+            // It may be only a part.
+            return Ok(None);
+        }
+        let sorted = self.sort(db, loaded, find)?;
+        Ok(db.is_wanted().then_some(sorted))
+    }
+
+    fn sort(&self, db: &Db<'_>, loaded: Loaded, find: &pattern::Find<'_>) -> Result<Sorted, Error> {
         let Loaded { elements, range, order } = loaded;
         let indexes = match order {
             None => range.collect(),
             Some(order) => {
                 let weights = self.weigh(&elements, find)?;
-                order::sort(&elements, &weights, order, range)
+                order::sort(&elements, &weights, order, range, || db.is_wanted())
             }
         };
         Ok(Sorted { elements, indexes })
@@ -361,7 +380,7 @@ fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
     let db = &cx.db;
     let find = |name: &[u8]| db.entry(Key::new(name));
-    let sorted = request.sort(request.load(db.entry(args.key(1)))?, &find)?;
+    let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     request.write(&sorted, &find, &mut cx.reply);
     Ok(())
 }
@@ -370,7 +389,7 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) ->
     let limits = limits::list(cx.engine);
     let db = &cx.db;
     let find = |name: &[u8]| db.entry(Key::new(name));
-    let sorted = request.sort(request.load(db.entry(args.key(1)))?, &find)?;
+    let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     let mut list = List::builder();
     request.for_each_value(&sorted, &find, |value| list.append(value.unwrap_or_default(), &limits));
     let values = request.values(&sorted);

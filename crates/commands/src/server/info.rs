@@ -317,7 +317,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "slave_expires_tracked_keys", 0);
     line(out, "active_defrag_hits", 0);
     line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
-    line(out, "tracking_total_items", engine.tracking.keys.load(Relaxed));
+    line(out, "tracking_total_items", engine.tracking.items.load(Relaxed));
     line(out, "tracking_total_prefixes", engine.tracking.prefix_count());
     line(out, "unexpected_error_replies", 0);
     line(out, "total_error_replies", stats.errors.get());

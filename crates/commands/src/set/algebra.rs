@@ -162,7 +162,7 @@ fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
     sets.sort_by_key(|set| set.len());
     let Some((smallest, others)) = sets.split_first() else { return result };
     for member in smallest.iter() {
-        if result.len() == most {
+        if result.len() == most || !cx.db.is_wanted() {
             break;
         }
         if others.iter().all(|set| set.contains_element(member)) {
@@ -184,7 +184,7 @@ fn union(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
         Set::empty()
     };
     for set in sets.iter().flatten() {
-        for member in set.iter() {
+        for member in set.iter().take_while(|_| cx.db.is_wanted()) {
             result.insert_element(member, &limits);
         }
     }
@@ -195,7 +195,7 @@ fn difference(cx: &Cx<'_>, sets: &[Option<&Set>]) -> Set {
     let limits = limits::set(&cx.engine.config);
     let mut result = Set::empty();
     let Some((Some(first), others)) = sets.split_first() else { return result };
-    for member in first.iter() {
+    for member in first.iter().take_while(|_| cx.db.is_wanted()) {
         if !others.iter().flatten().any(|set| set.contains_element(member)) {
             result.insert_element(member, &limits);
         }
@@ -210,6 +210,10 @@ fn answer(cx: &mut Cx<'_>, result: &Set) -> Outcome {
 }
 
 fn store(cx: &mut Cx<'_>, args: Args<'_>, result: Set, name: Event) -> Outcome {
+    if !cx.db.is_wanted() {
+        // It may be only a part of the result.
+        return Ok(());
+    }
     let (key, len) = (args.key(1), result.len());
     if len == 0 {
         cx.db.delete(key);

@@ -92,7 +92,10 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (a, b) = (read(1)?, read(2)?);
     let options = parse(args)?;
     let mut turns = if options.len { None } else { Some(Turns::new(a.len(), b.len())?) };
-    let len = fill(&a, &b, turns.as_mut());
+    let len = fill(&a, &b, turns.as_mut(), || db.is_wanted());
+    if !db.is_wanted() {
+        return Ok(());
+    }
     match turns {
         None => reply.integer(len as i64),
         Some(turns) if options.idx => write_matches(reply, &a, &b, &turns, len, &options),
@@ -149,10 +152,11 @@ impl Turns {
     }
 }
 
-/// The length of the longest common subsequence.
-fn fill(a: &[u8], b: &[u8], mut turns: Option<&mut Turns>) -> usize {
+/// The length of the longest common subsequence, unless somebody says in between that it is no
+/// longer wanted.
+fn fill(a: &[u8], b: &[u8], mut turns: Option<&mut Turns>, is_wanted: impl Fn() -> bool) -> usize {
     let mut row = vec![0u32; b.len() + 1];
-    for (i, &byte) in a.iter().enumerate() {
+    for (i, &byte) in a.iter().enumerate().take_while(|_| is_wanted()) {
         // What was in the row one place to the left before this round.
         let mut diagonal = 0;
         for j in 0..b.len() {
@@ -219,8 +223,8 @@ mod tests {
     fn common(a: &str, b: &str) -> (usize, String) {
         let (a, b) = (a.as_bytes(), b.as_bytes());
         let mut turns = Turns::new(a.len(), b.len()).unwrap();
-        let len = fill(a, b, Some(&mut turns));
-        assert_eq!(fill(a, b, None), len);
+        let len = fill(a, b, Some(&mut turns), || true);
+        assert_eq!(fill(a, b, None, || true), len);
         let mut text = Vec::new();
         turns.walk_back(a, b, |i, _| text.push(a[i]));
         text.reverse();
@@ -239,7 +243,7 @@ mod tests {
     fn stretches_are_joined_only_where_both_strings_go_on() {
         let (a, b) = (b"ohmytext", b"mynewtext");
         let mut turns = Turns::new(a.len(), b.len()).unwrap();
-        fill(a, b, Some(&mut turns));
+        fill(a, b, Some(&mut turns), || true);
         assert_eq!(matches(a, b, &turns), [(4..8, 5..9), (2..4, 0..2)]);
     }
 }

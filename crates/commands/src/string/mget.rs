@@ -68,7 +68,7 @@ fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
             None => cx.reply.null(),
         }
-        if cx.is_over_output_limit() {
+        if cx.is_over_output_limit() || !cx.db.is_wanted() {
             break;
         }
     }

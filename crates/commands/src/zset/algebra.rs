@@ -2,8 +2,8 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec,
-    Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Event, Flags, Group, KeyFlags,
+    KeySpec, Outcome, event,
 };
 use keyspace::{Entry, Kind, Value};
 use std::collections::HashMap;
@@ -392,6 +392,7 @@ fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
 /// Visits the members of the intersection with their scores until `visit` says no. The inputs are
 /// ordered by size, so that the work is in proportion to the smallest.
 fn intersect(
+    db: &Db<'_>,
     inputs: &[Input<'_>],
     aggregate: Aggregate,
     mut visit: impl FnMut(&[u8], f64) -> bool,
@@ -401,11 +402,11 @@ fn intersect(
         let total = others
             .iter()
             .try_fold(score, |total, input| Some(combine(aggregate, total, input.score(member)?)));
-        total.is_none_or(|total| visit(member, total))
+        total.is_none_or(|total| visit(member, total)) && db.is_wanted()
     });
 }
 
-fn unite(inputs: &[Input<'_>], aggregate: Aggregate) -> Vec<Scored> {
+fn unite(db: &Db<'_>, inputs: &[Input<'_>], aggregate: Aggregate) -> Vec<Scored> {
     let mut scores: HashMap<Vec<u8>, f64> = HashMap::new();
     for input in inputs {
         input.all_while(|member, score| {
@@ -413,20 +414,20 @@ fn unite(inputs: &[Input<'_>], aggregate: Aggregate) -> Vec<Scored> {
                 Some(old) => *old = combine(aggregate, *old, score),
                 None => drop(scores.insert(member.to_vec(), score)),
             }
-            true
+            db.is_wanted()
         });
     }
     scores.into_iter().collect()
 }
 
-fn subtract(inputs: &[Input<'_>]) -> Vec<Scored> {
+fn subtract(db: &Db<'_>, inputs: &[Input<'_>]) -> Vec<Scored> {
     let mut left = Vec::new();
     if let Some((first, others)) = inputs.split_first() {
         first.all_while(|member, score| {
             if others.iter().all(|input| input.score(member).is_none()) {
                 left.push((member.to_vec(), score));
             }
-            true
+            db.is_wanted()
         });
     }
     left
@@ -445,11 +446,11 @@ fn compute(
         inputs.sort_by_key(Input::len);
     }
     let members = match operation {
-        Operation::Union => unite(&inputs, request.aggregate),
-        Operation::Difference => subtract(&inputs),
+        Operation::Union => unite(&cx.db, &inputs, request.aggregate),
+        Operation::Difference => subtract(&cx.db, &inputs),
         Operation::Intersection => {
             let mut members = Vec::new();
-            intersect(&inputs, request.aggregate, |member, score| {
+            intersect(&cx.db, &inputs, request.aggregate, |member, score| {
                 members.push((member.to_vec(), score));
                 true
             });
@@ -458,7 +459,7 @@ fn compute(
     };
     let longest = members.iter().map(|(member, _)| member.len()).max().unwrap_or(0);
     let mut zset = Zset::with_capacity(members.len(), longest, limits);
-    for (member, score) in &members {
+    for (member, score) in members.iter().take_while(|_| cx.db.is_wanted()) {
         zset.insert(member, *score, limits);
     }
     Ok(zset)
@@ -489,6 +490,10 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation, name: Event) -> 
     let request = parse(cx, args, 2, operation, true)?;
     let limits = limits::zset(&cx.engine.config);
     let zset = compute(cx, args, operation, &request, &limits)?;
+    if !cx.db.is_wanted() {
+        // It may be only a part of the result.
+        return Ok(());
+    }
     let (key, len) = (args.key(1), zset.len());
     if len == 0 {
         cx.db.delete(key);
@@ -539,7 +544,7 @@ fn zintercard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut inputs = inputs(cx, args, &request)?;
     inputs.sort_by_key(Input::len);
     let mut count = 0;
-    intersect(&inputs, Aggregate::Sum, |_, _| {
+    intersect(&cx.db, &inputs, Aggregate::Sum, |_, _| {
         count += 1;
         count != limit
     });

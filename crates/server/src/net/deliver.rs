@@ -106,7 +106,7 @@ impl<H: Handler> Reactor<H> {
         if link.is(flag::CLOSING | flag::DEAD) {
             forget(link);
         } else if link.is(flag::BLOCKED) {
-            if link.unread() >= STASH && !link.is(flag::UNREAD | flag::TLS) {
+            if link.unread() >= STASH && !link.is(flag::UNREAD) {
                 link.flags |= flag::UNREAD;
                 let token = self.core.token(slot);
                 self.driver.read_off(token);

@@ -48,7 +48,7 @@ pub use listen::{Address, BindError, ListenSpec};
 pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
-pub use shared::{Net, NetOptions};
+pub use shared::{MOST_THREADS, Net, NetOptions};
 pub use tls::{ClientAuth, TlsContext, TlsError, TlsSettings};
 pub use waker::Waker;
 

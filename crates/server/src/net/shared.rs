@@ -11,12 +11,16 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
+/// as `io-threads` allows.
+pub const MOST_THREADS: usize = 256;
+
 /// How the network layer is set up.
 #[derive(Debug, Clone)]
 pub struct NetOptions {
     /// The back-end, as [`Backend::choose`] found it.
     pub backend: Backend,
-    /// How many reactor threads there will be, at most 255.
+    /// How many reactor threads there will be, at most [`MOST_THREADS`].
     pub threads: usize,
     /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
     pub keepalive_seconds: u32,
@@ -70,7 +74,7 @@ impl Net {
     /// # Errors
     /// The system has no descriptors left.
     pub fn new(options: NetOptions) -> io::Result<Arc<Self>> {
-        let threads = options.threads.clamp(1, 255);
+        let threads = options.threads.clamp(1, MOST_THREADS);
         let seat = |_| {
             let (connections, mail) = (AtomicUsize::new(0), Mutex::default());
             Ok(Seat { waker: Waker::new()?, connections, mail, is_holding: AtomicBool::new(false) })

@@ -193,6 +193,8 @@ pub(super) fn listen_unix(
     }
     // SAFETY: takes no pointers.
     let fd = own(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| ("socket", e))?;
+    // Before anything that is there goes for nothing.
+    let group = group.map(group_number).transpose().map_err(|e| ("getgrnam", e))?;
     let _ = std::fs::remove_file(path);
     let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: `sa` is a sockaddr_un of `size` bytes that lives through the call.
@@ -200,9 +202,8 @@ pub(super) fn listen_unix(
         .map_err(|e| ("bind", e))?;
     // Before anybody the group lets in could be turned away, and before the bits are set: changing
     // the group may clear some.
-    if let Some(group) = group {
-        let number = group_number(group).map_err(|e| ("getgrnam", e))?;
-        std::os::unix::fs::chown(path, None, Some(number)).map_err(|e| ("chown", e))?;
+    if group.is_some() {
+        std::os::unix::fs::chown(path, None, group).map_err(|e| ("chown", e))?;
     }
     if mode != 0 {
         use std::os::unix::fs::PermissionsExt;

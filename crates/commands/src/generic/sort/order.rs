@@ -65,12 +65,17 @@ pub(super) fn number(text: &[u8]) -> Result<f64, Error> {
         .ok_or(Error::text("ERR One or more scores can't be converted into double"))
 }
 
-/// The indexes of the elements that come at the places of `range` once all are sorted.
+/// Items that are sorted without a look at whether anybody still wants them: some ten milliseconds.
+const CHUNK: usize = 1 << 16;
+
+/// The indexes of the elements that come at the places of `range` once all are sorted; any, if
+/// somebody says in between that they are no longer wanted.
 pub(super) fn sort(
     elements: &Strings,
     weights: &Weights,
     order: Order,
     range: Range<usize>,
+    is_wanted: impl Fn() -> bool,
 ) -> Vec<usize> {
     let directed =
         |ordering: Ordering| if order.descending { ordering.reverse() } else { ordering };
@@ -83,7 +88,7 @@ pub(super) fn sort(
         Weights::Numbers(numbers) => {
             // The numbers are moved with the indexes: most comparisons look at nothing else.
             let items = numbers.iter().copied().enumerate().map(|(index, number)| (number, index));
-            let sorted = arrange(items.collect(), range, |&(x, a), &(y, b)| {
+            let sorted = arrange(items.collect(), range, is_wanted, |&(x, a), &(y, b)| {
                 // There is no NaN among them.
                 let by_number = x.partial_cmp(&y).unwrap_or(Ordering::Equal);
                 let by_both = by_number.then_with(|| elements.get(a).cmp(elements.get(b)));
@@ -92,13 +97,13 @@ pub(super) fn sort(
             sorted.into_iter().map(|(_, index)| index).collect()
         }
         Weights::Elements => {
-            arrange((0..elements.len()).collect(), range, |&a: &usize, &b: &usize| {
+            arrange((0..elements.len()).collect(), range, is_wanted, |&a: &usize, &b: &usize| {
                 let by_text = compare(elements.get(a), elements.get(b), order);
                 directed(by_text).then_with(|| last(a, b))
             })
         }
         Weights::Texts { texts, missing } => {
-            arrange((0..elements.len()).collect(), range, |&a: &usize, &b: &usize| {
+            arrange((0..elements.len()).collect(), range, is_wanted, |&a: &usize, &b: &usize| {
                 let by_text = match (missing[a], missing[b]) {
                     (false, false) => compare(texts.get(a), texts.get(b), order),
                     (a_misses, b_misses) => b_misses.cmp(&a_misses),
@@ -124,9 +129,10 @@ fn c_order(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 /// Those items that come at the places of `range` once all are sorted. No two may be equal.
-fn arrange<T>(
+fn arrange<T: Copy>(
     mut items: Vec<T>,
     range: Range<usize>,
+    is_wanted: impl Fn() -> bool,
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Vec<T> {
     if range.is_empty() {
@@ -141,7 +147,45 @@ fn arrange<T>(
         items.select_nth_unstable_by(range.start, &mut compare);
         items.drain(..range.start);
     }
-    items.sort_unstable_by(compare);
+    sort_in_parts(items, is_wanted, compare)
+}
+
+/// Sorts: many items in parts of about [`CHUNK`], so that it can end early. The bounds of the parts
+/// come from a sample; that takes as many comparisons as sorting all at once.
+fn sort_in_parts<T: Copy>(
+    mut items: Vec<T>,
+    is_wanted: impl Fn() -> bool,
+    mut compare: impl FnMut(&T, &T) -> Ordering,
+) -> Vec<T> {
+    /// Items of the sample for each part, so that the parts are about equal.
+    const SAMPLED: usize = 8;
+    if items.len() <= CHUNK {
+        items.sort_unstable_by(compare);
+        return items;
+    }
+    let parts = items.len() / CHUNK + 1;
+    let step = items.len() / (parts * SAMPLED);
+    let mut sample: Vec<T> = items.iter().copied().step_by(step).collect();
+    sample.sort_unstable_by(&mut compare);
+    let bounds: Vec<T> = sample.into_iter().skip(SAMPLED).step_by(SAMPLED).collect();
+    let mut parts: Vec<Vec<T>> = vec![Vec::new(); bounds.len() + 1];
+    for chunk in items.chunks(CHUNK) {
+        if !is_wanted() {
+            break;
+        }
+        for item in chunk {
+            let part = bounds.partition_point(|bound| compare(bound, item) == Ordering::Less);
+            parts[part].push(*item);
+        }
+    }
+    items.clear();
+    for mut part in parts {
+        if !is_wanted() {
+            break;
+        }
+        part.sort_unstable_by(&mut compare);
+        items.append(&mut part);
+    }
     items
 }
 
@@ -185,10 +229,10 @@ mod tests {
             for weights in [Weights::Numbers(scores), Weights::Elements] {
                 for descending in [false, true] {
                     let order = Order { descending, ..PLAIN };
-                    let whole = sort(&elements, &weights, order, 0..len);
+                    let whole = sort(&elements, &weights, order, 0..len, || true);
                     for start in 0..=len {
                         for end in start..=len {
-                            let part = sort(&elements, &weights, order, start..end);
+                            let part = sort(&elements, &weights, order, start..end, || true);
                             assert_eq!(part, whole[start..end]);
                         }
                     }
@@ -204,11 +248,11 @@ mod tests {
             texts: strings(&[b"x", b"", b"x", b""]),
             missing: vec![false, true, false, true],
         };
-        assert_eq!(sort(&elements, &weights(), PLAIN, 0..4), [1, 3, 0, 2]);
+        assert_eq!(sort(&elements, &weights(), PLAIN, 0..4, || true), [1, 3, 0, 2]);
         let order = Order { descending: true, ..PLAIN };
-        assert_eq!(sort(&elements, &weights(), order, 0..4), [0, 2, 1, 3]);
+        assert_eq!(sort(&elements, &weights(), order, 0..4, || true), [0, 2, 1, 3]);
         let order = Order { keeps_equals: false, ..order };
-        assert_eq!(sort(&elements, &weights(), order, 0..4), [2, 0, 1, 3]);
+        assert_eq!(sort(&elements, &weights(), order, 0..4, || true), [2, 0, 1, 3]);
     }
 
     #[test]
@@ -218,5 +262,30 @@ mod tests {
         for text in ["", "\0", "nan", " 1", "1 ", "0x1", "1e400"] {
             assert!(number(text.as_bytes()).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn parts_make_the_whole_and_none_is_sorted_in_vain() {
+        let mut rng = Rng::seeded(7);
+        let few = |rng: &mut Rng| rng.next_u64() % 5;
+        let any = |rng: &mut Rng| rng.next_u64();
+        let items: [Vec<(u64, usize)>; 3] = [
+            (0..CHUNK * 3).map(|index| (any(&mut rng), index)).collect(),
+            (0..CHUNK * 3).map(|index| (few(&mut rng), index)).collect(),
+            (0..CHUNK * 3).map(|index| (index as u64, index)).collect(),
+        ];
+        for items in items {
+            let mut sorted = items.clone();
+            sorted.sort_unstable();
+            assert!(sort_in_parts(items, || true, Ord::cmp) == sorted);
+        }
+        let comparisons = std::cell::Cell::new(0);
+        let compare = |a: &usize, b: &usize| {
+            comparisons.set(comparisons.get() + 1);
+            a.cmp(b)
+        };
+        let part =
+            sort_in_parts((0..CHUNK * 100).collect(), || comparisons.get() < 50_000, compare);
+        assert!(part.len() < CHUNK * 100 && comparisons.get() < CHUNK * 10);
     }
 }
