@@ -1,6 +1,7 @@
 //! What DEBUG changes in a running server, for the sake of tests.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A failure of the disk that is made up (DEBUG AOF-FAULT).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,6 +25,7 @@ pub struct DebugSettings {
     skips_checksums: AtomicBool,
     pauses_cron: AtomicBool,
     disk_fault: AtomicU8,
+    log_delay_us: AtomicU64,
 }
 
 impl DebugSettings {
@@ -62,6 +64,16 @@ impl DebugSettings {
     /// DEBUG AOF-FAULT.
     pub fn set_disk_fault(&self, fault: DiskFault) {
         self.disk_fault.store(fault as u8, Relaxed);
+    }
+
+    /// How long to wait before the append-only file is written.
+    pub fn log_delay(&self) -> Duration {
+        Duration::from_micros(self.log_delay_us.load(Relaxed))
+    }
+
+    /// DEBUG AOF-FLUSH-SLEEP.
+    pub fn set_log_delay(&self, microseconds: u64) {
+        self.log_delay_us.store(microseconds, Relaxed);
     }
 
     /// Whether periodic work (expiry, limits of clients) is suspended.

@@ -16,6 +16,8 @@ pub struct Persistence {
     last_try_s: AtomicI64,
     last_seconds: AtomicI64,
     saves: Counter,
+    /// Snapshots that were begun in the background, for whatever purpose.
+    forks: Counter,
     /// When the one that runs in the background began, in seconds; 0 if there is none.
     running_since_s: AtomicI64,
     keys_total: AtomicU64,
@@ -32,6 +34,7 @@ impl Default for Persistence {
             last_try_s: AtomicI64::new(0),
             last_seconds: AtomicI64::new(-1),
             saves: Counter::default(),
+            forks: Counter::default(),
             running_since_s: AtomicI64::new(0),
             keys_total: AtomicU64::new(0),
             last_peak: AtomicU64::new(0),
@@ -70,9 +73,20 @@ impl Persistence {
         self.saves.get()
     }
 
-    /// Forgets that count (CONFIG RESETSTAT).
+    /// Snapshots begun in the background so far, for each of which Redis forks.
+    pub fn forks(&self) -> u64 {
+        self.forks.get()
+    }
+
+    /// One more has begun.
+    pub fn count_fork(&self) {
+        self.forks.add(1);
+    }
+
+    /// Forgets both counts (CONFIG RESETSTAT).
     pub fn reset_saves(&self) {
         self.saves.set(0);
+        self.forks.set(0);
     }
 
     /// For how many seconds a save has been running in the background.

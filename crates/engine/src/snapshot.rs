@@ -265,7 +265,10 @@ struct Walker<'a> {
     stretch_began: Instant,
 }
 
-fn ended() -> io::Error {
+fn ended(shared: &Shared) -> io::Error {
+    if shared.has_failed() {
+        return io::Error::other("a failure was asked for");
+    }
     io::Error::new(io::ErrorKind::Interrupted, "the snapshot was ended")
 }
 
@@ -314,7 +317,7 @@ impl<'a> Walker<'a> {
         let shared = Arc::clone(&self.snapshot.shared);
         loop {
             if shared.is_over() {
-                return Err(ended());
+                return Err(ended(&shared));
             }
             self.rest();
             if let Some(chunk) = shared.handed_over() {
@@ -389,7 +392,7 @@ impl<'a> Walker<'a> {
         let mut tokens = Vec::with_capacity(16 * PIECE);
         loop {
             if shared.is_over() {
-                return Err(ended());
+                return Err(ended(&shared));
             }
             tokens.clear();
             let goes_on = self

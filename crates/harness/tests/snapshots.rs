@@ -287,6 +287,32 @@ fn a_killed_server_keeps_the_old_file() {
 }
 
 #[test]
+fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
+    let server = start(&["--save", "3600 1"]);
+    let mut client = connect(&server);
+    let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
+    let begin = |client: &mut Client| {
+        ok(client, "BGSAVE");
+        wait_until("the file", || temporary.exists());
+    };
+    assert!(text(&ask(&mut client, "DEBUG SNAPSHOT-FAULT")).starts_with("ERR"));
+    ok(&mut client, "SET k v");
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 100000000");
+    begin(&mut client);
+    ok(&mut client, "DEBUG SNAPSHOT-FAULT");
+    wait_for_save(&mut client);
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
+    assert!(!temporary.exists());
+    assert!(text(&ask(&mut client, "SET k x")).starts_with("MISCONF"));
+    assert!(text(&ask(&mut client, "INFO stats")).contains("total_forks:1\r\n"));
+    // A server that goes down at once takes it along too, and nobody gets in any more.
+    begin(&mut client);
+    assert!(client.command(&["SHUTDOWN", "NOSAVE"]).is_err());
+    assert!(server.connect(Protocol::Resp2).is_err());
+    wait_until("the end of the file", || !temporary.exists());
+}
+
+#[test]
 fn a_shutdown_saves_if_save_points_are_set() {
     for (save, keys) in [("3600 1", 1), ("", 0)] {
         let options = Options::arguments(&["--save", save]);

@@ -18,6 +18,8 @@ pub enum Error {
     Empty,
     /// The bytes contradict the format; says where.
     Corrupt(&'static str),
+    /// An element is there twice in what can have it once; says in what.
+    Duplicate(&'static str),
 }
 
 impl fmt::Display for Error {
@@ -29,12 +31,19 @@ impl fmt::Display for Error {
             Self::UnsupportedType(kind) => write!(f, "unsupported value type {kind}"),
             Self::Empty => f.write_str("empty collection"),
             // Redis's words, which tools look for.
-            Self::Corrupt(what @ ("ziplist" | "listpack" | "zipmap" | "intset")) => {
-                write!(f, "{what} integrity check failed")
-            }
+            Self::Corrupt(what) if is_packed(what) => write!(f, "{what} integrity check failed"),
             Self::Corrupt(what) => write!(f, "corrupt data: {what}"),
+            Self::Duplicate(what) => {
+                write!(f, "{what} integrity check failed: it is a {what} with dup elements")
+            }
         }
     }
+}
+
+/// Whether this names an encoding that is one string of bytes: "Listpack", "Hash ziplist".
+fn is_packed(what: &str) -> bool {
+    let encoding = what.rsplit(' ').next().unwrap_or(what);
+    ["ziplist", "listpack", "zipmap", "intset"].iter().any(|it| encoding.eq_ignore_ascii_case(it))
 }
 
 impl std::error::Error for Error {}

@@ -89,7 +89,6 @@ fn empty_collections_are_told_apart() {
         b"\x05\x00",
         b"\x0e\x00",
         b"\x12\x00",
-        b"\x09\x02\x00\xff",
         b"\x10\x07\x07\x00\x00\x00\x00\x00\xff",
         b"\x11\x07\x07\x00\x00\x00\x00\x00\xff",
         b"\x14\x07\x07\x00\x00\x00\x00\x00\xff",
@@ -116,12 +115,19 @@ fn contradictions_are_refused() {
         (b"\x00\x82\x00", "length"),
         (b"\x02\xc0\x00", "length"),
         (b"\x00\xc3\x02\x05\x00a", "compressed string"),
-        // A listpack of one pair too few, with a member twice, with a score that is none.
-        (b"\x10\x09\x09\x00\x00\x00\x01\x00\x01\x01\xff", "hash fields"),
-        (b"\x14\x0b\x0b\x00\x00\x00\x02\x00\x01\x01\x01\x01\xff", "set members"),
-        (b"\x11\x0c\x0c\x00\x00\x00\x02\x00\x01\x01\x81x\x02\xff", "sorted set members"),
+        // A zipmap of nothing, which nobody writes.
+        (b"\x09\x02\x00\xff", "Zipmap"),
+        // A listpack of one pair too few, with a score that is none.
+        (b"\x10\x09\x09\x00\x00\x00\x01\x00\x01\x01\xff", "Hash listpack"),
+        (b"\x11\x0c\x0c\x00\x00\x00\x02\x00\x01\x01\x81x\x02\xff", "Zset listpack"),
     ] {
         assert_eq!(survive(body), Err(Error::Corrupt(what)), "{body:02x?}");
+    }
+    for (body, what) in [
+        (&b"\x14\x0b\x0b\x00\x00\x00\x02\x00\x01\x01\x01\x01\xff"[..], "Set listpack"),
+        (b"\x10\x0f\x0f\x00\x00\x00\x04\x00\x01\x01\x02\x01\x01\x01\x03\x01\xff", "Hash listpack"),
+    ] {
+        assert_eq!(survive(body), Err(Error::Duplicate(what)), "{body:02x?}");
     }
 }
 

@@ -152,6 +152,10 @@ impl Applier {
                 self.aof.follow_policy();
                 Ok(())
             }
+            Effect::Other("aof-disable-auto-gc") => {
+                self.aof.delete_history();
+                Ok(())
+            }
             Effect::Other("dir") => {
                 std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
             }

@@ -15,7 +15,7 @@ mod big;
 pub mod grisu;
 pub mod long_double;
 
-pub use grisu::{F64_MAX_LEN, format_f64};
+pub use grisu::{F64_MAX_LEN, format_f64, format_f64_digits};
 pub use long_double::LongDouble;
 
 /// Bytes of the longest `i64` or `u64` in decimal (`-9223372036854775808`).

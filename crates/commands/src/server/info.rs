@@ -312,7 +312,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "pubsub_patterns", engine.pubsub.count(Space::Patterns));
     line(out, "pubsubshard_channels", engine.pubsub.count(Space::ShardChannels));
     line(out, "latest_fork_usec", 0);
-    line(out, "total_forks", 0);
+    line(out, "total_forks", cx.engine.persistence.forks());
     line(out, "migrate_cached_sockets", 0);
     line(out, "slave_expires_tracked_keys", 0);
     line(out, "active_defrag_hits", 0);

@@ -91,6 +91,7 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let (a, b) = (read(1)?, read(2)?);
     let options = parse(args)?;
+    check_size(a.len(), b.len(), cx.engine.config.proto_max_bulk_len() as u64)?;
     let mut turns = if options.len { None } else { Some(Turns::new(a.len(), b.len())?) };
     let len = fill(&a, &b, turns.as_mut(), || db.is_wanted());
     if !db.is_wanted() {
@@ -105,6 +106,18 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             common.reverse();
             reply.bulk(&common);
         }
+    }
+    Ok(())
+}
+
+/// Refuses what the reference refuses, which has four bytes for each pair of positions and keeps them
+/// within `proto-max-bulk-len`. Here they would be bits, but there would be as many steps.
+fn check_size(a: usize, b: usize, limit: u64) -> Result<(), Error> {
+    let pairs = (a as u128 + 1) * (b as u128 + 1);
+    if pairs * 4 > u128::from(limit) {
+        return Err(Error::text(
+            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len",
+        ));
     }
     Ok(())
 }

@@ -66,6 +66,7 @@ pub struct Shared {
     queue: Mutex<VecDeque<Chunk>>,
     big: Mutex<VecDeque<BigRef>>,
     is_over: AtomicBool,
+    has_failed: AtomicBool,
     is_waited_for: AtomicBool,
     is_hurried: AtomicBool,
     keys: AtomicU64,
@@ -83,6 +84,7 @@ impl Shared {
             queue: Mutex::default(),
             big: Mutex::default(),
             is_over: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             is_waited_for: AtomicBool::new(false),
             is_hurried: AtomicBool::new(false),
             keys: AtomicU64::new(0),
@@ -114,6 +116,17 @@ impl Shared {
     pub fn end(&self) {
         self.is_over.store(true, SeqCst);
         (self.wake)();
+    }
+
+    /// Ends it as a failure of the disk does (DEBUG SNAPSHOT-FAULT).
+    pub fn fail(&self) {
+        self.has_failed.store(true, SeqCst);
+        self.end();
+    }
+
+    /// Whether it has ended by [`Shared::fail`].
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(SeqCst)
     }
 
     /// Whether it has ended.

@@ -87,7 +87,7 @@ impl Builder {
                         }
                         element => list.append_plain(&element),
                     },
-                    NODE_PACKED => list.append_listpack(input.listpack()?),
+                    NODE_PACKED => list.append_listpack(input.listpack("Listpack")?),
                     _ => return Err(Error::Corrupt("quicklist container")),
                 },
                 State::Set(set, count) => {
@@ -174,7 +174,8 @@ impl Decoder<'_> {
         builder.finish()
     }
 
-    pub(super) fn listpack(&mut self) -> Result<Listpack, Error> {
-        Listpack::from_bytes(&self.string()?).map_err(|_| Error::Corrupt("listpack"))
+    /// `what` it is for errors.
+    pub(super) fn listpack(&mut self, what: &'static str) -> Result<Listpack, Error> {
+        Listpack::from_bytes(&self.string()?).map_err(|_| Error::Corrupt(what))
     }
 }

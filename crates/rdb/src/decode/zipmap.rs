@@ -12,7 +12,7 @@
 
 use crate::Error;
 
-const CORRUPT: Error = Error::Corrupt("zipmap");
+const CORRUPT: Error = Error::Corrupt("Zipmap");
 const LONG_LENGTH: u8 = 254;
 const END: u8 = 255;
 
@@ -29,7 +29,9 @@ pub(super) fn fields(bytes: &[u8]) -> Result<Vec<Pair<'_>>, Error> {
         fields.push((field, value));
         rest = after;
     }
-    if stated < LONG_LENGTH && usize::from(stated) != fields.len() {
+    // Nobody has ever written one without fields.
+    let is_wrong = stated < LONG_LENGTH && usize::from(stated) != fields.len();
+    if is_wrong || fields.is_empty() {
         return Err(CORRUPT);
     }
     Ok(fields)

@@ -246,6 +246,11 @@ impl Listeners {
         (self.version(), open.1.clone())
     }
 
+    /// Nobody can connect any more. The sockets stay, and so do the files of Unix sockets.
+    pub fn refuse(&self) {
+        self.snapshot().1.iter().for_each(|listener| sys::shutdown(listener.raw_fd()));
+    }
+
     /// Makes `specs` the listeners: keeps those that are open already, opens the others, closes the
     /// rest. If one cannot be opened, the listeners stay what they were.
     pub fn rebind(&self, specs: &[ListenSpec], backlog: u32) -> Result<(), BindError> {

@@ -6,7 +6,7 @@ use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
 use super::snapshot_file::{Content, Options, SnapshotFile};
 use crate::log;
-use crate::process::{os_error, priority, thread};
+use crate::process::{os_error, priority, signals, thread};
 use engine::Engine;
 use engine::engine::{OtherSnapshot, SaveDone};
 use engine::persistence::Outcome;
@@ -57,7 +57,7 @@ pub fn write_file(
                 os_error(error)
             );
         })?;
-    if content == Content::Commands {
+    if matches!(content, Content::Commands { .. }) {
         write_all(engine, snapshot, beside, &mut file, &AofRecords::default)?;
     } else {
         write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;
@@ -117,7 +117,9 @@ pub fn lower_priority() {
 /// Where snapshots go, and what they are called while they are written.
 fn paths(engine: &Engine) -> (PathBuf, PathBuf) {
     let target = engine.config.dbfilename().as_path().to_path_buf();
-    (PathBuf::from(format!("temp-{}.rdb", std::process::id())), target)
+    let temporary = PathBuf::from(format!("temp-{}.rdb", std::process::id()));
+    signals::delete_when_killed(&temporary);
+    (temporary, target)
 }
 
 /// Snapshots on their way to the thread that writes them.
@@ -148,6 +150,7 @@ fn saves(engine: &'static Engine) -> io::Result<Sender<Snapshot>> {
 /// Begins to write a snapshot into the configured file.
 pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     engine.persistence.begins();
+    engine.persistence.count_fork();
     let sent = saves(engine).and_then(|saves| {
         saves.send(snapshot).map_err(|_| io::Error::other("the thread has ended"))
     });

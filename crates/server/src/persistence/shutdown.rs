@@ -15,6 +15,7 @@ use engine::snapshot::Beside;
 use keyspace::snapshot::Shared;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 static IS_GOING: AtomicBool = AtomicBool::new(false);
 
@@ -96,9 +97,7 @@ pub fn begin(
 fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
     let has_points = !engine.config.save_points().is_empty();
     if engine.loading.is_on() || !request.save.unwrap_or(has_points) {
-        if let Some(running) = engine.snapshots.current() {
-            running.end();
-        }
+        end_running(engine);
         return true;
     }
     log!(Notice, "Saving the final RDB snapshot before exiting.");
@@ -122,6 +121,18 @@ fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
             engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
             false
         }
+    }
+}
+
+/// Ends the snapshot under way, and gives it time to delete its temporary file.
+fn end_running(engine: &Engine) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let until = Instant::now() + PATIENCE;
+    if let Some(running) = engine.snapshots.current() {
+        running.end();
+    }
+    while engine.snapshots.is_running() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

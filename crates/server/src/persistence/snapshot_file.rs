@@ -30,8 +30,11 @@ pub enum Content {
     Rdb,
     /// RDB that an append-only file begins with.
     AofPreamble,
-    /// Commands.
-    Commands,
+    /// Commands, behind the time if `aof-timestamp-enabled` says so.
+    Commands {
+        /// Whether the time comes first.
+        timestamp: bool,
+    },
 }
 
 /// Keys and expiring keys by database.
@@ -64,8 +67,11 @@ impl SnapshotFile {
             sizes: sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect(),
             options,
         };
-        if this.options.content == Content::Commands {
+        if let Content::Commands { timestamp } = this.options.content {
             this.options.checksum = false;
+            if timestamp {
+                this.append(format!("#TS:{}\r\n", cut.time.0 / 1000).as_bytes())?;
+            }
             return Ok(this);
         }
         let mut header = Encoder::new(Compression::Off);
@@ -81,6 +87,10 @@ impl SnapshotFile {
         Ok(this)
     }
 
+    fn has_commands(&self) -> bool {
+        matches!(self.options.content, Content::Commands { .. })
+    }
+
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.options.checksum {
             self.checksum = crc64(self.checksum, bytes);
@@ -90,7 +100,7 @@ impl SnapshotFile {
 
     /// Ends the file, forces it to the disk and gives it its name; how many bytes it has.
     pub fn finish(mut self, target: &Path) -> io::Result<u64> {
-        if self.options.content != Content::Commands {
+        if !self.has_commands() {
             let mut end = Encoder::new(Compression::Off);
             end.end_of_file();
             self.append(end.as_bytes())?;
@@ -123,7 +133,7 @@ pub fn sync_folder_of(path: &Path) -> io::Result<()> {
 
 impl Output for SnapshotFile {
     fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()> {
-        if self.db != Some(db) && self.options.content == Content::Commands {
+        if self.db != Some(db) && self.has_commands() {
             let mut select = Vec::new();
             command(&mut select, &[b"SELECT", db.0.to_string().as_bytes()]);
             self.append(&select)?;

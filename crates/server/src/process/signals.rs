@@ -10,11 +10,14 @@
 
 use super::log::Level;
 use super::{signal_safe, thread};
-use std::ffi::c_int;
+use std::ffi::{CString, c_char, c_int};
 use std::io;
 use std::io::Read as _;
 use std::os::fd::{FromRawFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 /// A signal that asks for a shutdown; `shutdown-on-sigterm` and `shutdown-on-sigint` say how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,9 @@ impl ShutdownSignal {
 /// The number of the signal that asked for the shutdown in progress, or 0.
 static REQUESTED: AtomicI32 = AtomicI32::new(0);
 static LOADING: AtomicBool = AtomicBool::new(false);
+/// The name of a file that is deleted when a second SIGINT ends the process; null if there is none.
+/// Never freed, the handler may run at any time.
+static UNFINISHED: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Where the handler writes; -1 before `install`. Never closed, the handler may run at any time.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
@@ -90,6 +96,22 @@ pub fn set_loading(loading: bool) {
     LOADING.store(loading, Ordering::Relaxed);
 }
 
+/// Has a file deleted if a second SIGINT ends the process: one that would be left half-written. It
+/// can be one name only, the first.
+pub fn delete_when_killed(path: &Path) {
+    if !UNFINISHED.load(Ordering::Acquire).is_null() {
+        return;
+    }
+    // A name with a zero byte in it is no file's.
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
+    let name = name.into_raw();
+    let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+    if UNFINISHED.compare_exchange(ptr::null_mut(), name, success, failure).is_err() {
+        // SAFETY: it comes from `into_raw` above, and nobody else has seen it.
+        drop(unsafe { CString::from_raw(name) });
+    }
+}
+
 fn set_action(number: c_int, handler: libc::sighandler_t) -> io::Result<()> {
     // SAFETY: sigaction is plain data for which all zeroes (no flags, empty mask) is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -108,6 +130,12 @@ extern "C" fn handle(number: c_int) {
     let already = REQUESTED.swap(number, Ordering::AcqRel) != 0;
     if already && number == libc::SIGINT {
         signal_safe::log_line(Level::Warning, "You insist... exiting now.");
+        let unfinished = UNFINISHED.load(Ordering::Acquire);
+        if !unfinished.is_null() {
+            // SAFETY: a C string that is never freed; unlink is async-signal-safe. There may be no
+            // such file.
+            unsafe { libc::unlink(unfinished) };
+        }
         // SAFETY: _exit is async-signal-safe. Not a clean shutdown, hence the status.
         unsafe { libc::_exit(1) };
     }

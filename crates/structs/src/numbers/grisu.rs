@@ -47,14 +47,24 @@ impl Scaled {
 /// Prints `value` at the front of `buf` and returns the part that was written: `inf`, `-inf`, `nan`,
 /// an integer where the value is one up to 2^62, else the shortest digits (see the file's head).
 pub fn format_f64(buf: &mut [u8; F64_MAX_LEN], value: f64) -> &[u8] {
+    match f64_as_integer(value) {
+        // Which would lose the sign of zero.
+        Some(int) if int != 0 => {
+            let len = put(buf, format_i64(&mut [0; INT_MAX_LEN], int));
+            &buf[..len]
+        }
+        _ => format_f64_digits(buf, value),
+    }
+}
+
+/// The same without the exception for integers: five thousand million is `5e+9`.
+pub fn format_f64_digits(buf: &mut [u8; F64_MAX_LEN], value: f64) -> &[u8] {
     let len = if value.is_nan() {
         put(buf, b"nan")
     } else if value.is_infinite() {
         put(buf, if value < 0.0 { b"-inf" } else { b"inf" })
     } else if value == 0.0 {
         put(buf, if value.is_sign_negative() { b"-0" } else { b"0" })
-    } else if let Some(int) = f64_as_integer(value) {
-        put(buf, format_i64(&mut [0; INT_MAX_LEN], int))
     } else {
         let mut digits = [0; MAX_DIGITS];
         let (count, power) = generate(value.abs(), &mut digits);
@@ -303,6 +313,23 @@ mod tests {
             (5e-324, "5e-324"),
         ] {
             assert_eq!(text(value), expected);
+        }
+    }
+
+    #[test]
+    fn integers_have_exponents_where_the_reference_gives_them_some() {
+        for (value, expected) in [
+            (5e9, "5e+9"),
+            (-5e9, "-5e+9"),
+            (1e6, "1000000"),
+            (1e9, "1e+9"),
+            (4294967296.0, "4294967296"),
+            (1e17, "1e+17"),
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (0.1, "0.1"),
+        ] {
+            assert_eq!(format_f64_digits(&mut [0; F64_MAX_LEN], value), expected.as_bytes());
         }
     }
 

@@ -10,6 +10,7 @@ use keyspace::{Entry, Kind};
 use structs::hash::Hash;
 use structs::list::List;
 use structs::listpack::Element;
+use structs::numbers::{F64_MAX_LEN, format_f64_digits};
 use structs::set::Set;
 use structs::sha1::sha1;
 use structs::zset::Zset;
@@ -102,9 +103,7 @@ fn add_value(digest: &mut Digest, entry: &Entry) {
         for (member, score) in zset.iter() {
             let mut pair = Digest::default();
             pair.append_element(member);
-            let mut text = Vec::new();
-            structs::numbers::push_f64(&mut text, score);
-            pair.append(&text);
+            pair.append(format_f64_digits(&mut [0; F64_MAX_LEN], score));
             digest.add(&pair.0);
         }
     }

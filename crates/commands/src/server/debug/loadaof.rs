@@ -4,13 +4,16 @@ use engine::append_log::LogState;
 use engine::debug::DiskFault;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 use keyspace::keyspace::{Taken, take_all};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Throws away the data set and loads it from the append-only file; others are told meanwhile that
 /// it is loaded.
 pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     let engine = cx.thread.engine;
-    // Without `appendonly` it loads what there is all the same. While the log begins there is none.
-    let is_one = cx.engine.append_log.state() != LogState::Beginning;
+    // Without `appendonly` it loads what there is all the same; but a log that begins is that of
+    // what is in memory now.
+    let log = &cx.engine.append_log;
+    let is_one = log.state() != LogState::Beginning || !log.figures.is_rewriting.load(Relaxed);
     let Some(host) = engine.host().filter(|host| is_one && host.has_append_log()) else {
         return Err(Error::text("ERR Error trying to load the AOF files, check server logs."));
     };

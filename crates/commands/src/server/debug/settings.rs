@@ -27,6 +27,14 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             engine.debug.set_packed_threshold(bytes as usize);
         }
         (b"set-skip-checksum-validation", 3) => engine.debug.set_skips_checksums(switch(args[2])),
+        (b"aof-flush-sleep", 3) => {
+            // What is no number is 0, as in the reference.
+            engine.debug.set_log_delay(u64::try_from(args.integer(2).unwrap_or(0)).unwrap_or(0));
+        }
+        (b"snapshot-fault", 2) => match engine.snapshots.current() {
+            Some(snapshot) => snapshot.fail(),
+            None => return Err(Error::text("ERR There is no snapshot under way")),
+        },
         (b"pause-cron", 3) => engine.debug.set_pauses_cron(switch(args[2])),
         (b"change-repl-id", 2) => {
             let mut id = engine.replication_id.lock().unwrap_or_else(PoisonError::into_inner);

@@ -61,6 +61,10 @@ impl LogFile {
     /// # Errors
     /// The system's, or one that was asked for.
     pub fn append(&mut self, piece: &[u8]) -> Result<(), AppendError> {
+        let delay = self.debug.log_delay();
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
+        }
         let mut written = 0;
         let failure = loop {
             if written == piece.len() {

@@ -243,6 +243,13 @@ impl Aof {
         }
     }
 
+    /// Deletes the files that are history, unless they are to be kept.
+    pub fn delete_history(&self) {
+        if !self.engine.config.aof_disable_auto_gc() {
+            self.folder.delete_history(&mut lock(&self.inner).manifest);
+        }
+    }
+
     /// Has the keeper look at what is due now.
     pub fn look(&self) {
         if let Some(keeper) = &*lock(&self.keeper) {
@@ -376,7 +383,15 @@ impl Aof {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
+        let mut inner = lock(&self.inner);
+        // As it is on the disk, so that numbers of files begin anew as they do after a start; but a
+        // rewrite under way has counted on.
+        if !self.engine.append_log.figures.is_rewriting.load(Acquire) {
+            inner.manifest = self.folder.read_manifest()?;
+        }
+        drop(inner);
         self.load()?;
+        self.engine.persistence.set_unchanged(self.engine.changes());
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");
         Ok(())
     }

@@ -52,9 +52,11 @@ impl Aof {
         figures.rewrite_began_s.store(engine::worker::now().0 / 1000, Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
         let own = Arc::clone(self);
+        // If the log is switched off before the thread runs, it is not wanted any more.
+        let state = self.engine.append_log.state();
         let started = thread::spawn("aof-rewrite", move || {
             save::lower_priority();
-            let outcome = own.rewrite();
+            let outcome = own.rewrite(state);
             own.finished(outcome);
         });
         if let Err(error) = &started {
@@ -80,6 +82,8 @@ impl Aof {
                 return;
             }
             Err(Trouble::Cancelled) => {
+                // Redis's words, which people look for; here it is a thread.
+                log!(Notice, "Killing running AOF rewrite child: it is not needed any more");
                 log!(Notice, "Background AOF rewrite was cancelled");
                 figures.is_rewriting.store(false, Release);
                 return;
@@ -90,6 +94,9 @@ impl Aof {
             }
         }
         let mut inner = lock(&self.inner);
+        if !is_ok && log.state() == LogState::Beginning {
+            self.drop_beginning(&mut inner);
+        }
         inner.backoff.finished(is_ok);
         figures.last_rewrite_s.store(seconds, Relaxed);
         figures.rewrite_failed.store(!is_ok, Relaxed);
@@ -101,17 +108,34 @@ impl Aof {
         self.engine.serve_acks();
     }
 
-    fn rewrite(&self) -> Result<u64, Trouble> {
+    /// A log that has just begun has no base, so what was written of it counts for nothing; the next
+    /// attempt begins anew.
+    fn drop_beginning(&self, inner: &mut Inner) {
+        if let Some(writer) = inner.writer.take() {
+            *lock(&self.writing) = None;
+            writer.stop();
+        }
+        let path = self.folder.temporary_incr();
+        if path.exists() {
+            let name = path.file_name().unwrap_or_default().display();
+            log!(Notice, "Removing the temp incr aof file {name}");
+            if let Err(error) = fs::remove_file(&path) {
+                log!(Warning, "Can't remove {}: {}", path.display(), os_error(&error));
+            }
+        }
+    }
+
+    fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
         let lapses = self.engine.append_log.lapses();
         self.folder.create()?;
-        let state = self.engine.append_log.state();
         let snapshot = match state {
             LogState::Off => self.begin(|| {})?,
             LogState::On => self.begin_with_increment()?,
             LogState::Beginning => self.begin_log()?,
         };
         log!(Notice, "Background append only file rewriting started");
+        self.engine.persistence.count_fork();
         let (format, mut manifest) = (self.base_format(), lock(&self.inner).manifest.clone());
         let base = manifest.replace_base(self.folder.stem(), format);
         let written = self.write_base(&snapshot, format, &base);
@@ -141,9 +165,7 @@ impl Aof {
             return Err(Trouble::Busy);
         }
         let mut inner = lock(&self.inner);
-        let Some(writer) = inner.writer.clone() else {
-            return Err(Trouble::Failed("The append-only file is not open".to_owned()));
-        };
+        let Some(writer) = inner.writer.clone() else { return Err(Trouble::Cancelled) };
         let mut manifest = inner.manifest.clone();
         let incr = manifest.add_incr(self.folder.stem());
         let file = self.open_file(&self.folder.path(&incr.name))?;
@@ -173,15 +195,12 @@ impl Aof {
     /// there.
     fn begin_log(&self) -> Result<Snapshot, Trouble> {
         let mut inner = lock(&self.inner);
-        let path = self.folder.temporary_incr();
-        // One of an earlier attempt.
-        let _ = fs::remove_file(&path);
-        let file = self.open_file(&path)?;
-        if let Some(writer) = inner.writer.take() {
-            // An earlier attempt failed, and its increment lacks a base.
-            *lock(&self.writing) = None;
-            writer.stop();
+        if self.engine.append_log.state() == LogState::Off {
+            return Err(Trouble::Cancelled);
         }
+        // What an earlier attempt has left.
+        self.drop_beginning(&mut inner);
+        let file = self.open_file(&self.folder.temporary_incr())?;
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
         let snapshot = self.begin(|| reader = Some(engine.journal.read(IfBehind::HoldWriters)))?;
@@ -201,7 +220,9 @@ impl Aof {
         let engine = self.engine;
         let content = match format {
             BaseFormat::Rdb => Content::AofPreamble,
-            BaseFormat::Aof => Content::Commands,
+            BaseFormat::Aof => {
+                Content::Commands { timestamp: engine.config.aof_timestamp_enabled() }
+            }
         };
         save::write_file(engine, snapshot, Beside::Clients, temporary, &target, content)
     }

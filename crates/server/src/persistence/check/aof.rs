@@ -210,7 +210,8 @@ impl Check<'_> {
             self.out,
             "AOF analyzed: filename={name}, size={size}, ok_up_to={}, ok_up_to_line={}, \
              diff={excess}",
-            found.valid, found.line
+            found.valid,
+            found.line + 1
         )?;
         if excess == 0 {
             return Ok(Verdict::Sound);
