@@ -304,6 +304,7 @@ fn a_rewrite_that_fails_anywhere_changes_nothing() {
                 faults.set(&[fault]);
             }
             hears(&server, &before, FAILED);
+            eventually("over", || field(&mut client, "aof_rewrite_in_progress") == "0");
             ok(&mut client, &format!("RPUSH list {count}"));
             count += 1;
             faults.set(&[]);

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-const SHORT: Duration = Duration::from_secs(8);
+const SHORT: Duration = Duration::from_secs(6);
 const WRITERS: u64 = 3;
 const REWRITES: usize = 3;
 /// Elements of the big collections: more than a snapshot takes in one go.

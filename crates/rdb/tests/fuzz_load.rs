@@ -26,6 +26,11 @@ fn damaged_files_are_refused_or_cut_soundly() {
         b"REDIS0011\xfe\x00\xfb\x02\x00\x00\x01k\x01v\x02\x01s\x02\x01a\x01b\xff\0\0\0\0\0\0\0\0"
             .to_vec(),
     ];
+    let inputs = inputs.into_iter().chain([
+        // A key that is not sound, whose value arrives later.
+        b"REDIS0011\x00\xc3\x02\x05\xff\xff\x0a0123456789\xff\0\0\0\0\0\0\0\0".to_vec(),
+    ]);
+    let inputs: Vec<Vec<u8>> = inputs.collect();
     let words: [&[u8]; 14] = [
         b"REDIS0011",
         b"VALKEY080",

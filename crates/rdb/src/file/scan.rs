@@ -478,7 +478,12 @@ impl Scanner {
                 return Ok(Some(Item::Record(record)));
             }
         }
-        let key = Decoder::new(&input[key_at..value_at]).string()?;
+        let key = match Decoder::new(&input[key_at..value_at]).string() {
+            Ok(key) => key,
+            // As above, where it is not looked at: whoever decodes the record finds out.
+            Err(_) if kind == Kind::String as u8 => std::borrow::Cow::Borrowed(&b""[..]),
+            Err(error) => return Err(error),
+        };
         self.key = Some(key[..key.len().min(KEY_SHOWN)].to_vec());
         let Some(parts) = shape.parts else { return Err(Error::UnsupportedType(kind)) };
         let walk = Walk::new(parts);
