@@ -345,13 +345,15 @@ fn run_in_stopped_world(
     Ok(())
 }
 
-/// Words of a request above which its keys are fetched into the cache before they are locked.
+/// Words of a request above which its keys are fetched into the cache before they are locked, and
+/// above which the first would be gone from there before the last has come.
 const FETCH_FROM: usize = 64;
+const FETCH_UP_TO: usize = 8192;
 
 #[inline]
 fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
     let keyspace = &cx.engine.keyspace;
-    if row.single_key == 0 && args.len() > FETCH_FROM {
+    if row.single_key == 0 && (FETCH_FROM + 1..=FETCH_UP_TO).contains(&args.len()) {
         fetch(cx, row, args);
     }
     let need = if row.single_key > 0 {
@@ -471,6 +473,8 @@ pub(crate) fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Lock
         for (_, key) in &cx.session.watched {
             need.add(keyspace.stripe_of(Key::new(key)));
         }
+    } else if args.len() > FETCH_FROM {
+        add_keys(cx.engine, command, args.words(), &mut need);
     } else {
         add_keys_and_prefetch(cx, command, args.words(), &mut need);
     }

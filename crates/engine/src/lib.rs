@@ -5,6 +5,7 @@
 
 pub mod acks;
 pub mod acl;
+mod ahead;
 pub mod append_log;
 pub mod args;
 pub mod background;

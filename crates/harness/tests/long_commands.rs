@@ -106,6 +106,57 @@ fn others_go_on_and_the_pipeline_keeps_its_order() {
 }
 
 #[test]
+fn a_big_payload_is_restored_beside_the_others() {
+    on_server(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        two_sets(&mut long);
+        let dump = ask(&mut long, "DUMP a");
+        let payload = dump.text().unwrap();
+        let restore = [&b"RESTORE"[..], b"copy", b"0", payload, b"REPLACE"];
+        let mut requests = encode(&restore);
+        requests.extend(encode(&["SCARD", "copy"]));
+        long.send_raw(&requests).unwrap();
+        wait_until_held(&mut other, &mut long);
+        for count in 1..=100 {
+            assert_eq!(number(&mut other, "INCR counter"), count);
+        }
+        assert!(!long.has_data().unwrap(), "the others had to wait");
+        assert_eq!(long.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+        assert_eq!(long.reply().unwrap(), Reply::Integer(ELEMENTS as i64));
+        assert_eq!(number(&mut other, "SCARD copy"), ELEMENTS as i64);
+        // One that is not to replace, and one that is broken, change nothing.
+        let exists = &b"BUSYKEY Target key name already exists."[..];
+        assert_eq!(long.command(&restore[..4]).unwrap(), Reply::Error(exists.to_vec()));
+        let broken = [&b"RESTORE"[..], b"copy", b"0", &payload[1..], b"REPLACE"];
+        let unsound = &b"ERR DUMP payload version or checksum are wrong"[..];
+        assert_eq!(long.command(&broken).unwrap(), Reply::Error(unsound.to_vec()));
+        assert_eq!(number(&mut other, "SCARD copy"), ELEMENTS as i64);
+    });
+}
+
+#[test]
+fn very_many_keys_are_each_dealt_with_once() {
+    const KEYS: i64 = 1000;
+    on_server(|server| {
+        let mut client = connect(server);
+        let with_keys = |name: &str, each: &dyn Fn(i64) -> String| {
+            (0..KEYS).fold(name.to_owned(), |line, number| line + " " + &each(number))
+        };
+        let set = with_keys("MSET", &|number| format!("k{number} v{number}"));
+        assert_eq!(ask(&mut client, &set), Reply::Simple(b"OK".to_vec()));
+        assert_eq!(number(&mut client, "DBSIZE"), KEYS);
+        assert_eq!(ask(&mut client, "GET k777"), Reply::Bulk(b"v777".to_vec()));
+        // Each name comes twice in a row; half of them are not there.
+        let twice =
+            |name: &str| with_keys(name, &|number| format!("k{number} k{number} x{number}"));
+        assert_eq!(number(&mut client, &twice("EXISTS")), 2 * KEYS);
+        assert_eq!(number(&mut client, &twice("TOUCH")), 2 * KEYS);
+        assert_eq!(number(&mut client, &twice("DEL")), KEYS);
+        assert_eq!(number(&mut client, "DBSIZE"), 0);
+    });
+}
+
+#[test]
 fn who_changes_a_held_key_waits_and_is_not_lost() {
     on_server(|server| {
         let (mut long, mut other) = (connect(server), connect(server));

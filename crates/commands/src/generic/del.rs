@@ -41,9 +41,7 @@ pub static UNLINK: Command = Command {
 
 fn del(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut deleted = 0;
-    for index in 1..args.len() {
-        deleted += i64::from(cx.db.delete(args.key(index)));
-    }
+    cx.db.for_each_key(args, 1, 1, |db, _, key| deleted += i64::from(db.delete(key)));
     cx.reply.integer(deleted);
     Ok(())
 }

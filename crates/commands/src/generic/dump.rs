@@ -10,6 +10,10 @@ use engine::{
 use keyspace::access::{self, Policy};
 use rdb::Object;
 
+/// Bytes of a payload that take a unit of effort to make a value of: an element of some ten bytes
+/// takes ten units, an allocation and a place in a table.
+const BYTES_PER_UNIT: usize = 2;
+
 /// `DUMP`.
 pub static DUMP: Command = Command {
     name: "dump",
@@ -45,6 +49,7 @@ pub static RESTORE: Command = Command {
         O(1)+O(1*M) where M is small, so simply O(1). However for sorted set values the \
         complexity is O(N*M*log(N)) because inserting values into sorted sets is \
         O(log(N)).",
+    effort: Effort::Estimate(|_, args| args.get(3).map_or(0, <[u8]>::len) / BYTES_PER_UNIT),
     summary: "Creates a key from the serialized representation of a value.",
     history: &[
         ("3.0.0", "Added the `REPLACE` modifier."),

@@ -41,9 +41,7 @@ pub static TOUCH: Command = Command {
 
 fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut count = 0;
-    for index in 1..args.len() {
-        count += i64::from(cx.db.exists(args.key(index)));
-    }
+    cx.db.for_each_key(args, 1, 1, |db, _, key| count += i64::from(db.exists(key)));
     cx.reply.integer(count);
     Ok(())
 }
@@ -51,9 +49,7 @@ fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let touches = std::mem::replace(&mut cx.db.touches, true);
     let mut count = 0;
-    for index in 1..args.len() {
-        count += i64::from(cx.db.entry(args.key(index)).is_some());
-    }
+    cx.db.for_each_key(args, 1, 1, |db, _, key| count += i64::from(db.entry(key).is_some()));
     cx.db.touches = touches;
     cx.reply.integer(count);
     Ok(())

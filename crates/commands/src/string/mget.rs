@@ -76,11 +76,10 @@ fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_all(cx: &mut Cx<'_>, args: Args<'_>) {
-    for index in (1..args.len()).step_by(2) {
-        let key = args.key(index);
-        cx.db.set_string(key, args[index + 1], SetExpiry::Clear);
-        cx.db.changed(key, events::SET);
-    }
+    cx.db.for_each_key(args, 1, 2, |db, index, key| {
+        db.set_string(key, args[index + 1], SetExpiry::Clear);
+        db.changed(key, events::SET);
+    });
 }
 
 fn mset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -396,9 +396,9 @@ pub const PHASES: &[Phase] = &[
         is_goal: false,
         prepare: nothing,
         act: |commander, sizes| {
-            commander.run(&["MULTI"])?;
             let queued = encode(&["INCR", "counter"]).repeat(sizes.elements(100));
-            commander.run_encoded(&[queued, encode(&["EXEC"])].concat()).map(drop)
+            let requests = [encode(&["MULTI"]), queued, encode(&["EXEC"])].concat();
+            commander.run_encoded(&requests).map(drop)
         },
         is_once: false,
         load: get,
