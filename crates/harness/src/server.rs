@@ -145,7 +145,8 @@ impl Program {
         last.and_then(|word| word.rsplit('/').next()).unwrap_or("server")
     }
 
-    fn command(&self) -> Command {
+    /// The command that starts it, to which arguments can be added.
+    pub fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);
         command.args(&self.words[1..]);
         command

@@ -40,6 +40,8 @@ pub struct Bench<'a> {
     /// The sizes in words.
     pub sizes: String,
     rows: Vec<Row>,
+    /// Why the last run has no figure.
+    refusal: Option<String>,
     session: &'a mut Session,
 }
 
@@ -65,6 +67,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         threads: cores.div_ceil(2),
         sizes: String::new(),
         rows: Vec::new(),
+        refusal: None,
         session: &mut session,
     };
     let outcome = (plan.run)(&mut bench);
@@ -100,7 +103,8 @@ impl Bench<'_> {
             self.session.keep(&job.target, &job.load, &measured);
             // A refusal is quick, and no throughput.
             let errors = measured.errors();
-            if errors > 0 {
+            self.refusal = measured.refusal().map(|refusal| refusal.to_string());
+            if errors > 0 && self.refusal.is_none() {
                 let text = measured.counts.error_texts.keys().next().cloned().unwrap_or_default();
                 let (name, address) = (&measured.name, &job.target.address);
                 self.session.note(format!("{name} on {address}: {errors} errors, such as {text}"));
@@ -115,7 +119,8 @@ impl Bench<'_> {
         let mut rates = Vec::new();
         for _ in 0..trials {
             let measured = self.measure(port, line)?;
-            rates.extend(measured.iter().map(Measured::rate));
+            let answered = measured.iter().filter(|one| one.refusal().is_none());
+            rates.extend(answered.map(Measured::rate));
         }
         Ok(rates)
     }
@@ -137,7 +142,10 @@ impl Bench<'_> {
             unit: unit.into(),
             published: published.map(str::to_owned),
             measured: (!trials.is_empty()).then_some((mean, low, high)),
-            remark: remark.into(),
+            remark: match &self.refusal {
+                Some(refusal) if trials.is_empty() && remark.is_empty() => refusal.clone(),
+                _ => remark.into(),
+            },
         };
         eprintln!("{}", cells(&row).join("  "));
         self.rows.push(row);

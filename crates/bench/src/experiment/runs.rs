@@ -205,26 +205,30 @@ fn all_commands(bench: &mut Bench<'_>) -> Result<(), String> {
     for pipeline in [1, 16] {
         for test in crate::workload::tests::usual() {
             let line = format!("-c 50 -n {requests} -P {pipeline} -t {}", test.name);
-            let last = |measured: Vec<crate::measure::Measured>| {
-                measured.last().map_or(0.0, |last| last.rate())
-            };
-            let theirs = match &other {
-                Some(other) => Some(last(bench.measure(other.port, &line)?)),
-                None => None,
-            };
-            let ours = last(bench.measure(mine.port, &line)?);
             let what = format!("{}, pipeline {pipeline}", test.name);
-            match theirs {
-                Some(theirs) => {
-                    let remark = format!("{:.2} × {name}", ours / theirs);
-                    bench.row(&format!("{what}: {name}"), "requests/s", None, &[theirs], "");
-                    bench.row(&format!("{what}: Dunlin"), "requests/s", None, &[ours], &remark);
-                }
-                None => bench.row(&what, "requests/s", None, &[ours], &Lab::no_reference()),
+            let mut theirs = None;
+            if let Some(other) = &other {
+                theirs = last_rate(bench, other.port, &line)?;
+                let figures = theirs.as_slice();
+                bench.row(&format!("{what}: {name}"), "requests/s", None, figures, "");
             }
+            let ours = last_rate(bench, mine.port, &line)?;
+            let remark = match (ours, theirs) {
+                (Some(ours), Some(theirs)) => format!("{:.2} × {name}", ours / theirs),
+                (Some(_), None) if other.is_none() => Lab::no_reference(),
+                _ => String::new(),
+            };
+            let figures = ours.as_slice();
+            bench.row(&format!("{what}: Dunlin"), "requests/s", None, figures, &remark);
         }
     }
     Ok(())
+}
+
+/// The rate of a test, which is the last of what its line runs; none if the server refused it.
+fn last_rate(bench: &mut Bench<'_>, port: u16, line: &str) -> Result<Option<f64>, String> {
+    let measured = bench.measure(port, line)?;
+    Ok(measured.last().filter(|last| last.refusal().is_none()).map(|last| last.rate()))
 }
 
 fn proxy_hop(bench: &mut Bench<'_>) -> Result<(), String> {

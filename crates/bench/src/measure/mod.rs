@@ -29,8 +29,30 @@ pub struct Tally {
     pub misses: u64,
     /// Requests without a reply at the end; the time they had waited is among the latencies.
     pub unfinished: u64,
+    /// The text of the first error, cut short.
+    pub first_error: Option<String>,
     /// Whether misses mean anything.
     pub reads: bool,
+}
+
+/// Why there is no figure: every reply was an error, and how quickly a server refuses says nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The server does not know the command; other errors may be the user's own.
+    pub unsupported: bool,
+    /// The first error's text.
+    pub error: String,
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.unsupported {
+            "not supported by this server"
+        } else {
+            "every reply was an error"
+        };
+        write!(out, "{what}: {}", self.error)
+    }
 }
 
 impl Tally {
@@ -42,6 +64,7 @@ impl Tally {
             errors: 0,
             misses: 0,
             unfinished: 0,
+            first_error: None,
             reads,
         }
     }
@@ -52,6 +75,26 @@ impl Tally {
         self.errors += other.errors;
         self.misses += other.misses;
         self.unfinished += other.unfinished;
+        if self.first_error.is_none() {
+            self.first_error.clone_from(&other.first_error);
+        }
+    }
+
+    /// Notes an error reply.
+    pub fn error(&mut self, text: &[u8]) {
+        self.errors += 1;
+        if self.first_error.is_none() {
+            let text = String::from_utf8_lossy(text);
+            // What was sent follows, which the user knows.
+            let known = text.split(", with args beginning with:").next().unwrap_or_default();
+            self.first_error = Some(known.to_owned());
+        }
+    }
+
+    /// Why it has no rate and no latencies, if every reply was an error.
+    pub fn refusal(&self) -> Option<Refusal> {
+        let error = self.first_error.clone().filter(|_| self.errors == self.requests())?;
+        Some(Refusal { unsupported: error.starts_with("ERR unknown command"), error })
     }
 
     /// Replies.
@@ -186,6 +229,11 @@ impl Measured {
         if self.seconds > 0.0 { self.requests() as f64 / self.seconds } else { 0.0 }
     }
 
+    /// Why there is no figure, if every reply of every operation was an error.
+    pub fn refusal(&self) -> Option<Refusal> {
+        self.total().refusal()
+    }
+
     /// Latencies of all operations.
     pub fn total(&self) -> Tally {
         let mut total = Tally::new("total", self.tallies.iter().any(|tally| tally.reads));
@@ -216,10 +264,12 @@ impl Measured {
         self.own.busiest > BUSY
     }
 
-    /// Whether anything went wrong that a script should notice.
-    pub fn clean(&self) -> bool {
+    /// Whether anything went wrong that a script should notice. `usual`: nobody asked for this very
+    /// test, so that a server may lack its command.
+    pub fn clean(&self, usual: bool) -> bool {
         let counts = &self.counts;
-        self.errors() + counts.lost_connections + counts.wrong == 0
+        let lacking = usual && self.refusal().is_some_and(|refusal| refusal.unsupported);
+        (lacking || self.errors() == 0) && counts.lost_connections + counts.wrong == 0
     }
 
     /// Adds the outcome of the same work done once more.
@@ -247,5 +297,30 @@ impl Measured {
             _ => None,
         };
         self.interrupted |= other.interrupted;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_are_a_refusal() {
+        let mut tally = Tally::new("XADD", false);
+        assert_eq!(tally.refusal(), None, "nothing was asked");
+        tally.latencies.record(5).unwrap();
+        tally.error(b"ERR unknown command 'XADD', with args beginning with: 'mystream' ");
+        let refusal = tally.refusal().unwrap();
+        assert!(refusal.unsupported);
+        let text = "not supported by this server: ERR unknown command 'XADD'";
+        assert_eq!(refusal.to_string(), text);
+        tally.latencies.record(5).unwrap();
+        assert_eq!(tally.refusal(), None, "one was answered");
+        tally.error(b"ERR something else");
+        assert_eq!(tally.refusal().unwrap().error, "ERR unknown command 'XADD'");
+        let mut tally = Tally::new("INCR", false);
+        tally.latencies.record(5).unwrap();
+        tally.error(b"ERR value is not an integer or out of range");
+        assert!(!tally.refusal().unwrap().unsupported);
     }
 }

@@ -47,7 +47,7 @@ impl Recorder {
 
     /// Notes that the reply was an error.
     pub fn error(&mut self, operation: usize, text: &[u8]) {
-        self.tallies[operation].errors += 1;
+        self.tallies[operation].error(text);
         self.slice.errors += 1;
         self.counts.note_error(text);
     }

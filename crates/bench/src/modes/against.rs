@@ -59,11 +59,16 @@ pub fn run(job: &Job, session: &mut Session, others: &[Target], rounds: u32) -> 
     Ok(())
 }
 
+fn one_refused(measured: &Measured) -> bool {
+    measured.refusal().is_some()
+}
+
 fn compared(workload: &str, targets: &[Target], outcomes: &[Vec<Measured>]) -> Vec<Compared> {
     let mut compared = Vec::new();
     for (index, target) in targets.iter().enumerate().skip(1) {
         for (name, figure) in FIGURES {
             let of = |measured: &[Measured]| -> Option<Vec<f64>> {
+                let figure = |one| if one_refused(one) { None } else { figure(one) };
                 measured.iter().map(figure).collect::<Option<Vec<f64>>>()
             };
             let (Some(first), Some(other)) = (of(&outcomes[0]), of(&outcomes[index])) else {

@@ -73,6 +73,9 @@ fn around_the_most(
     let load = Load { pacing: Pacing::Closed, limit: Limit::Time(time), ..job.load.clone() };
     let measured = super::measure(job, &job.target, &load, workload, session)?;
     session.keep(&job.target, &load, &measured);
+    if let Some(refusal) = measured.refusal() {
+        return Err(format!("{}: {refusal}", workload.name));
+    }
     let most = measured.rate();
     if most <= 0.0 {
         return Err(format!(

@@ -125,6 +125,8 @@ pub struct Job {
     pub load: Load,
     /// With what, one after the other.
     pub workloads: Vec<Workload>,
+    /// These are the usual tests, and nobody asked for a single one.
+    pub usual: bool,
     /// To what end.
     pub mode: Mode,
     /// The server's processes, if given.

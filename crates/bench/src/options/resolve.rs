@@ -47,6 +47,7 @@ pub fn job(args: &BenchArgs, matches: &ArgMatches, command_line: String) -> Resu
     let target = Target::new(&args.connection, &args.tls)?;
     let load = load(args)?;
     let workloads = workloads(args, matches, &target, &load)?;
+    let usual = matches!(work(args)?, Work::Tests(_)) && args.work.tests.is_none();
     let mut against = Vec::new();
     for url in &args.judge.against {
         against.push(target.other(url, &args.tls)?);
@@ -67,6 +68,7 @@ pub fn job(args: &BenchArgs, matches: &ArgMatches, command_line: String) -> Resu
         target,
         load,
         workloads,
+        usual,
         mode,
         pids: args.judge.pid.clone(),
         output: output(args)?,

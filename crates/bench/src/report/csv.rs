@@ -7,7 +7,7 @@ use crate::measure::{Measured, Tally};
 pub fn head() -> String {
     "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\
      \"p99_latency_ms\",\"max_latency_ms\",\"p99.9_latency_ms\",\"p99.99_latency_ms\",\"requests\",\
-     \"errors\",\"misses\",\"server_cpu_us\",\"server_rss_bytes\"\n"
+     \"errors\",\"misses\",\"server_cpu_us\",\"server_rss_bytes\",\"refused\"\n"
         .into()
 }
 
@@ -27,9 +27,12 @@ pub fn rows(measured: &Measured, precision: usize) -> String {
 
 fn row(measured: &Measured, tally: &Tally, requests: u64, precision: usize) -> String {
     let latency = Latency::new(&tally.latencies);
+    let refusal = tally.refusal();
+    // Without a figure there is an empty field, so that no script takes a refusal for one.
+    let figure = |text: String| if refusal.is_some() { String::new() } else { text };
     let mut fields = vec![
         tally.name.replace('"', "\"\""),
-        format!("{:.2}", requests as f64 / measured.seconds.max(1e-9)),
+        figure(format!("{:.2}", requests as f64 / measured.seconds.max(1e-9))),
     ];
     for value in [
         latency.mean,
@@ -41,13 +44,15 @@ fn row(measured: &Measured, tally: &Tally, requests: u64, precision: usize) -> S
         latency.p999,
         latency.p9999,
     ] {
-        fields.push(format!("{value:.precision$}"));
+        fields.push(figure(format!("{value:.precision$}")));
     }
     fields.push(requests.to_string());
     fields.push(tally.errors.to_string());
     fields.push(if tally.reads { tally.misses.to_string() } else { String::new() });
-    fields.push(measured.server_us().map_or_else(String::new, |us| format!("{us:.3}")));
+    fields.push(figure(measured.server_us().map_or_else(String::new, |us| format!("{us:.3}"))));
     let rss = measured.server.as_ref().map(|cost| cost.rss_bytes.to_string());
     fields.push(rss.unwrap_or_default());
+    let refusal = refusal.map(|refusal| refusal.to_string().replace('"', "\"\""));
+    fields.push(refusal.unwrap_or_default());
     format!("\"{}\"\n", fields.join("\",\""))
 }

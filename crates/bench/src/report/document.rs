@@ -70,11 +70,14 @@ pub struct Run {
 pub struct Figures {
     pub name: String,
     pub requests: u64,
-    pub rate: f64,
+    /// Requests a second; none if every reply was an error, as latencies then.
+    pub rate: Option<f64>,
     pub errors: u64,
+    /// Why there is no rate.
+    pub refused: Option<String>,
     /// Of reads: how many had no value.
     pub misses: Option<u64>,
-    pub latency_ms: Latency,
+    pub latency_ms: Option<Latency>,
     /// Pairs of a percentile and its latency in milliseconds.
     pub curve: Vec<(f64, f64)>,
 }
@@ -227,14 +230,18 @@ impl Latency {
 
 impl Figures {
     fn new(tally: &Tally, requests: u64, seconds: f64) -> Figures {
+        let refusal = tally.refusal();
+        let measured = refusal.is_none();
+        let rate = if seconds > 0.0 { requests as f64 / seconds } else { 0.0 };
         Figures {
             name: tally.name.clone(),
             requests,
-            rate: if seconds > 0.0 { requests as f64 / seconds } else { 0.0 },
+            rate: measured.then_some(rate),
             errors: tally.errors,
+            refused: refusal.map(|refusal| refusal.to_string()),
             misses: tally.reads.then_some(tally.misses),
-            latency_ms: Latency::new(&tally.latencies),
-            curve: curve(&tally.latencies, 2),
+            latency_ms: measured.then(|| Latency::new(&tally.latencies)),
+            curve: if measured { curve(&tally.latencies, 2) } else { Vec::new() },
         }
     }
 }

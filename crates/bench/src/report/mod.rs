@@ -23,6 +23,7 @@ pub struct Session {
     /// What files will say.
     pub document: Document,
     csv_begun: bool,
+    usual: bool,
     clean: bool,
     interrupted: bool,
 }
@@ -30,10 +31,11 @@ pub struct Session {
 impl Session {
     /// Opens what is written to from the start.
     pub fn new(job: &Job) -> Result<Session, String> {
-        Session::open(&job.output, &job.command_line)
+        let session = Session::open(&job.output, &job.command_line)?;
+        Ok(Session { usual: job.usual, ..session })
     }
 
-    /// The same without a job.
+    /// The same without a job: tests are the experiment's choice, not the user's.
     pub fn open(output: &Output, command_line: &str) -> Result<Session, String> {
         let out: Box<dyn Write> = match &output.file {
             None => Box::new(io::stdout()),
@@ -46,6 +48,7 @@ impl Session {
             out,
             document: Document::new(command_line),
             csv_begun: false,
+            usual: true,
             clean: true,
             interrupted: false,
         })
@@ -68,7 +71,7 @@ impl Session {
 
     /// Keeps a run's figures for the files without printing them.
     pub fn keep(&mut self, target: &Target, load: &Load, measured: &Measured) {
-        self.clean &= measured.clean();
+        self.clean &= measured.clean(self.usual);
         self.interrupted |= measured.interrupted;
         if let Some(prefix) = &self.output.hdr_prefix
             && let Err(error) = hdr::write(prefix, measured)

@@ -12,6 +12,10 @@ pub fn line(measured: &Measured, precision: usize) -> String {
         let rate = tally.requests() as f64 / measured.seconds.max(1e-9);
         let p50 = Latency::new(&tally.latencies).p50;
         let name = &tally.name;
+        if let Some(refusal) = tally.refusal() {
+            let _ = writeln!(text, "{name}: {refusal}");
+            continue;
+        }
         let _ = writeln!(text, "{name}: {rate:.2} requests per second, p50={p50:.precision$} msec");
     }
     text + &troubles(measured)
@@ -94,6 +98,14 @@ pub fn table(target: &Target, load: &Load, measured: &Measured, output: &Output)
     );
     text += &figures(measured, output);
     text.push('\n');
+    for tally in &measured.tallies {
+        if let Some(refusal) = tally.refusal() {
+            let _ = writeln!(text, "! {}: {refusal}", tally.name);
+        }
+    }
+    if measured.refusal().is_some() {
+        return text + &troubles(measured);
+    }
     text += &costs(measured);
     text += &troubles(measured);
     if output.histogram && measured.requests() > 0 {
@@ -114,14 +126,22 @@ fn figures(measured: &Measured, output: &Output) -> String {
     let mut rows = vec![head];
     let mut row = |tally: &Tally, requests: u64| {
         let latency = Latency::new(&tally.latencies);
+        let refused = tally.refusal().is_some();
+        let rate = grouped(requests as f64 / measured.seconds.max(1e-9));
         let mut row = vec![
             tally.name.clone(),
             grouped(requests as f64),
-            grouped(requests as f64 / measured.seconds.max(1e-9)),
+            if refused { "-".into() } else { rate },
             grouped(tally.errors as f64),
         ];
         if reads {
-            row.push(if tally.reads { grouped(tally.misses as f64) } else { "-".into() });
+            let known = tally.reads && !refused;
+            row.push(if known { grouped(tally.misses as f64) } else { "-".into() });
+        }
+        if refused {
+            row.resize(rows[0].len(), "-".into());
+            rows.push(row);
+            return;
         }
         let digits = output.precision;
         row.push(format!("{:.digits$}", latency.mean));

@@ -3,7 +3,9 @@
 use crate::support::{bench, dunlin, file, measure, only, servers, start};
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
-use harness::server::{Server, signal};
+use harness::server::{Options, Program, Server, signal};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -214,6 +216,115 @@ fn errors_are_counted() {
     let run = only(&result);
     assert_eq!((status, &run["total"]["errors"]), (1, &30.into()));
     assert_eq!(run["error_texts"]["ERR value is not an integer or out of range"], 30);
+}
+
+#[test]
+fn what_is_only_refused_has_no_rate() {
+    for server in servers() {
+        let port = server.port();
+        let (status, result) = measure(port, "-n 30 -c 3 NOSUCHCOMMAND x");
+        let total = &only(&result)["total"];
+        assert_eq!((status, &total["errors"]), (1, &30.into()), "{total}");
+        assert_eq!((total["rate"].is_null(), total["latency_ms"].is_null()), (true, true));
+        let refused = total["refused"].as_str().unwrap();
+        let expected = "not supported by this server: ERR unknown command 'NOSUCHCOMMAND'";
+        assert_eq!(refused, expected);
+        let page = file("page.html");
+        for line in ["", "-q", "--csv"] {
+            let line =
+                format!("-p {port} {line} --report {} -n 30 NOSUCHCOMMAND x", page.display());
+            let text = String::from_utf8(bench(&line).stdout).unwrap();
+            assert!(text.contains(expected) && !text.contains("per second"), "{text}");
+            if line.contains("--csv") {
+                let row = text.lines().nth(1).unwrap();
+                assert!(row.starts_with("\"NOSUCHCOMMAND x\",\"\",\"\","), "{row}");
+            }
+        }
+        assert!(std::fs::read_to_string(&page).unwrap().contains(expected));
+        std::fs::remove_file(page).unwrap();
+        // A mix that has answers too keeps its figures, and says which part has none.
+        let mix = "--command PING --command NOSUCHCOMMAND -n 30";
+        let output = bench(&format!("-p {port} -q {mix}"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("PING: ") && text.contains("NOSUCHCOMMAND: not supported"), "{text}");
+    }
+}
+
+#[test]
+fn a_server_may_lack_what_nobody_asked_for() {
+    let Ok(reference) = Program::reference() else { return };
+    let options = Options::arguments(&["--rename-command", "XADD", ""]);
+    let server = Server::start(&reference, options).unwrap();
+    let output = bench(&format!("-p {} -q -n 50", server.port()));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("XADD: not supported by this server"), "{text}");
+    assert_eq!(output.status.code(), Some(0), "the usual tests: {text}");
+    let output = bench(&format!("-p {} -q -n 50 -t xadd", server.port()));
+    assert_eq!(output.status.code(), Some(1), "it was asked for");
+}
+
+#[test]
+fn a_user_with_a_name_of_its_own() {
+    // Dunlin has no users yet.
+    let Ok(reference) = Program::reference() else { return };
+    let server = Server::start(&reference, Options::default()).unwrap();
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let rules = ["ACL", "SETUSER", "loader", "on", ">secret", "~key:*", "+get", "+set", "+ping"];
+    assert_eq!(client.command(&rules).unwrap(), Reply::Simple(b"OK".to_vec()));
+    let port = server.port();
+    for line in [
+        format!("-p {port} --user loader -a secret"),
+        format!("-p {port} --user loader -a secret -3"),
+        format!("-u redis://loader:secret@127.0.0.1:{port}"),
+    ] {
+        let output = bench(&format!("{line} -q -n 50 -t set,get"));
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        let output = bench(&format!("{line} -q -n 50 -t incr"));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("every reply was an error: NOPERM"), "{text}");
+    }
+    let output = bench(&format!("-p {port} --user loader -a wrong -q -n 50 -t set"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.contains("WRONGPASS")), (Some(1), true), "{said}");
+}
+
+#[test]
+fn a_terminal_is_shown_how_it_goes_and_ctrl_c_ends_it() {
+    let server = dunlin(&[]);
+    let command = format!(
+        "{} bench -p {} -t get --duration 60 --hide-histogram",
+        env!("CARGO_BIN_EXE_dunlin"),
+        server.port()
+    );
+    // `script` gives the program a terminal of its own, and passes on what is typed.
+    let mut terminal = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut keyboard = terminal.stdin.take().unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let mut shown = Vec::new();
+    let mut buffer = [0; 4096];
+    // The line is there when it says what the last second was like.
+    while !String::from_utf8_lossy(&shown).contains("p99") {
+        let count = screen.read(&mut buffer).unwrap();
+        assert!(count > 0, "it ended: {}", String::from_utf8_lossy(&shown));
+        shown.extend_from_slice(&buffer[..count]);
+    }
+    let line = String::from_utf8_lossy(&shown).into_owned();
+    assert!(line.contains('\r') && line.contains("GET"), "{line}");
+    keyboard.write_all(b"\x03").unwrap();
+    screen.read_to_end(&mut shown).unwrap();
+    let text = String::from_utf8_lossy(&shown).into_owned();
+    assert_eq!(terminal.wait().unwrap().code(), Some(130), "{text}");
+    assert!(text.contains("(interrupted)") && text.contains("CPU/request"), "{text}");
+    // In a pipe there is no such line.
+    let output = bench(&format!("-p {} -t get --duration 2", server.port()));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert!(!output.stdout.contains(&b'\r'));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::support::{bench, dunlin, file, measure, only};
 use harness::reply::Protocol;
-use harness::server::{Server, signal};
+use harness::server::{Options, Program, Server, signal};
 use std::thread;
 use std::time::Duration;
 
@@ -44,6 +44,39 @@ fn a_stall_is_in_the_percentiles_of_an_open_loop() {
     let latency = &only(&result)["total"]["latency_ms"];
     assert!(latency["p99"].as_f64().unwrap() < 450.0, "{latency}");
     assert!(latency["max"].as_f64().unwrap() > 550.0, "{latency}");
+}
+
+/// Requests a second, mean latency and median latency in ms, of a CSV's last line.
+fn csv_figures(csv: &[u8]) -> [f64; 3] {
+    let text = String::from_utf8_lossy(csv).replace('"', "");
+    let fields: Vec<&str> = text.lines().last().unwrap_or_default().split(',').collect();
+    [1, 2, 4].map(|index: usize| {
+        fields.get(index).and_then(|field| field.parse().ok()).unwrap_or_else(|| panic!("{text}"))
+    })
+}
+
+#[test]
+fn figures_agree_with_valkey_benchmark() {
+    let Ok(reference) = Program::reference() else { return };
+    let options = Options::arguments(&["--enable-debug-command", "yes"]);
+    let server = Server::start(&reference, options).unwrap();
+    // A server that takes its time leaves less to chance on a busy machine, where processes wait for
+    // each other; even so the bounds are wide. `./test generator` compares at full speed, within 5 %.
+    let work = "-c 4 -n 60 --csv DEBUG SLEEP 0.02";
+    let mut ratios = [(); 3].map(|()| Vec::new());
+    for _ in 0..3 {
+        let mut command = reference.beside("valkey-benchmark").command();
+        command.args(["-p", &server.port().to_string()]).args(work.split(' '));
+        let theirs = csv_figures(&command.output().unwrap().stdout);
+        let ours = csv_figures(&bench(&format!("-p {} {work}", server.port())).stdout);
+        for (list, (ours, theirs)) in ratios.iter_mut().zip(ours.into_iter().zip(theirs)) {
+            list.push(ours / theirs);
+        }
+    }
+    for (name, list) in ["requests/s", "mean", "p50"].iter().zip(&mut ratios) {
+        list.sort_by(f64::total_cmp);
+        assert!((0.6..=1.67).contains(&list[1]), "{name}: {list:?} of valkey-benchmark's");
+    }
 }
 
 #[test]
