@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -47,7 +48,9 @@ class Server:
         fixed = ["--port", str(self.port), "--save", "", "--dir", self.inside]
         fixed += ["--logfile", f"{self.inside}/log"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        self.process = subprocess.Popen([*program, *fixed, *options], **quiet)
+        # In a group of its own: a server that saves has a child.
+        command = [*program, *fixed, *options]
+        self.process = subprocess.Popen(command, start_new_session=True, **quiet)
         for _ in range(100):
             try:
                 self.socket = socket.create_connection(("127.0.0.1", self.port))
@@ -87,7 +90,7 @@ class Server:
         return total / 1024
 
     def stop(self):
-        self.process.kill()
+        os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def end(self):

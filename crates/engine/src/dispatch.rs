@@ -496,7 +496,9 @@ fn add_keys_and_prefetch(cx: &Cx<'_>, command: &Command, words: &[&[u8]], need: 
     for (stripe, hash) in hashes.drain(..) {
         prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash);
     }
-    cx.thread.key_hashes.replace(hashes);
+    if hashes.capacity() <= resp::KEPT_WORDS {
+        cx.thread.key_hashes.replace(hashes);
+    }
 }
 
 /// Brings the bucket of a key into the cache. The caller is inside the world.

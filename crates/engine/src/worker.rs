@@ -256,8 +256,11 @@ impl Worker {
         }
         self.context.engine.tracking.flush_broadcasts(self.context.engine);
         argv.clear();
-        // The allocation is kept; there is no element left to convert.
-        self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
+        session.parser.shrink();
+        if argv.capacity() <= BATCH * resp::KEPT_WORDS {
+            // The allocation is kept; there is no element left to convert.
+            self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
+        }
         self.pending = pending;
         fed
     }

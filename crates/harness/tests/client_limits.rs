@@ -330,7 +330,7 @@ fn silent_clients_are_closed_but_not_those_that_wait() {
 /// Nor is it idle who waits for a long command.
 #[test]
 fn a_long_command_is_not_idleness() {
-    on_each_backend(&["--timeout", "1"], |server| {
+    on_each_backend(&["--timeout", "1", "--proto-max-bulk-len", "1000gb"], |server| {
         let mut long = named(server, "long");
         for key in ["s", "t"] {
             let length = long.command(&["SETRANGE", key, "399999", "x"]).unwrap();

@@ -7,6 +7,6 @@ pub mod parser;
 pub mod plain;
 pub mod reply;
 
-pub use parser::{Limits, Parsed, Parser};
+pub use parser::{KEPT_WORDS, Limits, Parsed, Parser};
 pub use plain::plain;
 pub use reply::{Deferred, Protocol, Reply};

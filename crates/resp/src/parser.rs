@@ -44,6 +44,9 @@ pub enum Parsed {
     Error(String),
 }
 
+/// Words that a parser keeps room for between two requests.
+pub const KEPT_WORDS: usize = 1024;
+
 /// The state of one connection's parser.
 #[derive(Default, Debug)]
 pub struct Parser {
@@ -94,6 +97,14 @@ impl Parser {
     /// The unquoted words of an inline request, one behind the other.
     pub fn owned_words(&self) -> &[u8] {
         &self.owned
+    }
+
+    /// Gives the memory back that a request of very many words took, once it is done with.
+    #[inline]
+    pub fn shrink(&mut self) {
+        if self.words.capacity() > KEPT_WORDS && self.left == 0 {
+            self.words = Vec::new();
+        }
     }
 
     /// Looks for a request at the start of `input`, which must start with the same bytes as at

@@ -2,10 +2,11 @@
 //!
 //! Beside its time an fsync costs two changes of thread, whoever waits for it. Those whose replies
 //! have just been let go will write again in a moment, and if the next fsync begins with the first
-//! of them, the others wait for the one after: twice the work for the same requests. So it begins
-//! when as many connections wait as waited when the last ones ended, and after as long as an fsync
-//! takes in any case. Nobody waits for more than twice what the disk takes, and a client that is
-//! alone for no longer than that.
+//! of them, the others wait for the one after: many fsyncs for few requests each. So it begins when
+//! half as many connections wait as waited when the last ones ended, and after as long as an fsync
+//! takes in any case: while one half is on its way to the disk, the other half is served. If it
+//! waited for all of them, the processors would have nothing to do meanwhile. Nobody waits for more
+//! than twice what the disk takes, and a client that is alone for no longer than that.
 
 use std::time::Duration;
 
@@ -41,9 +42,10 @@ impl Gathering {
         self.took = took;
     }
 
-    /// The number of arrivals at which nobody else is to be expected.
+    /// The number of arrivals at which there is company enough.
     pub fn complete_at(&self) -> u64 {
-        self.last_began + self.waiting.iter().max().unwrap_or(&0)
+        let waiting = self.waiting.iter().max().unwrap_or(&0);
+        self.last_began + waiting.div_ceil(2)
     }
 
     /// How long company is waited for.
@@ -69,24 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_write_again_and_again_come_to_share_an_fsync() {
-        // 10 of 50 come while an fsync runs; the others come before the next one begins, if it
-        // waits for them.
+    fn clients_that_write_again_and_again_share_two_fsyncs() {
+        // 10 of 50 come while an fsync runs; others that were let go come before the next begins.
         let (mut gathering, mut arrivals, mut shared) = (Gathering::default(), 10, 0);
-        let mut early = 0;
         for _ in 0..20 {
             let began = arrivals;
             gathering.begins(began);
             shared = began - gathering.one_before_began;
-            let late = 10.min(50 - shared);
-            arrivals += late;
+            arrivals += 10.min(50 - shared);
             gathering.ends(arrivals, MS);
-            // Those that were let go arrive again until it is complete.
             let missing = gathering.complete_at().saturating_sub(arrivals);
             arrivals += missing.min(shared);
-            early = late;
         }
-        assert_eq!((shared, early), (50, 0));
+        assert!((15..=25).contains(&shared), "{shared} share an fsync");
     }
 
     #[test]
@@ -94,7 +91,7 @@ mod tests {
         let mut gathering = Gathering::default();
         gathering.begins(50);
         gathering.ends(50, MS);
-        assert_eq!(gathering.complete_at(), 100);
+        assert_eq!(gathering.complete_at(), 75);
         let mut arrivals = 50;
         for _ in 0..REMEMBERED {
             arrivals += 1;
