@@ -122,16 +122,14 @@ fn write(server: &Server, seed: u64, stop: &AtomicBool, sent: &AtomicU64) {
     }
 }
 
-/// Keys that are there in any case while two servers are looked at.
-fn lasting(mut all: Contents) -> Contents {
+/// A time until which two servers will have been looked at, in milliseconds since the epoch.
+fn soon() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis());
-    let soon = i64::try_from(now).unwrap() + 60_000;
-    all.retain(|_, (_, expiry)| *expiry == -1 || *expiry > soon);
-    all
+    i64::try_from(now).unwrap() + 60_000
 }
 
-/// What a server holds that loads these files of a log.
-fn load(loader: &mut Server, from: &Path, files: &[(String, char)]) -> Contents {
+/// What a server holds that loads these files of a log, but for what does not last until `soon`.
+fn load(loader: &mut Server, from: &Path, files: &[(String, char)], soon: i64) -> Contents {
     let folder = loader.directory().join("appendonlydir");
     fs::remove_dir_all(&folder).unwrap();
     fs::create_dir(&folder).unwrap();
@@ -145,7 +143,8 @@ fn load(loader: &mut Server, from: &Path, files: &[(String, char)]) -> Contents 
     }
     fs::write(folder.join("appendonly.aof.manifest"), manifest).unwrap();
     loader.start_again().unwrap();
-    let found = lasting(contents(&mut loader.connect(Protocol::Resp2).unwrap()));
+    let mut found = contents(&mut loader.connect(Protocol::Resp2).unwrap());
+    found.retain(|_, (_, expiry)| *expiry == -1 || *expiry > soon);
     loader.kill().unwrap();
     found
 }
@@ -196,8 +195,9 @@ fn one(seed: u64, loader: &mut Server) -> (u64, usize) {
     let folder = server.directory().join("appendonlydir");
     let mut compared = 0;
     for number in 1..=REWRITES {
-        let history = load(loader, &folder, &[base(number), incr(number)]);
-        let snapshot = load(loader, &folder, &[base(number + 1)]);
+        let soon = soon();
+        let history = load(loader, &folder, &[base(number), incr(number)], soon);
+        let snapshot = load(loader, &folder, &[base(number + 1)], soon);
         let differing: Vec<_> = history
             .keys()
             .chain(snapshot.keys())
