@@ -212,7 +212,7 @@ impl StripeData {
     }
 
     fn end_snapshot_if_done(&mut self) {
-        if self.snapshot.as_ref().is_some_and(|hook| hook.is_done()) {
+        if self.snapshot.as_mut().is_some_and(|hook| hook.ends()) {
             self.set_snapshot(None);
         }
     }

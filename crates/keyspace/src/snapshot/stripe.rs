@@ -247,9 +247,14 @@ impl StripeSnapshot {
         Some(Chunk { db, bytes: taken.bytes, keys: taken.keys })
     }
 
-    /// Whether nothing of the stripe is needed any more.
-    pub fn is_done(&self) -> bool {
-        self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done))
+    /// Whether nothing of the stripe is needed any more; if so, what writers have taken is handed
+    /// over, since nobody comes by again.
+    pub fn ends(&mut self) -> bool {
+        let is_done = self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done));
+        if is_done {
+            hand_over(&self.shared, self.taken_of, &mut self.taken);
+        }
+        is_done
     }
 
     /// Ends the snapshot in this stripe before it is through.
