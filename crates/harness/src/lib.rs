@@ -6,6 +6,7 @@
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
 //! - [`history`] checks what concurrent clients saw;
+//! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
 //!
 //! The crate is used by tests only and depends on no other crate of the workspace.
@@ -21,3 +22,4 @@ pub mod rng;
 pub mod script;
 pub mod server;
 pub mod stalls;
+pub mod wait;

@@ -58,12 +58,8 @@ fn named(server: &Server, name: &str) -> Client {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    harness::wait::within(Duration::from_secs(20), what, is_so);
 }
 
 #[test]

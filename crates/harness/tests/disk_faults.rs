@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
 /// a part of the path it is about, at the path's end if a `$` is behind it.
@@ -135,12 +135,8 @@ fn text(reply: &Reply) -> String {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    harness::wait::within(Duration::from_secs(30), what, is_so);
 }
 
 /// Waits for another line of the log than those there were `before`.

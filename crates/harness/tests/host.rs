@@ -7,8 +7,7 @@ use harness::client::Client;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, free_port, signal};
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn start() -> Vec<Server> {
     let program = Program::under_test();
@@ -33,12 +32,8 @@ fn check_refused(client: &mut Client, option: &str, value: &str, reason: &str) {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    harness::wait::within(Duration::from_secs(20), what, is_so);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes damaged in each kind of file by the default run.
 const FLIPS: u64 = 40;
@@ -314,12 +314,8 @@ fn base() -> Vec<u8> {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    harness::wait::within(Duration::from_secs(30), what, is_so);
 }
 
 #[test]

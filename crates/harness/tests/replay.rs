@@ -4,11 +4,12 @@
 //!
 //! `DUNLIN_SEED=17` runs the sequence of that seed, `DUNLIN_REPLAY_SECONDS=600` runs for so long.
 
-use harness::client::Client;
+use harness::client::{Client, patience};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
+use harness::wait::within;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -96,29 +97,18 @@ fn the_log_repeats_what_happened() {
 
 /// What other clients sent before they closed may still be in their sockets, or being executed.
 fn wait_to_be_alone(client: &mut Client) {
-    let deadline = Instant::now() + harness::client::patience();
-    loop {
+    within(patience(), "no other client is there", || {
         let list = ask(client, &["CLIENT", "LIST"]);
-        let lines = list.text().unwrap_or_default().iter().filter(|byte| **byte == b'\n').count();
-        if lines == 1 {
-            return;
-        }
-        assert!(Instant::now() < deadline, "{lines} clients are there");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        list.text().unwrap_or_default().iter().filter(|byte| **byte == b'\n').count() == 1
+    });
 }
 
 fn wait_for_rewrite(client: &mut Client) {
-    let deadline = Instant::now() + harness::client::patience();
-    loop {
+    within(patience(), "the rewrite ends", || {
         let info = ask(client, &["INFO", "persistence"]);
         let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
-        if text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0") {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the rewrite does not end");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+        text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
+    });
 }
 
 /// Which keys differ, and the end of the log that should have brought them.

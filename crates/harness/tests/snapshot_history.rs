@@ -36,12 +36,8 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
 }
 
 #[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
+fn eventually(what: &str, is_so: impl FnMut() -> bool) {
+    harness::wait::within(Duration::from_secs(60), what, is_so);
 }
 
 fn fill(client: &mut Client) {

@@ -422,16 +422,13 @@ impl Work {
             std::thread::park_timeout(RETRY);
             return;
         }
-        if policy != AppendFsync::Always {
-            if wrote || self.last_data.elapsed() < IDLE {
-                std::thread::sleep(PAUSE);
-                return;
-            }
-        } else {
+        if policy == AppendFsync::Always {
             self.gather(writer);
-            return;
+        } else if wrote || self.last_data.elapsed() < IDLE {
+            std::thread::sleep(PAUSE);
+        } else {
+            self.sleep(writer);
         }
-        self.sleep(writer);
     }
 
     /// Waits until there is something to write, and then for company.
@@ -449,11 +446,7 @@ impl Work {
             if left.is_zero() {
                 return;
             }
-            log.sleep_until(complete);
-            if log.arrivals() < complete {
-                std::thread::park_timeout(left);
-            }
-            log.is_asleep.store(false, SeqCst);
+            self.park(complete, left, || log.arrivals() < complete);
         }
     }
 
@@ -463,11 +456,17 @@ impl Work {
 
     /// Sleeps until somebody writes or wants something else.
     fn sleep(&self, writer: &Writer) {
+        // Who appended before has not nudged.
+        self.park(0, SLEEP, || self.has_nothing_to_do(writer));
+    }
+
+    /// Sleeps until so many have arrived. `still` is the second look, once everybody can see that
+    /// the thread is about to sleep.
+    fn park(&self, arrivals: u64, longest: Duration, still: impl FnOnce() -> bool) {
         let log = &self.engine.append_log;
-        log.sleep_until(0);
-        // Who appended before that has not nudged.
-        if self.has_nothing_to_do(writer) {
-            std::thread::park_timeout(SLEEP);
+        log.sleep_until(arrivals);
+        if still() {
+            std::thread::park_timeout(longest);
         }
         log.is_asleep.store(false, SeqCst);
     }
