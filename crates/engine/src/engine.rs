@@ -34,8 +34,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the I/O side does for commands; the server crate implements it.
 pub trait Host: Send + Sync {
-    /// Applies changed options (ports, TLS, log level …) or says why it cannot.
-    fn apply_config(&self, changed: &[config::Changed]) -> Result<(), config::ApplyError>;
+    /// Applies changed options (ports, TLS, log level …) or says why it cannot. `in_transaction`: more
+    /// commands belong to this change.
+    fn apply_config(
+        &self,
+        changed: &[config::Changed],
+        in_transaction: bool,
+    ) -> Result<(), config::ApplyError>;
     /// Writes a snapshot into the configured file, in the background.
     fn save_in_background(&self, snapshot: Snapshot);
     /// Takes a snapshot as soon as there can be one and writes it into the configured file; not the

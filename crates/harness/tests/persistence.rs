@@ -93,3 +93,33 @@ fn restore_is_logged_as_valkey_does() {
     ];
     assert_eq!(text.replace(&payload, "PAYLOAD").trim(), wanted.join(" "));
 }
+
+#[test]
+fn what_follows_appendonly_no_is_not_in_the_log() {
+    const ROUNDS: usize = 10;
+    let arguments = ["--appendonly", "yes", "--save", "", "--aof-disable-auto-gc", "yes"];
+    let server = start(&arguments);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let log_of = |round: usize| {
+        let name = format!("appendonlydir/appendonly.aof.{}.incr.aof", round + 1);
+        let bytes = std::fs::read(server.directory().join(name)).expect("it is kept");
+        String::from_utf8(bytes).expect("it is text")
+    };
+    for round in 0..ROUNDS {
+        ask(&mut client, &["SET", "before", &round.to_string()]);
+        // In one turn with what follows it, so that whoever is to stop the log comes too late.
+        client.send(&["CONFIG", "SET", "appendonly", "no"]).expect("it is sent");
+        for i in 0..200 {
+            client.send(&["SET", "after", &i.to_string()]).expect("it is sent");
+        }
+        for _ in 0..=200 {
+            assert!(!client.reply().expect("a reply").is_error());
+        }
+        ask(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
+        let is_done = || server.log().matches("rewrite finished").count() > round;
+        harness::wait::within(harness::client::patience(), "the log begins", is_done);
+        let log = log_of(round);
+        assert!(log.contains("before"), "round {round}: {log}");
+        assert!(!log.contains("after"), "round {round}: {log}");
+    }
+}

@@ -86,8 +86,8 @@ impl Applier {
         &self.aof
     }
 
-    /// Applies all changes, or says which could not be.
-    pub fn apply(&self, changed: &[Changed]) -> Result<(), ApplyError> {
+    /// Applies all changes, or says which could not be. `in_transaction`: they are part of one.
+    pub fn apply(&self, changed: &[Changed], in_transaction: bool) -> Result<(), ApplyError> {
         let mut done: Vec<Effect> = Vec::new();
         for change in changed {
             let option = change.spec.name();
@@ -96,7 +96,7 @@ impl Applier {
                 continue;
             }
             done.push(effect);
-            self.apply_one(effect, change).map_err(|reason| {
+            self.apply_one(effect, change, in_transaction).map_err(|reason| {
                 log!(
                     Warning,
                     "Failed applying new configuration. Possibly related to new {option} setting. \
@@ -108,7 +108,12 @@ impl Applier {
         Ok(())
     }
 
-    fn apply_one(&self, effect: Effect, change: &Changed) -> Result<(), String> {
+    fn apply_one(
+        &self,
+        effect: Effect,
+        change: &Changed,
+        in_transaction: bool,
+    ) -> Result<(), String> {
         let config = &self.engine.config;
         match effect {
             Effect::Listen => self.listen(change.spec.name()),
@@ -143,7 +148,7 @@ impl Applier {
             Effect::Other("crash-log-enabled") => {
                 crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
             }
-            Effect::Other("appendonly") => self.aof.configure(),
+            Effect::Other("appendonly") => self.aof.configure(in_transaction),
             Effect::Other("repl-backlog-size") => {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())

@@ -74,8 +74,8 @@ impl ServerHost {
 }
 
 impl Host for ServerHost {
-    fn apply_config(&self, changed: &[Changed]) -> Result<(), ApplyError> {
-        self.applier.apply(changed)
+    fn apply_config(&self, changed: &[Changed], in_transaction: bool) -> Result<(), ApplyError> {
+        self.applier.apply(changed, in_transaction)
     }
 
     fn save_in_background(&self, snapshot: Snapshot) {

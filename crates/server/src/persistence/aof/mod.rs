@@ -205,14 +205,18 @@ impl Aof {
         files.filter_map(|file| self.folder.size(file).ok()).sum()
     }
 
-    /// `CONFIG SET appendonly`: what can be refused is refused at once, the rest follows.
+    /// `CONFIG SET appendonly`: what can be refused is refused at once, the rest follows. Switched
+    /// off, the log has what was written before, and nothing that is written after.
     ///
     /// # Errors
     /// For the client.
-    pub fn configure(self: &Arc<Self>) -> Result<(), String> {
+    pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
         let log = &self.engine.append_log;
         if !self.engine.config.appendonly() {
             log.set_state(LogState::Off);
+            if let Some(writer) = &*lock(&self.writing) {
+                writer.end_here();
+            }
             self.engine.serve_acks();
         } else if log.state() == LogState::Off {
             self.folder.create().map_err(|why| {
@@ -225,6 +229,13 @@ impl Aof {
                     Warning,
                     "AOF was enabled but there is already another background operation. An AOF \
                      background was scheduled to start when possible."
+                );
+                log.figures.is_scheduled.store(true, Release);
+            } else if in_transaction {
+                log!(
+                    Warning,
+                    "AOF was enabled during a transaction. An AOF background was scheduled to \
+                     start when possible."
                 );
                 log.figures.is_scheduled.store(true, Release);
             } else {
@@ -266,14 +277,13 @@ impl Aof {
         }
     }
 
-    /// Stops the log when it was switched off. Switched on, it begins with a rewrite.
+    /// Stops the log when it was switched off. Switched on, it begins with a rewrite. Both may have
+    /// happened since the last look.
     fn follow_configuration(&self) {
         let log = &self.engine.append_log;
         let mut inner = lock(&self.inner);
-        if log.state() != LogState::Off || inner.writer.is_none() {
-            return;
-        }
-        if let Some(writer) = inner.writer.take() {
+        let is_off = log.state() == LogState::Off;
+        if let Some(writer) = inner.writer.take_if(|writer| is_off || writer.is_ending()) {
             self.end_rewrite();
             *lock(&self.writing) = None;
             writer.stop();
@@ -281,7 +291,9 @@ impl Aof {
             self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
             // Only there if it was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
-            log.figures.is_scheduled.store(false, Relaxed);
+            if is_off {
+                log.figures.is_scheduled.store(false, Relaxed);
+            }
         }
     }
 
@@ -377,7 +389,7 @@ impl Aof {
     pub fn reload(&self) -> Result<(), String> {
         let writer = lock(&self.inner).writer.clone();
         if let Some(writer) = writer {
-            let end = self.engine.journal.position().0;
+            let end = writer.target().0;
             while self.engine.append_log.written.load(Acquire) < end {
                 writer.wake();
                 std::thread::sleep(Duration::from_millis(1));

@@ -165,7 +165,8 @@ impl Aof {
             return Err(Trouble::Busy);
         }
         let mut inner = lock(&self.inner);
-        let Some(writer) = inner.writer.clone() else { return Err(Trouble::Cancelled) };
+        let writer = inner.writer.clone().filter(|writer| !writer.is_ending());
+        let Some(writer) = writer else { return Err(Trouble::Cancelled) };
         let mut manifest = inner.manifest.clone();
         let incr = manifest.add_incr(self.folder.stem());
         let file = self.open_file(&self.folder.path(&incr.name))?;

@@ -55,6 +55,8 @@ pub struct Writer {
     size: Arc<AtomicU64>,
     /// Bytes from this position on are not for the file at hand.
     limit: AtomicU64,
+    /// Bytes from this position on are not for the log: it was switched off.
+    end: AtomicU64,
     /// The log counts: replies may wait for it. It does not before its first base is there.
     is_trusted: AtomicBool,
     /// Held by who looks whether replies are to wait.
@@ -110,6 +112,7 @@ impl Writer {
             handle: Mutex::new(Some(handle)),
             size,
             limit: AtomicU64::new(u64::MAX),
+            end: AtomicU64::new(u64::MAX),
             is_trusted: AtomicBool::new(is_trusted),
             policy: Mutex::default(),
         });
@@ -131,6 +134,22 @@ impl Writer {
         self.limit.store(at.0, Release);
         lock(&self.orders).push(Order::Switch { at, file });
         self.wake();
+    }
+
+    /// Nothing that is appended to the journal from now on is written, although the threads go on
+    /// until they are [stopped](Writer::stop).
+    pub fn end_here(&self) {
+        self.end.fetch_min(self.engine.journal.position().0, AcqRel);
+    }
+
+    /// Whether it has been told so.
+    pub fn is_ending(&self) -> bool {
+        self.end.load(Acquire) != u64::MAX
+    }
+
+    /// What there is to write up to now ends here.
+    pub fn target(&self) -> JournalPos {
+        self.engine.journal.position().min(JournalPos(self.end.load(Acquire)))
     }
 
     /// From now on replies may wait for the log.
@@ -197,7 +216,8 @@ impl Work {
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
             if let Some((at, file)) = switch {
-                if self.reader.position() >= at {
+                // If the log ends before, the other file stays empty.
+                if self.reader.position() >= at.min(writer.target()) {
                     writer.limit.store(u64::MAX, Release);
                     self.change_file(file);
                     continue;
@@ -207,8 +227,8 @@ impl Work {
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.let_go();
-            if stops && (is_stuck || self.reader.position() >= self.engine.journal.position()) {
-                return self.finish();
+            if stops && (is_stuck || self.reader.position() >= writer.target()) {
+                return self.finish(writer);
             }
             if stops {
                 lock(&writer.orders).push(Order::Stop);
@@ -236,6 +256,7 @@ impl Work {
         let end = self.reader.readable();
         // Looked at after what is readable: what was appended behind a limit comes with it.
         let end = end.min(JournalPos(writer.limit.load(Acquire)));
+        let end = end.min(writer.target());
         if end <= self.reader.position() {
             return false;
         }
@@ -439,7 +460,7 @@ impl Work {
         let (log, began) = (&self.engine.append_log, Instant::now());
         let (complete, patience) = (self.gathering.complete_at(), self.gathering.patience());
         while log.arrivals() < complete
-            && self.engine.journal.position() > self.reader.position()
+            && writer.target() > self.reader.position()
             && lock(&writer.orders).is_empty()
         {
             let left = patience.saturating_sub(began.elapsed());
@@ -451,7 +472,7 @@ impl Work {
     }
 
     fn has_nothing_to_do(&self, writer: &Writer) -> bool {
-        self.engine.journal.position() == self.reader.position() && lock(&writer.orders).is_empty()
+        writer.target() <= self.reader.position() && lock(&writer.orders).is_empty()
     }
 
     /// Sleeps until somebody writes or wants something else.
@@ -472,7 +493,7 @@ impl Work {
     }
 
     /// The last thing: nothing is left in memory or on its way to the disk.
-    fn finish(&mut self) {
+    fn finish(&mut self, writer: &Writer) {
         self.syncer.wait();
         match self.file.sync() {
             Ok(()) => self.synced_up_to(self.reader.position().0),
@@ -481,7 +502,7 @@ impl Work {
                 log!(Warning, "Fail to fsync the AOF file {name}: {}", os_error(&error));
             }
         }
-        let left = self.engine.journal.position().0 - self.reader.position().0;
+        let left = writer.target().0.saturating_sub(self.reader.position().0);
         if self.write_failed && left > 0 {
             log!(
                 Warning,
