@@ -86,6 +86,11 @@ impl Program {
             .clone()
     }
 
+    /// Where the program's `/` is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// The same program, started by another one that gets its command line.
     pub fn under(&self, wrapper: &str) -> Program {
         let words = std::iter::once(wrapper.to_owned()).chain(self.words.clone()).collect();

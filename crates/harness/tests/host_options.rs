@@ -354,3 +354,35 @@ fn memory_purge_gives_memory_back() {
         assert!(server.stop().unwrap().success());
     }
 }
+
+/// The configuration file of a server of Debian's packages, for a server that is nobody's: what is
+/// about the machine is left out, and all the rest is as it is.
+fn packaged(path: &Path, directory: &str) -> String {
+    let text = fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    let of_the_machine = ["port", "daemonize", "pidfile", "logfile", "dir"];
+    let lines = text.lines().filter(|line| {
+        let name = line.split_whitespace().next().unwrap_or("");
+        !of_the_machine.contains(&name)
+    });
+    let directives =
+        |text: &str| text.lines().filter(|line| line.starts_with(char::is_alphabetic)).count();
+    let mut text = lines.collect::<Vec<_>>().join("\n");
+    assert!(directives(&text) > 50, "{}", path.display());
+    // Whatever the file says of folders that are not there.
+    text = text.replace("/etc/", directory);
+    text.push('\n');
+    text
+}
+
+#[test]
+fn the_files_of_other_servers_work_as_they_are() {
+    let reference = Program::reference().unwrap_or_else(|why| panic!("{why}"));
+    let program = Program::under_test();
+    for name in ["redis/redis.conf", "valkey/valkey.conf"] {
+        let text = packaged(&reference.root().join("etc").join(name), "/nowhere/");
+        let options = Options { config: Some(text), ..Options::default() };
+        let server = Server::start(&program, options).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+    }
+}

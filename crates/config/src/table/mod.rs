@@ -58,7 +58,8 @@ pub static OPTIONS: [Spec; OPTION_COUNT] = {
 
 /// Directives that older configuration files hold and that no version heeds any more: each takes
 /// one value, which is ignored.
-pub const DEPRECATED: [&str; 4] = [
+pub const DEPRECATED: [&str; 5] = [
+    "gopher-enabled",
     "list-max-ziplist-entries",
     "list-max-ziplist-value",
     "lua-replicate-commands",
