@@ -42,6 +42,7 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
     };
     let mut value = client.command(&words).expect("a value");
+    let zero = Reply::Bulk(b"0".to_vec());
     let text = |reply: &Reply| reply.text().unwrap_or_default().to_vec();
     match (kind.as_str(), &mut value) {
         ("set", Reply::Array(members)) => members.sort_by_key(text),
@@ -49,6 +50,12 @@ fn value(client: &mut Client, key: &[u8]) -> String {
             let mut pairs: Vec<_> = words.chunks(2).map(<[Reply]>::to_vec).collect();
             pairs.sort_by_key(|pair| text(&pair[0]));
             *words = pairs.concat();
+        }
+        ("zset", Reply::Array(words)) => {
+            // A listpack holds no negative zero, here as in Redis, and which encoding a small
+            // sorted set has depends on how it grew.
+            let scores = words.iter_mut().skip(1).step_by(2);
+            scores.filter(|score| text(score) == b"-0").for_each(|score| *score = zero.clone());
         }
         _ => {}
     }

@@ -164,7 +164,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot) {
     let (temporary, target) = paths(engine);
     let written = write_file(engine, &snapshot, Beside::Clients, temporary, &target, Content::Rdb);
     let peak = snapshot.progress().peak_bytes();
-    let outcome = match written {
+    let (outcome, last) = match written {
         Ok(bytes) => {
             engine.persistence.saved(snapshot.cut());
             log!(
@@ -172,22 +172,24 @@ fn run(engine: &'static Engine, snapshot: Snapshot) {
                 "DB saved on disk: {bytes} bytes in {:.3} seconds; at most {peak} bytes waited",
                 snapshot.elapsed().as_secs_f64()
             );
-            log!(Notice, "Background saving terminated with success");
-            Outcome::Saved
+            (Outcome::Saved, "Background saving terminated with success")
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            log!(Notice, "Background saving was cancelled");
-            Outcome::Cancelled
+            (Outcome::Cancelled, "Background saving was cancelled")
         }
         Err(error) => {
             log!(Warning, "Write error saving DB on disk: {}", os_error(&error));
-            log!(Warning, "Background saving error");
-            Outcome::Failed
+            (Outcome::Failed, "Background saving error")
         }
     };
     // The next one may begin before anybody hears of this one.
     drop(snapshot);
     engine.persistence.ended(outcome, peak);
+    // Last, for whoever reads it may ask for the next one at once.
+    match outcome {
+        Outcome::Failed => log!(Warning, "{last}"),
+        Outcome::Saved | Outcome::Cancelled => log!(Notice, "{last}"),
+    }
 }
 
 /// A snapshot of now, or of as soon as there can be one.

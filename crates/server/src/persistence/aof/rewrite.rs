@@ -72,10 +72,7 @@ impl Aof {
         let seconds = engine::worker::now().0 / 1000 - figures.rewrite_began_s.load(Relaxed);
         let is_ok = outcome.is_ok();
         match outcome {
-            Ok(lapses) => {
-                log.repair(lapses);
-                log!(Notice, "Background AOF rewrite finished successfully");
-            }
+            Ok(lapses) => log.repair(lapses),
             Err(Trouble::Busy) => {
                 figures.is_scheduled.store(true, Release);
                 figures.is_rewriting.store(false, Release);
@@ -84,14 +81,11 @@ impl Aof {
             Err(Trouble::Cancelled) => {
                 // Redis's words, which people look for; here it is a thread.
                 log!(Notice, "Killing running AOF rewrite child: it is not needed any more");
-                log!(Notice, "Background AOF rewrite was cancelled");
                 figures.is_rewriting.store(false, Release);
+                log!(Notice, "Background AOF rewrite was cancelled");
                 return;
             }
-            Err(Trouble::Failed(why)) => {
-                log!(Warning, "{why}");
-                log!(Warning, "Background AOF rewrite terminated with error");
-            }
+            Err(Trouble::Failed(why)) => log!(Warning, "{why}"),
         }
         let mut inner = lock(&self.inner);
         if !is_ok && log.state() == LogState::Beginning {
@@ -104,6 +98,12 @@ impl Aof {
         figures.consecutive_failures.store(failures, Relaxed);
         drop(inner);
         figures.is_rewriting.store(false, Release);
+        // Only now, for whoever reads it may ask for the next one at once.
+        if is_ok {
+            log!(Notice, "Background AOF rewrite finished successfully");
+        } else {
+            log!(Warning, "Background AOF rewrite terminated with error");
+        }
         // The log may be one now, or sound again.
         self.engine.serve_acks();
     }
