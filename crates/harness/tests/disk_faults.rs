@@ -1,6 +1,7 @@
 //! Disks that fail while the server runs: full ones (a small tmpfs) and ones that refuse single
-//! calls (a library that is loaded first and fails what a file tells it to). Writes are refused and
-//! accepted again, what was acknowledged is there after a crash, and the log names file and cause.
+//! calls or do not come back from them (a library that is loaded first and does what a file tells it
+//! to). Writes are refused and accepted again, what was acknowledged is there after a crash, the log
+//! names file and cause, and nobody waits for the disk who was not promised anything.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
@@ -15,7 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
-/// a part of the path it is about, at the path's end if a `$` is behind it.
+/// a part of the path it is about, at the path's end if a `$` is behind it. As long as there is such
+/// a line with `stuck`, whatever the number, an fsync does not end.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -54,8 +56,13 @@ static int fails(const char *call, int fd, const char *path) {
     return 0;
 }
 
-int fsync(int fd) { return fails("fsync", fd, 0) ? -1 : (int)syscall(SYS_fsync, fd); }
-int fdatasync(int fd) { return fails("fsync", fd, 0) ? -1 : (int)syscall(SYS_fdatasync, fd); }
+static int force(int fd, long call) {
+    while (fails("stuck", fd, 0)) usleep(5000);
+    return fails("fsync", fd, 0) ? -1 : (int)syscall(call, fd);
+}
+
+int fsync(int fd) { return force(fd, SYS_fsync); }
+int fdatasync(int fd) { return force(fd, SYS_fdatasync); }
 ssize_t write(int fd, const void *bytes, size_t count) {
     return fails("write", fd, 0) ? -1 : syscall(SYS_write, fd, bytes, count);
 }
@@ -268,6 +275,58 @@ fn always_holds_from_the_first_reply_on() {
         let reply = client.command(&["SET", "k", "v"]);
         assert!(reply.is_err(), "CONFIG SET: {reply:?}\n{}", server.log());
     }
+}
+
+#[test]
+fn with_everysec_nobody_waits_for_a_stuck_disk() {
+    let faults = Faults::new("stuck-everysec");
+    let mut server = faults.start(&[]);
+    let mut client = connect(&server);
+    ok(&mut client, "RPUSH list 0");
+    faults.set(&[("stuck", 0, ".incr.aof")]);
+    let before = server.log();
+    let mut acknowledged = 1;
+    let said = "Asynchronous AOF fsync is taking too long";
+    eventually(said, || {
+        ok(&mut client, &format!("RPUSH list {acknowledged}"));
+        acknowledged += 1;
+        server.log()[before.len()..].contains(said)
+    });
+    assert_eq!(field(&mut client, "aof_delayed_fsync"), "1");
+    assert_eq!(field(&mut client, "aof_pending_bio_fsync"), "1");
+    assert_eq!(field(&mut client, "aof_last_write_status"), "ok");
+    // What is acknowledged is in the file, if not on the disk: the server's end does not take it.
+    written(server.directory(), &mut client);
+    crash(&mut server);
+    check_list(&server, acknowledged);
+    // And it is forced to the disk once that is possible again.
+    faults.set(&[]);
+    let mut client = connect(&server);
+    ok(&mut client, &format!("RPUSH list {acknowledged}"));
+    eventually("no fsync under way", || field(&mut client, "aof_pending_bio_fsync") == "0");
+}
+
+#[test]
+fn with_always_only_replies_to_writes_wait_for_a_stuck_disk() {
+    let faults = Faults::new("stuck-always");
+    let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);
+    let mut writers: Vec<Client> = (0..6).map(|_| connect(&server)).collect();
+    let mut reader = connect(&server);
+    ok(&mut reader, "SET before 1");
+    faults.set(&[("stuck", 0, ".incr.aof")]);
+    for (number, writer) in writers.iter_mut().enumerate() {
+        writer.send(&["SET", &format!("key:{number}"), "1"]).unwrap();
+    }
+    eventually("all writes done", || text(&ask(&mut reader, "DBSIZE")) == "7");
+    for _ in 0..100 {
+        ok(&mut reader, "GET key:0");
+        assert!(writers.iter_mut().all(|writer| !writer.has_data().unwrap()), "told too early");
+    }
+    // The disk comes back: now they are told, and what they were told lasts.
+    faults.set(&[]);
+    writers.iter_mut().for_each(|writer| assert_eq!(text(&writer.reply().unwrap()), "OK"));
+    crash(&mut server);
+    assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), "7");
 }
 
 #[test]
