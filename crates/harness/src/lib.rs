@@ -6,6 +6,7 @@
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
 //! - [`history`] checks what concurrent clients saw;
+//! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
 //!
@@ -17,6 +18,8 @@ pub mod differential;
 pub mod expect;
 pub mod history;
 pub mod notation;
+pub mod power_loss;
+pub mod preload;
 pub mod reply;
 pub mod rng;
 pub mod script;

@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::preload::Preload;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use std::fs;
@@ -76,47 +77,31 @@ const EIO: i32 = 5;
 
 /// A disk whose calls can be made to fail.
 struct Faults {
-    folder: PathBuf,
+    library: Preload,
     program: Program,
 }
 
 impl Faults {
     fn new(name: &str) -> Faults {
-        let folder = std::env::temp_dir().join(format!("faults-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("faults.c"), LIBRARY).unwrap();
-        let library = folder.join("faults.so");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .args([&library, &folder.join("faults.c")])
-            .status();
-        assert!(built.is_ok_and(|status| status.success()), "cc does not build the library");
-        let preload = format!("LD_PRELOAD={}", library.display());
-        let list = format!("DISK_FAULTS={}", folder.join("list").display());
-        let program = Program::under_test().started_by(&["env", &preload, &list]);
-        Faults { folder, program }
+        let library = Preload::build(&format!("faults-{name}"), LIBRARY);
+        let list = library.folder().join("list");
+        let program = library.under(&Program::under_test(), &[("DISK_FAULTS", &list)]);
+        Faults { library, program }
     }
 
     /// From now on these calls fail, and no others.
     fn set(&self, lines: &[(&str, i32, &str)]) {
         let text: String =
             lines.iter().map(|(call, error, path)| format!("{call} {error} {path}\n")).collect();
-        let new = self.folder.join("new");
+        let new = self.library.folder().join("new");
         fs::write(&new, text).unwrap();
-        fs::rename(new, self.folder.join("list")).unwrap();
+        fs::rename(new, self.library.folder().join("list")).unwrap();
     }
 
     fn start(&self, arguments: &[&str]) -> Server {
         let mut all = vec!["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
         all.extend(arguments);
         Server::start(&self.program, Options::arguments(&all)).unwrap()
-    }
-}
-
-impl Drop for Faults {
-    fn drop(&mut self) {
-        // It is in nobody's way.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -1,6 +1,7 @@
 //! The directory of the append-only log: names, the manifest on disk, history.
 
 use crate::log;
+use crate::persistence::snapshot_file::sync_folder_of;
 use crate::process::os_error;
 use replication::Manifest;
 use replication::manifest::LogFile;
@@ -54,23 +55,23 @@ impl Folder {
         self.path(&[&self.stem[..], b".manifest"].concat())
     }
 
-    /// Makes the directory if it is not there.
+    /// Makes the directory if it is not there. It lasts: whatever is forced to the disk in it would be
+    /// lost with the name of a directory that was not.
     ///
     /// # Errors
     /// In Redis's words.
     pub fn create(&self) -> Result<(), String> {
+        let failed = |why: &str| {
+            format!("Can't open or create append-only dir {}: {why}", self.dir.display())
+        };
         match fs::create_dir(&self.dir) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(format!(
-                "Can't open or create append-only dir {}: {}",
-                self.dir.display(),
-                os_error(&error)
-            )),
-            _ if self.dir.is_dir() => Ok(()),
-            _ => Err(format!(
-                "Can't open or create append-only dir {}: Not a directory",
-                self.dir.display()
-            )),
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(failed(&os_error(&error)));
+            }
+            _ if !self.dir.is_dir() => return Err(failed("Not a directory")),
+            _ => {}
         }
+        sync_folder_of(&self.dir).map_err(|error| failed(&os_error(&error)))
     }
 
     /// The manifest on disk; an empty one if there is none.

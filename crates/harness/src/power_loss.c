@@ -1,0 +1,155 @@
+/* Notes every change of the files below the directory POWER_LOSS_ROOT, and every fsync's begin and
+ * end, at the end of the file POWER_LOSS_TRACE (power_loss.rs says how). A change is noted when it has
+ * been made and before its caller knows; an fsync's end likewise. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int trace = -1;
+static const char *root;
+
+__attribute__((constructor)) static void begin(void) {
+    root = getenv("POWER_LOSS_ROOT");
+    const char *path = getenv("POWER_LOSS_TRACE");
+    if (root && path) {
+        trace = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    }
+}
+
+static int is_below_root(const char *path) {
+    size_t len = strlen(root);
+    return !strncmp(path, root, len) && (path[len] == '/' || !path[len]);
+}
+
+/* The absolute path of a name that need not be there. */
+static int resolve(const char *name, char *path) {
+    char folder[PATH_MAX];
+    if (trace < 0) return 0;
+    if (name[0] == '/') {
+        snprintf(path, PATH_MAX, "%s", name);
+    } else {
+        if (!getcwd(folder, sizeof folder)) return 0;
+        if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX) return 0;
+    }
+    return is_below_root(path);
+}
+
+/* What an open descriptor is, if that concerns us: its inode in `status`, its path. */
+static int look(int fd, struct stat *status, char *path) {
+    char link[64];
+    if (trace < 0 || syscall(SYS_fstat, fd, status)) return 0;
+    if (!S_ISREG(status->st_mode) && !S_ISDIR(status->st_mode)) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t len = readlink(link, path, PATH_MAX - 1);
+    if (len <= 0) return 0;
+    path[len] = 0;
+    return is_below_root(path);
+}
+
+static void note(const void *bytes, size_t count, const char *format, ...) {
+    char line[2 * PATH_MAX + 64];
+    va_list rest;
+    va_start(rest, format);
+    int len = vsnprintf(line, sizeof line, format, rest);
+    va_end(rest);
+    struct iovec parts[] = {{line, len}, {(void *)bytes, count}};
+    int saved = errno;
+    if (syscall(SYS_writev, trace, parts, 2) != len + (ssize_t)count) abort();
+    errno = saved;
+}
+
+static int opened(const char *name, int flags, mode_t mode) {
+    char path[PATH_MAX];
+    struct stat status;
+    int is_ours = (flags & (O_CREAT | O_TRUNC)) && resolve(name, path);
+    int is_new = is_ours && syscall(SYS_access, path, F_OK);
+    int fd = syscall(SYS_openat, AT_FDCWD, name, flags, mode);
+    if (fd >= 0 && is_ours && !syscall(SYS_fstat, fd, &status)) {
+        if (is_new) note(0, 0, "create %lu %s\n", status.st_ino, path);
+        else if (flags & O_TRUNC) note(0, 0, "resize %lu 0\n", status.st_ino);
+    }
+    return fd;
+}
+
+int open(const char *name, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return opened(name, flags, mode);
+}
+int open64(const char *name, int flags, ...) {
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return opened(name, flags, mode);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    char path[PATH_MAX];
+    struct stat status;
+    ssize_t done = syscall(SYS_write, fd, bytes, count);
+    if (done > 0 && look(fd, &status, path)) {
+        long end = syscall(SYS_lseek, fd, 0, SEEK_CUR);
+        note(bytes, done, "write %lu %ld %zd\n", status.st_ino, end - done, done);
+    }
+    return done;
+}
+
+static int resized(int fd, off_t size) {
+    char path[PATH_MAX];
+    struct stat status;
+    int result = syscall(SYS_ftruncate, fd, size);
+    if (!result && look(fd, &status, path)) note(0, 0, "resize %lu %ld\n", status.st_ino, size);
+    return result;
+}
+int ftruncate(int fd, off_t size) { return resized(fd, size); }
+int ftruncate64(int fd, off64_t size) { return resized(fd, size); }
+
+static int forced(int fd, long call) {
+    char path[PATH_MAX];
+    struct stat status;
+    int is_ours = look(fd, &status, path), thread = syscall(SYS_gettid);
+    if (is_ours && S_ISDIR(status.st_mode)) note(0, 0, "begin-folder %d %s\n", thread, path);
+    else if (is_ours) note(0, 0, "begin-file %d %lu\n", thread, status.st_ino);
+    int result = syscall(call, fd);
+    if (!result && is_ours && S_ISDIR(status.st_mode)) note(0, 0, "end-folder %d %s\n", thread, path);
+    else if (!result && is_ours) note(0, 0, "end-file %d %lu\n", thread, status.st_ino);
+    return result;
+}
+int fsync(int fd) { return forced(fd, SYS_fsync); }
+int fdatasync(int fd) { return forced(fd, SYS_fdatasync); }
+
+int rename(const char *from, const char *to) {
+    char old[PATH_MAX], new[PATH_MAX];
+    int is_ours = resolve(from, old) & resolve(to, new);
+    int result = syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
+    if (!result && is_ours) note(0, 0, "rename %s %s\n", old, new);
+    return result;
+}
+int unlink(const char *name) {
+    char path[PATH_MAX];
+    int is_ours = resolve(name, path), result = syscall(SYS_unlink, name);
+    if (!result && is_ours) note(0, 0, "unlink %s\n", path);
+    return result;
+}
+int mkdir(const char *name, mode_t mode) {
+    char path[PATH_MAX];
+    int is_ours = resolve(name, path), result = syscall(SYS_mkdir, name, mode);
+    if (!result && is_ours) note(0, 0, "mkdir %s\n", path);
+    return result;
+}
+
+/* Calls that would change files unnoticed. */
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { abort(); }
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) { abort(); }

@@ -1,0 +1,247 @@
+//! The machine stops at any instant: whatever of the server's files is left then, the server starts
+//! from it, with `always` everything it had acknowledged is there, without a log everything of the last
+//! snapshot, and no transaction is there by half.
+//!
+//! Writers work while the log is rewritten, snapshots are saved and the server is killed and started
+//! again; afterwards servers start from what instants of that history could have left
+//! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17` takes
+//! the choices of that seed (clients meet as they will).
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::Client;
+use harness::power_loss::{Disk, LIBRARY, instants};
+use harness::preload::Preload;
+use harness::reply::Protocol;
+use harness::rng::Rng;
+use harness::server::{Options, Program, Server};
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const WRITERS: usize = 3;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// A list's key; a transaction appends one number to both lists of a writer.
+fn lists(writer: usize) -> [String; 2] {
+    [format!("list:{writer}:a"), format!("list:{writer}:b")]
+}
+
+/// A writer's transactions that were acknowledged: the number, and where the trace ended then.
+type Acknowledged = Vec<(usize, u64)>;
+
+/// Snapshots that were saved: how many transactions of each writer there were before, and where the
+/// trace ended when the server said that it is on the disk.
+type Saved = Vec<([usize; WRITERS], u64)>;
+
+/// Writes until the server ends or `stop` is set.
+fn write(server: &Server, writer: usize, trace: &Path, stop: &AtomicBool, done: &mut Acknowledged) {
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let [a, b] = lists(writer);
+    let padding = "x".repeat(50 * writer);
+    // The last one before the server was killed may have been done without an answer.
+    for number in length(&mut client, writer).. {
+        if stop.load(Relaxed) {
+            return;
+        }
+        let element = format!("{number}:{padding}");
+        let commands: [&[&str]; 4] =
+            [&["MULTI"], &["RPUSH", &a, &element], &["RPUSH", &b, &element], &["EXEC"]];
+        if commands.iter().any(|words| client.send(words).is_err()) {
+            return;
+        }
+        let replies = commands.map(|_| client.reply());
+        match &replies[3] {
+            Err(_) => return,
+            Ok(reply) => assert!(reply.elements().is_some(), "{replies:?}"),
+        }
+        done.push((number, fs::metadata(trace).unwrap().len()));
+    }
+}
+
+/// Rewrites the log or saves a snapshot, and waits until that is over.
+fn disturb(server: &Server, client: &mut Client, command: &str, end: &str) {
+    thread::sleep(Duration::from_millis(30));
+    let before = server.log().len();
+    assert!(!client.command(&[command]).unwrap().is_error());
+    harness::wait::within(Duration::from_secs(30), end, || server.log()[before..].contains(end));
+}
+
+fn length(client: &mut Client, writer: usize) -> usize {
+    let reply = client.command(&["LLEN", &lists(writer)[0]]).unwrap();
+    usize::try_from(reply.integer().unwrap()).unwrap()
+}
+
+/// What clients and operators know of a history.
+#[derive(Default)]
+struct Known {
+    done: [Acknowledged; WRITERS],
+    saved: Saved,
+}
+
+impl Known {
+    /// How many transactions of a writer are sure to be there after the power was lost where the trace
+    /// had `end` bytes.
+    fn promised(&self, policy: Policy, writer: usize, end: u64) -> usize {
+        let done = self.done[writer].iter().rfind(|(_, at)| *at <= end);
+        let saved = self.saved.iter().rfind(|(_, at)| *at <= end);
+        match policy {
+            Policy::Always => done.map_or(0, |(number, _)| number + 1),
+            Policy::EverySec => 0,
+            Policy::NoLog => saved.map_or(0, |(counts, _)| counts[writer]),
+        }
+    }
+}
+
+/// One life of the server, with writers, who go on to its end.
+fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (writer, done) in known.done.iter_mut().enumerate() {
+            let (server, stop) = (&*server, &stop);
+            scope.spawn(move || write(server, writer, trace, stop, done));
+        }
+        let mut client = server.connect(Protocol::Resp2).unwrap();
+        for _ in 0..2 {
+            if policy != Policy::NoLog {
+                let end = "Background AOF rewrite finished successfully";
+                disturb(server, &mut client, "BGREWRITEAOF", end);
+            }
+            let counts = std::array::from_fn(|writer| length(&mut client, writer));
+            disturb(server, &mut client, "BGSAVE", "Background saving terminated with success");
+            known.saved.push((counts, fs::metadata(trace).unwrap().len()));
+        }
+        harness::server::signal(server.process_id(), "KILL").unwrap();
+        stop.store(true, Relaxed);
+    });
+    server.kill().unwrap();
+}
+
+/// How many transactions of a writer a server has; all of them whole and in order.
+fn count(client: &mut Client, writer: usize, place: &str) -> usize {
+    let elements = lists(writer).map(|list| {
+        let reply = client.command(&["LRANGE", &list, "0", "-1"]).unwrap();
+        let elements = reply.elements().unwrap().iter();
+        elements.map(|element| element.text().unwrap().to_vec()).collect::<Vec<_>>()
+    });
+    assert!(elements[0] == elements[1], "{place}: a transaction was torn");
+    for (number, element) in elements[0].iter().enumerate() {
+        assert!(element.starts_with(format!("{number}:").as_bytes()), "{place}: one is missing");
+    }
+    elements[0].len()
+}
+
+/// Empties a folder.
+fn clear(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        if entry.file_type().unwrap().is_dir() {
+            fs::remove_dir_all(entry.path()).unwrap();
+        } else {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+}
+
+/// What keeps the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Policy {
+    Always,
+    EverySec,
+    NoLog,
+}
+
+impl Policy {
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Policy::Always => &["--appendonly", "yes", "--appendfsync", "always"],
+            Policy::EverySec => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            Policy::NoLog => &["--appendonly", "no"],
+        }
+    }
+}
+
+fn run(policy: Policy, preamble: &str) {
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
+    let seed = variable("DUNLIN_SEED").unwrap_or_else(clock);
+    let mut rng = Rng::new(seed);
+    let what = format!("DUNLIN_SEED={seed} {policy:?}, base in RDB: {preamble}");
+    let library = Preload::build(&format!("power-{policy:?}-{preamble}"), LIBRARY);
+    let (trace, root) = (library.folder().join("trace"), library.folder().join("root"));
+    fs::create_dir(&root).unwrap();
+    let environment = [("POWER_LOSS_TRACE", &*trace), ("POWER_LOSS_ROOT", &*root)];
+    let program = library.under(&Program::under_test(), &environment);
+    let mut arguments = policy.arguments().to_vec();
+    arguments.extend(["--aof-use-rdb-preamble", preamble, "--auto-aof-rewrite-percentage", "0"]);
+    let mut loader = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();
+    loader.kill().unwrap();
+    arguments.extend(["--dir", root.to_str().unwrap()]);
+    let mut server = Server::start(&program, Options::arguments(&arguments)).unwrap();
+    let mut known = Known::default();
+    live(&mut server, &trace, policy, &mut known);
+    server.start_again().unwrap();
+    live(&mut server, &trace, policy, &mut known);
+    let trace = fs::read(trace).unwrap();
+    let all = instants(&trace);
+    let about_names: Vec<usize> =
+        all.iter().filter(|(_, is_about_names)| *is_about_names).map(|(at, _)| *at).collect();
+    assert!(about_names.len() > 10 && known.done.iter().all(|done| done.len() > 10), "{what}");
+    for _ in 0..variable("DUNLIN_INSTANTS").unwrap_or(30) {
+        let end = if rng.chance(50) { *rng.pick(&about_names) } else { rng.pick(&all).0 };
+        let place = format!("{what}, {end} of {} bytes", trace.len());
+        clear(loader.directory());
+        Disk::new(&trace, end, &root).leave(&mut rng, loader.directory()).unwrap();
+        let (files, before) = (listing(loader.directory()), loader.log().len());
+        if let Err(why) = loader.start_again() {
+            panic!("{place}: it does not start from {files:?}:\n{why}");
+        }
+        let mut client = loader.connect(Protocol::Resp2).unwrap();
+        for writer in 0..WRITERS {
+            let there = count(&mut client, writer, &place);
+            let promised = known.promised(policy, writer, end as u64);
+            assert!(
+                there >= promised,
+                "{place}: {there} of {promised} transactions are there, from {files:?}\n{}",
+                &loader.log()[before..]
+            );
+        }
+        loader.kill().unwrap();
+    }
+}
+
+/// The files below a folder and their sizes.
+fn listing(folder: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(folder).unwrap().flatten().flat_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return listing(&path);
+        }
+        vec![(path.display().to_string(), entry.metadata().unwrap().len())]
+    });
+    entries.collect()
+}
+
+#[test]
+fn always_keeps_what_it_acknowledged() {
+    run(Policy::Always, "yes");
+}
+
+#[test]
+fn always_keeps_what_it_acknowledged_with_a_base_of_commands() {
+    run(Policy::Always, "no");
+}
+
+#[test]
+fn everysec_keeps_the_beginning_of_the_history() {
+    run(Policy::EverySec, "yes");
+}
+
+#[test]
+fn a_snapshot_that_was_saved_stays() {
+    run(Policy::NoLog, "yes");
+}
