@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
 /// a part of the path it is about, at the path's end if a `$` is behind it. As long as there is such
-/// a line with `stuck`, whatever the number, an fsync does not end.
+/// a line with `stuck-fsync` or `stuck-write`, whatever the number, such a call does not end.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -58,13 +58,14 @@ static int fails(const char *call, int fd, const char *path) {
 }
 
 static int force(int fd, long call) {
-    while (fails("stuck", fd, 0)) usleep(5000);
+    while (fails("stuck-fsync", fd, 0)) usleep(5000);
     return fails("fsync", fd, 0) ? -1 : (int)syscall(call, fd);
 }
 
 int fsync(int fd) { return force(fd, SYS_fsync); }
 int fdatasync(int fd) { return force(fd, SYS_fdatasync); }
 ssize_t write(int fd, const void *bytes, size_t count) {
+    while (fails("stuck-write", fd, 0)) usleep(5000);
     return fails("write", fd, 0) ? -1 : syscall(SYS_write, fd, bytes, count);
 }
 int rename(const char *from, const char *to) {
@@ -268,7 +269,7 @@ fn with_everysec_nobody_waits_for_a_stuck_disk() {
     let mut server = faults.start(&[]);
     let mut client = connect(&server);
     ok(&mut client, "RPUSH list 0");
-    faults.set(&[("stuck", 0, ".incr.aof")]);
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
     let before = server.log();
     let mut acknowledged = 1;
     let said = "Asynchronous AOF fsync is taking too long";
@@ -292,13 +293,32 @@ fn with_everysec_nobody_waits_for_a_stuck_disk() {
 }
 
 #[test]
+fn a_stuck_disk_may_be_two_rewrites_behind() {
+    let faults = Faults::new("stuck-write");
+    let mut server = faults.start(&[]);
+    let mut client = connect(&server);
+    faults.set(&[("stuck-write", 0, ".1.incr.aof")]);
+    for number in 0..4 {
+        ok(&mut client, &format!("RPUSH list {number}"));
+        if number > 0 {
+            rewrite(&server, &mut client, DONE);
+        }
+    }
+    ok(&mut client, "RPUSH list 4");
+    faults.set(&[]);
+    written(server.directory(), &mut client);
+    crash(&mut server);
+    check_list(&server, 5);
+}
+
+#[test]
 fn with_always_only_replies_to_writes_wait_for_a_stuck_disk() {
     let faults = Faults::new("stuck-always");
     let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);
     let mut writers: Vec<Client> = (0..6).map(|_| connect(&server)).collect();
     let mut reader = connect(&server);
     ok(&mut reader, "SET before 1");
-    faults.set(&[("stuck", 0, ".incr.aof")]);
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
     for (number, writer) in writers.iter_mut().enumerate() {
         writer.send(&["SET", &format!("key:{number}"), "1"]).unwrap();
     }

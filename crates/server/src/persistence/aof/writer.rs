@@ -15,6 +15,7 @@ use config::AppendFsync;
 use engine::Engine;
 use engine::journal::{JournalPos, Reader};
 use engine::mailbox::Message;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -38,23 +39,29 @@ const SECOND: Duration = Duration::from_secs(1);
 const SLOW_SYNC: Duration = Duration::from_secs(2);
 
 /// What the writer is told.
-enum Order {
-    /// Everything from this position on goes to another file.
-    Switch { at: JournalPos, file: LogFile },
+#[derive(Default)]
+struct Orders {
+    /// Everything from a position on goes to another file. The thread may be so far behind that
+    /// there is a second one before it comes to the first.
+    switches: VecDeque<(JournalPos, LogFile)>,
     /// Write everything, force it to the disk, and end.
-    Stop,
+    stops: bool,
+}
+
+impl Orders {
+    fn is_empty(&self) -> bool {
+        self.switches.is_empty() && !self.stops
+    }
 }
 
 /// The writer, as others see it.
 pub struct Writer {
     engine: &'static Engine,
-    orders: Mutex<Vec<Order>>,
+    orders: Mutex<Orders>,
     thread: Thread,
     handle: Mutex<Option<JoinHandle<()>>>,
     /// Bytes of the file that is being written.
     size: Arc<AtomicU64>,
-    /// Bytes from this position on are not for the file at hand.
-    limit: AtomicU64,
     /// Bytes from this position on are not for the log: it was switched off.
     end: AtomicU64,
     /// The log counts: replies may wait for it. It does not before its first base is there.
@@ -111,7 +118,6 @@ impl Writer {
             thread: handle.thread().clone(),
             handle: Mutex::new(Some(handle)),
             size,
-            limit: AtomicU64::new(u64::MAX),
             end: AtomicU64::new(u64::MAX),
             is_trusted: AtomicBool::new(is_trusted),
             policy: Mutex::default(),
@@ -131,9 +137,24 @@ impl Writer {
     /// Has everything from `at` on written to another file. The old one is forced to the disk. The
     /// world is stopped, and `at` is where the journal ends.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
-        self.limit.store(at.0, Release);
-        lock(&self.orders).push(Order::Switch { at, file });
+        lock(&self.orders).switches.push_back((at, file));
         self.wake();
+    }
+
+    /// What is behind this position is not for the file at hand.
+    fn limit(&self) -> JournalPos {
+        lock(&self.orders).switches.front().map_or(JournalPos(u64::MAX), |(at, _)| *at)
+    }
+
+    /// The next file, if everything up to `written` is in the one at hand.
+    fn next_file(&self, written: JournalPos) -> Option<LogFile> {
+        let mut orders = lock(&self.orders);
+        // If the log ends before, the other file stays empty.
+        let is_due = |(at, _): &(JournalPos, LogFile)| written >= (*at).min(self.target());
+        if !orders.switches.front().is_some_and(is_due) {
+            return None;
+        }
+        orders.switches.pop_front().map(|(_, file)| file)
     }
 
     /// Nothing that is appended to the journal from now on is written, although the threads go on
@@ -171,7 +192,7 @@ impl Writer {
 
     /// Writes what is there, forces it to the disk, and ends.
     pub fn stop(&self) {
-        lock(&self.orders).push(Order::Stop);
+        lock(&self.orders).stops = true;
         self.wake();
         if let Some(handle) = lock(&self.handle).take()
             && handle.join().is_err()
@@ -210,19 +231,15 @@ impl Work {
     fn run(&mut self, writer: &Writer) {
         loop {
             let policy = writer.follow_policy();
-            let (switch, stops) = self.take_order(writer);
+            // Looked at first: what was written before is written before the end.
+            let stops = lock(&writer.orders).stops;
             let began = Instant::now();
             self.gathering.begins(self.engine.append_log.arrivals());
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
-            if let Some((at, file)) = switch {
-                // If the log ends before, the other file stays empty.
-                if self.reader.position() >= at.min(writer.target()) {
-                    writer.limit.store(u64::MAX, Release);
-                    self.change_file(file);
-                    continue;
-                }
-                lock(&writer.orders).insert(0, Order::Switch { at, file });
+            if let Some(file) = writer.next_file(self.reader.position()) {
+                self.change_file(file);
+                continue;
             }
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
@@ -231,7 +248,6 @@ impl Work {
                 return self.finish(writer);
             }
             if stops {
-                lock(&writer.orders).push(Order::Stop);
                 std::thread::yield_now();
                 continue;
             }
@@ -239,24 +255,11 @@ impl Work {
         }
     }
 
-    /// The next order: where to change the file, or to stop.
-    fn take_order(&self, writer: &Writer) -> (Option<(JournalPos, LogFile)>, bool) {
-        let mut orders = lock(&writer.orders);
-        if orders.is_empty() {
-            return (None, false);
-        }
-        match orders.remove(0) {
-            Order::Switch { at, file } => (Some((at, file)), false),
-            Order::Stop => (None, true),
-        }
-    }
-
     /// Writes what the journal has, up to where the file changes; says whether there was any.
     fn drain(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
         let end = self.reader.readable();
         // Looked at after what is readable: what was appended behind a limit comes with it.
-        let end = end.min(JournalPos(writer.limit.load(Acquire)));
-        let end = end.min(writer.target());
+        let end = end.min(writer.limit()).min(writer.target());
         if end <= self.reader.position() {
             return false;
         }
