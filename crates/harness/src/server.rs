@@ -270,9 +270,10 @@ impl Server {
         self.child.wait().map(drop)
     }
 
-    /// Starts a server that has ended, on the same port, directory and options.
+    /// Starts a server that has ended, in the same directory with the same options; on the same
+    /// port, unless somebody else has taken that meanwhile.
     pub fn start_again(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + patience();
+        let began = Instant::now();
         loop {
             let before = self.log();
             let (child, log) = spawn(&self.program, &self.options, &self.directory, self.port)?;
@@ -283,9 +284,12 @@ impl Server {
                 // The kernel may still be taking a killed server's rings and sockets apart.
                 Err(why)
                     if why.to_string().ends_with("Failed listening, aborting.\n")
-                        && Instant::now() < deadline =>
+                        && began.elapsed() < patience() =>
                 {
                     thread::sleep(Duration::from_millis(20));
+                    if began.elapsed() > Duration::from_secs(5) {
+                        self.port = free_port()?;
+                    }
                 }
                 outcome => return outcome,
             }
