@@ -12,6 +12,7 @@ mod gather;
 mod load;
 mod rewrite;
 mod strays;
+mod syncer;
 mod tail;
 mod writer;
 

@@ -1,4 +1,4 @@
-//! The thread that writes the append-only log, and the one that forces it to the disk.
+//! The thread that writes the append-only log.
 //!
 //! The writer takes from the journal what is there, writes it, and says how far it got; replies
 //! that wait for the disk are let go. With `everysec` it wakes every few milliseconds while there
@@ -8,6 +8,8 @@
 
 use super::file::{self, LogFile};
 use super::gather::Gathering;
+use super::lock;
+use super::syncer::Syncer;
 use crate::log;
 use crate::net::Net;
 use crate::process::os_error;
@@ -16,10 +18,9 @@ use engine::Engine;
 use engine::journal::{JournalPos, Reader};
 use engine::mailbox::Message;
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
@@ -68,10 +69,6 @@ pub struct Writer {
     is_trusted: AtomicBool,
     /// Held by who looks whether replies are to wait.
     policy: Mutex<()>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Writer {
@@ -520,115 +517,5 @@ impl Work {
         }
         self.net.release(self.engine.journal.position().0);
         self.syncer.stop();
-    }
-}
-
-/// The thread that forces the file to the disk once a second.
-struct Syncer {
-    state: Mutex<SyncState>,
-    changed: Condvar,
-    has_failed: AtomicBool,
-}
-
-/// What is to be forced to the disk.
-struct Wanted {
-    file: Arc<File>,
-    name: Arc<str>,
-    /// What the file has then.
-    position: u64,
-}
-
-#[derive(Default)]
-struct SyncState {
-    wanted: Option<Wanted>,
-    is_busy: bool,
-    stops: bool,
-}
-
-impl Syncer {
-    fn start(engine: &'static Engine) -> io::Result<Arc<Syncer>> {
-        let syncer = Arc::new(Syncer {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            has_failed: AtomicBool::new(false),
-        });
-        let own = Arc::clone(&syncer);
-        std::thread::Builder::new().name("aof-fsync".into()).spawn(move || own.run(engine))?;
-        Ok(syncer)
-    }
-
-    fn run(&self, engine: &'static Engine) {
-        let mut state = lock(&self.state);
-        loop {
-            if let Some(Wanted { file, name, position }) = state.wanted.take() {
-                state.is_busy = true;
-                drop(state);
-                let figures = &engine.append_log.figures;
-                figures.pending_fsyncs.store(1, Relaxed);
-                match file::sync(&file, &engine.debug) {
-                    Ok(()) => self.succeeded(engine, JournalPos(position)),
-                    Err(error) => self.failed(engine, &name, &os_error(&error)),
-                }
-                figures.pending_fsyncs.store(0, Relaxed);
-                state = lock(&self.state);
-                state.is_busy = false;
-                self.changed.notify_all();
-            } else if state.stops {
-                return;
-            } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        }
-    }
-
-    /// Asks for an fsync; `false` if the last one is not done.
-    fn ask(&self, file: &LogFile, position: u64) -> bool {
-        let mut state = lock(&self.state);
-        if state.is_busy || state.wanted.is_some() {
-            return false;
-        }
-        state.wanted = Some(Wanted { file: file.handle(), name: file.name(), position });
-        self.changed.notify_all();
-        true
-    }
-
-    /// Waits until nothing is under way.
-    fn wait(&self) {
-        let mut state = lock(&self.state);
-        while state.is_busy || state.wanted.is_some() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn stop(&self) {
-        lock(&self.state).stops = true;
-        self.changed.notify_all();
-    }
-
-    fn has_failed(&self) -> bool {
-        self.has_failed.load(Acquire)
-    }
-
-    /// What the kernel could not write may be lost although a later fsync succeeds; writes are
-    /// refused until then, and then the whole is written anew.
-    fn failed(&self, engine: &Engine, name: &str, why: &str) {
-        if !self.has_failed.swap(true, AcqRel) {
-            log!(Warning, "Fail to fsync the AOF file {name}: {why}");
-        }
-        engine.append_log.set_broken(why);
-    }
-
-    fn succeeded(&self, engine: &Engine, position: JournalPos) {
-        if self.has_failed.swap(false, AcqRel) {
-            engine.append_log.set_sound();
-            engine.append_log.note_lapse();
-            log!(
-                Warning,
-                "AOF fsync works again, Dunlin can write again. The append-only file will be \
-                 rewritten, since what could not be forced to the disk before may be lost there."
-            );
-        }
-        engine.append_log.set_synced(position);
-        engine.serve_acks();
     }
 }

@@ -1,0 +1,130 @@
+//! The thread that forces the append-only file to the disk once a second (`everysec`), so that a slow
+//! disk keeps nobody from writing; and what an fsync that fails means for everybody else.
+
+use super::file::{self, LogFile};
+use super::lock;
+use crate::log;
+use crate::process::os_error;
+use engine::Engine;
+use engine::journal::JournalPos;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// The thread, as the writer sees it.
+pub struct Syncer {
+    state: Mutex<SyncState>,
+    changed: Condvar,
+    has_failed: AtomicBool,
+}
+
+/// What is to be forced to the disk.
+struct Wanted {
+    file: Arc<File>,
+    name: Arc<str>,
+    /// What the file has then.
+    position: u64,
+}
+
+#[derive(Default)]
+struct SyncState {
+    wanted: Option<Wanted>,
+    is_busy: bool,
+    stops: bool,
+}
+
+impl Syncer {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system can start none.
+    pub fn start(engine: &'static Engine) -> io::Result<Arc<Syncer>> {
+        let syncer = Arc::new(Syncer {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+        });
+        let own = Arc::clone(&syncer);
+        std::thread::Builder::new().name("aof-fsync".into()).spawn(move || own.run(engine))?;
+        Ok(syncer)
+    }
+
+    fn run(&self, engine: &'static Engine) {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(Wanted { file, name, position }) = state.wanted.take() {
+                state.is_busy = true;
+                drop(state);
+                let figures = &engine.append_log.figures;
+                figures.pending_fsyncs.store(1, Relaxed);
+                match file::sync(&file, &engine.debug) {
+                    Ok(()) => self.succeeded(engine, JournalPos(position)),
+                    Err(error) => self.failed(engine, &name, &os_error(&error)),
+                }
+                figures.pending_fsyncs.store(0, Relaxed);
+                state = lock(&self.state);
+                state.is_busy = false;
+                self.changed.notify_all();
+            } else if state.stops {
+                return;
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    /// Asks for an fsync; `false` if the last one is not done.
+    pub fn ask(&self, file: &LogFile, position: u64) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_busy || state.wanted.is_some() {
+            return false;
+        }
+        state.wanted = Some(Wanted { file: file.handle(), name: file.name(), position });
+        self.changed.notify_all();
+        true
+    }
+
+    /// Waits until nothing is under way.
+    pub fn wait(&self) {
+        let mut state = lock(&self.state);
+        while state.is_busy || state.wanted.is_some() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the thread once nothing is under way.
+    pub fn stop(&self) {
+        lock(&self.state).stops = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the last fsync failed.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Acquire)
+    }
+
+    /// What the kernel could not write may be lost although a later fsync succeeds; writes are
+    /// refused until then, and then the whole is written anew.
+    pub fn failed(&self, engine: &Engine, name: &str, why: &str) {
+        if !self.has_failed.swap(true, AcqRel) {
+            log!(Warning, "Fail to fsync the AOF file {name}: {why}");
+        }
+        engine.append_log.set_broken(why);
+    }
+
+    /// The file is on the disk as far as this.
+    pub fn succeeded(&self, engine: &Engine, position: JournalPos) {
+        if self.has_failed.swap(false, AcqRel) {
+            engine.append_log.set_sound();
+            engine.append_log.note_lapse();
+            log!(
+                Warning,
+                "AOF fsync works again, Dunlin can write again. The append-only file will be \
+                 rewritten, since what could not be forced to the disk before may be lost there."
+            );
+        }
+        engine.append_log.set_synced(position);
+        engine.serve_acks();
+    }
+}
