@@ -268,6 +268,7 @@ impl Loader {
                 return Err(directive.error("Module config specified without value"));
             }
             _ if name.contains(&b'.') => self.has_module_options = true,
+            _ if count > 0 && !self.modules.is_empty() && is_of_bundled_module(name) => {}
             _ => return Err(directive.error("Bad directive or wrong number of arguments")),
         }
         Ok(())
@@ -365,6 +366,11 @@ fn enter(path: &Path) -> io::Result<PathBuf> {
     } else {
         Err(io::Error::from(io::ErrorKind::NotADirectory))
     }
+}
+
+/// Whether an option is of a module that comes with Redis 8, whose options need no dot.
+fn is_of_bundled_module(name: &[u8]) -> bool {
+    [&b"search-"[..], b"ts-", b"bf-", b"cf-"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn is_deprecated(name: &[u8]) -> bool {

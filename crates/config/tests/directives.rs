@@ -75,3 +75,12 @@ fn what_no_version_heeds_any_more_is_ignored() {
         assert!(DEPRECATED.contains(&name), "{name}");
     }
 }
+
+#[test]
+fn options_of_modules_are_ignored_beside_their_module() {
+    let of_redis_8 =
+        "search-timeout 500\nts-encoding COMPRESSED\nbf-error-rate 0.01\ncf-bucket-size 2\n";
+    let loaded = load(&format!("loadmodule ./modules/any.so\n{of_redis_8}"));
+    assert_eq!(loaded.without_effect, ["loadmodule"]);
+    assert!(load_text(of_redis_8.as_bytes()).is_err());
+}
