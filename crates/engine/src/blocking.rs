@@ -66,6 +66,8 @@ pub(crate) enum Until {
     Keys(Vec<Box<[u8]>>),
     /// What its client has written is safe.
     Acks(Acks),
+    /// A background thread has run it: it has found out that it takes long.
+    Background,
 }
 
 /// A command's wish to wait.
@@ -113,7 +115,7 @@ impl Waiter {
     pub fn keys(&self) -> &[Box<[u8]>] {
         match &self.until {
             Until::Keys(keys) => keys,
-            Until::Acks(_) => &[],
+            Until::Acks(_) | Until::Background => &[],
         }
     }
 

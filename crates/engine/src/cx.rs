@@ -9,11 +9,16 @@ use crate::blocking::BlockRequest;
 use crate::clock::Ticks;
 use crate::db::Db;
 use crate::engine::Engine;
+use crate::locks::Locked;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
 use keyspace::Millis;
 use resp::Reply;
+
+/// A string of more bytes is not copied into a reply by a reactor: it takes some tenths of a
+/// millisecond, and several times as long where the reply's memory is new.
+const MOST_IN_PLACE: usize = 2 << 20;
 
 /// The context of one command.
 pub struct Cx<'a> {
@@ -61,6 +66,20 @@ impl Cx<'_> {
     #[inline]
     pub fn now(&self) -> Millis {
         self.db.now()
+    }
+
+    /// Whether a reply of so many bytes is to be made on a background thread: then the command
+    /// returns [`Error::TakesLong`]. For commands that are run too often to be
+    /// [estimated](crate::effort) before, and have only looked at their one key so far.
+    #[inline]
+    pub fn is_for_background(&self, bytes: usize) -> bool {
+        bytes > MOST_IN_PLACE && self.may_be_put_off()
+    }
+
+    #[cold]
+    fn may_be_put_off(&self) -> bool {
+        let is_in_place = matches!(self.db.locked, Locked::One(_)) && self.db.asker.is_none();
+        is_in_place && !self.in_transaction
     }
 
     /// Whether the client has more output than it may have. What still makes a long reply should

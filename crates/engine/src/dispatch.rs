@@ -4,7 +4,7 @@
 //! the first are skipped with one test when the session and the server are in no special state.
 
 use crate::args::Args;
-use crate::blocking::{self, Resumption, Suspension, Until, Waiter};
+use crate::blocking::{self, BlockRequest, Resumption, Suspension, TimeoutReply, Until, Waiter};
 use crate::command::{Command, Flags, Group, KeyFlags};
 use crate::commit;
 use crate::cx::Cx;
@@ -537,6 +537,9 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let command_stats = &stats.by_command[row.index];
     if let Err(error) = &outcome {
         cx.reply.truncate(started);
+        if *error == Error::TakesLong {
+            return put_off(cx);
+        }
         cx.block_request = None;
         command_stats.failed.add_own(1);
         refuse(cx, error);
@@ -558,6 +561,14 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
+}
+
+/// The command has looked at its key and will look again on a background thread, where it counts.
+#[cold]
+fn put_off(cx: &mut Cx<'_>) {
+    cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
+    let (until, on_timeout) = (Until::Background, TimeoutReply::Null);
+    cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout });
 }
 
 /// A reply too many: the client is going to be closed without having got it. The rest of a
@@ -593,6 +604,10 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
 #[allow(unsafe_code)]
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
+    if let Until::Background = request.until {
+        let engine = cx.thread.engine;
+        return long::run_in_background(cx, &engine.table.all()[cx.resolved.index], args);
+    }
     let waiter = Arc::new(Waiter::new(cx, args.words(), request.until));
     let engine = cx.engine;
     for key in waiter.keys() {

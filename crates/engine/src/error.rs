@@ -37,6 +37,9 @@ pub enum Error {
     NoAuth,
     /// The data set is not there yet.
     Loading,
+    /// No answer at all: the request is to run again, on a background thread
+    /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
+    TakesLong,
     /// A text of the command's own, with its code (`ERR …`).
     Text(Cow<'static, str>),
     /// A text of the command's own that quotes what the client sent.
@@ -90,6 +93,8 @@ impl Error {
             }
             Error::NoAuth => "NOAUTH Authentication required.".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
+            // Dispatch does not let it out.
+            Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),
             Error::Bytes(bytes) => return Cow::Borrowed(bytes),
         };

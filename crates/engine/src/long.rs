@@ -100,7 +100,8 @@ struct LongCommand {
     token: u64,
 }
 
-/// Parks the session and hands its command to a background thread. No lock is held.
+/// Parks the session and hands its command to a background thread, which waits for locks that are
+/// held here.
 #[cold]
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::Null));

@@ -135,6 +135,40 @@ fn a_big_payload_is_restored_beside_the_others() {
 }
 
 #[test]
+fn a_huge_string_is_read_beside_the_others() {
+    const BYTES: usize = 128 << 20;
+    on_server(|server| {
+        let (mut long, mut other) = (connect(server), connect(server));
+        assert_eq!(number(&mut long, &format!("SETRANGE huge {} x", BYTES - 1)), BYTES as i64);
+        ask(&mut long, "CONFIG RESETSTAT");
+        send(&mut long, "GET huge");
+        send(&mut long, &format!("GETRANGE huge {} -1", BYTES / 2));
+        send(&mut long, "ECHO last");
+        wait_until_held(&mut other, &mut long);
+        for count in 1..=100 {
+            assert_eq!(number(&mut other, "INCR counter"), count);
+        }
+        let tail =
+            |reply: Reply| (reply.text().unwrap().len(), *reply.text().unwrap().last().unwrap());
+        assert_eq!(tail(long.reply().unwrap()), (BYTES, b'x'));
+        assert_eq!(tail(long.reply().unwrap()), (BYTES / 2, b'x'));
+        assert_eq!(long.reply().unwrap(), Reply::Bulk(b"last".to_vec()));
+        // Each is counted once, and as one hit.
+        assert_eq!((calls(&mut other, "get"), calls(&mut other, "getrange")), (1, 1));
+        let stats = ask(&mut other, "INFO stats");
+        let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
+        assert!(stats.contains("keyspace_hits:2\r\n"), "{stats}");
+        // A transaction is one step, and does it in place.
+        for request in ["MULTI", "GET huge", "INCR counter"] {
+            ask(&mut long, request);
+        }
+        let Reply::Array(replies) = ask(&mut long, "EXEC") else { panic!("no array") };
+        assert_eq!(replies[0].text().unwrap().len(), BYTES);
+        assert_eq!(replies[1], Reply::Integer(101));
+    });
+}
+
+#[test]
 fn very_many_keys_are_each_dealt_with_once() {
     const KEYS: i64 = 1000;
     on_server(|server| {
