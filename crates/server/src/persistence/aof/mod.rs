@@ -9,6 +9,7 @@ mod base;
 mod file;
 mod files;
 mod gather;
+mod linger;
 mod load;
 mod rewrite;
 mod strays;

@@ -8,6 +8,7 @@
 
 use super::file::{self, LogFile};
 use super::gather::Gathering;
+use super::linger::Linger;
 use super::lock;
 use super::syncer::Syncer;
 use crate::log;
@@ -102,6 +103,7 @@ impl Writer {
             complaint: None,
             write_failed: false,
             gathering: Gathering::default(),
+            linger: Linger::default(),
             size: Arc::clone(&size),
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
@@ -221,6 +223,7 @@ struct Work {
     complaint: Option<Instant>,
     write_failed: bool,
     gathering: Gathering,
+    linger: Linger,
     size: Arc<AtomicU64>,
 }
 
@@ -438,7 +441,7 @@ impl Work {
     }
 
     /// Waits for more.
-    fn pause(&self, policy: AppendFsync, wrote: bool, writer: &Writer) {
+    fn pause(&mut self, policy: AppendFsync, wrote: bool, writer: &Writer) {
         if self.write_failed {
             std::thread::park_timeout(RETRY);
             return;
@@ -453,11 +456,15 @@ impl Work {
     }
 
     /// Waits until there is something to write, and then for company.
-    fn gather(&self, writer: &Writer) {
+    fn gather(&mut self, writer: &Writer) {
+        let was_done = Instant::now();
+        self.linger.stay(|| self.has_nothing_to_do(writer));
         if self.has_nothing_to_do(writer) {
             self.sleep(writer);
         }
-        let (log, began) = (&self.engine.append_log, Instant::now());
+        let began = Instant::now();
+        self.linger.note((!self.has_nothing_to_do(writer)).then(|| began - was_done));
+        let log = &self.engine.append_log;
         let (complete, patience) = (self.gathering.complete_at(), self.gathering.patience());
         while log.arrivals() < complete
             && writer.target() > self.reader.position()
