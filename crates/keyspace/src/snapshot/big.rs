@@ -8,6 +8,7 @@
 //! through.
 
 use super::Shared;
+use super::pieces::Pieces;
 use super::record::{Form, MOST_BYTES, Writer, parts_of};
 use crate::entry::{Entry, Kind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,12 +42,12 @@ pub(crate) struct BigValue {
 
 /// What a watch has seen and nobody has written yet.
 struct Seen {
-    tokens: Mutex<Vec<u8>>,
+    tokens: Mutex<Pieces>,
     shared: Arc<Shared>,
 }
 
 impl Seen {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    fn lock(&self) -> MutexGuard<'_, Pieces> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,10 +55,7 @@ impl Seen {
         if self.shared.is_over() {
             return;
         }
-        let mut tokens = self.lock();
-        let before = tokens.len();
-        write(&mut Writer(&mut tokens));
-        self.shared.spend(tokens.len() - before);
+        self.shared.spend(self.lock().add(|tokens| write(&mut Writer(tokens))));
     }
 }
 
@@ -101,7 +99,7 @@ impl BigValue {
     pub fn finish(&mut self, entry: &Entry) -> usize {
         if let Progress::Watched(seen) = &self.progress {
             while step(entry) {}
-            self.rest = std::mem::take(&mut *seen.lock());
+            self.rest = seen.lock().take_all();
             self.progress = Progress::Finished;
             return 0;
         }
@@ -274,19 +272,19 @@ fn elements(entry: &Entry, seen: Arc<Seen>, out: &mut Vec<u8>, most: usize) -> P
     // Who waits for the value waits for this thread.
     let is_pressing = seen.shared.is_pressing();
     let unused = allow(entry, if is_pressing { 0 } else { WRITERS_CELLS });
-    let is_by_writers = !is_pressing && unused < WRITERS_CELLS / 2 && !seen.lock().is_empty();
+    let is_by_writers = {
+        let tokens = seen.lock();
+        let by_half = !is_pressing && unused < WRITERS_CELLS / 2 && !tokens.is_empty();
+        by_half || tokens.has_full()
+    };
     loop {
         let goes_on = is_by_writers || (0..STRETCH).all(|_| step(entry));
         let mut tokens = seen.lock();
         if is_by_writers || !goes_on || out.len() + tokens.len() >= most {
-            seen.shared.give_back(tokens.len());
-            if out.is_empty() {
-                std::mem::swap(out, &mut tokens);
-            } else {
-                out.append(&mut tokens);
-            }
+            seen.shared.give_back(tokens.take(out));
+            let is_left = !tokens.is_empty();
             drop(tokens);
-            return if goes_on { Progress::Watched(seen) } else { Progress::Finished };
+            return if goes_on || is_left { Progress::Watched(seen) } else { Progress::Finished };
         }
     }
 }

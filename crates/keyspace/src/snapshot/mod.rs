@@ -7,6 +7,7 @@
 //! bit for some six keys. `docs/internals/snapshots.md` has the whole.
 
 mod big;
+mod pieces;
 pub mod record;
 mod stripe;
 #[cfg(test)]
