@@ -2,8 +2,8 @@
 //! from it, with `always` everything it had acknowledged is there, without a log everything of the last
 //! snapshot, and no transaction is there by half.
 //!
-//! Writers work while the log is rewritten, snapshots are saved and the server is killed and started
-//! again; afterwards servers start from what instants of that history could have left
+//! Writers work while the log is rewritten, switched off and on, snapshots are saved and the server is
+//! killed and started again; afterwards servers start from what instants of that history could have left
 //! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17` takes
 //! the choices of that seed (clients meet as they will).
 
@@ -69,7 +69,8 @@ fn write(server: &Server, writer: usize, trace: &Path, stop: &AtomicBool, done: 
 fn disturb(server: &Server, client: &mut Client, command: &str, end: &str) {
     thread::sleep(Duration::from_millis(30));
     let before = server.log().len();
-    assert!(!client.command(&[command]).unwrap().is_error());
+    let words: Vec<&str> = command.split(' ').collect();
+    assert!(!client.command(&words).unwrap().is_error());
     harness::wait::within(Duration::from_secs(30), end, || server.log()[before..].contains(end));
 }
 
@@ -83,13 +84,19 @@ fn length(client: &mut Client, writer: usize) -> usize {
 struct Known {
     done: [Acknowledged; WRITERS],
     saved: Saved,
+    /// Where the trace ended before the log was switched off, and when it was one again.
+    off: Vec<(u64, u64)>,
 }
 
 impl Known {
     /// How many transactions of a writer are sure to be there after the power was lost where the trace
     /// had `end` bytes.
     fn promised(&self, policy: Policy, writer: usize, end: u64) -> usize {
-        let done = self.done[writer].iter().rfind(|(_, at)| *at <= end);
+        // A transaction was done between the answer to the one before and its own: nothing was
+        // promised if the log was off then.
+        let was_off = |begin, end| self.off.iter().any(|(from, to)| begin < *to && *from <= end);
+        let lasts = |pair: &&[(usize, u64)]| pair[1].1 <= end && !was_off(pair[0].1, pair[1].1);
+        let done = self.done[writer].windows(2).rfind(lasts).map(|pair| pair[1]);
         let saved = self.saved.iter().rfind(|(_, at)| *at <= end);
         match policy {
             Policy::Always => done.map_or(0, |(number, _)| number + 1),
@@ -108,14 +115,19 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
             scope.spawn(move || write(server, writer, trace, stop, done));
         }
         let mut client = server.connect(Protocol::Resp2).unwrap();
+        let size = || fs::metadata(trace).unwrap().len();
         for _ in 0..2 {
             if policy != Policy::NoLog {
                 let end = "Background AOF rewrite finished successfully";
                 disturb(server, &mut client, "BGREWRITEAOF", end);
+                let from = size();
+                disturb(server, &mut client, "CONFIG SET appendonly no", "");
+                disturb(server, &mut client, "CONFIG SET appendonly yes", end);
+                known.off.push((from, size()));
             }
             let counts = std::array::from_fn(|writer| length(&mut client, writer));
             disturb(server, &mut client, "BGSAVE", "Background saving terminated with success");
-            known.saved.push((counts, fs::metadata(trace).unwrap().len()));
+            known.saved.push((counts, size()));
         }
         harness::server::signal(server.process_id(), "KILL").unwrap();
         stop.store(true, Relaxed);
