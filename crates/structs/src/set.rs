@@ -95,8 +95,13 @@ impl Set {
         Self { repr: Repr::Intset(Intset::new()) }
     }
 
-    /// Converts if a command is about to add more members than the encoding may hold.
-    pub fn will_grow(&mut self, added: usize, limits: &SetLimits) {
+    /// Converts if a command is about to add more members than the encoding may hold; `first` is the
+    /// first of them, by which an empty set chooses one.
+    pub fn will_grow(&mut self, first: &[u8], added: usize, limits: &SetLimits) {
+        if self.is_empty() {
+            *self = Self::new(first, added, limits);
+            return;
+        }
         let exceeded = match &self.repr {
             Repr::Intset(_) => added > limits.max_intset_entries,
             Repr::Listpack(_) => added > limits.max_listpack_entries,

@@ -134,7 +134,7 @@ fn sadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limits = limits::set(&cx.engine.config);
     let set = cx.db.write_or_create::<Set>(key)?;
     if args.len() > 3 {
-        set.will_grow(args.len() - 2, &limits);
+        set.will_grow(args[2], args.len() - 2, &limits);
     }
     let mut added = 0;
     for member in args.from(2) {

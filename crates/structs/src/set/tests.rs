@@ -105,7 +105,7 @@ fn apply(set: &mut Set, model: &mut Model, limits: &SetLimits, rng: &mut Rng, op
             });
             assert_eq!(seen, if model.is_empty() { 0 } else { n });
         }
-        Op::WillGrow(n) => set.will_grow(n, limits),
+        Op::WillGrow(n) => set.will_grow(b"1", n, limits),
         Op::Scan(count) => {
             let mut seen = Vec::new();
             let mut cursor = 0;
