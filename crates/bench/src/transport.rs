@@ -72,6 +72,19 @@ impl Transport {
         error.map_or(Ok(()), Err)
     }
 
+    /// Goes on with agreeing on encryption, as far as it can without waiting: whether that is done.
+    pub fn agreed(&mut self) -> io::Result<bool> {
+        let Some(tls) = &mut self.tls else { return Ok(true) };
+        while tls.is_handshaking() {
+            match tls.complete_io(&mut self.socket) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
     /// Receives; 0 is the end.
     #[inline]
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -112,6 +125,12 @@ impl Transport {
             Err(error) => Err(error),
             Ok(()) => Ok(taken),
         }
+    }
+
+    /// Whether encryption has left something over to send.
+    #[inline]
+    pub fn holds_output(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.wants_write())
     }
 
     /// Sends what encryption has left over.

@@ -53,7 +53,8 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
     if !(scale.is_finite() && scale > 0.0) {
         return Err(format!("--scale {scale}: a number above 0 is needed"));
     }
-    os::catch_interrupts();
+    // The second one only hurries: a third is needed to end without cleaning up.
+    os::count_interrupts(2);
     let output = Output {
         report: args.report.clone(),
         json: args.json_out_file.clone(),
@@ -84,7 +85,8 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
     session.print(&table(&experiment));
     session.document.experiment = Some(experiment);
     let end = session.finish()?;
-    outcome.map(|()| end)
+    // What failed because of it is no failure.
+    if os::interrupted() { Ok(End::Interrupted) } else { outcome.map(|()| end) }
 }
 
 impl Bench<'_> {

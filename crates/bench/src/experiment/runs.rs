@@ -91,7 +91,9 @@ fn scale_out(bench: &mut Bench<'_>) -> Result<(), String> {
         let remark = base.map_or(String::new(), |base| {
             format!("{:.2} × one reference server", mean(&rates) / base)
         });
-        bench.row(&format!("1 Dunlin, {threads} threads"), "requests/s", None, &rates, &remark);
+        let plural = if threads == 1 { "" } else { "s" };
+        let what = format!("1 Dunlin, {threads} thread{plural}");
+        bench.row(&what, "requests/s", None, &rates, &remark);
         threads = if threads < cores { (threads * 2).min(cores) } else { cores + 1 };
     }
     Ok(())

@@ -10,6 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What a lab's directory is called; the number of the process follows.
+const DIRECTORY: &str = "dunlin-experiment-";
+
+/// The program that runs another under a root of its own.
+const CHROOT: &str = "chroot";
+
 /// How long a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -33,12 +39,18 @@ pub struct Lab {
     directory: PathBuf,
     dunlin: Vec<String>,
     reference: Option<Vec<String>>,
+    /// The lab's directory for a reference server that lives under another root, which is the first.
+    elsewhere: Option<(PathBuf, PathBuf)>,
     next_port: u16,
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
+        // Servers have ended by now; what cannot be removed is left to whoever looks after the directory.
         let _ = fs::remove_dir_all(&self.directory);
+        if let Some((_, directory)) = &self.elsewhere {
+            let _ = fs::remove_dir_all(directory);
+        }
     }
 }
 
@@ -50,12 +62,13 @@ impl Lab {
         reference: Option<&str>,
     ) -> Result<Lab, String> {
         let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
-        let directory = parent.join(format!("dunlin-experiment-{}", std::process::id()));
+        remove_left_behind(&parent);
+        let directory = parent.join(format!("{DIRECTORY}{}", std::process::id()));
         fs::create_dir_all(&directory)
             .map_err(|error| format!("{}: {error}", directory.display()))?;
         let program =
             std::env::current_exe().map_err(|error| format!("where is dunlin? {error}"))?;
-        let reference = match reference {
+        let reference: Option<Vec<String>> = match reference {
             Some(command) => Some(command.split_whitespace().map(str::to_owned).collect()),
             None => ["valkey-server", "redis-server"]
                 .into_iter()
@@ -64,6 +77,7 @@ impl Lab {
         Ok(Lab {
             directory,
             dunlin: vec![program.to_string_lossy().into_owned(), "server".into()],
+            elsewhere: reference.as_deref().and_then(elsewhere).transpose()?,
             reference,
             next_port: first_port,
         })
@@ -108,12 +122,15 @@ impl Lab {
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]);
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        // Under chroot the directory does not exist inside; such a server keeps its files in its own.
-        if words[0] == "chroot" {
-            command.args(["--dir", "/tmp", "--appenddirname", &format!("aof-{port}")]);
-        } else {
-            command.arg("--dir").arg(self.own_directory(port)?);
-        }
+        let directory = match &self.elsewhere {
+            Some((root, lab)) if words[0] == CHROOT => {
+                let directory = own_directory(lab, port)?;
+                let inside = directory.strip_prefix(root).map(|inside| Path::new("/").join(inside));
+                inside.unwrap_or(directory)
+            }
+            _ => own_directory(&self.directory, port)?,
+        };
+        command.arg("--dir").arg(directory);
         command.args(arguments);
         self.start(command, port, core, true)
     }
@@ -162,13 +179,6 @@ impl Lab {
         }
     }
 
-    fn own_directory(&self, port: u16) -> Result<PathBuf, String> {
-        let directory = self.directory.join(port.to_string());
-        fs::create_dir_all(&directory)
-            .map_err(|error| format!("{}: {error}", directory.display()))?;
-        Ok(directory)
-    }
-
     fn write(&self, name: &str, text: &str) -> Result<PathBuf, String> {
         let path = self.directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -201,6 +211,7 @@ impl Lab {
             });
             match answers {
                 Ok(Reply::Text(_) | Reply::Nil) => return Ok(server),
+                _ if os::interrupted() => return Err("interrupted".into()),
                 _ if Instant::now() > deadline => {}
                 _ if matches!(server.child.try_wait(), Ok(Some(_))) => {}
                 _ => {
@@ -211,6 +222,40 @@ impl Lab {
             let said = fs::read_to_string(&log).unwrap_or_default();
             let last: Vec<&str> = said.lines().rev().take(3).collect();
             return Err(format!("{name} did not start on port {port}: {}", last.join(" | ")));
+        }
+    }
+}
+
+/// The directory of one of a lab's servers.
+fn own_directory(lab: &Path, port: u16) -> Result<PathBuf, String> {
+    let directory = lab.join(port.to_string());
+    fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+/// Where a command that changes the root keeps its files: the new root, and the lab's directory in it.
+fn elsewhere(command: &[String]) -> Option<Result<(PathBuf, PathBuf), String>> {
+    let [program, root, ..] = command else { return None };
+    (program == CHROOT).then(|| {
+        let root = PathBuf::from(root);
+        let parent = root.join("tmp");
+        remove_left_behind(&parent);
+        let directory = parent.join(format!("{DIRECTORY}{}", std::process::id()));
+        match fs::create_dir_all(&directory) {
+            Ok(()) => Ok((root, directory)),
+            Err(error) => Err(format!("{}: {error}", directory.display())),
+        }
+    })
+}
+
+/// Removes the directories of labs that were killed before they could. Their servers are gone: they end
+/// with their lab, however it ends. What cannot be removed is somebody else's.
+fn remove_left_behind(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
 }

@@ -88,8 +88,8 @@ impl Topology {
         tags()[slot]
     }
 
-    /// The node for connection `number` of `clients`: as many for each as it has slots.
-    pub fn node_for(&self, number: u64, clients: u64) -> usize {
+    /// The nodes of `clients` connections, as many for each as it has slots.
+    pub fn nodes_for(&self, clients: u64) -> Vec<usize> {
         let mut counts = vec![0u64; self.nodes.len()];
         for &owner in &self.slots {
             if let Some(count) = counts.get_mut(usize::from(owner)) {
@@ -97,14 +97,17 @@ impl Topology {
             }
         }
         let total: u64 = counts.iter().sum();
-        let mut place = (2 * number + 1) * total / (2 * clients);
-        for (node, &count) in counts.iter().enumerate() {
-            if place < count {
-                return node;
+        let node = |number: u64| {
+            let mut place = (2 * number + 1) * total / (2 * clients);
+            for (node, &count) in counts.iter().enumerate() {
+                if place < count {
+                    return node;
+                }
+                place -= count;
             }
-            place -= count;
-        }
-        0
+            0
+        };
+        (0..clients).map(node).collect()
     }
 }
 
@@ -155,8 +158,8 @@ mod tests {
         let ranges = [range(0, 4095, "", 1), range(4096, 16383, "b", 2)];
         let topology = Topology::read(&ranges, &asked).unwrap();
         assert_eq!(topology.nodes[0], asked);
-        let of_b = (0..100).filter(|&number| topology.node_for(number, 100) == 1).count();
-        assert_eq!(of_b, 75);
+        let nodes = topology.nodes_for(100);
+        assert_eq!(nodes, [[0; 25].as_slice(), &[1; 75]].concat());
         for random in [0, 5, 4096, 16383, 99_999] {
             assert!(topology.serves(0, &topology.tag(0, random)));
             assert!(topology.serves(1, &topology.tag(1, random)));

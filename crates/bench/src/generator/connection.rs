@@ -80,7 +80,7 @@ pub enum State {
         /// When, in nanoseconds.
         retry_ns: u64,
     },
-    /// The socket is connecting since then.
+    /// The socket is connecting, or agreeing on encryption, since then.
     Connecting {
         /// When, in nanoseconds.
         since_ns: u64,
@@ -182,10 +182,13 @@ impl Connection {
         Ok(())
     }
 
-    /// The socket is connected: says what has to be said first.
+    /// The socket is connected: agrees on encryption, and then says what has to be said first.
     pub fn greet(&mut self, target: &Target) -> io::Result<()> {
         let Some(transport) = &mut self.transport else { return Ok(()) };
         transport.connected()?;
+        if !transport.agreed()? {
+            return Ok(());
+        }
         let (greeting, replies) = target.greeting();
         self.out.extend_from_slice(&greeting);
         self.state = if replies > 0 { State::Greeting(replies) } else { State::Ready };
@@ -217,6 +220,12 @@ impl Connection {
     /// Bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
         self.out.len() - self.out_done
+    }
+
+    /// Whether anything waits for room to be sent.
+    #[inline]
+    pub fn waits_to_send(&self) -> bool {
+        self.unsent() > 0 || self.transport.as_ref().is_some_and(Transport::holds_output)
     }
 
     /// Sends what there is, as far as there is room; an event will tell when there is more.

@@ -22,7 +22,7 @@ use cluster::Topology;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use worker::Worker;
 
 /// How often the run is looked at from outside.
@@ -46,7 +46,7 @@ pub struct Shared {
     /// Rises with every change.
     pub topology_version: AtomicU64,
     topology: Mutex<Arc<Topology>>,
-    epoch: Instant,
+    epoch_ns: u64,
     stop: AtomicBool,
     gave_up: AtomicBool,
     ready: AtomicUsize,
@@ -59,7 +59,7 @@ impl Shared {
     /// Nanoseconds on the run's clock.
     #[inline]
     pub fn now_ns(&self) -> u64 {
-        self.epoch.elapsed().as_nanos() as u64
+        os::monotonic_ns() - self.epoch_ns
     }
 
     /// Whether the run is to end early.
@@ -180,7 +180,7 @@ pub fn run(
         topology_is_stale: AtomicBool::new(false),
         topology_version: AtomicU64::new(0),
         topology: Mutex::new(Arc::new(topology)),
-        epoch: Instant::now(),
+        epoch_ns: os::monotonic_ns(),
         stop: AtomicBool::new(false),
         gave_up: AtomicBool::new(false),
         ready: AtomicUsize::new(0),

@@ -1,11 +1,12 @@
 //! The few system calls that the standard library lacks, each wrapped so that callers stay safe:
-//! epoll with nanosecond timeouts, connecting without waiting, the descriptor limit, a thread's CPU
-//! time, and a flag that Ctrl-C sets.
+//! epoll with nanosecond timeouts, connecting without waiting, netlink, the descriptor limit, a thread's
+//! CPU time, and counting Ctrl-C.
 
 #![allow(unsafe_code)]
 // The calls below have no safe counterpart in `std`; every pointer handed over lives on the caller's
 // stack for the duration of the call.
 
+use std::fs::File;
 use std::io;
 use std::mem;
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +14,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// What epoll reports of one descriptor.
@@ -146,6 +147,15 @@ fn connect<T>(descriptor: RawFd, place: &T) -> io::Result<()> {
     Ok(())
 }
 
+/// A netlink socket: what is written is a question to the kernel, what is read its answer.
+pub fn netlink(protocol: libc::c_int) -> io::Result<File> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers; the result is checked before it is used.
+    let descriptor = check(unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) })?;
+    // SAFETY: the descriptor was just made and nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
+}
+
 /// Raises the limit of open descriptors so that `wanted` fit; an error says what the limit is.
 pub fn allow_descriptors(wanted: u64) -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -169,16 +179,26 @@ pub fn allow_descriptors(wanted: u64) -> io::Result<()> {
     )))
 }
 
-/// CPU time the calling thread has used so far.
-pub fn thread_cpu() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+/// Nanoseconds on the system's monotonic clock. [`std::time::Instant`] is the same; this is read for every
+/// reply, and a number needs no arithmetic with carry.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let time = read_clock(libc::CLOCK_MONOTONIC);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn clock(id: libc::clockid_t) -> Duration {
+/// CPU time the calling thread has used so far.
+pub fn thread_cpu() -> Duration {
+    let time = read_clock(libc::CLOCK_THREAD_CPUTIME_ID);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[inline]
+fn read_clock(id: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure outlives the call; it stays zero should the call fail.
     unsafe { libc::clock_gettime(id, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    time
 }
 
 /// Lets timed waits of the calling thread end when they should, not up to 50 µs later.
@@ -201,32 +221,47 @@ pub fn page_bytes() -> u64 {
     u64::try_from(bytes).ok().filter(|&bytes| bytes > 0).unwrap_or(4096)
 }
 
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Ctrl-C and SIGTERM, whichever: how many have come, and how many are only counted.
+static INTERRUPTS: AtomicU32 = AtomicU32::new(0);
+static COUNTED: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn note_interrupt(_signal: libc::c_int) {
-    INTERRUPTED.store(true, Ordering::Relaxed);
+    if INTERRUPTS.fetch_add(1, Ordering::Relaxed) + 1 >= COUNTED.load(Ordering::Relaxed) {
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            // SAFETY: `signal` may be called in a handler, and the default action needs no function.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    }
 }
 
-/// From now on the first Ctrl-C (or SIGTERM) sets a flag; a second one ends the process as usual.
-pub fn catch_interrupts() {
+/// From now on the first `count` Ctrl-C (or SIGTERM) are counted; one more ends the process as usual.
+pub fn count_interrupts(count: u32) {
+    COUNTED.store(count, Ordering::Relaxed);
     for signal in [libc::SIGINT, libc::SIGTERM] {
-        // SAFETY: a zeroed sigaction is valid; the handler only stores to an atomic.
+        // SAFETY: a zeroed sigaction is valid; the handler does only what is allowed in one.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = note_interrupt as extern "C" fn(libc::c_int) as usize;
-            action.sa_flags = libc::SA_RESETHAND | libc::SA_RESTART;
+            action.sa_flags = libc::SA_RESTART;
             libc::sigaction(signal, &action, ptr::null_mut());
         }
     }
 }
 
-/// Whether Ctrl-C was pressed since [`catch_interrupts`].
+/// Whether Ctrl-C was pressed since [`count_interrupts`]: what was begun is brought to its end.
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+    INTERRUPTS.load(Ordering::Relaxed) > 0
 }
 
-/// Makes a command's process end with the calling thread, and run on one core if asked for.
+/// Whether it was pressed again: nothing is waited for any more.
+pub fn interrupted_again() -> bool {
+    INTERRUPTS.load(Ordering::Relaxed) > 1
+}
+
+/// Makes a command's process end with the calling thread, and run on one core if asked for. A terminal's
+/// Ctrl-C is not for it: it belongs to the calling process to end it.
 pub fn tie(command: &mut Command, core: Option<usize>) {
+    command.process_group(0);
     // SAFETY: between fork and exec only system calls are made, which is all that is allowed there.
     unsafe {
         command.pre_exec(move || {

@@ -74,12 +74,21 @@ impl Scanner {
         let mut count = 0;
         let mut used = 0;
         let mut first = Kind::Value;
+        let mut last = Header::default();
         if self.pending == 0 && self.line.is_empty() {
-            while count < limit
-                && let Some((length, kind)) = whole(&input[used..])
-                && (count == 0 || kind == first)
-            {
+            while count < limit {
+                let rest = &input[used..];
+                if last.is_there_again(rest) {
+                    used += last.reply;
+                    count += 1;
+                    continue;
+                }
+                let Some((length, kind)) = whole(rest) else { break };
+                if count > 0 && kind != first {
+                    break;
+                }
                 first = kind;
+                last = Header::of(&rest[..length]);
                 used += length;
                 count += 1;
             }
@@ -215,6 +224,49 @@ impl Scanner {
     }
 }
 
+/// The first line of a whole reply, which decides how long the reply is. Batches bring the same reply
+/// again and again: one comparison of a word sees that.
+#[derive(Default)]
+struct Header {
+    /// Its bytes, the first lowest, and which bits of a word they are; no bits: it is too long.
+    bytes: u64,
+    mask: u64,
+    /// The length of the reply.
+    reply: usize,
+}
+
+impl Header {
+    /// Of a reply that [`whole`] has measured.
+    #[inline]
+    fn of(reply: &[u8]) -> Header {
+        let Some(word) = reply.first_chunk() else { return Header::of_short(reply) };
+        let bytes = u64::from_le_bytes(*word);
+        // The lowest byte that is a line's end has the lowest bit set here.
+        let ends = bytes ^ 0x0a0a_0a0a_0a0a_0a0a;
+        let found = ends.wrapping_sub(0x0101_0101_0101_0101) & !ends & 0x8080_8080_8080_8080;
+        if found == 0 {
+            return Header::default();
+        }
+        let mask = found ^ found.wrapping_sub(1);
+        Header { bytes: bytes & mask, mask, reply: reply.len() }
+    }
+
+    fn of_short(reply: &[u8]) -> Header {
+        let mut padded = [0; 8];
+        padded[..reply.len()].copy_from_slice(reply);
+        Header { reply: reply.len(), ..Header::of(&padded) }
+    }
+
+    /// Whether the input begins with a whole reply that has this first line.
+    #[inline]
+    fn is_there_again(&self, input: &[u8]) -> bool {
+        let Some(word) = input.first_chunk() else { return false };
+        self.mask != 0
+            && u64::from_le_bytes(*word) & self.mask == self.bytes
+            && self.reply <= input.len()
+    }
+}
+
 /// The length and kind of a `+…`, `:…` or `$…` reply that is there whole: nearly every reply there is.
 #[inline]
 fn whole(input: &[u8]) -> Option<(usize, Kind)> {
@@ -302,6 +354,11 @@ mod tests {
         assert_eq!(scanner.alike(&input[29..], 9), (Kind::Value, 1, 5));
         assert_eq!(scanner.alike(&input[34..], 9).1, 0);
         assert_eq!(scanner.alike(b"-ERR\r\n", 9).1, 0);
+        // First lines of every length, and values that look like the end of one.
+        let input = b":1\r\n:1\r\n:12345\r\n:123456\r\n:123456\r\n:1234567\r\n:1234567\r\n";
+        assert_eq!(scanner.alike(input, 9), (Kind::Value, 7, input.len()));
+        let input = b"$2\r\n\n\n\r\n$2\r\n\r\n\r\n$2\r\n$2\r\n$0\r\n\r\n$0\r\n\r\n$12\r\n$2\r\n$2\r\n$2\r\n\r\n";
+        assert_eq!(scanner.alike(input, 9), (Kind::Value, 6, input.len()));
         // What is left of a reply cut in two is not the start of one.
         let mut scanner = Scanner::default();
         assert_eq!(scanner.next(b"$6\r\n+OK"), Ok((7, None)));

@@ -1,12 +1,14 @@
 //! One thread of the generator: its connections, and the loop that drives them.
 //!
-//! The thread waits for events, takes in replies, sends what may be sent next, and a few times a
-//! second does what need not be done more often. Nothing is registered or changed per request, and
-//! one reading of the clock serves a connection's replies and the requests that follow them.
+//! The thread waits for events, takes in all replies there are, then sends what may be sent next, and a
+//! few times a second does what need not be done more often. Nothing is registered or changed per
+//! request. Replies come first because sending takes most of the time: a reply that waits for the
+//! requests of other connections to be sent would look later than it was.
 
+mod sending;
 mod upkeep;
 
-use super::connection::{Connection, Sent, State};
+use super::connection::{Connection, State};
 use super::os::{self, Epoll};
 use super::reply::Kind;
 use super::schedule::Schedule;
@@ -16,7 +18,6 @@ use crate::ledger;
 use crate::measure::recorder::Recorder;
 use crate::options::{Limit, Load, Pacing, Target};
 use crate::verify::Checker;
-use crate::workload::template::{Draw, Route, ValueWriter};
 use crate::workload::{Effect, Workload};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -33,9 +34,6 @@ const HOUSEKEEPING_NS: u64 = 50_000_000;
 
 /// How long replies are waited for when the time is over.
 const DRAIN_NS: u64 = 1_000_000_000;
-
-/// What a limited rate may catch up after a pause.
-const CATCH_UP_NS: u64 = 20_000_000;
 
 const MILLISECOND_NS: u64 = 1_000_000;
 
@@ -55,6 +53,8 @@ pub struct Worker<'a> {
     topology: Arc<Topology>,
     topology_version: u64,
     schedule: Option<Schedule>,
+    /// Not paced: connections whose replies are all there, between the two halves of a turn.
+    idle: Vec<usize>,
     /// Paced: connections with room for another request.
     queue: VecDeque<usize>,
     /// Paced: requests were due and no connection had room.
@@ -94,16 +94,19 @@ impl<'a> Worker<'a> {
     ) -> io::Result<Worker<'a>> {
         let (topology, topology_version) = shared.topology();
         let clients = load.clients as u64;
-        let nodes: Vec<usize> =
-            (0..clients).map(|number| topology.node_for(number, clients)).collect();
+        let nodes = topology.nodes_for(clients);
+        // Parallel patterns divide the keys among those who can reach them: per node.
+        let mut sharers = vec![0; topology.nodes.len()];
+        let mut places = Vec::with_capacity(nodes.len());
+        for &node in &nodes {
+            places.push(sharers[node]);
+            sharers[node] += 1;
+        }
         let mut connections = Vec::new();
         for number in numbers {
             let node = nodes[number as usize];
-            // Parallel patterns divide the keys among those who can reach them: per node.
-            let sharers = nodes.iter().filter(|&&other| other == node).count() as u64;
-            let before = &nodes[..number as usize];
-            let place = before.iter().filter(|&&other| other == node).count() as u64;
-            let mut connection = Connection::new(workload, number, node, (place, sharers), load);
+            let share = (places[number as usize], sharers[node]);
+            let mut connection = Connection::new(workload, number, node, share, load);
             if let Limit::Requests(total) = load.limit
                 && workload.walks()
             {
@@ -130,6 +133,7 @@ impl<'a> Worker<'a> {
             topology,
             topology_version,
             schedule: None,
+            idle: Vec::new(),
             queue: VecDeque::new(),
             starved: false,
             opening: 0,
@@ -199,6 +203,7 @@ impl<'a> Worker<'a> {
                 self.next_batch(index, now_ns);
             }
         }
+        self.send_batches();
     }
 
     /// Waits for events and handles them.
@@ -211,7 +216,8 @@ impl<'a> Worker<'a> {
                 State::Down { .. } => {}
                 State::Connecting { .. } => self.connected(place),
                 State::Greeting(_) | State::Ready => {
-                    if event.writable {
+                    // There is nearly always room, and nothing that waits for it.
+                    if event.writable && self.connections[place].waits_to_send() {
                         self.flush(place);
                     }
                     if event.readable {
@@ -220,6 +226,7 @@ impl<'a> Worker<'a> {
                 }
             }
         }
+        self.send_batches();
         if !self.down.is_empty() {
             self.reconnect();
         }
@@ -256,7 +263,7 @@ impl<'a> Worker<'a> {
             }
             _ => self.exhausted_ns.min(self.end_ns) + DRAIN_NS,
         };
-        self.under_way == 0 || now_ns >= deadline_ns
+        self.under_way == 0 || now_ns >= deadline_ns || os::interrupted_again()
     }
 
     fn exhaust(&mut self, now_ns: u64) {
@@ -283,180 +290,6 @@ impl<'a> Worker<'a> {
             self.shared.fail_softly();
         }
         Ok(())
-    }
-
-    /// The next requests of a connection that has nothing under way.
-    fn next_batch(&mut self, index: usize, now_ns: u64) {
-        if !self.running {
-            return;
-        }
-        if self.load.reconnect_after.is_some_and(|limit| self.connections[index].sent >= limit) {
-            self.renew(index, now_ns);
-            return;
-        }
-        if self.schedule.is_some() {
-            self.enqueue(index);
-            return;
-        }
-        let mut batch = self.load.pipeline as u64;
-        if self.workload.in_order {
-            batch *= self.workload.cycle_length();
-        }
-        let granted = self.grant(index, batch, now_ns);
-        if granted > 0 {
-            self.fill(index, granted, now_ns);
-            self.flush(index);
-        }
-    }
-
-    fn enqueue(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        if !connection.queued {
-            connection.queued = true;
-            self.queue.push_back(index);
-        }
-    }
-
-    /// How many of `wanted` requests a connection may send. When it may send none, the run may be over.
-    fn grant(&mut self, index: usize, wanted: u64, now_ns: u64) -> u64 {
-        if self.exhausted || self.shared.stopped() {
-            self.exhaust(now_ns);
-            return 0;
-        }
-        let granted = match (self.load.limit, &mut self.connections[index].left) {
-            _ if now_ns < self.counted_from_ns => return wanted,
-            (Limit::Time(_), _) if self.schedule.is_some() || now_ns < self.end_ns => {
-                return wanted;
-            }
-            (Limit::Time(_), _) => 0,
-            (Limit::Requests(_), Some(left)) => {
-                let granted = wanted.min(*left);
-                *left -= granted;
-                self.shared.granted.fetch_add(granted, Ordering::Relaxed);
-                self.shares_left -= u64::from(granted > 0 && *left == 0);
-                if granted == 0 && self.shares_left > 0 {
-                    // Only this one has done its share.
-                    return 0;
-                }
-                granted
-            }
-            (Limit::Requests(total), None) => {
-                let before = self.shared.granted.fetch_add(wanted, Ordering::Relaxed);
-                wanted.min(total.saturating_sub(before))
-            }
-        };
-        if granted == 0 {
-            self.exhaust(now_ns);
-        }
-        granted
-    }
-
-    /// Paced: sends what is due.
-    fn dispatch(&mut self) {
-        let now_ns = self.shared.now_ns();
-        let open = matches!(self.load.pacing, Pacing::Open(_));
-        let batch = if open { 1 } else { self.load.pipeline as u64 };
-        let mut touched = std::mem::take(&mut self.touched);
-        touched.clear();
-        while !self.exhausted {
-            let Some(schedule) = &mut self.schedule else { break };
-            let due_ns = schedule.due_ns();
-            if due_ns >= self.end_ns {
-                self.exhaust(now_ns);
-                break;
-            }
-            if due_ns > now_ns {
-                self.starved = false;
-                break;
-            }
-            let Some(index) = self.queue.pop_front() else {
-                self.starved = true;
-                if !open {
-                    schedule.forgive(now_ns.saturating_sub(CATCH_UP_NS));
-                }
-                break;
-            };
-            self.connections[index].queued = false;
-            if self.connections[index].state != State::Ready {
-                continue;
-            }
-            let granted = self.grant(index, batch, now_ns);
-            if granted == 0 {
-                continue;
-            }
-            self.fill(index, granted, if open { due_ns } else { now_ns });
-            if let Some(schedule) = &mut self.schedule {
-                (0..granted).for_each(|_| schedule.advance());
-            }
-            if open && !self.starved {
-                self.recorder.late.saturating_record((now_ns - due_ns).max(1));
-            }
-            if self.connections[index].under_way.len() < self.load.pipeline {
-                self.enqueue(index);
-            }
-            touched.push(index);
-        }
-        for &index in &touched {
-            self.flush(index);
-        }
-        self.touched = touched;
-    }
-
-    /// Writes requests; sending comes after.
-    fn fill(&mut self, index: usize, count: u64, at_ns: u64) {
-        let workload = self.workload;
-        let connection = &mut self.connections[index];
-        connection.sent += count;
-        let node = connection.node;
-        let Connection { rng, cursors, versions, turn, drawn, under_way, out, .. } = connection;
-        let mut left = count;
-        while left > 0 {
-            // In a cluster every request has a tag of its own.
-            let limit = if self.target.cluster { 1 } else { left };
-            let (operation, times) = workload.next(turn, limit);
-            left -= times;
-            let detail = &workload.operations[operation];
-            let topology = &self.topology;
-            let serves = |key: &[u8]| topology.serves(node, key);
-            let route = self
-                .target
-                .cluster
-                .then(|| Route { serves: &serves, tag: topology.tag(node, rng.next_u64()) });
-            let noted = self.checker.is_some() && detail.effect != Effect::Other;
-            self.numbers.clear();
-            let mut write;
-            let value: Option<&mut ValueWriter<'_>> = match versions.as_mut() {
-                Some(versions) => {
-                    let size = workload.places.values.sizes.largest() as usize;
-                    write = move |key: u64, out: &mut Vec<u8>| versions.write(out, key, size);
-                    Some(&mut write)
-                }
-                None => None,
-            };
-            let mut draw = Draw {
-                rng,
-                cursor: &mut cursors[operation],
-                pattern: &detail.pattern,
-                route,
-                drawn: noted.then_some(&mut self.numbers),
-                value,
-            };
-            detail.template.append(out, &workload.places, &mut draw, times);
-            if noted {
-                drawn.extend(&self.numbers);
-            }
-            under_way.push(Sent { at_ns, operation: operation as u32, count: times as u32 });
-        }
-        self.under_way += count;
-    }
-
-    fn flush(&mut self, index: usize) {
-        let connection = &mut self.connections[index];
-        let before = connection.unsent();
-        match connection.flush() {
-            Ok(()) => self.recorder.counts.bytes_out += (before - connection.unsent()) as u64,
-            Err(error) => self.lost(index, &error.to_string()),
-        }
     }
 
     fn receive(&mut self, index: usize, ended: bool) {

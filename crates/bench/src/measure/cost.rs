@@ -3,13 +3,12 @@
 //! From /proc when the server runs here (its process is known by `--pid`, or found as the owner of the
 //! socket that listens on the port), else from INFO over a connection of its own.
 
+use super::owners::owners;
 use crate::client::Client;
 use crate::generator::os;
-use crate::options::{Address, Target};
+use crate::options::Target;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// Where figures come from.
 pub enum Source {
@@ -128,91 +127,9 @@ fn info(client: &mut Client) -> io::Result<Sample> {
     }
 }
 
-/// The processes of this machine that listen on an address; none if it is not one of this machine.
-fn owners(address: &Address) -> Vec<u32> {
-    let inodes = match address {
-        Address::Unix(path) => unix_inodes(path),
-        Address::Tcp { host, port } => {
-            let local = address.resolve().is_ok_and(|ip| is_local(&ip));
-            if local || host == "localhost" { listening_inodes(*port) } else { Vec::new() }
-        }
-    };
-    if inodes.is_empty() {
-        return Vec::new();
-    }
-    let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
-    let mut owners = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        let descriptors = fs::read_dir(entry.path().join("fd")).into_iter().flatten().flatten();
-        let owns = descriptors
-            .filter_map(|descriptor| fs::read_link(descriptor.path()).ok())
-            .any(|link| link.to_str().is_some_and(|link| wanted.iter().any(|w| w == link)));
-        if owns {
-            owners.push(pid);
-        }
-    }
-    owners
-}
-
-/// An address of this machine is one that can be bound.
-fn is_local(address: &std::net::SocketAddr) -> bool {
-    address.ip().is_loopback() || std::net::TcpListener::bind((address.ip(), 0)).is_ok()
-}
-
-fn listening_inodes(port: u16) -> Vec<u64> {
-    const LISTENING: &str = "0A";
-    let mut inodes = Vec::new();
-    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            if let [_, local, _, state, ..] = fields[..]
-                && state == LISTENING
-                && local.rsplit(':').next().and_then(|hex| u16::from_str_radix(hex, 16).ok())
-                    == Some(port)
-                && let Some(inode) = fields.get(9).and_then(|inode| inode.parse().ok())
-            {
-                inodes.push(inode);
-            }
-        }
-    }
-    inodes
-}
-
-fn unix_inodes(path: &Path) -> Vec<u64> {
-    // The table names sockets as they were bound; the file tells whether it is the same one.
-    let wanted = fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let listening = table.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, _, _, flags, _, _, inode, bound] = fields[..] else { return None };
-        let listens = flags == "00010000";
-        let same = fs::metadata(bound).map(|file| (file.dev(), file.ino())).ok() == wanted;
-        if listens && wanted.is_some() && same { inode.parse().ok() } else { None }
-    });
-    listening.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_owner_of_a_port_is_found() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let address = Address::Tcp { host: "127.0.0.1".into(), port };
-        assert_eq!(owners(&address), [std::process::id()]);
-        let directory = std::env::temp_dir().join(format!("bench-cost-{}", std::process::id()));
-        let unix = std::os::unix::net::UnixListener::bind(&directory).unwrap();
-        assert_eq!(owners(&Address::Unix(directory.clone())), [std::process::id()]);
-        drop(unix);
-        std::fs::remove_file(directory).unwrap();
-        drop(listener);
-        assert_eq!(owners(&address), [] as [u32; 0]);
-    }
 
     #[test]
     fn a_process_has_memory_and_uses_time() {

@@ -2,6 +2,7 @@
 
 pub mod cost;
 pub mod noise;
+mod owners;
 pub mod recorder;
 pub mod timeline;
 
@@ -84,10 +85,7 @@ impl Tally {
     pub fn error(&mut self, text: &[u8]) {
         self.errors += 1;
         if self.first_error.is_none() {
-            let text = String::from_utf8_lossy(text);
-            // What was sent follows, which the user knows.
-            let known = text.split(", with args beginning with:").next().unwrap_or_default();
-            self.first_error = Some(known.to_owned());
+            self.first_error = Some(error_text(text));
         }
     }
 
@@ -135,6 +133,12 @@ pub struct Counts {
     pub bytes_in: u64,
 }
 
+/// An error as it is reported: without what was sent, which the user knows.
+fn error_text(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    text.split(", with args beginning with:").next().unwrap_or_default().to_owned()
+}
+
 /// Kinds of errors that are told apart.
 pub const KINDS: usize = 20;
 
@@ -146,12 +150,12 @@ impl Counts {
         } else if text.starts_with(b"ASK ") {
             self.ask += 1;
         } else {
-            let text = String::from_utf8_lossy(text);
+            let text = error_text(text);
             let known = self.error_texts.len();
-            match self.error_texts.get_mut(&*text) {
+            match self.error_texts.get_mut(&text) {
                 Some(count) => *count += 1,
                 None if known < KINDS => {
-                    self.error_texts.insert(text.into_owned(), 1);
+                    self.error_texts.insert(text, 1);
                 }
                 None => *self.error_texts.entry("(others)".into()).or_default() += 1,
             }

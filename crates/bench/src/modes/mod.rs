@@ -14,7 +14,7 @@ use crate::workload::Workload;
 
 /// Carries out a job.
 pub fn run(job: &Job) -> Result<End, String> {
-    generator::os::catch_interrupts();
+    generator::os::count_interrupts(1);
     let mut session = Session::new(job)?;
     let outcome = match &job.mode {
         Mode::Plain(times) => plain(job, &mut session, *times),
@@ -71,7 +71,7 @@ pub fn measure(
 ) -> Result<Measured, String> {
     // Given processes are the first server's.
     let pids = if *target == job.target { &job.pids[..] } else { &[] };
-    let mut progress = report::progress::Progress::new(&job.output, &workload.name);
+    let mut progress = report::progress::Progress::new(&job.output);
     let result = generator::run(target, load, workload, pids, &mut |view| progress.show(view));
     progress.clear();
     let (mut measured, checker) = result?;

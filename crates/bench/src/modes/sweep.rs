@@ -132,6 +132,7 @@ fn verdict(sweep: &Sweep) -> String {
     let passed = sweep.steps[..sweep.knee.unwrap_or(0)].iter().filter(|step| !step.kept_up).count();
     let text = match passed {
         0 => text,
+        1 => format!("{text} It fell behind once before that: the machine was not quiet."),
         count => {
             format!("{text} It fell behind {count} times before that: the machine was not quiet.")
         }

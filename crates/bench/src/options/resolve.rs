@@ -216,6 +216,9 @@ fn workloads(
         values: values(args, mix, first, last)?,
         counters: Default::default(),
     };
+    if args.data.expiry_range.is_some() && matches!(work, Work::Tests(_)) {
+        return Err("--expiry-range is for a mix (--ratio); tests write without expiry".into());
+    }
     if load.verify && contains(&places.prefix, b"{tag}") {
         return Err(
             "--verify does not go with tests in a cluster, whose keys depend on the node; \
@@ -273,18 +276,10 @@ fn key_range(args: &BenchArgs, mix: bool) -> Result<(u64, u64), String> {
 /// The patterns of writes and of reads.
 fn patterns(args: &BenchArgs, shape: &Shape) -> Result<(Pattern, Pattern), String> {
     let keys = &args.keys;
-    let Some(text) = &keys.key_pattern else {
-        let counting = || Pattern::Counting(Arc::new(AtomicU64::new(0)));
-        return Ok(if keys.sequential {
-            (counting(), counting())
-        } else {
-            (Pattern::Uniform, Pattern::Uniform)
-        });
+    let (write, read) = match &keys.key_pattern {
+        Some(text) => text.split_once(':').unwrap_or((text, text)),
+        None => ("R", "R"),
     };
-    if keys.sequential {
-        return Err("--sequential and --key-pattern both say which key comes next".into());
-    }
-    let (write, read) = text.split_once(':').unwrap_or((text, text));
     let letters = [write, read].map(str::to_ascii_uppercase);
     let used = |letter: &str| {
         letters.iter().any(|used| used == letter)
@@ -295,6 +290,13 @@ fn patterns(args: &BenchArgs, shape: &Shape) -> Result<(Pattern, Pattern), Strin
     }
     if keys.key_zipf_exp.is_some() && !used("Z") {
         return Err("--key-zipf-exp shapes the pattern Z, which is not used".into());
+    }
+    if keys.sequential {
+        if keys.key_pattern.is_some() {
+            return Err("--sequential and --key-pattern both say which key comes next".into());
+        }
+        let counting = || Pattern::Counting(Arc::new(AtomicU64::new(0)));
+        return Ok((counting(), counting()));
     }
     Ok((
         ranges::pattern("--key-pattern", write, shape)?,
@@ -423,6 +425,10 @@ mod tests_of_arguments {
         refused("--ratio 1:1 --key-stddev 5 --key-pattern R:R", "pattern G, which is not used");
         refused("--ratio 1:1 --key-pattern S:Z --key-zipf-exp 7", "--key-zipf-exp 7");
         refused("--key-minimum 9 --key-maximum 5", "below --key-minimum");
+        refused("--key-median 5", "pattern G, which is not used");
+        refused("-r 5 --key-zipf-exp 1", "pattern Z, which is not used");
+        refused("-r 5 --sequential --key-pattern R:R", "which key comes next");
+        refused("-t set --expiry-range 1-2", "--expiry-range is for a mix");
         refused("--ledger f --key-pattern Z", "R or P");
         refused("--user me", "password");
         refused("--sweep --sweep-rates 5", "FROM:TO:STEPS");

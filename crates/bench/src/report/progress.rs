@@ -13,7 +13,7 @@ pub struct Progress {
 
 impl Progress {
     /// For a run. Where standard error is no terminal nothing is shown.
-    pub fn new(output: &Output, _name: &str) -> Progress {
+    pub fn new(output: &Output) -> Progress {
         // The line would get between the lines of a result that is printed to the same place.
         let active = stderr().is_terminal() && !(output.csv && std::io::stdout().is_terminal());
         Progress { shown: false, active }

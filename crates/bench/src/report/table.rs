@@ -212,7 +212,15 @@ pub fn troubles(measured: &Measured) -> String {
             let _ = writeln!(text, "! {} {what}", grouped(count as f64));
         }
     };
+    let refused = |error: &str| -> u64 {
+        let with = |tally: &&Tally| tally.refusal().is_some_and(|refusal| refusal.error == error);
+        measured.tallies.iter().filter(with).map(|tally| tally.errors).sum()
+    };
     for (error, count) in &counts.error_texts {
+        if *count <= refused(error) {
+            // Said already, as the reason why there is no figure.
+            continue;
+        }
         say(*count, &format!("× {error}"));
     }
     say(counts.moved, "MOVED");

@@ -58,6 +58,12 @@ impl Cursor {
         Cursor { first: low, last: high, next: low }
     }
 
+    /// The lowest number and how many there are.
+    #[inline]
+    pub fn range(&self) -> (u64, u64) {
+        (self.first, self.last - self.first + 1)
+    }
+
     /// The next number.
     #[inline]
     pub fn draw(&mut self, pattern: &Pattern, rng: &mut Rng) -> u64 {

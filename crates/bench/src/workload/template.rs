@@ -184,6 +184,13 @@ impl Template {
         draw: &mut Draw<'_>,
         count: u64,
     ) {
+        if count > 0
+            && let [Step::Fixed { bytes, patches }] = &self.steps[..]
+            && let [(at, source @ (Source::Key | Source::Fresh))] = patches[..]
+            && let Some(numbers) = draw.plain(source, places)
+        {
+            return append_alike(out, bytes, at, count, numbers);
+        }
         let mut shared = [None; 9];
         for _ in 0..count {
             self.append_one(out, places, draw, &mut shared);
@@ -226,6 +233,29 @@ impl Template {
                 }
             }
         }
+    }
+}
+
+/// Appends requests with one uniformly drawn number each, at `at`: what nearly every test consists of, so
+/// that nothing is decided once a request.
+fn append_alike(
+    out: &mut Vec<u8>,
+    request: &[u8],
+    at: usize,
+    count: u64,
+    (rng, first, range): (&mut Rng, u64, u64),
+) {
+    let start = out.len();
+    let end = start + request.len() * count as usize;
+    out.reserve(end - start);
+    out.extend_from_slice(request);
+    // Twice as many each time: a few long copies instead of many short ones.
+    while out.len() < end {
+        let more = (out.len() - start).min(end - out.len());
+        out.extend_from_within(start..start + more);
+    }
+    for request in out[start..end].chunks_exact_mut(request.len()) {
+        write_digits(&mut request[at..at + DIGITS], first + rng.below(range));
     }
 }
 
@@ -286,6 +316,21 @@ fn header_of(length: u64, header: &mut [u8; 24]) -> usize {
 }
 
 impl Draw<'_> {
+    /// If numbers from this source are uniform, and nobody wants to know or choose them: what they are
+    /// drawn with, from which on, and how many there are.
+    #[inline]
+    fn plain(&mut self, source: Source, places: &Placeholders) -> Option<(&mut Rng, u64, u64)> {
+        if self.route.is_some() || self.drawn.is_some() {
+            return None;
+        }
+        let (first, range) = match (source, self.pattern) {
+            (Source::Key, Pattern::Uniform) => self.cursor.range(),
+            (Source::Fresh, _) if !places.sequential => (0, places.space.unwrap_or(1)),
+            _ => return None,
+        };
+        Some((self.rng, first, range))
+    }
+
     #[inline]
     fn number(
         &mut self,
@@ -447,7 +492,10 @@ pub fn contains(text: &[u8], needle: &[u8]) -> bool {
 /// Fills a place of [`DIGITS`] bytes with the number's last digits, zeros in front.
 #[inline]
 fn write_digits(place: &mut [u8], number: u64) {
-    let (high, low) = ((number / 100_000_000 % 10_000) as u32, (number % 100_000_000) as u32);
+    let (high, low) = match u32::try_from(number) {
+        Ok(low @ 0..100_000_000) => (0, low),
+        _ => ((number / 100_000_000 % 10_000) as u32, (number % 100_000_000) as u32),
+    };
     let (first, rest) = place.split_at_mut(DIGITS - 8);
     if high == 0 {
         first.fill(b'0');
@@ -544,6 +592,29 @@ mod tests {
             "*5 $3 SET $4 k-42 $4 <xx> $2 EX $1 7 ",
         );
         check(&varying, "GET __rand_int__ __ __x", "*4 $3 GET $12 __rand_int__ $2 __ $3 __x ");
+    }
+
+    #[test]
+    fn requests_written_together_are_the_same_as_one_by_one() {
+        let places = places(Some(1000), true, Sizes::Fixed(3));
+        for command in ["SET __key__ __data__", "INCR counter:__rand_int__"] {
+            let words: Vec<Vec<u8>> = command.split(' ').map(Into::into).collect();
+            let template = Template::new(&words, &places);
+            let (pattern, mut numbers) = (Pattern::Uniform, Vec::new());
+            let written = |drawn, calls: u64| {
+                let (mut rng, mut out) = (Rng::seeded(5), b"before".to_vec());
+                let mut cursor = Cursor::new(&pattern, 7, 7000, 0, 1);
+                let (rng, cursor) = (&mut rng, &mut cursor);
+                let (route, value, pattern) = (None, None, &pattern);
+                let mut draw = Draw { rng, cursor, pattern, route, drawn, value };
+                (0..calls).for_each(|_| template.append(&mut out, &places, &mut draw, 60 / calls));
+                String::from_utf8(out).unwrap()
+            };
+            // Whoever wants to know the numbers drawn makes it go one by one.
+            let one_by_one = written(Some(&mut numbers), 60);
+            assert_eq!(written(None, 60), one_by_one);
+            assert_eq!(written(None, 2), one_by_one);
+        }
     }
 
     #[test]

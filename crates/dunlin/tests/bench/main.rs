@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod cluster;
+mod experiments;
 mod options;
 mod promises;
 mod support;

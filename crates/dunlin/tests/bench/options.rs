@@ -185,6 +185,11 @@ fn ways_in() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.contains(part)), (Some(1), true), "{said}");
     }
+    drop(server);
+    // A server that was killed leaves it.
+    if socket.exists() {
+        std::fs::remove_file(socket).unwrap();
+    }
 }
 
 #[test]
@@ -235,6 +240,7 @@ fn what_is_only_refused_has_no_rate() {
                 format!("-p {port} {line} --report {} -n 30 NOSUCHCOMMAND x", page.display());
             let text = String::from_utf8(bench(&line).stdout).unwrap();
             assert!(text.contains(expected) && !text.contains("per second"), "{text}");
+            assert_eq!(text.matches("ERR unknown command").count(), 1, "said once: {text}");
             if line.contains("--csv") {
                 let row = text.lines().nth(1).unwrap();
                 assert!(row.starts_with("\"NOSUCHCOMMAND x\",\"\",\"\","), "{row}");

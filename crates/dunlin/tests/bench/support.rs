@@ -41,6 +41,11 @@ pub fn bench(line: &str) -> Output {
     command(&words(line)).output().unwrap()
 }
 
+/// The same where a word has spaces in it.
+pub fn bench_words(words: &[String]) -> Output {
+    command(words).output().unwrap()
+}
+
 /// Starts it and does not wait.
 pub fn start(line: &str) -> Child {
     command(&words(line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

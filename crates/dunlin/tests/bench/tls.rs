@@ -3,6 +3,7 @@
 use crate::support::{bench, dunlin, file};
 use harness::server::free_port;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use std::net::TcpListener;
 use std::path::Path;
 
 fn write(path: &Path, text: &str) -> String {
@@ -59,6 +60,12 @@ fn tls() {
     }
     let output = run(&format!("--tls --cacert {cert} --sni other.example"));
     assert_eq!(output.status.code(), Some(1), "a wrong certificate is refused");
+    // What does not speak TLS may wait for more and say nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent_port = silent.local_addr().unwrap().port();
+    let output = bench(&format!("-p {silent_port} -q -n 10 -c 2 -t set --tls --insecure"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.contains("takes too long")), (Some(1), true), "{said}");
     drop(server);
     std::fs::remove_dir_all(directory).unwrap();
 }

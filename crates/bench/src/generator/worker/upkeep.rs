@@ -14,7 +14,7 @@ const OPENING: usize = 100;
 const CONNECT_NS: u64 = 5_000_000_000;
 
 impl Worker<'_> {
-    /// The socket is connected, or is not going to be.
+    /// The socket is a step further, or is not going to be connected.
     pub(super) fn connected(&mut self, index: usize) {
         let now_ns = self.shared.now_ns();
         match self.connections[index].greet(self.target) {
@@ -125,6 +125,7 @@ impl Worker<'_> {
         let (topology, version) = self.shared.topology();
         let before = std::mem::replace(&mut self.topology, topology);
         self.topology_version = version;
+        let nodes = self.topology.nodes_for(self.load.clients as u64);
         for index in 0..self.connections.len() {
             let connection = &mut self.connections[index];
             let address = &before.nodes[connection.node];
@@ -132,7 +133,7 @@ impl Worker<'_> {
                 connection.node = node;
                 continue;
             }
-            connection.node = self.topology.node_for(connection.number, self.load.clients as u64);
+            connection.node = nodes[connection.number as usize];
             if connection.transport.is_none() {
                 continue;
             }

@@ -1,0 +1,100 @@
+//! The experiments: they run to their end, say what is missing, and leave nothing behind.
+
+use crate::support::{bench, file, start};
+use harness::server::{Program, free_port, signal};
+use serde_json::Value;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Arguments that keep an experiment's servers in a directory of the test's own.
+fn arguments(name: &str, directory: &Path) -> String {
+    std::fs::create_dir_all(directory).unwrap();
+    let port = free_port().unwrap();
+    format!("experiment {name} --port {port} --dir {}", directory.display())
+}
+
+/// The reference server, as `--reference` wants it.
+fn reference() -> Option<String> {
+    let command = Program::reference().ok()?.command();
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    Some(words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
+}
+
+#[track_caller]
+fn assert_left_clean(directory: &Path) {
+    let left: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+    // Whatever still runs has the directory on its command line or as its own.
+    let name = directory.to_str().unwrap();
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let command = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        let works_in = std::fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        let ours = command.contains(name) || works_in.starts_with(directory);
+        assert!(!ours || command.contains(" bench "), "{command}");
+    }
+    std::fs::remove_dir(directory).unwrap();
+}
+
+#[test]
+fn an_experiment_measures_what_can_be_measured_and_says_what_is_missing() {
+    let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
+    let mut line = arguments("unbenchmark", &directory);
+    line +=
+        &format!(" --scale 0.0004 --json-out-file {} --report {}", json.display(), page.display());
+    let reference = reference();
+    if let Some(command) = &reference {
+        // Words with spaces between them are one argument.
+        line += " --reference";
+        let mut words = crate::support::words(&line);
+        words.push(command.clone());
+        let output = crate::support::bench_words(&words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+    } else {
+        assert_eq!(bench(&line).status.code(), Some(0));
+    }
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let rows = result["experiment"]["rows"].as_array().unwrap();
+    let of =
+        |what: &str| rows.iter().find(|row| row["what"].as_str().unwrap().contains(what)).unwrap();
+    assert!(of("Dunlin")["measured"][0].as_f64().unwrap() > 0.0, "{rows:?}");
+    assert_eq!(of("Dunlin")["published"], "1 228 432");
+    let proxy = of("Twemproxy");
+    let measured = proxy["measured"][0].as_f64().is_some_and(|rate| rate > 0.0);
+    assert!(measured || proxy["remark"].as_str().unwrap().contains("apt-get install"), "{proxy}");
+    if reference.is_some() {
+        assert!(of("1 reference server")["measured"][0].as_f64().unwrap() > 0.0, "{rows:?}");
+    }
+    assert!(std::fs::read_to_string(&page).unwrap().contains("1 228 432"));
+    assert_left_clean(&directory);
+    std::fs::remove_file(json).unwrap();
+    std::fs::remove_file(page).unwrap();
+}
+
+#[test]
+fn an_interrupted_experiment_leaves_nothing_behind() {
+    for interrupts in [1, 2] {
+        let directory = file("lab");
+        // What a lab that was killed has left there goes too; that of a running process stays.
+        std::fs::create_dir_all(directory.join("dunlin-experiment-999999999/7")).unwrap();
+        let child = start(&arguments("flash", &directory));
+        let lab = directory.join(format!("dunlin-experiment-{}", child.id()));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let serves = |log: &Path| std::fs::read_to_string(log).is_ok_and(|log| !log.is_empty());
+        let logs = || std::fs::read_dir(&lab).into_iter().flatten().flatten().map(|log| log.path());
+        while !logs().any(|log| log.extension().is_some_and(|kind| kind == "log") && serves(&log)) {
+            assert!(Instant::now() < deadline, "no server was started");
+            thread::sleep(Duration::from_millis(10));
+        }
+        for _ in 0..interrupts {
+            signal(child.id(), "INT").unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(130), "{interrupts}: {said}");
+        assert_left_clean(&directory);
+    }
+}
