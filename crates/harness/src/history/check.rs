@@ -7,15 +7,19 @@
 //! undone. A set of operations taken that leads to a state seen before is not tried twice.
 //!
 //! The time is exponential in the operations that overlap (bounded by the clients), not in the
-//! length of the history.
+//! length of the history, and so is the memory: of a set of operations only the part is kept in which
+//! some are taken and some are not.
 
 use super::{Operation, State};
 use std::collections::HashSet;
 
 /// Finds an order or says that there is none, showing where the search got stuck for good.
 pub fn check(initial: &State, operations: &[Operation]) -> Result<(), String> {
+    let mut operations: Vec<&Operation> = operations.iter().collect();
+    operations.sort_by_key(|operation| operation.called);
+    let operations = &operations[..];
     let mut events = Events::new(operations);
-    let mut taken = vec![0u64; operations.len().div_ceil(64)];
+    let mut taken = Taken::new(operations.len());
     let mut seen = HashSet::new();
     let mut state = initial.clone();
     // The choices made: the operation, and the state before it.
@@ -26,14 +30,14 @@ pub fn check(initial: &State, operations: &[Operation]) -> Result<(), String> {
         let operation = event / 2;
         if event % 2 == 0 {
             if let Some(next) = state.after(&operations[operation].action) {
-                taken[operation / 64] |= 1 << (operation % 64);
-                if seen.insert((taken.clone(), next.clone())) {
+                taken.insert(operation);
+                if seen.insert((taken.key(), next.clone())) {
                     chosen.push((operation, std::mem::replace(&mut state, next)));
                     events.take(operation);
                     at = events.first();
                     continue;
                 }
-                taken[operation / 64] &= !(1 << (operation % 64));
+                taken.remove(operation);
             }
             at = events.after(event);
         } else {
@@ -44,7 +48,7 @@ pub fn check(initial: &State, operations: &[Operation]) -> Result<(), String> {
                 return Err(explain(operations, &furthest));
             };
             state = before;
-            taken[last / 64] &= !(1 << (last % 64));
+            taken.remove(last);
             events.put_back(last);
             at = events.after(2 * last);
         }
@@ -52,10 +56,47 @@ pub fn check(initial: &State, operations: &[Operation]) -> Result<(), String> {
     Ok(())
 }
 
-fn explain(operations: &[Operation], (count, stuck, state): &(usize, usize, State)) -> String {
-    let stuck = &operations[*stuck];
+/// A set of operations in the order of their calls: a bit each.
+struct Taken {
+    words: Vec<u64>,
+    /// All words before are full.
+    first: usize,
+    /// All words from here on are empty.
+    end: usize,
+}
+
+impl Taken {
+    fn new(operations: usize) -> Taken {
+        Taken { words: vec![0; operations.div_ceil(64)], first: 0, end: 0 }
+    }
+
+    fn insert(&mut self, operation: usize) {
+        self.words[operation / 64] |= 1 << (operation % 64);
+        self.end = self.end.max(operation / 64 + 1);
+        while self.first < self.end && self.words[self.first] == u64::MAX {
+            self.first += 1;
+        }
+    }
+
+    fn remove(&mut self, operation: usize) {
+        self.words[operation / 64] &= !(1 << (operation % 64));
+        self.first = self.first.min(operation / 64);
+        while self.end > self.first && self.words[self.end - 1] == 0 {
+            self.end -= 1;
+        }
+    }
+
+    /// What tells the set from all others.
+    fn key(&self) -> (usize, Box<[u64]>) {
+        (self.first, Box::from(&self.words[self.first..self.end]))
+    }
+}
+
+fn explain(operations: &[&Operation], (count, stuck, state): &(usize, usize, State)) -> String {
+    let stuck = operations[*stuck];
     let mut around: Vec<&Operation> = operations
         .iter()
+        .copied()
         .filter(|other| other.called <= stuck.returned && other.returned >= stuck.called)
         .collect();
     around.sort_by_key(|operation| operation.called);
@@ -79,7 +120,7 @@ struct Events {
 }
 
 impl Events {
-    fn new(operations: &[Operation]) -> Events {
+    fn new(operations: &[&Operation]) -> Events {
         let head = operations.len() * 2;
         let mut order: Vec<usize> = (0..head).collect();
         // At the same instant calls come first: such operations overlap.
