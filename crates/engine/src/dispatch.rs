@@ -1,32 +1,39 @@
 //! From a request to its effects: gates, locks, the command itself, commit.
 //!
-//! The gates come in Redis's order, because clients see which one refuses first. All of them but
-//! the first are skipped with one test when the session and the server are in no special state.
+//! All gates but the first are skipped with one test when the session and the server are in no
+//! special state.
+
+mod gates;
+mod locking;
+mod pushes;
+mod serving;
 
 use crate::args::Args;
-use crate::blocking::{self, BlockRequest, Resumption, Suspension, TimeoutReply, Until, Waiter};
-use crate::command::{Command, Flags, Group, KeyFlags};
+use crate::blocking::{self, BlockRequest, Suspension, TimeoutReply, Until, Waiter};
+use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::effort::is_long;
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::keys;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
 use crate::long;
-use crate::mailbox::{Message, Push};
 use crate::pubsub::Space;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::transaction::Queued;
-use config::ProtectedAction;
-use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{DbIndex, Entry, Key, Kind, Millis, Stripe};
-use resp::{Protocol, Reply};
+use gates::{is_protected, may_write, pass_gates, protected_error};
+use keyspace::{Key, Millis};
+use locking::{FETCH_FROM, FETCH_UP_TO, fetch, is_held_back};
+use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+pub(crate) use locking::{prefetch_bucket, prefetch_entry, stripes_of};
+pub(crate) use pushes::write_push;
+pub(crate) use serving::serve_ready;
 
 /// Why a request was not run; nothing has happened, and it is to be tried again.
 #[derive(Debug)]
@@ -141,163 +148,6 @@ fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     refuse(cx, &Error::Bytes(text));
 }
 
-/// The gates; `false` if the request is answered already.
-fn pass_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
-    let flags = row.command.flags;
-    if flags.has(Flags::PROTECTED) && is_protected(cx) {
-        reject(cx, row, &protected_error());
-        return Ok(false);
-    }
-    if !cx.session.authenticated && !cx.engine.acl.is_open() && !flags.has(Flags::NO_AUTH) {
-        reject(cx, row, &Error::NoAuth);
-        return Ok(false);
-    }
-    if let Some(until) = paused_until(cx, row) {
-        return Err(NotNow::Paused { until });
-    }
-    if cx.engine.journal.is_full() && may_write(cx, row) {
-        // The disk is far behind: whoever writes waits, and is told when it goes on.
-        return Err(NotNow::Held);
-    }
-    if cx.engine.overdue_mailboxes.load(Relaxed) > 0 && posts_messages(cx, row) {
-        return Err(NotNow::Busy(Busy));
-    }
-    let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
-    cx.engine.tracking.limit_keys(&cx.db);
-    // What that and eviction took from the client's cache it learns before the reply.
-    deliver_own_pushes(cx);
-    if !has_room && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM)) {
-        reject(cx, row, &Error::OutOfMemory);
-        return Ok(false);
-    }
-    if let Some(error) = trouble_of_disk(cx.engine)
-        && is_refused_without_disk(cx, row)
-    {
-        reject(cx, row, &error);
-        return Ok(false);
-    }
-    if cx.session.is_subscribed()
-        && cx.session.protocol == Protocol::Resp2
-        && !allowed_when_subscribed(row)
-    {
-        let name = &row.full_name;
-        let text = format!(
-            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
-             RESET are allowed in this context"
-        );
-        reject(cx, row, &Error::format(text));
-        return Ok(false);
-    }
-    if cx.engine.loading.is_on() && refused_while_loading(cx, row) {
-        reject(cx, row, &Error::Loading);
-        return Ok(false);
-    }
-    if cx.session.multi.is_some() && flags.has(Flags::NO_MULTI) {
-        let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
-        reject(cx, row, &Error::format(text));
-        return Ok(false);
-    }
-    if cx.session.multi.is_some() && !flags.has(Flags::NOT_QUEUED) {
-        if let Some(multi) = &mut cx.session.multi {
-            multi.push(row.index, args.words());
-        }
-        cx.reply.simple("QUEUED");
-        return Ok(false);
-    }
-    Ok(true)
-}
-
-/// What keeps writes from being made to last, if that is a reason to refuse them.
-fn trouble_of_disk(engine: &Engine) -> Option<Error> {
-    if engine.refuses_writes() {
-        return Some(Error::Misconfigured);
-    }
-    engine.append_log.is_broken().then(|| {
-        let why = engine.append_log.error();
-        Error::format(format!("MISCONF Errors writing to the AOF file: {why}"))
-    })
-}
-
-/// Whether this request is refused while what it writes could not be made to last. PING is, so that
-/// whoever watches the server notices; what only goes to others, as PUBLISH, is not.
-fn is_refused_without_disk(cx: &Cx<'_>, row: &Resolved) -> bool {
-    row.command.flags.has(Flags::WRITE)
-        || row.command.name == "ping"
-        || queue_has(cx, row, Flags::WRITE)
-}
-
-/// Whether this client may not run DEBUG.
-fn is_protected(cx: &Cx<'_>) -> bool {
-    match cx.engine.config.enable_debug_command() {
-        ProtectedAction::Yes => false,
-        ProtectedAction::Local => !cx.session.is_local,
-        ProtectedAction::No => true,
-    }
-}
-
-fn protected_error() -> Error {
-    Error::text(
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
-         you can run it from a local connection, otherwise you need to set this option in the \
-         configuration file, and then restart the server.",
-    )
-}
-
-fn refused_while_loading(cx: &Cx<'_>, row: &Resolved) -> bool {
-    let all = cx.engine.table.all();
-    let may_run = |command: &Command| command.flags.has(Flags::LOADING);
-    !may_run(row.command)
-        || (row.command.name == "exec"
-            && queued(cx).iter().any(|queued| !may_run(all[queued.command].command)))
-}
-
-fn allowed_when_subscribed(row: &Resolved) -> bool {
-    matches!(
-        row.command.name,
-        "ping"
-            | "subscribe"
-            | "ssubscribe"
-            | "sunsubscribe"
-            | "psubscribe"
-            | "unsubscribe"
-            | "punsubscribe"
-            | "quit"
-            | "reset"
-    )
-}
-
-fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
-    let pause = &cx.engine.pause;
-    let until = Millis(pause.until_ms.load(Relaxed));
-    if until <= cx.now() {
-        return None;
-    }
-    // A pause of everything holds back what would end it too, as in Valkey: only time does.
-    (!pause.writes_only.load(Relaxed) || may_write(cx, row)).then_some(until)
-}
-
-/// Whether a request may have messages for any number of clients.
-#[cold]
-fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
-    let engine = cx.engine;
-    engine.monitors.load(Relaxed) > 0
-        || row.command.flags.has(Flags::PUBSUB)
-        || queue_has(cx, row, Flags::PUBSUB)
-        || (engine.has_global_interest() && may_write(cx, row))
-}
-
-/// Whether a request may change keys; EXEC may if a queued command may.
-fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
-    let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    row.command.flags.any(changing) || queue_has(cx, row, changing)
-}
-
-/// Whether this is an EXEC of a command with any of these flags.
-fn queue_has(cx: &Cx<'_>, row: &Resolved, wanted: Flags) -> bool {
-    let has = |queued: &Queued| cx.engine.table.all()[queued.command].command.flags.any(wanted);
-    row.command.name == "exec" && queued(cx).iter().any(has)
-}
-
 fn queued<'c>(cx: &'c Cx<'_>) -> &'c [Queued] {
     cx.session.multi.as_ref().map_or(&[], |multi| multi.queue())
 }
@@ -345,11 +195,6 @@ fn run_in_stopped_world(
     Ok(())
 }
 
-/// Words of a request above which its keys are fetched into the cache before they are locked, and
-/// above which the first would be gone from there before the last has come.
-const FETCH_FROM: usize = 64;
-const FETCH_UP_TO: usize = 8192;
-
 #[inline]
 fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
     let keyspace = &cx.engine.keyspace;
@@ -379,150 +224,6 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     finish(cx, args);
     std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
     Ok(())
-}
-
-/// Fetches the buckets and entries of many keys into the cache, so that their stripes are locked
-/// for less time.
-#[cold]
-#[allow(unsafe_code)]
-fn fetch(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) {
-    /// About what a core can have under way.
-    const TOGETHER: usize = 32;
-    let (keyspace, db) = (&cx.engine.keyspace, cx.db.index);
-    let mut batch = Vec::with_capacity(TOGETHER);
-    let fetch_entries = |batch: &mut Vec<(usize, u64)>| {
-        for (stripe, hash) in batch.drain(..) {
-            // SAFETY: commands run inside the world.
-            unsafe { keyspace.stripe(stripe).prefetch_entry(db, hash) }
-        }
-    };
-    // Keys that cannot be found make a syntax error.
-    let _ = keys::for_each_key(row.command, args.words(), |index, _| {
-        let key = Key::new(args[index]);
-        let stripe = keyspace.stripe_of(key);
-        // SAFETY: commands run inside the world.
-        unsafe { keyspace.stripe(stripe).prefetch_bucket(db, key.hash) }
-        batch.push((stripe, key.hash));
-        if batch.len() == TOGETHER {
-            fetch_entries(&mut batch);
-        }
-    });
-    fetch_entries(&mut batch);
-}
-
-/// Whether a key that this command, whose stripes are locked, may change is held by a long command,
-/// or a snapshot has no room for what it holds. If so, the thread is told when that ends.
-#[cold]
-fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    if !finds_hold(cx, row, args) {
-        return false;
-    }
-    // A second look, so that the end of what is in the way cannot be missed: only who waits pays
-    // for saying so.
-    cx.engine.holds.wait();
-    if cx.engine.snapshots.is_running() {
-        cx.engine.snapshots.wait();
-    }
-    finds_hold(cx, row, args)
-}
-
-/// Whether something is in the way of this command just now.
-fn finds_hold(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    let is_snapshot_running = cx.engine.snapshots.is_running();
-    let db = cx.db.index;
-    let mut is_held = false;
-    let mut look = |command: &Command, words: &[&[u8]]| {
-        let _ = keys::for_each_key(command, words, |index, flags| {
-            let key = Key::new(words[index]);
-            let stripe = cx.engine.keyspace.stripe_of(key);
-            is_held |= cx.db.with_stripe(stripe, |data| {
-                data.want(key.hash)
-                    || (is_snapshot_running
-                        && !flags.has(KeyFlags::RO)
-                        && data.is_delayed(db, key.hash, touch(command, flags), Urgency::Waiting))
-            });
-        });
-    };
-    if row.command.name == "exec" {
-        for queued in queued(cx) {
-            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
-            look(cx.engine.table.all()[queued.command].command, &words);
-        }
-    } else {
-        look(row.command, args.words());
-    }
-    is_held
-}
-
-/// What a command does to a key, for a snapshot that streams the key's value.
-fn touch(command: &Command, flags: KeyFlags) -> Touch {
-    let is_of_elements = matches!(command.group, Group::Hash | Group::Set | Group::SortedSet);
-    let replaces = flags.has(KeyFlags::OW) || flags.has(KeyFlags::RM);
-    if is_of_elements && !replaces { Touch::Elements } else { Touch::Whole }
-}
-
-pub(crate) fn stripes_of(cx: &Cx<'_>, command: &Command, args: Args<'_>) -> Locked {
-    let keyspace = &cx.engine.keyspace;
-    let mut need = Locked::None;
-    if command.name == "exec" {
-        for queued in queued(cx) {
-            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
-            let command = cx.engine.table.all()[queued.command].command;
-            add_keys(cx.engine, command, &words, &mut need);
-        }
-        for (_, key) in &cx.session.watched {
-            need.add(keyspace.stripe_of(Key::new(key)));
-        }
-    } else if args.len() > FETCH_FROM {
-        add_keys(cx.engine, command, args.words(), &mut need);
-    } else {
-        add_keys_and_prefetch(cx, command, args.words(), &mut need);
-    }
-    need
-}
-
-/// The stripes of a command with several keys; meanwhile their buckets come into the cache, then
-/// their entries, all at once instead of one after the other.
-fn add_keys_and_prefetch(cx: &Cx<'_>, command: &Command, words: &[&[u8]], need: &mut Locked) {
-    let keyspace = &cx.engine.keyspace;
-    let mut hashes = cx.thread.key_hashes.take();
-    let _ = keys::for_each_key(command, words, |index, _| {
-        let key = Key::new(words[index]);
-        let stripe = keyspace.stripe_of(key);
-        need.add(stripe);
-        prefetch_bucket(keyspace.stripe(stripe), cx.db.index, key.hash);
-        hashes.push((stripe, key.hash));
-    });
-    for (stripe, hash) in hashes.drain(..) {
-        prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash);
-    }
-    if hashes.capacity() <= resp::KEPT_WORDS {
-        cx.thread.key_hashes.replace(hashes);
-    }
-}
-
-/// Brings the bucket of a key into the cache. The caller is inside the world.
-#[inline]
-#[allow(unsafe_code)]
-pub(crate) fn prefetch_bucket(stripe: &Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: requests are taken apart and run inside the world.
-    unsafe { stripe.prefetch_bucket(db, hash) }
-}
-
-/// Brings an entry into the cache whose bucket is there. The caller is inside the world.
-#[inline]
-#[allow(unsafe_code)]
-pub(crate) fn prefetch_entry(stripe: &Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: requests are taken apart and run inside the world.
-    unsafe { stripe.prefetch_entry(db, hash) }
-}
-
-fn add_keys(engine: &Engine, command: &Command, words: &[&[u8]], need: &mut Locked) {
-    // A request whose keys cannot be found runs with the locks of those that can, and answers
-    // with a syntax error of its own.
-    let _ = keys::for_each_key(command, words, |index, _| {
-        need.add(engine.keyspace.stripe_of(Key::new(words[index])));
-    });
 }
 
 /// Runs a command whose locks are held, and turns its error into its reply.
@@ -640,145 +341,6 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     }
 }
 
-/// Serves the clients that wait for the keys that became ready, longest wait first.
-#[cold]
-pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
-    let mut ready = std::mem::take(&mut cx.db.effects.ready);
-    while !ready.is_empty() {
-        let mut more = Vec::new();
-        for (db, key) in ready {
-            for waiter in waiters_of(&cx.db, db, &key) {
-                let Some(kind) = kind_of(&cx.db, db, &key) else { break };
-                serve(cx, &waiter, kind, &mut more);
-            }
-        }
-        ready = more;
-    }
-}
-
-#[allow(unsafe_code)]
-fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
-    let stripe = db.engine.keyspace.stripe_of(Key::new(key));
-    db.with_stripe(stripe, |_| {
-        // SAFETY: `with_stripe` holds the stripe's lock.
-        let interest = unsafe { db.engine.interests.stripe(stripe) };
-        interest.of(index, key).map_or_else(Vec::new, |of_key| of_key.waiters.clone())
-    })
-}
-
-fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Option<Kind> {
-    let key = Key::new(key);
-    let stripe = db.engine.keyspace.stripe_of(key);
-    db.with_stripe(stripe, |data| data.find(index, key).map(Entry::kind))
-}
-
-/// Whether a command that waits is woken by a key of this type: by one of another type it is not.
-fn is_woken_by(command: &Command, kind: Kind) -> bool {
-    match command.group {
-        Group::List => kind == Kind::List,
-        Group::SortedSet => kind == Kind::Zset,
-        _ => true,
-    }
-}
-
-/// Runs a waiter's command again on its behalf, because of a key of this type.
-fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
-    let engine = cx.thread.engine;
-    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-    let Ok(row) = engine.table.resolve(&words) else { return };
-    if !is_woken_by(row.command, kind) || !waiter.claim() {
-        return;
-    }
-    let args = Args::new(&words);
-    let mut session = waiter.guest_session();
-    let mut out = Vec::new();
-    let mut guest = Cx {
-        db: Db::new(engine, cx.now(), engine.access_policy(), cx.thread.rng()),
-        reply: Reply::new(&mut out, waiter.protocol),
-        session: &mut session,
-        engine,
-        thread: cx.thread,
-        resolved: row,
-        in_transaction: false,
-        block_request: None,
-        last_end: cx.last_end,
-    };
-    guest.db.index = waiter.db;
-    guest.db.touches = !waiter.no_touch;
-    let need = stripes_of(&guest, row.command, args);
-    if !lock_to_serve(&mut guest, need, row, args) {
-        drop(guest);
-        if !waiter.put_back() {
-            return blocking::end(&cx.db, waiter);
-        }
-        for key in waiter.keys() {
-            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
-        }
-        return;
-    }
-    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
-    let goes_on = guest.block_request.take().is_some();
-    if goes_on {
-        if !waiter.put_back() {
-            blocking::end(&guest.db, waiter);
-        }
-    } else {
-        if let Err(error) = &outcome {
-            refuse(&mut guest, error);
-        }
-        blocking::forget(&guest.db, waiter);
-        waiter.finish();
-    }
-    commit::commit(&mut guest, args.words());
-    std::mem::replace(&mut guest.db.locked, Locked::None).release(&engine.keyspace);
-    ready.append(&mut guest.db.effects.ready);
-    drop(guest);
-    if !goes_on {
-        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
-        let written = session.written;
-        let resumption = Resumption { token: waiter.token(), reply: out, written };
-        engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
-    }
-}
-
-/// Takes the locks for a blocked command; `false` if a long command is in the way.
-fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
-    /// Attempts before a lock that somebody holds beside a long command counts as that one's.
-    const PATIENCE: usize = 1000;
-    let keyspace = &guest.engine.keyspace;
-    let mut attempts = 0;
-    while need.acquire(keyspace).is_err() {
-        attempts += 1;
-        if attempts > PATIENCE && guest.engine.holds.any() {
-            return false;
-        }
-        std::thread::yield_now();
-    }
-    guest.db.locked = need;
-    if guest.engine.holds.any() && is_held_back(guest, row, args) {
-        std::mem::replace(&mut guest.db.locked, Locked::None).release(keyspace);
-        return false;
-    }
-    true
-}
-
-/// Messages that a command caused for its own client follow its reply at once, as if they had been
-/// written while it ran but after it.
-fn deliver_own_pushes(cx: &mut Cx<'_>) {
-    // A look at all that waits for others is not for nothing.
-    let session = &cx.session;
-    if !(session.is_subscribed() || session.is_monitor || session.tracking.is_some()) {
-        return;
-    }
-    let mailbox = &cx.engine.mailboxes[cx.thread.index];
-    if !mailbox.has_mail() {
-        return;
-    }
-    for push in mailbox.take_pushes(cx.session.id()) {
-        write_push(cx.session, &push, &mut cx.reply);
-    }
-}
-
 /// Whether a command answers with out-of-band messages, which CLIENT REPLY does not silence.
 fn answers_with_pushes(row: &Resolved) -> bool {
     matches!(
@@ -814,68 +376,6 @@ fn silence(cx: &mut Cx<'_>, started: usize) {
 fn end_skipping(session: &mut Session) {
     if session.reply_mode == ReplyMode::Skip {
         session.reply_mode = ReplyMode::On;
-    }
-}
-
-/// Encodes an out-of-band message for a client.
-pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
-    // CLIENT REPLY is about replies; MONITOR's lines are such.
-    if session.reply_mode != ReplyMode::On && matches!(push, Push::Monitor(_)) {
-        return;
-    }
-    match push {
-        Push::Message { channel, payload } => {
-            reply.push(3);
-            reply.bulk(b"message");
-            reply.bulk(channel);
-            reply.bulk(payload);
-        }
-        Push::PatternMessage { pattern, channel, payload } => {
-            reply.push(4);
-            reply.bulk(b"pmessage");
-            reply.bulk(pattern);
-            reply.bulk(channel);
-            reply.bulk(payload);
-        }
-        Push::ShardMessage { channel, payload } => {
-            reply.push(3);
-            reply.bulk(b"smessage");
-            reply.bulk(channel);
-            reply.bulk(payload);
-        }
-        Push::Invalidate(keys) => write_invalidation(session, keys.as_deref(), reply),
-        Push::TrackingRedirBroken(client) if reply.is_resp3() => {
-            reply.push(2);
-            reply.bulk(b"tracking-redir-broken");
-            reply.integer(*client as i64);
-        }
-        Push::TrackingRedirBroken(_) => {}
-        Push::Monitor(line) => {
-            reply.raw(b"+");
-            reply.raw(line);
-            reply.raw(b"\r\n");
-        }
-    }
-}
-
-fn write_invalidation(session: &Session, keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {
-    if reply.is_resp3() {
-        reply.push(2);
-        reply.bulk(b"invalidate");
-    } else if session.is_subscribed() {
-        reply.push(3);
-        reply.bulk(b"message");
-        reply.bulk(b"__redis__:invalidate");
-    } else {
-        // RESP2 has no way to tell a client that is not subscribed.
-        return;
-    }
-    match keys {
-        None => reply.null_array(),
-        Some(keys) => {
-            reply.array(keys.len());
-            keys.iter().for_each(|key| reply.bulk(key));
-        }
     }
 }
 

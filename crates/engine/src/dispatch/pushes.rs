@@ -1,0 +1,85 @@
+//! Out-of-band messages in the form that their client reads.
+
+use crate::cx::Cx;
+use crate::mailbox::Push;
+use crate::session::{ReplyMode, Session};
+use resp::Reply;
+
+/// Messages that a command caused for its own client follow its reply at once, as if they had been
+/// written while it ran but after it.
+pub(super) fn deliver_own_pushes(cx: &mut Cx<'_>) {
+    // A look at all that waits for others is not for nothing.
+    let session = &cx.session;
+    if !(session.is_subscribed() || session.is_monitor || session.tracking.is_some()) {
+        return;
+    }
+    let mailbox = &cx.engine.mailboxes[cx.thread.index];
+    if !mailbox.has_mail() {
+        return;
+    }
+    for push in mailbox.take_pushes(cx.session.id()) {
+        write_push(cx.session, &push, &mut cx.reply);
+    }
+}
+
+/// Encodes an out-of-band message for a client.
+pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
+    // CLIENT REPLY is about replies; MONITOR's lines are such.
+    if session.reply_mode != ReplyMode::On && matches!(push, Push::Monitor(_)) {
+        return;
+    }
+    match push {
+        Push::Message { channel, payload } => {
+            reply.push(3);
+            reply.bulk(b"message");
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::PatternMessage { pattern, channel, payload } => {
+            reply.push(4);
+            reply.bulk(b"pmessage");
+            reply.bulk(pattern);
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::ShardMessage { channel, payload } => {
+            reply.push(3);
+            reply.bulk(b"smessage");
+            reply.bulk(channel);
+            reply.bulk(payload);
+        }
+        Push::Invalidate(keys) => write_invalidation(session, keys.as_deref(), reply),
+        Push::TrackingRedirBroken(client) if reply.is_resp3() => {
+            reply.push(2);
+            reply.bulk(b"tracking-redir-broken");
+            reply.integer(*client as i64);
+        }
+        Push::TrackingRedirBroken(_) => {}
+        Push::Monitor(line) => {
+            reply.raw(b"+");
+            reply.raw(line);
+            reply.raw(b"\r\n");
+        }
+    }
+}
+
+fn write_invalidation(session: &Session, keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {
+    if reply.is_resp3() {
+        reply.push(2);
+        reply.bulk(b"invalidate");
+    } else if session.is_subscribed() {
+        reply.push(3);
+        reply.bulk(b"message");
+        reply.bulk(b"__redis__:invalidate");
+    } else {
+        // RESP2 has no way to tell a client that is not subscribed.
+        return;
+    }
+    match keys {
+        None => reply.null_array(),
+        Some(keys) => {
+            reply.array(keys.len());
+            keys.iter().for_each(|key| reply.bulk(key));
+        }
+    }
+}

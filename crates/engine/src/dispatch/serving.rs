@@ -1,0 +1,140 @@
+//! Serving the clients that are blocked on keys which a command has made ready.
+
+use super::locking::{is_held_back, stripes_of};
+use super::refuse;
+use crate::args::Args;
+use crate::blocking::{self, Resumption, Waiter};
+use crate::command::{Command, Group};
+use crate::commit;
+use crate::cx::Cx;
+use crate::db::Db;
+use crate::latency::Slow;
+use crate::locks::Locked;
+use crate::mailbox::Message;
+use crate::table::Resolved;
+use keyspace::{DbIndex, Entry, Key, Kind};
+use resp::Reply;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Serves the clients that wait for the keys that became ready, longest wait first.
+#[cold]
+pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
+    let mut ready = std::mem::take(&mut cx.db.effects.ready);
+    while !ready.is_empty() {
+        let mut more = Vec::new();
+        for (db, key) in ready {
+            for waiter in waiters_of(&cx.db, db, &key) {
+                let Some(kind) = kind_of(&cx.db, db, &key) else { break };
+                serve(cx, &waiter, kind, &mut more);
+            }
+        }
+        ready = more;
+    }
+}
+
+#[allow(unsafe_code)]
+fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
+    let stripe = db.engine.keyspace.stripe_of(Key::new(key));
+    db.with_stripe(stripe, |_| {
+        // SAFETY: `with_stripe` holds the stripe's lock.
+        let interest = unsafe { db.engine.interests.stripe(stripe) };
+        interest.of(index, key).map_or_else(Vec::new, |of_key| of_key.waiters.clone())
+    })
+}
+
+fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Option<Kind> {
+    let key = Key::new(key);
+    let stripe = db.engine.keyspace.stripe_of(key);
+    db.with_stripe(stripe, |data| data.find(index, key).map(Entry::kind))
+}
+
+/// Whether a command that waits is woken by a key of this type: by one of another type it is not.
+fn is_woken_by(command: &Command, kind: Kind) -> bool {
+    match command.group {
+        Group::List => kind == Kind::List,
+        Group::SortedSet => kind == Kind::Zset,
+        _ => true,
+    }
+}
+
+/// Runs a waiter's command again on its behalf, because of a key of this type.
+fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
+    let engine = cx.thread.engine;
+    let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+    let Ok(row) = engine.table.resolve(&words) else { return };
+    if !is_woken_by(row.command, kind) || !waiter.claim() {
+        return;
+    }
+    let args = Args::new(&words);
+    let mut session = waiter.guest_session();
+    let mut out = Vec::new();
+    let mut guest = Cx {
+        db: Db::new(engine, cx.now(), engine.access_policy(), cx.thread.rng()),
+        reply: Reply::new(&mut out, waiter.protocol),
+        session: &mut session,
+        engine,
+        thread: cx.thread,
+        resolved: row,
+        in_transaction: false,
+        block_request: None,
+        last_end: cx.last_end,
+    };
+    guest.db.index = waiter.db;
+    guest.db.touches = !waiter.no_touch;
+    let need = stripes_of(&guest, row.command, args);
+    if !lock_to_serve(&mut guest, need, row, args) {
+        drop(guest);
+        if !waiter.put_back() {
+            return blocking::end(&cx.db, waiter);
+        }
+        for key in waiter.keys() {
+            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
+        }
+        return;
+    }
+    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
+    let goes_on = guest.block_request.take().is_some();
+    if goes_on {
+        if !waiter.put_back() {
+            blocking::end(&guest.db, waiter);
+        }
+    } else {
+        if let Err(error) = &outcome {
+            refuse(&mut guest, error);
+        }
+        blocking::forget(&guest.db, waiter);
+        waiter.finish();
+    }
+    commit::commit(&mut guest, args.words());
+    std::mem::replace(&mut guest.db.locked, Locked::None).release(&engine.keyspace);
+    ready.append(&mut guest.db.effects.ready);
+    drop(guest);
+    if !goes_on {
+        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        let written = session.written;
+        let resumption = Resumption { token: waiter.token(), reply: out, written };
+        engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
+    }
+}
+
+/// Takes the locks for a blocked command; `false` if a long command is in the way.
+fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
+    /// Attempts before a lock that somebody holds beside a long command counts as that one's.
+    const PATIENCE: usize = 1000;
+    let keyspace = &guest.engine.keyspace;
+    let mut attempts = 0;
+    while need.acquire(keyspace).is_err() {
+        attempts += 1;
+        if attempts > PATIENCE && guest.engine.holds.any() {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    guest.db.locked = need;
+    if guest.engine.holds.any() && is_held_back(guest, row, args) {
+        std::mem::replace(&mut guest.db.locked, Locked::None).release(keyspace);
+        return false;
+    }
+    true
+}
