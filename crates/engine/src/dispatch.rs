@@ -267,7 +267,10 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 /// The command has looked at its key and will look again on a background thread, where it counts.
 #[cold]
 fn put_off(cx: &mut Cx<'_>) {
-    cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
+    // What a command goes on to change is no hit.
+    if cx.resolved.command.flags.has(Flags::READONLY) {
+        cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
+    }
     let (until, on_timeout) = (Until::Background, TimeoutReply::Null);
     cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout });
 }

@@ -158,6 +158,17 @@ fn a_huge_string_is_read_beside_the_others() {
         let stats = ask(&mut other, "INFO stats");
         let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
         assert!(stats.contains("keyspace_hits:2\r\n"), "{stats}");
+        // So is a string made longer.
+        let (byte, end) = (16 << 20, 32 << 20);
+        send(&mut long, &format!("SETBIT bits {} 1", byte * 8));
+        send(&mut long, &format!("SETRANGE bits {end} end"));
+        send(&mut long, "BITCOUNT bits");
+        assert_eq!(long.reply().unwrap(), Reply::Integer(0));
+        assert_eq!(long.reply().unwrap(), Reply::Integer(end + 3));
+        let ones: u32 = b"end".iter().map(|byte| byte.count_ones()).sum();
+        assert_eq!(long.reply().unwrap(), Reply::Integer(1 + i64::from(ones)));
+        assert_eq!((calls(&mut other, "setbit"), calls(&mut other, "setrange")), (1, 1));
+        ask(&mut long, "DEL bits");
         // A transaction is one step, and does it in place.
         for request in ["MULTI", "GET huge", "INCR counter"] {
             ask(&mut long, request);

@@ -100,6 +100,9 @@ fn setrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let end = offset.checked_add(value.len()).ok_or(Error::StringTooLong)?;
     super::check_len(cx, end)?;
+    if cx.is_for_background(end.saturating_sub(old_len.unwrap_or(0))) {
+        return Err(Error::TakesLong);
+    }
     let string = cx.db.edit_string(key)?;
     if string.len() < end {
         string.resize(end);
