@@ -131,7 +131,7 @@ impl Ledger {
 
 /// Appends the line of an acknowledged write.
 pub fn note(lines: &mut Vec<u8>, entry: &Entry, at_us: u64) {
-    use crate::workload::template::append_number;
+    use crate::workload::digits::append_number;
     for number in [entry.key, entry.version, entry.client, entry.sequence] {
         append_number(lines, number);
         lines.push(b' ');

@@ -10,7 +10,7 @@ use crate::client::{Client, Reply, encode};
 use crate::ledger::{Entry, HEADER};
 use crate::options::Target;
 use crate::options::args::AuditArgs;
-use crate::workload::template::append_number;
+use crate::workload::digits::append_number;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,5 +1,6 @@
 //! What is sent: operations, and in which order.
 
+pub mod digits;
 pub mod keys;
 pub mod template;
 pub mod tests;
