@@ -90,8 +90,10 @@ class Server:
         return total / 1024
 
     def stop(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        """Kills it and what it has started, unless it has ended."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
     def end(self):
         self.stop()
