@@ -107,13 +107,16 @@ fn connections_rate_and_latency_agree() {
 #[test]
 fn equal_servers_are_equal() {
     let (one, other) = (dunlin(&[]), dunlin(&[]));
-    let line = format!("-t get -n 5000 --rounds 5 --against redis://127.0.0.1:{}", other.port());
+    // Servers that take their time, as above: on a busy machine a quick one may be kept from running
+    // for most of a round.
+    let against = format!("--rounds 5 --against redis://127.0.0.1:{}", other.port());
+    let line = format!("-c 4 -n 40 {against} DEBUG SLEEP 0.01");
     let (status, result) = measure(one.port(), &line);
     assert_eq!(status, 0);
     let rows = result["comparisons"].as_array().unwrap();
     let rate = rows.iter().find(|row| row["figure"] == "requests/s").unwrap();
     let ratio = rate["ratio"].as_f64().unwrap();
-    let near = (ratio - 1.0).abs() <= rate["noise"].as_f64().unwrap().max(0.1);
+    let near = (ratio - 1.0).abs() <= rate["noise"].as_f64().unwrap().max(0.2);
     assert!(rate["within_noise"] == true || near, "{rate}");
     assert!(
         rate["ratio_low"].as_f64().unwrap() <= ratio
