@@ -1,6 +1,7 @@
 //! A small blocking client: one connection, requests as lists of words, replies through the strict
 //! decoder of [`crate::reply`].
 
+use crate::environment::variable;
 use crate::reply::{Protocol, Reply, decode};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,8 +11,7 @@ use std::time::{Duration, Instant};
 /// How long a reply may take before the test fails, unless `DUNLIN_TEST_TIMEOUT` (seconds) says
 /// otherwise, as a run under a sanitizer needs.
 pub fn patience() -> Duration {
-    let seconds = std::env::var("DUNLIN_TEST_TIMEOUT").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(10))
+    Duration::from_secs(variable("DUNLIN_TEST_TIMEOUT").unwrap_or(10))
 }
 
 /// Encodes a request as an array of bulk strings.

@@ -7,6 +7,7 @@
 //! - [`differential`] sends random requests to two servers and compares;
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
+//! - [`environment`] is what a run is told from outside;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
 //!
@@ -15,6 +16,7 @@
 pub mod client;
 pub mod contents;
 pub mod differential;
+pub mod environment;
 pub mod expect;
 pub mod history;
 pub mod notation;

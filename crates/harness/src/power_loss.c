@@ -67,9 +67,13 @@ static void note(const void *bytes, size_t count, const char *format, ...) {
     errno = saved;
 }
 
-static int opened(const char *name, int flags, mode_t mode) {
+int open(const char *name, int flags, ...) {
     char path[PATH_MAX];
     struct stat status;
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
     int is_ours = (flags & (O_CREAT | O_TRUNC)) && resolve(name, path);
     int is_new = is_ours && syscall(SYS_access, path, F_OK);
     int fd = syscall(SYS_openat, AT_FDCWD, name, flags, mode);
@@ -79,21 +83,7 @@ static int opened(const char *name, int flags, mode_t mode) {
     }
     return fd;
 }
-
-int open(const char *name, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
-    return opened(name, flags, mode);
-}
-int open64(const char *name, int flags, ...) {
-    va_list rest;
-    va_start(rest, flags);
-    mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
-    va_end(rest);
-    return opened(name, flags, mode);
-}
+int open64(const char *name, int flags, ...) __attribute__((alias("open")));
 
 ssize_t write(int fd, const void *bytes, size_t count) {
     char path[PATH_MAX];
@@ -106,15 +96,14 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     return done;
 }
 
-static int resized(int fd, off_t size) {
+int ftruncate(int fd, off_t size) {
     char path[PATH_MAX];
     struct stat status;
     int result = syscall(SYS_ftruncate, fd, size);
     if (!result && look(fd, &status, path)) note(0, 0, "resize %lu %ld\n", status.st_ino, size);
     return result;
 }
-int ftruncate(int fd, off_t size) { return resized(fd, size); }
-int ftruncate64(int fd, off64_t size) { return resized(fd, size); }
+int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
 
 static int forced(int fd, long call) {
     char path[PATH_MAX];

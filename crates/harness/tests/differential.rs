@@ -12,6 +12,7 @@ use harness::differential::Op;
 use harness::differential::duel::{Difference, Duel};
 use harness::differential::grammar::{Generator, commands, uncompared};
 use harness::differential::shrink::shrink;
+use harness::environment::variable;
 use harness::server::Program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -24,10 +25,6 @@ const FIXED_SEEDS: u64 = 250;
 const SHORT: Duration = Duration::from_secs(15);
 /// Different failures that are reported before the test ends.
 const REPORTED: u64 = 10;
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 #[test]
 fn replies_are_those_of_the_reference() {

@@ -9,6 +9,7 @@
 //! `DUNLIN_KILLS=500` says how often; the seed is printed, and taken from `DUNLIN_SEED`.
 
 use harness::client::Client;
+use harness::environment::variable;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -21,10 +22,6 @@ const WRITERS: usize = 4;
 const KEYS: i64 = 100;
 /// Kills of the default run, for each of the two policies.
 const SHORT: u64 = 10;
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 /// What one writer knows when the server is gone.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode, is_gone};
+use harness::environment::variable;
 use harness::reply::{Protocol, Reply, decode};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -251,7 +252,6 @@ fn shown(requests: &[Vec<Vec<u8>>]) -> String {
 
 #[test]
 fn no_argument_brings_the_server_down() {
-    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seconds = Duration::from_secs(variable("DUNLIN_HOSTILE_SECONDS").unwrap_or(3));
     let first_seed = variable("DUNLIN_SEED").unwrap_or(1);
     let program = Program::under_test();

@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::environment;
 use harness::history::{Action, Recorder, State};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
@@ -19,14 +20,10 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 8;
 
-fn variable(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
-}
-
 fn seconds() -> Duration {
     // The default is short, since there are four servers to each test.
-    let seconds = std::env::var("DUNLIN_LINEARIZABILITY_SECONDS").ok();
-    Duration::from_secs_f64(seconds.and_then(|text| text.parse().ok()).unwrap_or(0.5))
+    let half = Duration::from_millis(500);
+    environment::seconds("DUNLIN_LINEARIZABILITY_SECONDS").unwrap_or(half)
 }
 
 /// Calls `test` with a server of two threads and one of four, on each I/O back-end.
@@ -59,7 +56,7 @@ struct Worker {
 impl Worker {
     fn new(server: &Server, index: usize) -> Worker {
         let protocol = if index.is_multiple_of(2) { Protocol::Resp2 } else { Protocol::Resp3 };
-        let seed = variable("DUNLIN_SEED", 1);
+        let seed = environment::variable("DUNLIN_SEED").unwrap_or(1);
         Worker {
             index,
             client: server.connect(protocol).unwrap(),

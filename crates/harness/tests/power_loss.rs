@@ -11,6 +11,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::environment::{new_seed, variable};
 use harness::power_loss::{Disk, LIBRARY, instants};
 use harness::preload::Preload;
 use harness::reply::Protocol;
@@ -20,13 +21,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const WRITERS: usize = 3;
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 /// A list's key; a transaction appends one number to both lists of a writer.
 fn lists(writer: usize) -> [String; 2] {
@@ -179,8 +176,7 @@ impl Policy {
 }
 
 fn run(policy: Policy, preamble: &str) {
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
-    let seed = variable("DUNLIN_SEED").unwrap_or_else(clock);
+    let seed = variable("DUNLIN_SEED").unwrap_or_else(new_seed);
     let mut rng = Rng::new(seed);
     let what = format!("DUNLIN_SEED={seed} {policy:?}, base in RDB: {preamble}");
     let library = Preload::build(&format!("power-{policy:?}-{preamble}"), LIBRARY);

@@ -11,6 +11,7 @@
 
 use harness::client::{Client, encode};
 use harness::contents::{Contents, contents};
+use harness::environment::{new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -18,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Bytes damaged in each kind of file by the default run.
 const FLIPS: u64 = 40;
@@ -28,13 +29,8 @@ const MANIFEST: &str = "appendonly.aof.manifest";
 const NAMES: &str = "file appendonly.aof.1.base.rdb seq 1 type b\n\
                      file appendonly.aof.1.incr.aof seq 1 type i\n";
 
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
 fn seed() -> u64 {
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
-    let seed = variable("DUNLIN_SEED").unwrap_or_else(clock);
+    let seed = variable("DUNLIN_SEED").unwrap_or_else(new_seed);
     println!("DUNLIN_SEED={seed}");
     seed
 }

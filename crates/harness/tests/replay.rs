@@ -7,6 +7,7 @@
 use harness::client::{Client, patience};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
+use harness::environment::variable;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use harness::wait::within;
@@ -17,10 +18,6 @@ use std::time::{Duration, Instant};
 /// Requests per sequence.
 const LENGTH: usize = 300;
 const SHORT: Duration = Duration::from_secs(8);
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 fn ask(client: &mut Client, words: &[&str]) -> Reply {
     client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))

@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::environment::{new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -199,9 +200,7 @@ fn snapshots_pass_between_servers() {
     let start = |program: &Program| Server::start(program, Options::default()).unwrap();
     let dunlin = start(&Program::under_test());
     let others = [start(&reference), start(&reference.beside("redis-server"))];
-    let variable =
-        |name| std::env::var(name).ok().and_then(|text: String| text.parse::<u64>().ok());
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let clock = new_seed();
     let more = variable("DUNLIN_ROUND_TRIPS").unwrap_or(0);
     for seed in std::iter::once(variable("DUNLIN_SEED").unwrap_or(1)).chain(clock..clock + more) {
         for other in &others {

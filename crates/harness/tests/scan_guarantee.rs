@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::environment::variable;
 use harness::reply::Protocol;
 use harness::server::{Options, Program, Server};
 use std::collections::HashSet;
@@ -40,7 +41,7 @@ struct Collection {
 }
 
 fn check(collection: &Collection) {
-    let seconds = std::env::var("DUNLIN_SCAN_SECONDS").ok().and_then(|text| text.parse().ok());
+    let seconds = variable("DUNLIN_SCAN_SECONDS");
     let program = Program::under_test();
     let backend = program.backends().first().copied().flatten();
     let options = Options { backend, ..Options::arguments(&["--io-threads", "4"]) };

@@ -12,6 +12,7 @@
 use harness::client::Client;
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
+use harness::environment::{new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -27,10 +28,6 @@ const WRITERS: u64 = 3;
 const REWRITES: usize = 3;
 /// Elements of the big collections: more than a snapshot takes in one go.
 const BIG: usize = 2500;
-
-fn variable(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
 
 fn ask(client: &mut Client, words: &[&str]) -> Reply {
     client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
@@ -295,9 +292,9 @@ fn a_snapshot_is_the_history_up_to_its_position() {
     let mut loader = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();
     loader.kill().unwrap();
     let until = Instant::now() + Duration::from_secs(seconds);
-    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
     let only = variable("DUNLIN_SEED");
-    let (mut seed, mut histories, mut sent, mut compared) = (only.unwrap_or_else(clock), 0, 0, 0);
+    let (mut seed, mut histories, mut sent, mut compared) =
+        (only.unwrap_or_else(new_seed), 0, 0, 0);
     while Instant::now() < until {
         let (requests, keys) = one(seed, &mut loader);
         sent += requests;
