@@ -40,25 +40,20 @@ impl Decoder<'_> {
                 Ok(Object::Set(Set::from_intset(intset, &limits.set)))
             }
             Kind::SetListpack => {
-                let what = "Set listpack";
-                set_of(self.listpack(what)?, what, limits).map(Object::Set)
+                set_of(self.packed_listpack("Set listpack")?, limits).map(Object::Set)
             }
             Kind::HashZipmap => hash_of_zipmap(&self.string()?, limits).map(Object::Hash),
             Kind::HashZiplist => {
-                let what = "Hash ziplist";
-                hash_of(self.ziplist(what)?, what, limits).map(Object::Hash)
+                hash_of(self.packed_ziplist("Hash ziplist")?, limits).map(Object::Hash)
             }
             Kind::HashListpack => {
-                let what = "Hash listpack";
-                hash_of(self.listpack(what)?, what, limits).map(Object::Hash)
+                hash_of(self.packed_listpack("Hash listpack")?, limits).map(Object::Hash)
             }
             Kind::ZsetZiplist => {
-                let what = "Zset ziplist";
-                zset_of(self.ziplist(what)?, what, limits).map(Object::Zset)
+                zset_of(self.packed_ziplist("Zset ziplist")?, limits).map(Object::Zset)
             }
             Kind::ZsetListpack => {
-                let what = "Zset listpack";
-                zset_of(self.listpack(what)?, what, limits).map(Object::Zset)
+                zset_of(self.packed_listpack("Zset listpack")?, limits).map(Object::Zset)
             }
         }
     }
@@ -67,33 +62,46 @@ impl Decoder<'_> {
     fn ziplist(&mut self, what: &'static str) -> Result<Listpack, Error> {
         ziplist::to_listpack(&self.string()?).map_err(|_| Error::Corrupt(what))
     }
+
+    fn packed_ziplist(&mut self, what: &'static str) -> Result<Packed, Error> {
+        Packed::new(self.ziplist(what)?, what)
+    }
+
+    fn packed_listpack(&mut self, what: &'static str) -> Result<Packed, Error> {
+        Packed::new(self.listpack(what)?, what)
+    }
+}
+
+/// The elements of a small value, of which there is at least one, and what it is for errors.
+struct Packed {
+    elements: Listpack,
+    what: &'static str,
+}
+
+impl Packed {
+    fn new(elements: Listpack, what: &'static str) -> Result<Packed, Error> {
+        if elements.is_empty() { Err(Error::Empty) } else { Ok(Packed { elements, what }) }
+    }
 }
 
 fn not_empty(list: List) -> Result<List, Error> {
     if list.is_empty() { Err(Error::Empty) } else { Ok(list) }
 }
 
-fn set_of(listpack: Listpack, what: &'static str, limits: &Limits) -> Result<Set, Error> {
-    if listpack.is_empty() {
-        return Err(Error::Empty);
-    }
-    Set::from_listpack(listpack, &limits.set).map_err(|_| Error::Duplicate(what))
+fn set_of(packed: Packed, limits: &Limits) -> Result<Set, Error> {
+    let what = packed.what;
+    Set::from_listpack(packed.elements, &limits.set).map_err(|_| Error::Duplicate(what))
 }
 
-fn hash_of(listpack: Listpack, what: &'static str, limits: &Limits) -> Result<Hash, Error> {
-    if listpack.is_empty() {
-        return Err(Error::Empty);
-    }
-    let is_even = listpack.count().is_multiple_of(2);
-    Hash::from_listpack(listpack, &limits.hash)
+fn hash_of(packed: Packed, limits: &Limits) -> Result<Hash, Error> {
+    let (what, is_even) = (packed.what, packed.elements.count().is_multiple_of(2));
+    Hash::from_listpack(packed.elements, &limits.hash)
         .map_err(|_| if is_even { Error::Duplicate(what) } else { Error::Corrupt(what) })
 }
 
-fn zset_of(listpack: Listpack, what: &'static str, limits: &Limits) -> Result<Zset, Error> {
-    if listpack.is_empty() {
-        return Err(Error::Empty);
-    }
-    Zset::from_listpack(listpack, &limits.zset).map_err(|_| Error::Corrupt(what))
+fn zset_of(packed: Packed, limits: &Limits) -> Result<Zset, Error> {
+    let what = packed.what;
+    Zset::from_listpack(packed.elements, &limits.zset).map_err(|_| Error::Corrupt(what))
 }
 
 /// A hash in the oldest encoding.

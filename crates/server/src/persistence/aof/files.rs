@@ -138,7 +138,7 @@ impl Folder {
     /// # Errors
     /// In Redis's words.
     pub fn sync_dir(&self) -> Result<(), String> {
-        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(|error| {
+        sync_folder_of(&self.manifest()).map_err(|error| {
             format!("Fail to fsync AOF directory {}: {}", self.dir.display(), os_error(&error))
         })
     }
