@@ -57,7 +57,7 @@ pub fn write_file(
                 os_error(error)
             );
         })?;
-    if matches!(content, Content::Commands { .. }) {
+    if file.has_commands() {
         write_all(engine, snapshot, beside, &mut file, &AofRecords::default)?;
     } else {
         write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;

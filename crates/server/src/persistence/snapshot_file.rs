@@ -87,7 +87,8 @@ impl SnapshotFile {
         Ok(this)
     }
 
-    fn has_commands(&self) -> bool {
+    /// Whether it holds commands, and not the form of an RDB file.
+    pub fn has_commands(&self) -> bool {
         matches!(self.options.content, Content::Commands { .. })
     }
 

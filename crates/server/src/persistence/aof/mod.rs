@@ -178,9 +178,7 @@ impl Aof {
             .map_err(|error| format!("Can't start a thread: {error}"))?;
         self.set_writer(&mut inner, Some(writer));
         self.engine.append_log.set_state(LogState::On);
-        if !self.engine.config.aof_disable_auto_gc() {
-            self.folder.delete_history(&mut inner.manifest);
-        }
+        self.delete_history_in(&mut inner);
         Ok(())
     }
 
@@ -258,8 +256,12 @@ impl Aof {
 
     /// Deletes the files that are history, unless they are to be kept.
     pub fn delete_history(&self) {
+        self.delete_history_in(&mut lock(&self.inner));
+    }
+
+    fn delete_history_in(&self, inner: &mut Inner) {
         if !self.engine.config.aof_disable_auto_gc() {
-            self.folder.delete_history(&mut lock(&self.inner).manifest);
+            self.folder.delete_history(&mut inner.manifest);
         }
     }
 

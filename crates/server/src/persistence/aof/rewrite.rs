@@ -277,8 +277,8 @@ impl Aof {
                 writer.trust();
             }
         }
-        if is_sure && !self.engine.config.aof_disable_auto_gc() {
-            self.folder.delete_history(&mut inner.manifest);
+        if is_sure {
+            self.delete_history_in(inner);
         }
     }
 }
