@@ -137,6 +137,10 @@ impl Applier {
                 self.net.set_keepalive(config.tcp_keepalive());
                 Ok(())
             }
+            Effect::Other("io-coalesce-usec") => {
+                self.net.set_coalescing_time(start::coalescing_time(config));
+                Ok(())
+            }
             Effect::Other("loglevel" | "log-format" | "log-timestamp-format") => {
                 apply_log_options(config);
                 Ok(())

@@ -177,6 +177,7 @@ impl Host for ServerHost {
                     self.config_file.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
                 ),
             ],
+            "stats" => vec![line("io_coalesced_waits", self.net.coalesced_waits().to_string())],
             "memory" => {
                 let resident = facts::Resident::read(Path::new("/"));
                 vec![

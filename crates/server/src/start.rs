@@ -121,6 +121,7 @@ fn serve(
         backend: choice.backend,
         threads: count,
         keepalive_seconds: config.tcp_keepalive(),
+        coalescing_time: coalescing_time(&config),
         backlog: config.tcp_backlog(),
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
@@ -344,6 +345,11 @@ fn supervision(config: &Config) -> supervised::Mode {
         config::Supervised::Systemd => supervised::Mode::Systemd,
         config::Supervised::Upstart => supervised::Mode::Upstart,
     }
+}
+
+/// `io-coalesce-usec`.
+pub(crate) fn coalescing_time(config: &Config) -> Duration {
+    Duration::from_micros(config.io_coalesce_usec().into())
 }
 
 fn choose_backend(config: &Config) -> Result<Choice, Failure> {

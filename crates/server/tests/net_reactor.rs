@@ -7,6 +7,7 @@ use net_support::{Message, Note, Peer, Server};
 use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 on_both!(
     requests_are_answered_in_order,
@@ -28,6 +29,7 @@ on_both!(
     a_stale_id_names_nobody,
     connections_are_spread_evenly,
     many_requests_at_once_find_buffers,
+    busy_threads_wait_for_several_requests,
     unix_sockets_work,
     listeners_change_at_run_time,
     stopping_closes_everything,
@@ -146,7 +148,7 @@ fn fill(peer: &mut Peer) -> usize {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                 // There is no event for "will not be read": a pause that is too short makes the
                 // test weaker, not wrong.
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
                 idle += 1;
             }
             Err(e) => panic!("{e}"),
@@ -425,6 +427,42 @@ fn listeners_change_at_run_time(backend: Backend) {
         assert_eq!(server.connect().ask("echo second"), "second");
     }
     assert_eq!(old.ask("echo kept"), "kept");
+}
+
+/// Whether io_uring can wait for several completions for a limited time: Linux 6.12.
+fn kernel_can_be_patient() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
+    version >= (6, 12)
+}
+
+fn busy_threads_wait_for_several_requests(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peers: Vec<_> = (0..40).map(|_| server.connect()).collect();
+    let mut rounds = |at_most: u32, enough: &dyn Fn() -> bool| {
+        for round in 0..at_most {
+            peers.iter_mut().for_each(|peer| drop(peer.say(&format!("echo {round}\n"))));
+            peers.iter_mut().for_each(|peer| assert_eq!(peer.line(), round.to_string()));
+            if enough() {
+                break;
+            }
+        }
+    };
+    let waits = || server.net.coalesced_waits();
+    if backend == Backend::Uring && kernel_can_be_patient() {
+        rounds(20_000, &|| waits() > 10);
+        assert!(waits() > 10, "forty busy connections were never waited for");
+    } else {
+        rounds(200, &|| false);
+        assert_eq!(waits(), 0);
+    }
+    server.net.set_coalescing_time(Duration::ZERO);
+    // The turn that is under way may still be of the old kind.
+    rounds(1, &|| true);
+    let before = waits();
+    rounds(200, &|| false);
+    assert_eq!(waits(), before);
 }
 
 fn stopping_closes_everything(backend: Backend) {

@@ -334,6 +334,9 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     for what in ["cmd", "key", "channel", "tls_cert", "db"] {
         line(out, &format!("acl_access_denied_{what}"), 0);
     }
+    for (name, value) in facts(cx, "stats") {
+        line(out, &name, value);
+    }
 }
 
 fn replication(cx: &Cx<'_>, out: &mut String) {

@@ -49,6 +49,12 @@ pub(super) const OPTIONS: &[Spec] = &[
         "kernel interface of the reactors: auto, io_uring or epoll",
     )
     .immutable(),
+    int(
+        "io-coalesce-usec",
+        (0, 10_000),
+        "50",
+        "microseconds that a busy reactor may wait for more requests; 0 is not at all",
+    ),
     flag("io-threads-always-active", "no", "keep I/O threads busy under any load")
         .hidden()
         .not_yet(),

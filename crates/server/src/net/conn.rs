@@ -146,6 +146,8 @@ pub(super) struct Link {
     pub fd: Option<OwnedFd>,
     pub generation: u32,
     pub flags: u16,
+    /// The mark of the window in which it last sent something.
+    pub seen: u8,
     /// Replies of this turn (plain text, with TLS).
     pub out: Vec<u8>,
     /// Input the handler has seen and left, or not seen yet, from `start` on.

@@ -27,8 +27,9 @@ impl<H: Handler> Reactor<H> {
     #[inline]
     pub(super) fn on_data(&mut self, token: Token, buf: Filled) {
         let slot = token.slot;
-        let link = &self.core.links[slot as usize];
+        let link = &mut self.core.links[slot as usize];
         if link.generation == token.generation {
+            self.coalescer.arrived(&mut link.seen);
             if link.flags & (flag::BLOCKED | flag::TLS) == 0 && link.rest.is_empty() {
                 let input = self.driver.input(buf);
                 fresh(&mut self.handler, &mut self.users, &mut self.core, slot, input);

@@ -13,6 +13,7 @@
 //! * `read_off` stops reading; a hang-up is then reported as such. `read_on` resumes.
 
 use super::buffers::Filled;
+use super::coalesce::Patience;
 use super::conn::Token;
 use super::epoll::Epoll;
 use super::uring::Uring;
@@ -112,10 +113,24 @@ impl Driver {
         either!(self, d => d.unlisten(key));
     }
 
-    /// Sends what is queued and waits for events: for ever, or for the time given.
+    /// Whether it can wait for several events at once.
+    pub fn can_be_patient(&self) -> bool {
+        matches!(self, Driver::Uring(ring) if ring.can_be_patient())
+    }
+
+    /// Sends what is queued and waits for an event, `timeout` at most. A driver that
+    /// [can](Driver::can_be_patient) waits for as many as `patience` says first.
     #[inline]
-    pub fn wait(&mut self, timeout: Option<Duration>, batch: &mut Batch) -> io::Result<()> {
-        either!(self, d => d.wait(timeout, batch))
+    pub fn wait(
+        &mut self,
+        timeout: Duration,
+        patience: Option<Patience>,
+        batch: &mut Batch,
+    ) -> io::Result<()> {
+        match self {
+            Driver::Uring(ring) => ring.wait(timeout, patience, batch),
+            Driver::Epoll(epoll) => epoll.wait(timeout, batch),
+        }
     }
 
     /// The buffers `wait` has settled.

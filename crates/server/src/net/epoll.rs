@@ -184,12 +184,12 @@ impl Epoll {
         self.free.push(buf.id);
     }
 
-    pub fn wait(&mut self, timeout: Option<Duration>, batch: &mut Batch) -> io::Result<()> {
-        let millis = match timeout {
-            _ if !self.again.is_empty() => 0,
-            None => -1,
+    pub fn wait(&mut self, timeout: Duration, batch: &mut Batch) -> io::Result<()> {
+        let millis = if self.again.is_empty() {
             // Rounded up, so that a wait never ends just before its time and spins.
-            Some(t) => i32::try_from(t.as_micros().div_ceil(1000)).unwrap_or(i32::MAX),
+            i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX)
+        } else {
+            0
         };
         let most = self.events.len() as i32;
         // SAFETY: the array has room for `most` events.

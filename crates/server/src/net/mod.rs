@@ -25,6 +25,7 @@
 //! What must *not* be here: anything that knows a command, a key or a reply.
 
 mod buffers;
+mod coalesce;
 mod conn;
 mod core;
 mod cx;

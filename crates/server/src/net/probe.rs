@@ -84,7 +84,7 @@ fn try_uring() -> Result<(), String> {
     let mut batch = Batch::default();
     let mut wait = |ring: &mut Uring| {
         batch.events.clear();
-        ring.wait(Some(Duration::from_secs(2)), &mut batch).map_err(step("io_uring_enter"))?;
+        ring.wait(Duration::from_secs(2), None, &mut batch).map_err(step("io_uring_enter"))?;
         Ok::<_, String>(batch.events.clone())
     };
 

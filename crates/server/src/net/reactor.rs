@@ -1,5 +1,6 @@
 //! One thread's event loop: see the [module](super) for what a turn is.
 
+use super::coalesce::{Coalescer, Patience};
 use super::conn::{Link, MAX_SLOTS, Token, flag};
 use super::core::Core;
 use super::cx::{ConnIo, Cx};
@@ -27,6 +28,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// may wait for this very core.
 const EAGER_RETRIES: u32 = 8;
 const RETRY_REST: Duration = Duration::from_micros(50);
+/// How much later than asked for a wait of a reactor may end.
+const TIMER_SLACK: Duration = Duration::from_micros(1);
 /// How long a stopping reactor goes on sending to peers that are slow to read.
 const STOP_TIME: Duration = Duration::from_millis(300);
 
@@ -40,6 +43,7 @@ pub struct Reactor<H: Handler> {
     pub(super) plain: Vec<u8>,
     /// Buffers that need a second look; empty between turns.
     pub(super) unsettled: Vec<Flight>,
+    pub(super) coalescer: Coalescer,
     net: Arc<Net>,
     batch: Batch,
     listening: Vec<Arc<Listener>>,
@@ -75,6 +79,8 @@ impl<H: Handler> Reactor<H> {
             Backend::Uring => Driver::Uring(Box::new(Uring::new(waker)?)),
             Backend::Epoll => Driver::Epoll(Box::new(Epoll::new(waker)?)),
         };
+        // The kernel lets short waits last longer than they should, to save power.
+        sys::set_timer_slack(TIMER_SLACK);
         // Listeners and mail may be there already.
         net.waker(thread).wake();
         Ok(Self {
@@ -84,6 +90,7 @@ impl<H: Handler> Reactor<H> {
             handler,
             plain: Vec::new(),
             unsettled: Vec::new(),
+            coalescer: Coalescer::new(Instant::now()),
             net: net.clone(),
             batch: Batch::default(),
             listening: Vec::new(),
@@ -120,7 +127,8 @@ impl<H: Handler> Reactor<H> {
         if timeout != Duration::ZERO && !self.net.waker(thread).fall_asleep() {
             timeout = Duration::ZERO;
         }
-        self.driver.wait(Some(timeout), &mut self.batch)?;
+        let patience = self.patience();
+        self.driver.wait(timeout, patience, &mut self.batch)?;
         let woken = self.net.waker(thread).take_notice();
         self.core.now = Instant::now();
         self.after_submission();
@@ -144,6 +152,20 @@ impl<H: Handler> Reactor<H> {
         self.eager = self.flush();
         self.bury();
         Ok(())
+    }
+
+    /// How many events the next wait is for.
+    #[inline]
+    fn patience(&mut self) -> Option<Patience> {
+        if !self.driver.can_be_patient() {
+            return None;
+        }
+        let (most, now) = (self.net.coalescing_time(), self.core.now);
+        let patience = self.coalescer.patience(most, now, sys::thread_cpu_time);
+        if patience.is_some() {
+            self.net.note_coalescing(self.core.thread as usize);
+        }
+        patience
     }
 
     /// Lets go of output that was held and may leave.
@@ -456,7 +478,7 @@ impl<H: Handler> Reactor<H> {
             let waits = |link: &Link| link.is(flag::STUCK) || link.held.is_some();
             let stuck = self.core.links.iter().any(waits);
             let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
-            self.driver.wait(Some(timeout), &mut self.batch)?;
+            self.driver.wait(timeout, None, &mut self.batch)?;
             self.after_submission();
             self.settle();
             let events = std::mem::take(&mut self.batch.events);
@@ -491,7 +513,7 @@ impl<H: Handler> Reactor<H> {
             self.net.depart(self.core.thread as usize);
         }
         // Cancellations go out, so that closing is closing.
-        self.driver.wait(Some(Duration::ZERO), &mut self.batch)?;
+        self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
         self.after_submission();
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
 /// as `io-threads` allows.
@@ -24,13 +25,21 @@ pub struct NetOptions {
     pub threads: usize,
     /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
     pub keepalive_seconds: u32,
+    /// How long a busy thread may wait for several connections to have sent something.
+    pub coalescing_time: Duration,
     /// Pending connections a listener may have.
     pub backlog: u32,
 }
 
 impl Default for NetOptions {
     fn default() -> Self {
-        Self { backend: Backend::Epoll, threads: 1, keepalive_seconds: 300, backlog: 511 }
+        Self {
+            backend: Backend::Epoll,
+            threads: 1,
+            keepalive_seconds: 300,
+            coalescing_time: Duration::from_micros(50),
+            backlog: 511,
+        }
     }
 }
 
@@ -48,12 +57,15 @@ struct Seat {
     mail: Mutex<Vec<Arrival>>,
     /// It holds output back.
     is_holding: AtomicBool,
+    /// Waits that were for several events.
+    coalesced_waits: AtomicU64,
 }
 
 /// What all reactor threads share. Made once, before the threads.
 pub struct Net {
     options: NetOptions,
     keepalive_seconds: AtomicU32,
+    coalescing_micros: AtomicU32,
     stopping: AtomicBool,
     /// Output held for positions up to this one may leave.
     released: AtomicU64,
@@ -68,6 +80,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn micros(time: Duration) -> u32 {
+    time.as_micros().min(3_600_000_000) as u32
+}
+
 impl Net {
     /// Prepares for `options.threads` reactors.
     ///
@@ -76,11 +92,17 @@ impl Net {
     pub fn new(options: NetOptions) -> io::Result<Arc<Self>> {
         let threads = options.threads.clamp(1, MOST_THREADS);
         let seat = |_| {
-            let (connections, mail) = (AtomicUsize::new(0), Mutex::default());
-            Ok(Seat { waker: Waker::new()?, connections, mail, is_holding: AtomicBool::new(false) })
+            Ok(Seat {
+                waker: Waker::new()?,
+                connections: AtomicUsize::new(0),
+                mail: Mutex::default(),
+                is_holding: AtomicBool::new(false),
+                coalesced_waits: AtomicU64::new(0),
+            })
         };
         Ok(Arc::new(Self {
             keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
+            coalescing_micros: AtomicU32::new(micros(options.coalescing_time)),
             stopping: AtomicBool::new(false),
             released: AtomicU64::new(0),
             seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
@@ -120,6 +142,17 @@ impl Net {
     /// Sets the keep-alive time of connections accepted from now on; zero for none.
     pub fn set_keepalive(&self, seconds: u32) {
         self.keepalive_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Sets how long a busy thread may wait for several connections to have sent something; zero
+    /// for not at all. Up to an hour counts.
+    pub fn set_coalescing_time(&self, time: Duration) {
+        self.coalescing_micros.store(micros(time), Ordering::Relaxed);
+    }
+
+    /// How many waits have been for several events.
+    pub fn coalesced_waits(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.coalesced_waits.load(Ordering::Relaxed)).sum()
     }
 
     /// The waker of a thread: the one that [`ConnId::thread`](super::ConnId::thread) names.
@@ -191,6 +224,18 @@ impl Net {
 
     pub(super) fn keepalive_seconds(&self) -> u32 {
         self.keepalive_seconds.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn coalescing_time(&self) -> Duration {
+        Duration::from_micros(self.coalescing_micros.load(Ordering::Relaxed).into())
+    }
+
+    /// A thread, the calling one, waits for several events.
+    #[inline]
+    pub(super) fn note_coalescing(&self, thread: usize) {
+        let waits = &self.seats[thread].coalesced_waits;
+        waits.store(waits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Turns a `-1` return into the `errno` behind it.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -102,6 +103,20 @@ pub(super) fn set_keepalive(fd: RawFd, seconds: u32) -> io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, seconds)?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, (seconds / 3).max(1))?;
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 3)
+}
+
+/// Sets how much later than asked for the calling thread's waits may end.
+pub(super) fn set_timer_slack(slack: Duration) {
+    // SAFETY: takes no pointers. That it cannot fail with these arguments is documented.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, slack.as_nanos() as libc::c_ulong, 0, 0, 0) };
+}
+
+/// The processor time that the calling thread has taken.
+pub(super) fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a timespec to write to. The clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A socket that listens on `address`. An IPv6 socket takes IPv6 only, so that `*` and `::*` can be

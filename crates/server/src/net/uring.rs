@@ -12,6 +12,7 @@
 #![allow(unsafe_code)] // The shared rings: each block says why the kernel and we do not collide.
 
 use super::buffers::{self, Buffers, Filled};
+use super::coalesce::Patience;
 use super::conn::{Token, flag};
 use super::driver::{Batch, Event, Flight, MOST_SENT};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -89,6 +90,8 @@ pub(super) struct Uring {
     /// Completions on their way to becoming events; empty between calls.
     news: Vec<cqueue::Entry>,
     waker: RawFd,
+    /// The kernel can wait for several completions, but not for ever (Linux 6.12).
+    can_be_patient: bool,
 }
 
 impl Uring {
@@ -97,6 +100,7 @@ impl Uring {
         let ring = build()?;
         let provided = Provided::new(&ring)?;
         let mut uring = Self {
+            can_be_patient: ring.params().is_feature_min_timeout(),
             ring,
             provided,
             buffers: Buffers::new(),
@@ -285,13 +289,27 @@ impl Uring {
         self.provided.add(buf.id, self.buffers.room(buf.id));
     }
 
-    pub fn wait(&mut self, timeout: Option<Duration>, batch: &mut Batch) -> io::Result<()> {
+    pub fn can_be_patient(&self) -> bool {
+        self.can_be_patient
+    }
+
+    /// See [`Driver::wait`](super::driver::Driver::wait); without the kernel's help `patience` must
+    /// be none.
+    pub fn wait(
+        &mut self,
+        timeout: Duration,
+        patience: Option<Patience>,
+        batch: &mut Batch,
+    ) -> io::Result<()> {
         self.provided.publish();
-        let mut want = u32::from(timeout != Some(Duration::ZERO));
-        let timespec = timeout.map(Timespec::from);
-        let mut args = SubmitArgs::new();
-        if let Some(timespec) = &timespec {
-            args = args.timespec(timespec);
+        let mut want = u32::from(timeout != Duration::ZERO);
+        let timespec = Timespec::from(timeout);
+        let mut args = SubmitArgs::new().timespec(&timespec);
+        if let Some(Patience { events, time }) = patience
+            && want > 0
+        {
+            want = events;
+            args = args.min_wait_usec(time.min(timeout).as_micros() as u32);
         }
         loop {
             let queued = self.ring.submission().len() as u32;
