@@ -9,6 +9,7 @@ mod ahead;
 pub mod append_log;
 pub mod args;
 pub mod background;
+mod batch;
 pub mod blocking;
 pub mod client_memory;
 pub mod clients;

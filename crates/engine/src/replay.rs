@@ -7,6 +7,7 @@
 //! Nobody else may change the data set meanwhile.
 
 use crate::args::Args;
+use crate::batch::fetch_stripe;
 use crate::clients::{Client, Live, Names};
 use crate::clock::Ticks;
 use crate::command::Flags;
@@ -20,7 +21,7 @@ use crate::locks::Locked;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::{ThreadContext, now};
-use keyspace::{DbIndex, Key, Millis};
+use keyspace::{DbIndex, Millis};
 use resp::{Protocol, Reply};
 use std::sync::{Arc, Mutex};
 
@@ -110,15 +111,7 @@ fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<()
     rows.clear();
     for words in commands {
         let row = cx.thread.engine.table.resolve(words).ok();
-        rows.push(row.map(|row| {
-            let key = (row.single_key > 0).then(|| {
-                let key = Key::new(words[row.single_key]);
-                let stripe = keyspace.stripe_of(key);
-                keyspace.stripe(stripe).prefetch();
-                (stripe, key.hash)
-            });
-            (row, key)
-        }));
+        rows.push(row.map(|row| (row, fetch_stripe(cx.engine, row, words))));
     }
     let keys = || rows.iter().filter_map(|row| row.as_ref()?.1);
     keys().for_each(|(stripe, hash)| prefetch_bucket(keyspace.stripe(stripe), cx.db.index, hash));

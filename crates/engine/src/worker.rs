@@ -4,29 +4,27 @@
 //! buckets, prefetch the entries, then run one command after the other.
 
 use crate::args::Args;
+use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
 use crate::clock::{Clock, Ticks};
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::dispatch::{self, prefetch_bucket, prefetch_entry};
+use crate::dispatch;
 use crate::engine::Engine;
 use crate::locks::Busy;
 use crate::mailbox::Push;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::table::Resolved;
+use keyspace::Millis;
 use keyspace::world::Reader;
-use keyspace::{Key, Millis};
 use resp::{Limits, Parsed, Protocol, Reply, plain};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::random::Rng;
-
-/// Requests that are parsed and prefetched together; about what a core can have under way.
-const BATCH: usize = 32;
 
 /// When a pause ends that only the end of a long command ends.
 const HELD_BACK: Millis = Millis(i64::MAX);
@@ -155,27 +153,14 @@ pub enum Next {
 pub struct Worker {
     context: ThreadContext,
     argv: Vec<&'static [u8]>,
-    pending: Vec<Pending>,
-}
-
-/// A parsed request of a batch.
-#[derive(Clone, Copy)]
-struct Pending {
-    /// Its words in the batch's argv.
-    words: (usize, usize),
-    /// Where it ends in the input.
-    end: usize,
-    /// Its row, if the name and the number of words are right.
-    resolved: Option<&'static Resolved>,
-    /// Stripe and hash of its only key.
-    key: Option<(usize, u64)>,
+    batch: Batch,
 }
 
 impl Worker {
     /// The worker of thread `index`; to be made on that thread.
     pub fn new(engine: &'static Engine, index: usize) -> Worker {
         let context = ThreadContext::new(engine, index);
-        Worker { context, argv: Vec::new(), pending: Vec::new() }
+        Worker { context, argv: Vec::new(), batch: Batch::default() }
     }
 
     /// The engine.
@@ -239,13 +224,12 @@ impl Worker {
         most: usize,
     ) -> Fed {
         let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
-        let mut pending = std::mem::take(&mut self.pending);
+        let mut batch = std::mem::take(&mut self.batch);
         let mut inline = Vec::new();
         if session.is_postponed {
             self.end_postponement(session);
         }
-        let fed =
-            self.feed_batches(session, input, out, most, &mut argv, &mut pending, &mut inline);
+        let fed = self.feed_batches(session, input, out, most, &mut argv, &mut batch, &mut inline);
         // Who waits for a long command to end is not blocked, only late.
         if let Next::Paused { until } = fed.next
             && until != HELD_BACK
@@ -257,11 +241,11 @@ impl Worker {
         self.context.engine.tracking.flush_broadcasts(self.context.engine);
         argv.clear();
         session.parser.shrink();
-        if argv.capacity() <= BATCH * resp::KEPT_WORDS {
+        if argv.capacity() <= batch::MOST * resp::KEPT_WORDS {
             // The allocation is kept; there is no element left to convert.
             self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
         }
-        self.pending = pending;
+        self.batch = batch;
         fed
     }
 
@@ -278,7 +262,7 @@ impl Worker {
         out: &mut Vec<u8>,
         most_output: usize,
         argv: &mut Vec<&'i [u8]>,
-        pending: &mut Vec<Pending>,
+        batch: &mut Batch,
         inline: &mut Vec<u8>,
     ) -> Fed {
         let engine = self.context.engine;
@@ -303,24 +287,24 @@ impl Worker {
         cx.db.touches = !cx.session.no_touch;
         loop {
             argv.clear();
-            pending.clear();
+            batch.clear();
             let limits = limits(cx.session, engine);
-            let most = if cx.session.authenticated { BATCH } else { 1 };
+            let most = if cx.session.authenticated { batch::MOST } else { 1 };
             let mut at = consumed;
             let mut stop = None;
-            while pending.len() < most {
+            while batch.requests().len() < most {
                 let start = argv.len();
                 let parser = &mut cx.session.parser;
                 let found = if parser.is_inside_request() { None } else { plain(input, at, argv) };
                 if let Some(end) = found {
                     at = end;
-                    pending.push(look_up(engine, argv, start, at));
+                    batch.add(engine, argv, start, at);
                     continue;
                 }
                 match cx.session.parser.next(&input[at..], limits) {
                     Parsed::Request { consumed: used } => {
                         if cx.session.parser.is_inline() {
-                            if pending.is_empty() {
+                            if batch.requests().is_empty() {
                                 inline.clear();
                                 inline.extend_from_slice(cx.session.parser.owned_words());
                                 let words: Vec<_> = cx.session.parser.words().to_vec();
@@ -344,7 +328,7 @@ impl Worker {
                         let words = cx.session.parser.words();
                         argv.extend(words.iter().map(|w| &input[at + w.start..at + w.end]));
                         at += used;
-                        pending.push(look_up(engine, argv, start, at));
+                        batch.add(engine, argv, start, at);
                     }
                     Parsed::Incomplete { missing } => {
                         stop = Some(Next::Read { missing });
@@ -352,7 +336,7 @@ impl Worker {
                     }
                     Parsed::Error(text) => {
                         stop = Some(Next::Closing);
-                        if pending.is_empty() {
+                        if batch.requests().is_empty() {
                             protocol_error(&mut cx, &text);
                         } else {
                             // Found again once the requests before it have run.
@@ -362,18 +346,10 @@ impl Worker {
                     }
                 }
             }
-            if pending.len() > 1 {
-                // One step for all before the next step for any: the loads overlap.
-                for (stripe, hash) in distinct_keys(pending) {
-                    prefetch_bucket(engine.keyspace.stripe(stripe), cx.db.index, hash);
-                }
-                for (stripe, hash) in distinct_keys(pending) {
-                    prefetch_entry(engine.keyspace.stripe(stripe), cx.db.index, hash);
-                }
-            }
+            batch.fetch(engine, cx.db.index);
             let mut cut = None;
             cx.start_timing();
-            for request in pending.iter() {
+            for request in batch.requests() {
                 let words = &argv[request.words.0..request.words.1];
                 if words.is_empty() {
                     consumed = request.end;
@@ -544,35 +520,6 @@ impl Worker {
         self.context.reader.leave();
         result
     }
-}
-
-/// What is to be known of the request whose words are in `argv` from `start` on; the head of its
-/// key's stripe is on its way to the cache.
-#[inline(always)]
-fn look_up(engine: &'static Engine, argv: &[&[u8]], start: usize, end: usize) -> Pending {
-    let words = &argv[start..];
-    let resolved = engine.table.resolve(words).ok();
-    let key = match resolved {
-        Some(row) if row.single_key > 0 => {
-            let key = Key::new(words[row.single_key]);
-            let stripe = engine.keyspace.stripe_of(key);
-            engine.keyspace.stripe(stripe).prefetch();
-            Some((stripe, key.hash))
-        }
-        _ => None,
-    };
-    Pending { words: (start, argv.len()), end, resolved, key }
-}
-
-/// Stripes and hashes of a batch's keys, but not of the same key twice in a row.
-#[inline]
-fn distinct_keys(batch: &[Pending]) -> impl Iterator<Item = (usize, u64)> + '_ {
-    let mut last = None;
-    batch.iter().filter_map(move |request| {
-        let key = request.key.filter(|_| request.key != last);
-        last = request.key;
-        key
-    })
 }
 
 /// Whether the session runs no further command for now.

@@ -442,8 +442,12 @@ fn busy_threads_wait_for_several_requests(backend: Backend) {
     let mut peers: Vec<_> = (0..40).map(|_| server.connect()).collect();
     let mut rounds = |at_most: u32, enough: &dyn Fn() -> bool| {
         for round in 0..at_most {
-            peers.iter_mut().for_each(|peer| drop(peer.say(&format!("echo {round}\n"))));
-            peers.iter_mut().for_each(|peer| assert_eq!(peer.line(), round.to_string()));
+            for peer in &mut peers {
+                peer.say(&format!("echo {round}\n"));
+            }
+            for peer in &mut peers {
+                assert_eq!(peer.line(), round.to_string());
+            }
             if enough() {
                 break;
             }

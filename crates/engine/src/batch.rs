@@ -1,0 +1,93 @@
+//! The requests that a client sent in one go, and their keys on the way into the cache.
+//!
+//! Finding an entry takes three loads, each of which needs the one before: the stripe's head, the
+//! bucket, the entry. So requests are taken apart before they are run, and each step is taken for
+//! all of them before the next is taken for any: the loads of different keys overlap.
+
+use crate::dispatch::{prefetch_bucket, prefetch_entry};
+use crate::engine::Engine;
+use crate::table::Resolved;
+use keyspace::{DbIndex, Key};
+
+/// Requests that are taken apart together; about what a core can have under way.
+pub(crate) const MOST: usize = 32;
+
+/// A request of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Request {
+    /// Its words in the batch's argv.
+    pub words: (usize, usize),
+    /// Where it ends in the input.
+    pub end: usize,
+    /// Its row, if the name and the number of words are right.
+    pub resolved: Option<&'static Resolved>,
+    /// Stripe and hash of its only key.
+    pub key: Option<(usize, u64)>,
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Batch {
+    requests: Vec<Request>,
+}
+
+impl Batch {
+    /// In the order of the input.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    pub fn clear(&mut self) {
+        self.requests.clear();
+    }
+
+    /// Adds the request whose words are in `argv` from `start` on and which ends at `end`.
+    #[inline(always)]
+    pub fn add(&mut self, engine: &'static Engine, argv: &[&[u8]], start: usize, end: usize) {
+        let words = &argv[start..];
+        let resolved = engine.table.resolve(words).ok();
+        let key = resolved.and_then(|row| fetch_stripe(engine, row, words));
+        self.requests.push(Request { words: (start, argv.len()), end, resolved, key });
+    }
+
+    /// Asks for the buckets and the entries. For a single request it is too late for that.
+    #[inline(always)]
+    pub fn fetch(&self, engine: &Engine, db: DbIndex) {
+        if self.requests.len() > 1 {
+            self.for_each_key(|stripe, hash| {
+                prefetch_bucket(engine.keyspace.stripe(stripe), db, hash);
+            });
+            self.for_each_key(|stripe, hash| {
+                prefetch_entry(engine.keyspace.stripe(stripe), db, hash);
+            });
+        }
+    }
+
+    /// Visits stripes and hashes of the keys, but not of the same key twice in a row.
+    #[inline(always)]
+    fn for_each_key(&self, mut visit: impl FnMut(usize, u64)) {
+        let mut last = None;
+        for request in &self.requests {
+            if let Some((stripe, hash)) = request.key.filter(|_| request.key != last) {
+                visit(stripe, hash);
+            }
+            last = request.key;
+        }
+    }
+}
+
+/// Stripe and hash of the only key of `words`, if there is just one; the stripe's head is asked for.
+#[inline(always)]
+pub(crate) fn fetch_stripe(
+    engine: &Engine,
+    row: &Resolved,
+    words: &[&[u8]],
+) -> Option<(usize, u64)> {
+    if row.single_key == 0 {
+        return None;
+    }
+    let key = Key::new(words[row.single_key]);
+    let stripe = engine.keyspace.stripe_of(key);
+    engine.keyspace.stripe(stripe).prefetch();
+    Some((stripe, key.hash))
+}
