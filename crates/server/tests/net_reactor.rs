@@ -429,14 +429,6 @@ fn listeners_change_at_run_time(backend: Backend) {
     assert_eq!(old.ask("echo kept"), "kept");
 }
 
-/// Whether io_uring can wait for several completions for a limited time: Linux 6.12.
-fn kernel_can_be_patient() -> bool {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
-    let version: (u32, u32) = (numbers.next().unwrap(), numbers.next().unwrap());
-    version >= (6, 12)
-}
-
 fn busy_threads_wait_for_several_requests(backend: Backend) {
     let server = Server::start(backend, 1);
     let mut peers: Vec<_> = (0..40).map(|_| server.connect()).collect();
@@ -454,13 +446,8 @@ fn busy_threads_wait_for_several_requests(backend: Backend) {
         }
     };
     let waits = || server.net.coalesced_waits();
-    if backend == Backend::Uring && kernel_can_be_patient() {
-        rounds(20_000, &|| waits() > 10);
-        assert!(waits() > 10, "forty busy connections were never waited for");
-    } else {
-        rounds(200, &|| false);
-        assert_eq!(waits(), 0);
-    }
+    rounds(20_000, &|| waits() > 10);
+    assert!(waits() > 10, "forty busy connections were never waited for");
     server.net.set_coalescing_time(Duration::ZERO);
     // The turn that is under way may still be of the old kind.
     rounds(1, &|| true);

@@ -123,12 +123,7 @@ impl<H: Handler> Reactor<H> {
 
     fn turn(&mut self) -> io::Result<()> {
         let thread = self.core.thread as usize;
-        let mut timeout = self.timeout();
-        if timeout != Duration::ZERO && !self.net.waker(thread).fall_asleep() {
-            timeout = Duration::ZERO;
-        }
-        let patience = self.patience();
-        self.driver.wait(timeout, patience, &mut self.batch)?;
+        self.wait()?;
         let woken = self.net.waker(thread).take_notice();
         self.core.now = Instant::now();
         self.after_submission();
@@ -154,18 +149,29 @@ impl<H: Handler> Reactor<H> {
         Ok(())
     }
 
-    /// How many events the next wait is for.
+    /// Waits for the events of the turn, for several if that pays.
     #[inline]
-    fn patience(&mut self) -> Option<Patience> {
-        if !self.driver.can_be_patient() {
-            return None;
+    fn wait(&mut self) -> io::Result<()> {
+        let thread = self.core.thread as usize;
+        let timeout = self.timeout();
+        let most = if timeout.is_zero() { timeout } else { self.net.coalescing_time() };
+        let mut patience = self.coalescer.patience(most, self.core.now, sys::thread_cpu_time);
+        if let Some(Patience { events, time }) = patience {
+            self.net.note_coalescing(thread);
+            if !self.driver.can_be_patient() {
+                // The sends leave; what arrives meanwhile is found when the rest is over.
+                self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
+                if self.batch.events.len() < events as usize {
+                    self.net.waker(thread).rest(time);
+                }
+                patience = None;
+            }
         }
-        let (most, now) = (self.net.coalescing_time(), self.core.now);
-        let patience = self.coalescer.patience(most, now, sys::thread_cpu_time);
-        if patience.is_some() {
-            self.net.note_coalescing(self.core.thread as usize);
-        }
-        patience
+        let may_sleep = !timeout.is_zero()
+            && self.batch.events.is_empty()
+            && self.net.waker(thread).fall_asleep();
+        let timeout = if may_sleep { timeout } else { Duration::ZERO };
+        self.driver.wait(timeout, patience, &mut self.batch)
     }
 
     /// Lets go of output that was held and may leave.

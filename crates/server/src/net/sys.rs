@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 /// Turns a `-1` return into the `errno` behind it.
@@ -36,6 +37,24 @@ pub(super) fn ring_eventfd(fd: RawFd) {
     let one = 1u64.to_ne_bytes();
     // SAFETY: `one` is eight readable bytes, as an eventfd wants.
     unsafe { libc::write(fd, one.as_ptr().cast(), one.len()) };
+}
+
+/// Sleeps while `word` has this value, until [`futex_wake`], a signal, or for `time`.
+pub(super) fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
+    let time = libc::timespec {
+        tv_sec: time.as_secs() as libc::time_t,
+        tv_nsec: time.subsec_nanos() as libc::c_long,
+    };
+    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: both pointers are valid for the call. Why it ended is seen at the word.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, &raw const time) };
+}
+
+/// Wakes the thread that sleeps for this word.
+pub(super) fn futex_wake(word: &AtomicU32) {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: only the address counts, and waking nobody is fine.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 
 /// A connected pair of non-blocking stream sockets, for probing and tests.

@@ -13,6 +13,9 @@
 //!     └──────────────────────── the turn takes the notice ─────────────┘
 //! ```
 //!
+//! A reactor that wants to be left alone by its sockets for a moment *rests*: it sleeps on the flag
+//! itself (RESTING, a futex) instead of for events, so that a wake ends it and an arrival does not.
+//!
 //! Nothing is lost: a message is stored before `wake` exchanges the flag, and the reactor reads its
 //! mail only after it has exchanged the flag back, so either the reactor sees the message in this
 //! turn or it finds NOTIFIED when it wants to sleep and does not.
@@ -23,24 +26,28 @@
 use super::sys;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::time::Duration;
 
-const AWAKE: u8 = 0;
-const ASLEEP: u8 = 1;
-const NOTIFIED: u8 = 2;
+const AWAKE: u32 = 0;
+/// Waits for events, a ring of the eventfd among them.
+const ASLEEP: u32 = 1;
+const NOTIFIED: u32 = 2;
+/// Waits for nothing but a notice.
+const RESTING: u32 = 3;
 
 /// Rouses one reactor. Shared by reference; any thread may call it, as often as it likes.
 // A line of its own: callers of one reactor must not slow down those of its neighbour.
 #[repr(align(128))]
 #[derive(Debug)]
 pub struct Waker {
-    state: AtomicU8,
+    state: AtomicU32,
     event: OwnedFd,
 }
 
 impl Waker {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { state: AtomicU8::new(AWAKE), event: sys::eventfd()? })
+        Ok(Self { state: AtomicU32::new(AWAKE), event: sys::eventfd()? })
     }
 
     /// Makes the reactor call [`Handler::woken`](super::Handler::woken) soon. What the caller
@@ -51,10 +58,12 @@ impl Waker {
         // line away from it. The fence pairs with the one in `take_notice`: either we see that the
         // notice has been taken, or whoever takes it sees what was stored before this call.
         fence(Ordering::SeqCst);
-        if self.state.load(Ordering::SeqCst) != NOTIFIED
-            && self.state.swap(NOTIFIED, Ordering::SeqCst) == ASLEEP
-        {
-            sys::ring_eventfd(self.event.as_raw_fd());
+        if self.state.load(Ordering::SeqCst) != NOTIFIED {
+            match self.state.swap(NOTIFIED, Ordering::SeqCst) {
+                ASLEEP => sys::ring_eventfd(self.event.as_raw_fd()),
+                RESTING => sys::futex_wake(&self.state),
+                _ => {}
+            }
         }
     }
 
@@ -67,6 +76,17 @@ impl Waker {
     /// must not.
     pub(super) fn fall_asleep(&self) -> bool {
         self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Sleeps until notified, but no longer than `time`.
+    pub(super) fn rest(&self, time: Duration) {
+        let exchange = |from, to| {
+            self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        };
+        if exchange(AWAKE, RESTING) {
+            sys::futex_wait(&self.state, RESTING, time);
+            exchange(RESTING, AWAKE);
+        }
     }
 
     /// Declares that the reactor is awake. True when it was notified since the last call.
@@ -82,6 +102,26 @@ impl Waker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rest_ends_with_a_notice_or_in_time() {
+        let waker = Waker::new().unwrap();
+        waker.rest(Duration::from_micros(100));
+        assert!(!waker.take_notice(), "nobody came");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while waker.state.load(Ordering::SeqCst) != RESTING {
+                    std::hint::spin_loop();
+                }
+                waker.wake();
+            });
+            waker.rest(Duration::from_secs(3600));
+        });
+        assert!(waker.take_notice());
+        waker.wake();
+        waker.rest(Duration::from_secs(3600));
+        assert!(!waker.fall_asleep(), "the notice that kept it from resting is still there");
+    }
 
     #[test]
     fn only_a_sleeper_costs_a_system_call() {
