@@ -4,7 +4,7 @@
 //! started when they are first needed, and go on to the end of the process. Jobs run at a lower
 //! priority than the reactors, if the server says how ([`Background::set_prologue`]): where all
 //! cores are busy, short commands come first. Freeing does not, since memory must come back as fast
-//! as others use it up.
+//! as others use it up. Both [give way](structs::give_way) now and then.
 
 use crate::engine::Engine;
 use crate::worker::ThreadContext;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+use structs::give_way;
 
 /// Values that take more allocations than this are freed in the background.
 pub const FREE_EFFORT: usize = 64;
@@ -124,6 +125,7 @@ impl Background {
                 if let Some(prologue) = prologue.get() {
                     prologue(purpose);
                 }
+                give_way::begin();
                 work();
             })
             .expect("the system can start a thread");

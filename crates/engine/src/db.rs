@@ -20,6 +20,7 @@ use keyspace::{
     DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
 };
 use std::cell::{Cell, RefCell};
+use structs::give_way;
 use structs::random::Rng;
 
 /// What to do with a key's expiry when its value is replaced.
@@ -616,9 +617,10 @@ impl<'a> Db<'a> {
         if let Some(reader) = outside {
             reader.leave();
         } else if let Some(reader) = self.background
-            && reader.is_wanted()
+            && (reader.is_wanted() || give_way::is_due())
         {
             reader.leave();
+            give_way::give_way();
             reader.enter();
         }
         result

@@ -31,13 +31,17 @@ use crate::worker::{ThreadContext, now};
 use crate::{Flags, KeyFlags};
 use keyspace::Key;
 use resp::Reply;
+use std::cell::Cell;
 use std::sync::Arc;
+use structs::give_way;
 
 /// Who waits for a long command.
 pub(crate) struct Asker {
     client: Arc<Client>,
     /// How it has to have gone for the command to be in vain.
     departure: Departure,
+    /// How often it was asked for.
+    asked: Cell<u32>,
 }
 
 impl Asker {
@@ -45,11 +49,21 @@ impl Asker {
         let writes = keys.iter().any(|key| key.writes);
         // Who sends a write and hangs up wants it done, as Redis does it.
         let departure = if writes { Departure::Closed } else { Departure::Left };
-        Asker { client: Arc::clone(&session.client), departure }
+        Asker { client: Arc::clone(&session.client), departure, asked: Cell::default() }
     }
 
     fn has_gone(&self) -> bool {
         self.client.has_gone(self.departure)
+    }
+
+    /// Gives way, if it is time. Some ask for every element, which is more often than a clock needs
+    /// to be looked at.
+    fn give_way(&self) {
+        let asked = self.asked.get().wrapping_add(1);
+        self.asked.set(asked);
+        if asked.is_multiple_of(64) {
+            give_way::give_way();
+        }
     }
 }
 
@@ -63,7 +77,13 @@ impl Db<'_> {
     pub fn is_wanted(&self) -> bool {
         match self.asker {
             None => true,
-            Some(asker) => !matches!(self.locked, Locked::None) || !asker.has_gone(),
+            Some(asker) => {
+                let holds_nothing = matches!(self.locked, Locked::None);
+                if holds_nothing {
+                    asker.give_way();
+                }
+                !holds_nothing || !asker.has_gone()
+            }
         }
     }
 }

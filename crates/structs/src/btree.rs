@@ -37,6 +37,7 @@ mod tests;
 
 pub(crate) use iter::Iter;
 
+use crate::give_way;
 use crate::zset::scored::ScoredPtr;
 use node::{Inner, Leaf, Node};
 use std::ops::Range;
@@ -167,6 +168,7 @@ impl Tree {
         for &child in &inner.children[..inner.len()] {
             Self::free(child, height - 1);
         }
+        give_way::give_way();
     }
 }
 

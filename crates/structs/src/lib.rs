@@ -6,6 +6,7 @@ pub mod cells;
 pub mod crc16;
 pub mod crc64;
 mod either;
+pub mod give_way;
 pub mod glob;
 pub mod hash;
 pub mod hashing;

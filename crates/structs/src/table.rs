@@ -41,7 +41,7 @@
 #![allow(unsafe_code)]
 
 use crate::hashing::{self, fingerprint, position};
-use crate::{mapping, size_class::block_size};
+use crate::{give_way, mapping, size_class::block_size};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -858,6 +858,10 @@ impl<T: Item, O: Order> Drop for Table<T, O> {
                 let bucket = array.bucket(index);
                 for slot in bucket.occupied() {
                     drop(ManuallyDrop::into_inner(as_item::<T>(bucket.item(slot))));
+                }
+                // Who frees a big table in the background has all the time there is.
+                if index % 64 == 63 {
+                    give_way::give_way();
                 }
             }
         }

@@ -19,6 +19,7 @@ use order::{Order, Strings, Weights};
 use pattern::Pattern;
 use resp::Reply;
 use std::ops::Range;
+use structs::give_way::give_way;
 use structs::list::List;
 use structs::set::Set;
 use structs::zset::Zset;
@@ -288,7 +289,12 @@ impl<'a> Request<'a> {
     }
 
     fn weigh(&self, elements: &Strings, find: &pattern::Find<'_>) -> Result<Weights, Error> {
-        let all = (0..elements.len()).map(|index| elements.get(index));
+        let all = (0..elements.len()).map(|index| {
+            if index % 1024 == 1023 {
+                give_way();
+            }
+            elements.get(index)
+        });
         let By::Pattern(pattern) = self.by else {
             // A set whose order is forced is sorted by its members' bytes.
             return Ok(if self.alpha || self.by == By::Nothing {

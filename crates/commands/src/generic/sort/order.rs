@@ -3,6 +3,7 @@
 use engine::Error;
 use std::cmp::Ordering;
 use std::ops::Range;
+use structs::give_way::give_way;
 use structs::listpack::Element;
 use structs::numbers;
 
@@ -138,6 +139,14 @@ fn arrange<T: Copy>(
     if range.is_empty() {
         return Vec::new();
     }
+    let mut compared = 0_u32;
+    let mut compare = |a: &T, b: &T| {
+        compared = compared.wrapping_add(1);
+        if compared.is_multiple_of(1024) {
+            give_way();
+        }
+        compare(a, b)
+    };
     // Only what LIMIT asks for gets sorted; the rest is merely put on its side.
     if range.end < items.len() {
         items.select_nth_unstable_by(range.end - 1, &mut compare);
