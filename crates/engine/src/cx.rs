@@ -9,6 +9,7 @@ use crate::blocking::BlockRequest;
 use crate::clock::Ticks;
 use crate::db::Db;
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::locks::Locked;
 use crate::session::Session;
 use crate::table::Resolved;
@@ -75,6 +76,24 @@ impl Cx<'_> {
     #[inline]
     pub fn is_for_background(&self, bytes: usize) -> bool {
         bytes > MOST_IN_PLACE && self.may_be_put_off()
+    }
+
+    /// Says no if a reply with a string of so many bytes, its last part, is not to be made here: it
+    /// is for a background thread, or more than the client may have, which is then closed without it.
+    ///
+    /// # Errors
+    /// [`Error::TakesLong`] and [`Error::OverOutputLimit`], for the command to return.
+    #[inline]
+    pub fn may_reply_with(&self, bytes: usize) -> Result<(), Error> {
+        if bytes <= MOST_IN_PLACE {
+            Ok(())
+        } else if self.reply.len().saturating_add(bytes) > self.session.output_room {
+            Err(Error::OverOutputLimit)
+        } else if self.may_be_put_off() {
+            Err(Error::TakesLong)
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]

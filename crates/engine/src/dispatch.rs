@@ -238,12 +238,15 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let command_stats = &stats.by_command[row.index];
     if let Err(error) = &outcome {
         cx.reply.truncate(started);
-        if *error == Error::TakesLong {
-            return put_off(cx);
+        match error {
+            Error::TakesLong => return put_off(cx),
+            Error::OverOutputLimit => overflow(cx, started),
+            _ => {
+                cx.block_request = None;
+                command_stats.failed.add_own(1);
+                refuse(cx, error);
+            }
         }
-        cx.block_request = None;
-        command_stats.failed.add_own(1);
-        refuse(cx, error);
     }
     let clock = &cx.thread.clock;
     cx.last_end = clock.now();

@@ -6,7 +6,7 @@
 
 use harness::client::{Client, encode};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Options, Program, Server};
+use harness::server::{Options, Program, Server, signal};
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -124,6 +124,29 @@ fn replies_beyond_the_hard_limit() {
         greedy.send(&["EXEC"]).unwrap();
         greedy.expect_closed().unwrap();
         assert_eq!(client.command(&["EXISTS", "before", "after"]).unwrap(), Reply::Integer(2));
+    });
+}
+
+#[test]
+fn a_string_beyond_the_hard_limit_is_refused_before_others_are_answered() {
+    let limit = ["--client-output-buffer-limit", "normal 3000000 0 0", "--io-threads", "1"];
+    on_each_backend(&limit, |server| {
+        let mut witness = connect(server);
+        // Such a string would otherwise be copied in the background, while others are served.
+        witness.command(&["SETRANGE", "k", "4000000", "x"]).unwrap();
+        for command in [&["GET", "k"][..], &["GETRANGE", "k", "0", "-1"]] {
+            let mut reader = named(server, "reader");
+            signal(server.process_id(), "STOP").unwrap();
+            reader.send(command).unwrap();
+            witness.send(&["CLIENT", "LIST"]).unwrap();
+            signal(server.process_id(), "CONT").unwrap();
+            let list = text(&witness.reply().unwrap());
+            // It may be on its way out still.
+            let mut lines = list.lines().filter(|line| line.contains("name=reader"));
+            assert!(lines.all(|line| line.contains(" flags=c ")), "{command:?}: {list}");
+            reader.expect_closed().unwrap();
+        }
+        assert_eq!(info(server, "client_output_buffer_limit_disconnections"), 2);
     });
 }
 

@@ -1,6 +1,6 @@
 //! `GET key`
 
-use engine::{Arg, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 use keyspace::StringRef;
 
 /// `GET`.
@@ -21,9 +21,7 @@ pub static GET: Command = Command {
 fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match cx.db.string(args.key(1))? {
         Some(StringRef::Bytes(bytes)) => {
-            if cx.is_for_background(bytes.len()) {
-                return Err(Error::TakesLong);
-            }
+            cx.may_reply_with(bytes.len())?;
             cx.reply.bulk(bytes);
         }
         Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),

@@ -82,9 +82,7 @@ fn getrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut digits = [0; structs::numbers::INT_MAX_LEN];
     let bytes = string.bytes(&mut digits);
     let part = super::clamp(start, end, bytes.len()).map_or(&b""[..], |range| &bytes[range]);
-    if cx.is_for_background(part.len()) {
-        return Err(Error::TakesLong);
-    }
+    cx.may_reply_with(part.len())?;
     cx.reply.bulk(part);
     Ok(())
 }
