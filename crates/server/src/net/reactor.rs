@@ -162,7 +162,7 @@ impl<H: Handler> Reactor<H> {
                 // The sends leave; what arrives meanwhile is found when the rest is over.
                 self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
                 if self.batch.events.len() < events as usize {
-                    self.net.waker(thread).rest(time);
+                    self.net.waker(thread).rest(time.min(timeout));
                 }
                 patience = None;
             }
