@@ -141,6 +141,8 @@ pub mod flag {
     pub const TLS: u64 = 1 << 12;
     /// CLIENT CAPA REDIRECT; shown apart.
     pub const CAN_REDIRECT: u64 = 1 << 13;
+    /// Waits in a blocking command until some time at most; not shown.
+    pub const TIMED_WAIT: u64 = 1 << 14;
 }
 
 impl Client {

@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::debug::DebugSettings;
 use crate::events::Class;
-use crate::evict::InVain;
+use crate::evict::{InVain, OverLimit};
 use crate::holds::Holds;
 use crate::interest::Interests;
 use crate::journal::Journal;
@@ -20,8 +20,9 @@ use crate::long::LateReply;
 use crate::mailbox::Mailbox;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
+use crate::rates::{Rates, StaleShare, Traffic};
 use crate::snapshot::{Snapshot, Snapshots};
-use crate::stats::{Rates, Stats, ThreadStats};
+use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
 use config::{Config, MaxmemoryPolicy};
@@ -165,6 +166,8 @@ pub struct Engine {
     pub tracking: TrackingTable,
     /// Rates over the last moments.
     pub rates: Rates,
+    /// How many keys are there although they have expired.
+    pub stale_share: StaleShare,
     /// The journal.
     pub journal: Journal,
     /// The append-only file.
@@ -183,6 +186,8 @@ pub struct Engine {
     pub snapshots: Snapshots,
     /// The last search for something to evict that found nothing.
     pub in_vain: InVain,
+    /// How long there has been too much in memory.
+    pub over_limit: OverLimit,
     /// What is known of files with snapshots.
     pub persistence: Persistence,
     /// CLIENT PAUSE.
@@ -241,6 +246,7 @@ impl Engine {
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
             rates: Rates::default(),
+            stale_share: StaleShare::default(),
             journal,
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
@@ -250,6 +256,7 @@ impl Engine {
             holds: Holds::default(),
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
+            over_limit: OverLimit::default(),
             persistence: Persistence::default(),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),
@@ -371,6 +378,22 @@ impl Engine {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.background.reset_freed();
         self.persistence.reset_saves();
+        self.rates.reset();
+        self.stale_share.reset();
+        self.over_limit.reset();
+    }
+
+    /// Takes a sample of the threads' counters for [`Engine::rates`].
+    pub fn sample_rates(&self, now: keyspace::Millis) {
+        let total = |counter: fn(&ThreadStats) -> &Counter| {
+            self.thread_stats.iter().map(|stats| counter(stats).get()).sum()
+        };
+        let traffic = Traffic {
+            commands: total(|s| &s.commands),
+            net_in: total(|s| &s.net_in),
+            net_out: total(|s| &s.net_out),
+        };
+        self.rates.sample(now.0, traffic);
     }
 
     /// Number of keys in a database.

@@ -19,6 +19,7 @@ use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
 
 /// Chosen entries that somebody was quicker to take, before there is nothing to evict.
 const PATIENCE: usize = 4 * STRIPES;
@@ -53,6 +54,68 @@ impl InVain {
     }
 }
 
+/// Since when memory has been above the limit although room was to be made, and how long it was
+/// before. It begins with the first attempt that fails and ends when an attempt finds or makes room,
+/// or at the next look that housekeeping takes.
+pub struct OverLimit {
+    /// What times are counted from.
+    epoch: Instant,
+    /// Microseconds since the epoch; 0 if memory is not above the limit.
+    since_us: AtomicU64,
+    /// Microseconds of the times that are over.
+    past_us: AtomicU64,
+}
+
+impl Default for OverLimit {
+    fn default() -> OverLimit {
+        OverLimit { epoch: Instant::now(), since_us: AtomicU64::new(0), past_us: AtomicU64::new(0) }
+    }
+}
+
+impl OverLimit {
+    fn now_us(&self) -> u64 {
+        self.epoch.elapsed().as_micros() as u64
+    }
+
+    fn begin(&self, now_us: u64) {
+        if self.since_us.load(Relaxed) == 0 {
+            // It has begun already if somebody was quicker.
+            let _ = self.since_us.compare_exchange(0, now_us.max(1), Relaxed, Relaxed);
+        }
+    }
+
+    fn end(&self, now_us: u64) {
+        if self.since_us.load(Relaxed) != 0 {
+            let since_us = self.since_us.swap(0, Relaxed);
+            let lasted_us = if since_us == 0 { 0 } else { now_us.saturating_sub(since_us) };
+            self.past_us.fetch_add(lasted_us, Relaxed);
+        }
+    }
+
+    fn note(&self, has_room: bool) {
+        let note = if has_room { OverLimit::end } else { OverLimit::begin };
+        note(self, self.now_us());
+    }
+
+    fn figures_us(&self, now_us: u64) -> (u64, u64) {
+        let since_us = self.since_us.load(Relaxed);
+        let current_us = if since_us == 0 { 0 } else { now_us.saturating_sub(since_us) };
+        (self.past_us.load(Relaxed) + current_us, current_us)
+    }
+
+    /// For how many milliseconds memory has been above the limit: of all times, and now.
+    pub fn milliseconds(&self) -> (u64, u64) {
+        let (total_us, current_us) = self.figures_us(self.now_us());
+        (total_us / 1000, current_us / 1000)
+    }
+
+    /// Forgets everything (CONFIG RESETSTAT); what goes on begins anew.
+    pub fn reset(&self) {
+        self.since_us.store(0, Relaxed);
+        self.past_us.store(0, Relaxed);
+    }
+}
+
 /// An entry that could go.
 struct Candidate {
     stripe: usize,
@@ -68,7 +131,9 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     if engine.limited_bytes() <= limit || engine.loading.is_on() {
         return true;
     }
-    engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit))
+    let has_room = engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit));
+    engine.over_limit.note(has_room);
+    has_room
 }
 
 /// The same without a command: housekeeping does it, so that a lower limit takes effect though
@@ -77,8 +142,12 @@ pub fn keep_limit(worker: &mut Worker) {
     let engine = worker.engine();
     let limit = engine.config.maxmemory();
     let is_over = limit > 0 && engine.limited_bytes() > limit;
-    if is_over && !engine.freezes_expiry() {
-        worker.with_db(|db| engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit)));
+    if !is_over {
+        engine.over_limit.note(true);
+    } else if !engine.freezes_expiry() {
+        let has_room =
+            worker.with_db(|db| engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit)));
+        engine.over_limit.note(has_room);
     }
 }
 
@@ -225,4 +294,26 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     // SAFETY: locked above.
     unsafe { stripe.unlock() };
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_above_the_limit_add_up() {
+        let over = OverLimit::default();
+        over.end(50);
+        assert_eq!(over.figures_us(50), (0, 0));
+        over.begin(100);
+        over.begin(150);
+        assert_eq!(over.figures_us(400), (300, 300));
+        over.end(500);
+        over.end(600);
+        assert_eq!(over.figures_us(700), (400, 0));
+        over.begin(1000);
+        assert_eq!(over.figures_us(1100), (500, 100));
+        over.reset();
+        assert_eq!(over.figures_us(1200), (0, 0));
+    }
 }

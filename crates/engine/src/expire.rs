@@ -77,6 +77,9 @@ impl Cycle {
             stats.expire_cycles_cut_short.add(1);
         }
         stats.expire_cycle_ms.add(self.spent.as_millis() as u64);
+        if worker.context().index == 0 {
+            worker.engine().stale_share.settle();
+        }
     }
 
     fn sweep_for(&mut self, worker: &mut Worker, started: Instant) {
@@ -120,6 +123,7 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
             continue;
         }
         let (seen, mut expired) = find_expired(db, data, index, db.random());
+        engine.stale_share.note(seen, expired.len());
         // What a snapshot has no room for now is deleted later.
         expired
             .retain(|key| !data.is_delayed(index, Key::new(key).hash, Touch::Whole, Urgency::None));

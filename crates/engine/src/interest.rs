@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::blocking::Waiter;
+use crate::db::Db;
 use keyspace::DbIndex;
 use keyspace::keyspace::STRIPES;
 use std::cell::UnsafeCell;
@@ -76,6 +77,35 @@ impl StripeInterest {
                 self.keys.remove(&name);
             }
         }
+    }
+}
+
+/// How many keys somebody is interested in, of all databases.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct KeyCounts {
+    /// Keys that are watched.
+    pub watched: usize,
+    /// Keys that blocked clients wait for.
+    pub blocking: usize,
+}
+
+impl Db<'_> {
+    /// Counts the keys that are watched and waited for; for commands with `Flags::WALKS`.
+    pub fn count_interests(&self) -> KeyCounts {
+        let mut counts = KeyCounts::default();
+        self.for_each_stripe(|index, data| {
+            if !data.has_interest {
+                return;
+            }
+            // SAFETY: the stripe is locked for the visit, and nothing else is called while the
+            // reference lives.
+            let interest = unsafe { self.engine.interests.stripe(index) };
+            for of_key in interest.keys.values() {
+                counts.watched += usize::from(!of_key.watches.is_empty());
+                counts.blocking += usize::from(!of_key.waiters.is_empty());
+            }
+        });
+        counts
     }
 }
 

@@ -43,6 +43,7 @@ pub mod monitor;
 mod name;
 pub mod persistence;
 pub mod pubsub;
+pub mod rates;
 pub mod replay;
 pub mod session;
 pub mod snapshot;

@@ -6,6 +6,7 @@ use crate::engine::Engine;
 use crate::snapshot::Cut;
 use crate::stats::Counter;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use std::time::Duration;
 
 /// The state of saving.
 pub struct Persistence {
@@ -18,6 +19,8 @@ pub struct Persistence {
     saves: Counter,
     /// Snapshots that were begun in the background, for whatever purpose.
     forks: Counter,
+    /// For how long the world stood still when the last snapshot began, in microseconds.
+    cut_us: AtomicU64,
     /// When the one that runs in the background began, in seconds; 0 if there is none.
     running_since_s: AtomicI64,
     keys_total: AtomicU64,
@@ -35,6 +38,7 @@ impl Default for Persistence {
             last_seconds: AtomicI64::new(-1),
             saves: Counter::default(),
             forks: Counter::default(),
+            cut_us: AtomicU64::new(0),
             running_since_s: AtomicI64::new(0),
             keys_total: AtomicU64::new(0),
             last_peak: AtomicU64::new(0),
@@ -83,10 +87,22 @@ impl Persistence {
         self.forks.add(1);
     }
 
-    /// Forgets both counts (CONFIG RESETSTAT).
+    /// How long the beginning of the last snapshot took, in microseconds: what takes the place of
+    /// Redis's fork, in which nobody is served either. 0 if there was none.
+    pub fn cut_us(&self) -> u64 {
+        self.cut_us.load(Relaxed)
+    }
+
+    /// Notes it.
+    pub fn note_cut(&self, took: Duration) {
+        self.cut_us.store((took.as_micros() as u64).max(1), Relaxed);
+    }
+
+    /// Forgets these figures (CONFIG RESETSTAT).
     pub fn reset_saves(&self) {
         self.saves.set(0);
         self.forks.set(0);
+        self.cut_us.store(0, Relaxed);
     }
 
     /// For how many seconds a save has been running in the background.

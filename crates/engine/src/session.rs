@@ -258,6 +258,8 @@ impl Session {
         // A long command runs, it does not wait.
         let waits = self.suspension.as_ref().is_some_and(|s| s.waiter.is_some());
         set(waits || self.is_postponed, flag::BLOCKED);
+        let has_deadline = self.suspension.as_ref().is_some_and(|s| s.deadline.is_some());
+        set(waits && has_deadline, flag::TIMED_WAIT);
         set(self.multi.is_some(), flag::MULTI);
         set(self.is_monitor, flag::MONITOR);
         set(self.is_subscribed(), flag::PUBSUB);

@@ -175,6 +175,7 @@ impl Snapshot {
     /// The world must stand still.
     unsafe fn install(mut self, at_cut: impl FnOnce(&Cut)) -> Snapshot {
         let engine = self.engine;
+        let began = Instant::now();
         self.cut = Cut {
             position: engine.journal.position(),
             time: crate::worker::now(),
@@ -185,6 +186,7 @@ impl Snapshot {
         // SAFETY: the caller's contract.
         unsafe { engine.keyspace.begin_snapshot(&self.shared) };
         engine.snapshots.is_running.store(true, Relaxed);
+        engine.persistence.note_cut(began.elapsed());
         self
     }
 

@@ -59,8 +59,6 @@ pub struct Stats {
     pub blocked_clients: AtomicI64,
     /// Milliseconds since the epoch when the statistics were reset.
     pub reset_at_ms: AtomicI64,
-    /// Share of volatile keys that are estimated to have expired, in percent times 100.
-    pub expired_stale_permyriad: Counter,
     /// Active expiry cycles that ran out of time.
     pub expire_cycles_cut_short: Counter,
     /// Milliseconds spent in active expiry.
@@ -69,32 +67,6 @@ pub struct Stats {
     pub largest_query: Counter,
     /// As above.
     pub largest_output: Counter,
-}
-
-/// Rates over the last moments, from samples that housekeeping takes.
-#[derive(Default)]
-pub struct Rates {
-    last: std::sync::Mutex<Option<(i64, u64)>>,
-    commands_per_second: Counter,
-}
-
-impl Rates {
-    /// Takes a sample: the time and the number of commands so far.
-    pub fn sample(&self, now_ms: i64, commands: u64) {
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((then_ms, before)) = *last {
-            let elapsed_ms = (now_ms - then_ms).max(1) as u64;
-            let fresh = commands.saturating_sub(before) * 1000 / elapsed_ms;
-            // Smoothed over about a second and a half, as Redis's sixteen samples are.
-            self.commands_per_second.set((self.commands_per_second.get() * 7 + fresh) / 8);
-        }
-        *last = Some((now_ms, commands));
-    }
-
-    /// INFO's `instantaneous_ops_per_sec`.
-    pub fn commands_per_second(&self) -> u64 {
-        self.commands_per_second.get()
-    }
 }
 
 /// Counters that one thread writes.

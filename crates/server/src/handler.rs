@@ -225,8 +225,7 @@ impl Hub {
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);
             engine::evict::keep_limit(&mut self.worker);
-            let commands = self.engine.thread_stats.iter().map(|s| s.commands.get()).sum();
-            self.engine.rates.sample(now.0, commands);
+            self.engine.sample_rates(now);
         }
     }
 }

@@ -119,9 +119,10 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "pubsub_clients", count(flag::PUBSUB));
     let watching = all.iter().filter(|c| c.live.watched.load(Relaxed) > 0).count();
     line(out, "watching_clients", watching);
-    line(out, "clients_in_timeout_table", 0);
-    line(out, "total_watched_keys", 0);
-    line(out, "total_blocking_keys", 0);
+    line(out, "clients_in_timeout_table", count(flag::TIMED_WAIT));
+    let keys = cx.db.count_interests();
+    line(out, "total_watched_keys", keys.watched);
+    line(out, "total_blocking_keys", keys.blocking);
     line(out, "total_blocking_keys_on_nokey", 0);
     let until = engine.pause.until_ms.load(Relaxed);
     let is_paused = until > cx.now().0;
@@ -175,7 +176,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_replication_backlog", 0);
     line(out, "mem_clients_slaves", 0);
     line(out, "mem_clients_normal", figures.clients);
-    line(out, "mem_aof_buffer", 0);
+    line(out, "mem_aof_buffer", unwritten(engine));
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", 0);
     line(out, "long_commands_holding_keys", engine.holds.holding());
@@ -248,6 +249,15 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(out, "snapshot_age_seconds", cx.now().0 / 1000 - state.last_save_s());
 }
 
+/// Bytes that are in the journal and not yet in the append-only file; 0 if there is none.
+fn unwritten(engine: &Engine) -> u64 {
+    let log = &engine.append_log;
+    if log.state() == LogState::Off {
+        return 0;
+    }
+    engine.journal.position().0.saturating_sub(log.written.load(Relaxed))
+}
+
 /// The append-only file's part of the section.
 fn append_log(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
@@ -268,11 +278,10 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
     line(out, "aof_last_write_status", status(log.is_broken()));
     line(out, "aof_last_cow_size", figures.last_cow_bytes.load(Relaxed));
     if is_on {
-        let waiting = engine.journal.position().0.saturating_sub(log.written.load(Relaxed));
         line(out, "aof_current_size", figures.current_size.load(Relaxed));
         line(out, "aof_base_size", figures.base_size.load(Relaxed));
-        line(out, "aof_pending_rewrite", 0);
-        line(out, "aof_buffer_length", waiting);
+        line(out, "aof_pending_rewrite", u8::from(figures.is_scheduled.load(Relaxed)));
+        line(out, "aof_buffer_length", unwritten(engine));
         line(out, "aof_pending_bio_fsync", figures.pending_fsyncs.load(Relaxed));
         line(out, "aof_delayed_fsync", figures.delayed_fsyncs.load(Relaxed));
     }
@@ -292,26 +301,28 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_net_output_bytes", total(engine, |s| &s.net_out));
     line(out, "total_net_repl_input_bytes", 0);
     line(out, "total_net_repl_output_bytes", 0);
-    line(out, "instantaneous_input_kbps", "0.00");
-    line(out, "instantaneous_output_kbps", "0.00");
+    let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
+    line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
+    line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
     line(out, "sync_full", 0);
     line(out, "sync_partial_ok", 0);
     line(out, "sync_partial_err", 0);
     line(out, "expired_keys", stats.expired.get());
-    line(out, "expired_stale_perc", "0.00");
+    line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share.percent()));
     line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());
     line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
     line(out, "evicted_keys", stats.evicted.get());
     line(out, "evicted_clients", stats.evicted_clients.get());
-    line(out, "total_eviction_exceeded_time", 0);
-    line(out, "current_eviction_exceeded_time", 0);
+    let (total_ms, current_ms) = engine.over_limit.milliseconds();
+    line(out, "total_eviction_exceeded_time", total_ms);
+    line(out, "current_eviction_exceeded_time", current_ms);
     line(out, "keyspace_hits", total(engine, |s| &s.hits));
     line(out, "keyspace_misses", total(engine, |s| &s.misses));
     line(out, "pubsub_channels", engine.pubsub.count(Space::Channels));
     line(out, "pubsub_patterns", engine.pubsub.count(Space::Patterns));
     line(out, "pubsubshard_channels", engine.pubsub.count(Space::ShardChannels));
-    line(out, "latest_fork_usec", 0);
+    line(out, "latest_fork_usec", engine.persistence.cut_us());
     line(out, "total_forks", cx.engine.persistence.forks());
     line(out, "migrate_cached_sockets", 0);
     line(out, "slave_expires_tracked_keys", 0);
