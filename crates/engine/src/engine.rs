@@ -67,10 +67,15 @@ pub trait Host: Send + Sync {
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// Begins to rewrite the append-only file, or says in the log why it cannot.
     fn rewrite_append_log(&self) -> bool;
+    /// Waits until everything is in the append-only file, as far as the kernel is concerned.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    fn complete_append_log(&self) -> Result<(), String>;
     /// Whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
-    /// Loads the append-only file again, into an empty data set that nobody uses; ends the process
-    /// if it cannot.
+    /// Loads the append-only file again, which is complete, into an empty data set that nobody uses;
+    /// ends the process if it cannot.
     fn reload_append_log(&self);
     /// A log line at level notice.
     fn log(&self, line: &str);

@@ -7,6 +7,7 @@
 
 use crate::engine::Engine;
 use keyspace::access::{self, Policy};
+use keyspace::keyspace::{Taken, take_all};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Millis, Stripe};
 use rdb::file::{Access, Record};
@@ -313,6 +314,18 @@ pub fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) ->
         Object::Hash(hash) => Entry::new_object(key, hash, expiry, access),
         Object::Zset(zset) => Entry::new_object(key, zset, expiry, access),
     }
+}
+
+/// Takes the keys of all databases away, without a word to anybody. The calling thread is outside
+/// the world, which it stops.
+pub fn take_everything(engine: &Engine) -> Taken {
+    let dbs = (0..engine.keyspace.databases()).map(DbIndex);
+    let stopped = engine.keyspace.world().stop();
+    // SAFETY: the world stands still, and each reference is gone before the next one is made.
+    let stripes = engine.keyspace.stripes().iter().map(|stripe| unsafe { stripe.data() });
+    let taken = take_all(stripes, dbs);
+    drop(stopped);
+    taken
 }
 
 /// Makes room for so many keys in a database that is empty, so that its tables need not grow. They

@@ -293,6 +293,34 @@ fn with_everysec_nobody_waits_for_a_stuck_disk() {
 }
 
 #[test]
+fn a_log_that_cannot_be_completed_is_not_loaded() {
+    let faults = Faults::new("loadaof");
+    let server = faults.start(&["--enable-debug-command", "local"]);
+    let mut client = connect(&server);
+    ok(&mut client, "RPUSH list 0");
+    written(server.directory(), &mut client);
+    faults.set(&[("write", ENOSPC, ".incr.aof")]);
+    ok(&mut client, "RPUSH list 1");
+    // Before the server knows of the fault, and when it does.
+    for _ in 0..2 {
+        let reply = ask(&mut client, "DEBUG LOADAOF");
+        assert_eq!(text(&reply), "ERR Error trying to load the AOF files, check server logs.");
+        check_list(&server, 2);
+    }
+    assert!(server.log().contains("append-only file is incomplete: No space left on device"));
+    let memory = text(&ask(&mut client, "INFO memory"));
+    assert!(
+        memory.contains("mem_aof_buffer:") && !memory.contains("mem_aof_buffer:0\r"),
+        "{memory}"
+    );
+    faults.set(&[]);
+    eventually("written", || field(&mut client, "aof_last_write_status") == "ok");
+    ok(&mut client, "DEBUG LOADAOF");
+    check_list(&server, 2);
+    assert!(text(&ask(&mut client, "INFO memory")).contains("mem_aof_buffer:0\r"));
+}
+
+#[test]
 fn a_stuck_disk_may_be_two_rewrites_behind() {
     let faults = Faults::new("stuck-write");
     let mut server = faults.start(&[]);

@@ -203,6 +203,10 @@ impl Host for ServerHost {
         self.applier.aof().start_rewrite()
     }
 
+    fn complete_append_log(&self) -> Result<(), String> {
+        self.applier.aof().complete()
+    }
+
     fn has_append_log(&self) -> bool {
         self.applier.aof().is_there()
     }

@@ -3,11 +3,12 @@
 use engine::append_log::LogState;
 use engine::debug::DiskFault;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
-use keyspace::keyspace::{Taken, take_all};
 use std::sync::atomic::Ordering::Relaxed;
 
+const FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
+
 /// Throws away the data set and loads it from the append-only file; others are told meanwhile that
-/// it is loaded.
+/// it is loaded. It stays as it is if the file cannot be completed first.
 pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     let engine = cx.thread.engine;
     // Without `appendonly` it loads what there is all the same; but a log that begins is that of
@@ -15,22 +16,26 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     let log = &cx.engine.append_log;
     let is_one = log.state() != LogState::Beginning || !log.figures.is_rewriting.load(Relaxed);
     let Some(host) = engine.host().filter(|host| is_one && host.has_append_log()) else {
-        return Err(Error::text("ERR Error trying to load the AOF files, check server logs."));
+        return Err(Error::text(FAILED));
     };
     if cx.in_transaction {
         return Err(Error::text("ERR DEBUG LOADAOF is not allowed in a transaction"));
     }
-    let dbs: Vec<DbIndex> = (0..engine.keyspace.databases()).map(DbIndex).collect();
-    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    // Everybody is told at once, since only a command can: if it comes to nothing, clients have
+    // forgotten and transactions repeat what they need not.
+    let going: Vec<_> =
+        (0..engine.keyspace.databases()).map(|number| (DbIndex(number), None)).collect();
     engine::commit::databases_change(cx, &going);
     engine.tracking.invalidate_all(&cx.db);
     engine.loading.begin(0, cx.now());
-    let mut taken = Taken(Vec::new());
-    cx.db.for_each_stripe(|_, stripe| {
-        taken.0.extend(take_all(std::iter::once(stripe), dbs.iter().copied()).0);
-    });
-    engine.background.free_tables(taken);
     cx.reply_later(move |reply| {
+        if let Err(why) = host.complete_append_log() {
+            engine.loading.end();
+            host.warn(&format!("DEBUG LOADAOF: the append-only file is incomplete: {why}"));
+            reply.error(FAILED);
+            return;
+        }
+        engine.background.free_tables(engine::load::take_everything(engine));
         // It ends the process if it fails: half a data set is nobody's.
         host.reload_append_log();
         engine.loading.end();

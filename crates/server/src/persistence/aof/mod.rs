@@ -385,20 +385,35 @@ impl Aof {
         }
     }
 
-    /// Loads the log anew (DEBUG LOADAOF): everything is in it before, and nobody changes anything
+    /// Waits until everything there is up to now is in the log, if one is written.
+    ///
+    /// # Errors
+    /// Why it cannot be written: an attempt since the call has failed, or the log was switched off.
+    pub fn complete(&self) -> Result<(), String> {
+        let Some(writer) = lock(&self.inner).writer.clone() else { return Ok(()) };
+        let log = &self.engine.append_log;
+        let (end, failures) = (writer.target().0, writer.failures());
+        while log.written.load(Acquire) < end {
+            // Looked at first: what it has written before its end is written.
+            let is_over = writer.is_over();
+            if writer.failures() > failures {
+                return Err(log.error());
+            }
+            if is_over && log.written.load(Acquire) < end {
+                return Err("it was switched off".to_owned());
+            }
+            writer.wake();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Loads the log anew (DEBUG LOADAOF): everything is in it, and nobody changes anything
     /// meanwhile.
     ///
     /// # Errors
     /// Why not; the data set is incomplete then.
     pub fn reload(&self) -> Result<(), String> {
-        let writer = lock(&self.inner).writer.clone();
-        if let Some(writer) = writer {
-            let end = writer.target().0;
-            while self.engine.append_log.written.load(Acquire) < end {
-                writer.wake();
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
         let mut inner = lock(&self.inner);
         // As it is on the disk, so that numbers of files begin anew as they do after a start; but a
         // rewrite under way has counted on.

@@ -68,6 +68,10 @@ pub struct Writer {
     end: AtomicU64,
     /// The log counts: replies may wait for it. It does not before its first base is there.
     is_trusted: AtomicBool,
+    /// Attempts to write that have failed.
+    failures: AtomicU64,
+    /// The thread writes no more.
+    is_over: AtomicBool,
     /// Held by who looks whether replies are to wait.
     policy: Mutex<()>,
 }
@@ -119,6 +123,8 @@ impl Writer {
             size,
             end: AtomicU64::new(u64::MAX),
             is_trusted: AtomicBool::new(is_trusted),
+            failures: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
             policy: Mutex::default(),
         });
         // Before the first reply; the thread may take a while to begin.
@@ -200,6 +206,16 @@ impl Writer {
         }
     }
 
+    /// How many attempts to write have failed.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Acquire)
+    }
+
+    /// Whether it writes no more.
+    pub fn is_over(&self) -> bool {
+        self.is_over.load(Acquire)
+    }
+
     /// Bytes of the file that is being written.
     pub fn size(&self) -> u64 {
         self.size.load(Relaxed)
@@ -263,7 +279,7 @@ impl Work {
         if end <= self.reader.position() {
             return false;
         }
-        if self.engine.config.aof_timestamp_enabled() && !self.note_time(policy) {
+        if self.engine.config.aof_timestamp_enabled() && !self.note_time(writer, policy) {
             return true;
         }
         while let Some(chunk) = self.reader.chunk(end) {
@@ -277,7 +293,7 @@ impl Work {
                 }
             }
             if let Err(error) = outcome {
-                self.fail(&error, chunk.len(), policy);
+                self.fail(writer, &error, chunk.len(), policy);
                 break;
             }
             self.wrote();
@@ -288,7 +304,7 @@ impl Work {
     }
 
     /// Writes the time, once a second; `false` if that failed.
-    fn note_time(&mut self, policy: AppendFsync) -> bool {
+    fn note_time(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
         let second = engine::worker::now().0 / 1000;
         if second == self.last_second {
             return true;
@@ -299,7 +315,7 @@ impl Work {
                 true
             }
             Err(error) => {
-                self.fail(&error, 0, policy);
+                self.fail(writer, &error, 0, policy);
                 false
             }
         }
@@ -316,7 +332,13 @@ impl Work {
 
     /// A write has failed. With `always` there is no way on: what clients are about to be told
     /// could not be kept. Otherwise writes are refused until one succeeds.
-    fn fail(&mut self, failure: &file::AppendError, expected: usize, policy: AppendFsync) {
+    fn fail(
+        &mut self,
+        writer: &Writer,
+        failure: &file::AppendError,
+        expected: usize,
+        policy: AppendFsync,
+    ) {
         let why = os_error(&failure.error);
         if self.complaint.is_none_or(|at| at.elapsed() > COMPLAINT) {
             self.complaint = Some(Instant::now());
@@ -343,6 +365,8 @@ impl Work {
         }
         self.write_failed = true;
         self.engine.append_log.set_broken(&why);
+        // The reason is known before.
+        writer.failures.fetch_add(1, AcqRel);
     }
 
     /// Goes on in another file.
@@ -523,6 +547,7 @@ impl Work {
             log.set_sound();
         }
         self.net.release(self.engine.journal.position().0);
+        writer.is_over.store(true, Release);
         self.syncer.stop();
     }
 }
