@@ -393,12 +393,14 @@ impl<'a> Walker<'a> {
         // It is exchanged for what writers have filled: with room in it they need not allocate.
         let mut tokens = Vec::with_capacity(16 * PIECE);
         loop {
-            if shared.is_over() {
-                return Err(ended(&shared));
-            }
             tokens.clear();
             let goes_on = self
                 .with_stripe(value.stripe, |data| data.stream_snapshot(value, &mut tokens, PIECE));
+            // Looked at afterwards: from the end on nobody tells the stripe's hook of changes, so the
+            // value may be another one by now, or gone in the middle.
+            if shared.is_over() {
+                return Err(ended(&shared));
+            }
             encode.encode(Tokens::new(&tokens), &mut self.out);
             if !goes_on {
                 break;

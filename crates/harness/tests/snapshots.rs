@@ -340,3 +340,23 @@ fn a_save_point_saves_and_flushall_saves_nothing() {
     let empty = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
     assert!(empty < full, "{empty} bytes after {full}");
 }
+
+#[test]
+fn flushall_ends_a_save_in_the_middle_of_a_value() {
+    let server = start(&["--io-threads", "2", "--rdbcompression", "no"]);
+    let mut client = connect(&server);
+    // Of two mebibytes, which are streamed in pieces. The flush is to meet the moment between a
+    // look at whether the save has ended and a piece, which takes luck; so it is tried often.
+    let value = "0123456789abcdef".repeat(1 << 17);
+    for round in 0..120 {
+        for number in 0..4 {
+            client.command(&["SET", &format!("big:{number}"), &value]).unwrap();
+        }
+        ok(&mut client, "BGSAVE");
+        thread::sleep(Duration::from_millis(round % 10));
+        let reply = client.command(&["FLUSHALL"]);
+        assert!(reply.is_ok(), "round {round}, {reply:?}:\n{}", server.log());
+        wait_until("the end of the save", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+    }
+    assert!(server.log().contains("Background saving was cancelled"), "{}", server.log());
+}
