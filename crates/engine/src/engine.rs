@@ -13,7 +13,7 @@ use crate::events::Class;
 use crate::evict::{InVain, OverLimit};
 use crate::holds::Holds;
 use crate::interest::Interests;
-use crate::journal::Journal;
+use crate::journal::{IfBehind, Journal, Reader};
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::long::LateReply;
@@ -289,6 +289,17 @@ impl Engine {
     /// no data. The first call decides.
     pub fn startup_bytes(&self) -> usize {
         *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
+    }
+
+    /// A reader of the journal from here on. What happened while nobody read is not in it, so then
+    /// another history begins: with the old name, a file from before would stand for a position
+    /// at which there is another state now. The world is stopped.
+    pub fn read_journal(&self, if_behind: IfBehind) -> Reader<'_> {
+        if !self.journal.is_read() {
+            let mut id = self.replication_id.lock().unwrap_or_else(PoisonError::into_inner);
+            *id = random_hex_40();
+        }
+        self.journal.read(if_behind)
     }
 
     /// Number of reactor threads.

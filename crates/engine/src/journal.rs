@@ -128,6 +128,13 @@ impl Journal {
         JournalPos(self.state.load(Acquire) >> 8)
     }
 
+    /// The database that is selected behind the last entry; `None` if the next one begins with
+    /// SELECT in any case. Exact while the world is stopped.
+    pub fn selected_db(&self) -> Option<DbIndex> {
+        let code = self.state.load(Acquire) & UNKNOWN_DB;
+        (code != UNKNOWN_DB).then_some(DbIndex(code as u32))
+    }
+
     /// Makes the next entry begin with SELECT, because what reads it from here on knows of nothing
     /// before. The world is stopped.
     pub fn forget_db(&self) {
@@ -431,10 +438,13 @@ mod tests {
         assert!(!journal.is_read());
         let mut reader = journal.read(IfBehind::HoldWriters);
         assert!(journal.is_read());
+        assert_eq!(journal.selected_db(), None);
         append(&journal, 0, &[b"A"]);
         append(&journal, 0, &[b"B"]);
         append(&journal, 9, &[b"C"]);
+        assert_eq!(journal.selected_db(), Some(DbIndex(9)));
         append(&journal, 300, &[b"D"]);
+        assert_eq!(journal.selected_db(), None);
         append(&journal, 300, &[b"E"]);
         journal.forget_db();
         let end = append(&journal, 9, &[b"F"]);

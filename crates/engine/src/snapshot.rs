@@ -42,6 +42,10 @@ pub struct Cut {
     pub time: Millis,
     /// The history that the position belongs to.
     pub replication_id: String,
+    /// The database in which the journal goes on there without a SELECT; any will do if it goes on
+    /// with one. `None` while nobody reads the journal: its position stands still then, so it does
+    /// not tell this state from others.
+    pub stream_db: Option<DbIndex>,
     /// Changes of the data set up to then, of all times.
     pub changes: u64,
 }
@@ -159,6 +163,7 @@ impl Snapshot {
             position: JournalPos::default(),
             time: Millis(0),
             replication_id: String::new(),
+            stream_db: None,
             changes: 0,
         };
         Ok(Snapshot {
@@ -180,6 +185,10 @@ impl Snapshot {
             position: engine.journal.position(),
             time: crate::worker::now(),
             replication_id: lock(&engine.replication_id).clone(),
+            stream_db: engine
+                .journal
+                .is_read()
+                .then(|| engine.journal.selected_db().unwrap_or_default()),
             changes: engine.changes(),
         };
         at_cut(&self.cut);

@@ -150,6 +150,13 @@ impl Program {
         last.and_then(|word| word.rsplit('/').next()).unwrap_or("server")
     }
 
+    /// Another subcommand of the same program, to which arguments can be added.
+    pub fn subcommand(&self, name: &str) -> Command {
+        let mut command = Command::new(&self.words[0]);
+        command.arg(name);
+        command
+    }
+
     /// The command that starts it, to which arguments can be added.
     pub fn command(&self) -> Command {
         let mut command = Command::new(&self.words[0]);

@@ -82,6 +82,9 @@ impl SnapshotFile {
         header.aux_integer("ctime", cut.time.0 / 1000);
         let used = keyspace::memory::used_bytes();
         header.aux_integer("used-mem", i64::try_from(used).unwrap_or(i64::MAX));
+        if this.options.content == Content::Rdb {
+            place_in_history(&mut header, cut);
+        }
         header.aux_integer("aof-base", i64::from(this.options.content == Content::AofPreamble));
         this.append(header.as_bytes())?;
         Ok(this)
@@ -123,6 +126,17 @@ impl SnapshotFile {
     fn remove(&self) {
         // A file that is in nobody's way if it cannot be removed.
         let _ = std::fs::remove_file(&self.temporary);
+    }
+}
+
+/// Says which moment of which history the file is, in the words in which Redis does: what the
+/// replication stream has up to this offset is in it. Left out while nobody reads the journal, as
+/// Redis does without a backlog.
+fn place_in_history(header: &mut Encoder, cut: &Cut) {
+    if let Some(db) = cut.stream_db {
+        header.aux_integer("repl-stream-db", i64::from(db.0));
+        header.aux("repl-id", cut.replication_id.as_bytes());
+        header.aux_integer("repl-offset", i64::try_from(cut.position.0).unwrap_or(i64::MAX));
     }
 }
 

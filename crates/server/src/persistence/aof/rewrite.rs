@@ -204,7 +204,7 @@ impl Aof {
         let file = self.open_file(&self.folder.temporary_incr())?;
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
-        let snapshot = self.begin(|| reader = Some(engine.journal.read(IfBehind::HoldWriters)))?;
+        let snapshot = self.begin(|| reader = Some(engine.read_journal(IfBehind::HoldWriters)))?;
         if let Some(reader) = reader {
             let writer = super::Writer::start(engine, &self.net, reader, file, false)
                 .map_err(|error| format!("Can't start a thread: {error}"))?;
