@@ -85,15 +85,11 @@ impl Cx<'_> {
     /// [`Error::TakesLong`] and [`Error::OverOutputLimit`], for the command to return.
     #[inline]
     pub fn may_reply_with(&self, bytes: usize) -> Result<(), Error> {
-        if bytes <= MOST_IN_PLACE {
-            Ok(())
-        } else if self.reply.len().saturating_add(bytes) > self.session.output_room {
-            Err(Error::OverOutputLimit)
-        } else if self.may_be_put_off() {
-            Err(Error::TakesLong)
-        } else {
-            Ok(())
+        let length = self.reply.len().saturating_add(bytes);
+        if bytes > MOST_IN_PLACE && length > self.session.output_room {
+            return Err(Error::OverOutputLimit);
         }
+        if self.is_for_background(bytes) { Err(Error::TakesLong) } else { Ok(()) }
     }
 
     #[cold]

@@ -96,7 +96,7 @@ impl Error {
             }
             Error::NoAuth => "NOAUTH Authentication required.".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
-            // Dispatch does not let it out.
+            // Dispatch lets neither of these out.
             Error::OverOutputLimit => "ERR the reply is over the client's output limit".into(),
             Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),

@@ -72,6 +72,11 @@ impl Default for OverLimit {
     }
 }
 
+/// For how long what began then has lasted; 0 is for what has not begun.
+fn lasted_us(since_us: u64, now_us: u64) -> u64 {
+    if since_us == 0 { 0 } else { now_us.saturating_sub(since_us) }
+}
+
 impl OverLimit {
     fn now_us(&self) -> u64 {
         self.epoch.elapsed().as_micros() as u64
@@ -87,8 +92,7 @@ impl OverLimit {
     fn end(&self, now_us: u64) {
         if self.since_us.load(Relaxed) != 0 {
             let since_us = self.since_us.swap(0, Relaxed);
-            let lasted_us = if since_us == 0 { 0 } else { now_us.saturating_sub(since_us) };
-            self.past_us.fetch_add(lasted_us, Relaxed);
+            self.past_us.fetch_add(lasted_us(since_us, now_us), Relaxed);
         }
     }
 
@@ -98,8 +102,7 @@ impl OverLimit {
     }
 
     fn figures_us(&self, now_us: u64) -> (u64, u64) {
-        let since_us = self.since_us.load(Relaxed);
-        let current_us = if since_us == 0 { 0 } else { now_us.saturating_sub(since_us) };
+        let current_us = lasted_us(self.since_us.load(Relaxed), now_us);
         (self.past_us.load(Relaxed) + current_us, current_us)
     }
 

@@ -77,12 +77,10 @@ impl Db<'_> {
     pub fn is_wanted(&self) -> bool {
         match self.asker {
             None => true,
+            Some(_) if !matches!(self.locked, Locked::None) => true,
             Some(asker) => {
-                let holds_nothing = matches!(self.locked, Locked::None);
-                if holds_nothing {
-                    asker.give_way();
-                }
-                !holds_nothing || !asker.has_gone()
+                asker.give_way();
+                !asker.has_gone()
             }
         }
     }

@@ -117,6 +117,7 @@ impl Coalescer {
         }
     }
 
+    /// `elapsed` is a window at least.
     fn next_window(
         &mut self,
         elapsed: Duration,
@@ -124,7 +125,7 @@ impl Coalescer {
         cpu_time: impl FnOnce() -> Duration,
     ) {
         let windows = (elapsed.as_nanos() / WINDOW.as_nanos()).min(u128::from(u32::MAX)) as u32;
-        let connections = self.connections / windows.max(1);
+        let connections = self.connections / windows;
         self.wanted = 0;
         // Looking at the clock of a thread that has little to do would be most of its work.
         let before = self.used.take();
