@@ -50,6 +50,8 @@ pub struct Aof {
     writing: Arc<Mutex<Option<Arc<Writer>>>>,
     is_stopping: AtomicBool,
     keeper: Mutex<Option<JoinHandle<()>>>,
+    /// Held while the log is switched on and a rewrite is asked for, which belong together.
+    switching: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl Aof {
             writing,
             is_stopping: AtomicBool::new(false),
             keeper: Mutex::default(),
+            switching: Mutex::default(),
         })
     }
 
@@ -223,6 +226,7 @@ impl Aof {
                 log!(Warning, "{why}");
                 "Unable to turn on AOF. Check server logs.".to_owned()
             })?;
+            let together = lock(&self.switching);
             log.set_state(LogState::Beginning);
             if self.engine.snapshots.is_running() {
                 log!(
@@ -239,6 +243,7 @@ impl Aof {
                 );
                 log.figures.is_scheduled.store(true, Release);
             } else {
+                drop(together);
                 self.start_rewrite();
             }
         }
@@ -295,7 +300,9 @@ impl Aof {
             self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
             // Only there if it was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
-            if is_off {
+            // That took a moment, in which it may have been switched on again.
+            let _together = lock(&self.switching);
+            if log.state() == LogState::Off {
                 log.figures.is_scheduled.store(false, Relaxed);
             }
         }
