@@ -111,7 +111,12 @@ fn clients_hear_of_loading_meanwhile() {
     assert_eq!(ask(&mut client, &["SET", "k1", "x"]), refusal);
     assert!(ask(&mut client, &["EXEC"])[0].starts_with("-EXECABORT"));
 
-    let info = ask(&mut client, &["INFO", "persistence"]).remove(0);
+    // Clients are served a moment before the file's head is read.
+    let mut info = String::new();
+    until("a look at the file", || {
+        info = ask(&mut client, &["INFO", "persistence"]).remove(0);
+        !info.contains("loading_rdb_used_mem:0\r\n")
+    });
     let total = format!("loading_total_bytes:{}\r\n", file.len());
     for line in ["loading:1\r\n", "async_loading:0\r\n", "loading_rdb_used_mem:3145728\r\n", &total]
     {
