@@ -7,6 +7,9 @@ use net_support::{Message, Note, Peer, Server};
 use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 on_both!(
@@ -29,6 +32,10 @@ on_both!(
     a_stale_id_names_nobody,
     connections_are_spread_evenly,
     many_requests_at_once_find_buffers,
+    held_replies_leave_in_order_whenever_they_are_released,
+    a_held_reply_is_sent_before_closing,
+    many_replies_that_are_released_at_once_all_leave,
+    nothing_is_sent_for_who_has_gone,
     busy_threads_wait_for_several_requests,
     unix_sockets_work,
     listeners_change_at_run_time,
@@ -317,6 +324,149 @@ fn messages_from_other_threads_arrive(backend: Backend) {
     server.send(Message::Hang(ids[0]));
     assert!(peers[0].ended());
     assert_eq!(server.watch.closed(ids[0]), Close::Asked);
+}
+
+/// Releases what has been written, once, until it is dropped.
+struct Releaser {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Releaser {
+    fn start(server: &Server) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let (net, watch, over) = (server.net.clone(), server.watch.clone(), ends.clone());
+        let thread = std::thread::spawn(move || {
+            let mut released = 0;
+            for round in 0_u32.. {
+                let written = watch.written.load(SeqCst);
+                // Sometimes as fast as it can, sometimes after the reactor has gone to sleep.
+                if round.is_multiple_of(3) {
+                    std::thread::sleep(Duration::from_micros(u64::from(round % 64)));
+                }
+                // Nobody comes back to what was forgotten.
+                if written != released {
+                    net.release(written);
+                    released = written;
+                }
+                if over.load(SeqCst) {
+                    return;
+                }
+            }
+        });
+        Self { ends, thread: Some(thread) }
+    }
+}
+
+impl Drop for Releaser {
+    fn drop(&mut self) {
+        self.ends.store(true, SeqCst);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn held_replies_leave_in_order_whenever_they_are_released(backend: Backend) {
+    // Where there is only one, nobody else's release makes up for one that was missed.
+    for peers in [6, 1] {
+        let server = Server::start(backend, 2);
+        let _releaser = Releaser::start(&server);
+        std::thread::scope(|scope| {
+            for number in 0..peers {
+                let server = &server;
+                scope.spawn(move || hold_again_and_again(&mut server.connect(), number));
+            }
+        });
+    }
+}
+
+fn hold_again_and_again(peer: &mut Peer, number: u32) {
+    for n in 0..3000 {
+        // One at a time, several in a pipeline, and something that is not held behind.
+        match (n + number) % 4 {
+            0 | 1 => drop(peer.say(&format!("hold {n}\n"))),
+            2 => {
+                peer.say(&format!("hold a\nhold b\necho {n}\n"));
+                assert_eq!([peer.line(), peer.line()], ["a", "b"]);
+            }
+            _ if n % 16 < 4 => {
+                // Too large to be sent by who releases it.
+                peer.say(&format!("big 20000\nhold {n}\n"));
+                assert_eq!(peer.line().len(), 20_000);
+            }
+            _ => {
+                peer.say("hold a\n");
+                peer.say("echo b\n");
+                peer.say(&format!("hold {n}\n"));
+                assert_eq!([peer.line(), peer.line()], ["a", "b"]);
+            }
+        }
+        assert_eq!(peer.line(), n.to_string(), "of peer {number}");
+    }
+}
+
+fn many_replies_that_are_released_at_once_all_leave(backend: Backend) {
+    let server = Server::start(backend, 1);
+    let mut peers: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for round in 0..5 {
+        for peer in &mut peers {
+            peer.say(&format!("hold {round}\n"));
+        }
+        server.watch.until(|_| {
+            let all = (round + 1) * peers.len() as u64;
+            (server.watch.written.load(SeqCst) == all).then_some(())
+        });
+        server.net.release(server.watch.written.load(SeqCst));
+        for peer in &mut peers {
+            assert_eq!(peer.line(), round.to_string());
+        }
+    }
+}
+
+fn a_held_reply_is_sent_before_closing(backend: Backend) {
+    let server = Server::start(backend, 1);
+    for _ in 0..50 {
+        let mut peer = server.connect();
+        let id = peer.id();
+        peer.say("hold first\n");
+        // It has been handed over when the reactor comes to this.
+        let mut other = server.connect();
+        other.say("echo a\n");
+        assert_eq!(other.line(), "a");
+        peer.say("echo second\nquit\n");
+        other.say("echo b\n");
+        assert_eq!(other.line(), "b");
+        server.net.release(server.watch.written.load(SeqCst));
+        assert_eq!([peer.line(), peer.line(), peer.line()], ["first", "second", "bye"]);
+        assert!(peer.ended());
+        assert_eq!(server.watch.closed(id), Close::Asked);
+        let mut peer = server.connect();
+        peer.id();
+        peer.say("hold last\nquit\n");
+        other.say("echo c\n");
+        assert_eq!(other.line(), "c");
+        server.net.release(server.watch.written.load(SeqCst));
+        assert_eq!([peer.line(), peer.line()], ["last", "bye"]);
+        assert!(peer.ended());
+    }
+}
+
+fn nothing_is_sent_for_who_has_gone(backend: Backend) {
+    let server = Server::start(backend, 1);
+    for _ in 0..50 {
+        let mut peer = server.connect();
+        let id = peer.id();
+        peer.say("hold never\n");
+        let mut other = server.connect();
+        other.say("echo a\n");
+        assert_eq!(other.line(), "a");
+        server.send(Message::Hang(id));
+        assert!(peer.ended(), "closing does not wait for a release");
+        // The next one gets the descriptor, and not the reply.
+        let mut next = server.connect();
+        server.net.release(server.watch.written.load(SeqCst));
+        next.say("echo b\n");
+        assert_eq!(next.line(), "b");
+    }
 }
 
 fn connections_reach_each_other(backend: Backend) {

@@ -108,6 +108,9 @@ pub(super) mod flag {
     /// The TLS handshake is not over: the handler does not know of the connection yet.
     pub const HANDSHAKE: u16 = 1 << 10;
 
+    /// A reply is with the thread that releases it (`handed.rs`); what follows waits for its return.
+    pub const HANDED: u16 = 1 << 11;
+
     /// Any of these keeps input from the handler.
     pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE;
 }
@@ -159,6 +162,8 @@ pub(super) struct Link {
     pub tls: Option<Box<Session>>,
     /// Parts of `out` that must not leave yet.
     pub held: Option<Box<Held>>,
+    /// Bytes of the reply that is handed over.
+    pub handed: u32,
 }
 
 /// Ends of pieces of the output, and the position that must be released before each may leave.
@@ -208,10 +213,36 @@ impl Link {
         free
     }
 
+    /// The position that all output waits for; `None` if some of it may leave, or there is none.
+    pub fn held_whole(&self, released: u64) -> Option<u64> {
+        let held = self.held.as_ref()?;
+        held.front().filter(|(_, position)| *position > released)?;
+        held.back().map(|(_, position)| *position)
+    }
+
+    /// Puts a reply that was handed over in front of the output again. It may leave.
+    pub fn put_back(&mut self, mut buf: Vec<u8>) {
+        if let Some(held) = self.held.as_mut() {
+            held.iter_mut().for_each(|(end, _)| *end += buf.len());
+            held.push_front((buf.len(), 0));
+        }
+        buf.append(&mut self.out);
+        self.out = buf;
+        self.handed_is_back();
+    }
+
+    /// What was handed over is not on its way any more.
+    pub fn handed_is_back(&mut self) {
+        self.flags &= !flag::HANDED;
+        self.handed = 0;
+    }
+
     /// Bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {
-        self.out.len() + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
+        self.out.len()
+            + self.handed as usize
+            + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
     }
 }
 

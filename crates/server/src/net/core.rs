@@ -23,6 +23,8 @@ pub(super) struct Core {
     /// taken all queued requests: until then a request may hold the number, which a new connection
     /// must not get.
     pub graves: Vec<OwnedFd>,
+    /// Those of connections that ended while a reply of theirs was being sent by another thread.
+    pub lingering: Vec<(Token, OwnedFd)>,
     /// Connections with output to send when the turn ends.
     pub dirty: Vec<u32>,
     /// Connections to be buried before the turn ends.
@@ -36,6 +38,8 @@ pub(super) struct Core {
     pub holding: VecDeque<(u64, Token)>,
     /// Output held for positions up to this one may leave.
     pub released: u64,
+    /// When something was held last.
+    pub held_at: Instant,
     /// Connections that have begun to hold output since somebody asked.
     pub arrivals: u64,
     /// The time at which this turn began.
@@ -48,12 +52,14 @@ pub(super) struct Core {
 
 impl Core {
     pub fn new(thread: u8) -> Self {
+        let now = Instant::now();
         Self {
             thread,
             links: Vec::new(),
             free: Vec::new(),
             limbo: Vec::new(),
             graves: Vec::new(),
+            lingering: Vec::new(),
             dirty: Vec::new(),
             dead: Vec::new(),
             rerun: Vec::new(),
@@ -61,8 +67,9 @@ impl Core {
             pool: Pool::default(),
             holding: VecDeque::new(),
             released: 0,
+            held_at: now,
             arrivals: 0,
-            now: Instant::now(),
+            now,
             live: 0,
             stop: false,
             tick_wanted: None,

@@ -51,11 +51,10 @@ impl ConnIo<'_> {
     /// [released](super::Net::release).
     pub fn hold_until(&mut self, position: u64) {
         if position > self.core.released {
-            let token = self.core.token(self.slot);
             let link = &mut self.core.links[self.slot as usize];
             self.core.arrivals += u64::from(link.held.is_none());
             link.hold_until(position);
-            self.core.holding.push_back((position, token));
+            self.core.mark_dirty(self.slot);
         }
     }
 
@@ -93,7 +92,8 @@ impl ConnIo<'_> {
     /// The output buffer and what waits behind a socket that is full.
     pub fn output(&self) -> Output {
         let link = &self.core.links[self.slot as usize];
-        let (buffered, buffer) = (link.out.len(), link.out.capacity());
+        let handed = link.handed as usize;
+        let (buffered, buffer) = (link.out.len() + handed, link.out.capacity() + handed);
         match link.backlog.as_deref() {
             // What stands behind a backlog waits with it, though it is not among its chunks yet.
             Some(backlog) => Output {

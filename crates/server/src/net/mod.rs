@@ -32,6 +32,7 @@ mod cx;
 mod deliver;
 mod driver;
 mod epoll;
+mod handed;
 mod listen;
 mod peer;
 mod probe;

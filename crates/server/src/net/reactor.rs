@@ -28,6 +28,8 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// may wait for this very core.
 const EAGER_RETRIES: u32 = 8;
 const RETRY_REST: Duration = Duration::from_micros(50);
+/// For so long after something was held, clients are taken to wait for the disk.
+const HOLDING: Duration = Duration::from_millis(2);
 /// How much later than asked for a wait of a reactor may end.
 const TIMER_SLACK: Duration = Duration::from_micros(1);
 /// How long a stopping reactor goes on sending to peers that are slow to read.
@@ -44,7 +46,7 @@ pub struct Reactor<H: Handler> {
     /// Buffers that need a second look; empty between turns.
     pub(super) unsettled: Vec<Flight>,
     pub(super) coalescer: Coalescer,
-    net: Arc<Net>,
+    pub(super) net: Arc<Net>,
     batch: Batch,
     listening: Vec<Arc<Listener>>,
     listening_version: u64,
@@ -60,6 +62,8 @@ pub struct Reactor<H: Handler> {
     fruitless: u32,
     /// What was flushed last is to be followed up as soon as it is sent.
     eager: bool,
+    /// Replies were handed over in this turn.
+    pub(super) hands_over: bool,
     /// An io_uring belongs to the thread that made it.
     _not_send: PhantomData<*const ()>,
 }
@@ -102,6 +106,7 @@ impl<H: Handler> Reactor<H> {
             next_tick: Instant::now(),
             fruitless: 0,
             eager: false,
+            hands_over: false,
             _not_send: PhantomData,
         })
     }
@@ -128,6 +133,8 @@ impl<H: Handler> Reactor<H> {
         self.core.now = Instant::now();
         self.after_submission();
         self.settle();
+        self.settle_handed();
+        self.release_held();
         self.deliver();
         if woken {
             self.on_woken();
@@ -145,6 +152,7 @@ impl<H: Handler> Reactor<H> {
         self.bury();
         self.release_held();
         self.eager = self.flush();
+        self.announce_held();
         self.bury();
         Ok(())
     }
@@ -154,7 +162,10 @@ impl<H: Handler> Reactor<H> {
     fn wait(&mut self) -> io::Result<()> {
         let thread = self.core.thread as usize;
         let timeout = self.timeout();
-        let most = if timeout.is_zero() { timeout } else { self.net.coalescing_time() };
+        // Who waits for the disk sends nothing, and the disk has its own way of waiting for company.
+        let waits_for_disk = self.core.now < self.core.held_at + HOLDING;
+        let may_wait = !(timeout.is_zero() || waits_for_disk);
+        let most = if may_wait { self.net.coalescing_time() } else { Duration::ZERO };
         let mut patience = self.coalescer.patience(most, self.core.now, sys::thread_cpu_time);
         if let Some(Patience { events, time }) = patience {
             self.net.note_coalescing(thread);
@@ -177,11 +188,27 @@ impl<H: Handler> Reactor<H> {
     /// Lets go of output that was held and may leave.
     #[inline]
     fn release_held(&mut self) {
+        self.core.release(self.net.released());
+    }
+
+    /// Sees to it that what this turn holds will leave.
+    #[inline]
+    fn announce_held(&mut self) {
         let thread = self.core.thread as usize;
         let is_holding = !self.core.holding.is_empty();
         self.net.set_holding(thread, is_holding);
-        if is_holding {
-            self.core.release(self.net.released());
+        if is_holding || self.hands_over {
+            self.core.held_at = self.core.now;
+            let released = self.net.released();
+            if released > self.core.released {
+                // It happened meanwhile, and nobody else knows of these replies.
+                let (handed, waker) = self.net.handed(thread);
+                handed.send_due(released, waker);
+                if is_holding {
+                    self.net.waker(thread).wake();
+                }
+            }
+            self.hands_over = false;
         }
     }
 
@@ -455,7 +482,14 @@ impl<H: Handler> Reactor<H> {
             // The generation makes every older name of the slot stale.
             let fresh = Link { generation: link.generation.wrapping_add(1), ..Link::default() };
             let gone = std::mem::replace(link, fresh);
-            self.core.graves.extend(gone.fd);
+            let (handed, _) = self.net.handed(self.core.thread as usize);
+            match gone.fd {
+                // It is being sent at this moment: the number must stay what it is.
+                Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
+                    self.core.lingering.push((token, fd));
+                }
+                fd => self.core.graves.extend(fd),
+            }
             self.core.limbo.push(slot);
             self.core.live -= 1;
             self.net.depart(self.core.thread as usize);
@@ -481,12 +515,13 @@ impl<H: Handler> Reactor<H> {
         self.flush();
         let deadline = Instant::now() + STOP_TIME;
         loop {
-            let waits = |link: &Link| link.is(flag::STUCK) || link.held.is_some();
+            let waits = |link: &Link| link.is(flag::STUCK | flag::HANDED) || link.held.is_some();
             let stuck = self.core.links.iter().any(waits);
             let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
             self.driver.wait(timeout, None, &mut self.batch)?;
             self.after_submission();
             self.settle();
+            self.settle_handed();
             let events = std::mem::take(&mut self.batch.events);
             for event in events {
                 match event {
@@ -501,6 +536,7 @@ impl<H: Handler> Reactor<H> {
             }
             self.release_held();
             self.flush();
+            self.announce_held();
             self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
             self.bury();
             let stuck = self.core.links.iter().any(waits);

@@ -11,9 +11,10 @@ use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
 use super::driver::Flight;
+use super::handed::{self, HandedReply};
 use super::reactor::Reactor;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 
 /// Replies behind a backlog join it in pieces of at least this.
 const PIECE: usize = 64 << 10;
@@ -33,18 +34,36 @@ impl<H: Handler> Reactor<H> {
             if link.is(flag::DEAD) {
                 continue;
             }
-            if link.is(flag::STUCK) {
+            if link.is(flag::STUCK | flag::HANDED) {
+                if link.is(flag::HANDED) {
+                    let (handed, waker) = self.net.handed(self.core.thread as usize);
+                    handed.want_return(waker);
+                }
                 queue_behind(link);
+                note_held(&mut self.core, slot);
                 continue;
             }
             let mut held = Vec::new();
+            if let Some(position) = link.held_whole(self.core.released) {
+                let can_be_handed_over = (1..=handed::LARGEST).contains(&link.out.len())
+                    && !link.is(flag::CLOSING | flag::TLS);
+                if can_be_handed_over {
+                    self.hand_over(slot, fd, position);
+                } else {
+                    note_held(&mut self.core, slot);
+                }
+                continue;
+            }
             if link.held.is_some() {
                 let free = link.release(self.core.released);
-                if free == 0 {
+                if free == 0 && link.held.is_some() {
+                    note_held(&mut self.core, slot);
                     continue;
                 }
                 held = link.out.split_off(free);
+                note_held(&mut self.core, slot);
             }
+            let link = &mut self.core.links[slot as usize];
             let mut buf = std::mem::replace(&mut link.out, held);
             if link.is(flag::TLS) {
                 buf = seal(&mut self.core, slot, buf);
@@ -63,6 +82,45 @@ impl<H: Handler> Reactor<H> {
         }
         self.core.dirty = dirty;
         eager
+    }
+
+    /// Hands over all output of a connection.
+    fn hand_over(&mut self, slot: u32, fd: RawFd, position: u64) {
+        let token = self.core.token(slot);
+        let link = &mut self.core.links[slot as usize];
+        let buf = std::mem::take(&mut link.out);
+        link.held = None;
+        link.flags |= flag::HANDED;
+        link.handed = buf.len() as u32;
+        self.hands_over = true;
+        let (handed, _) = self.net.handed(self.core.thread as usize);
+        handed.hand_over(HandedReply { position, fd, token, buf });
+    }
+
+    /// Looks at what became of the replies that were handed over.
+    #[inline]
+    pub(super) fn settle_handed(&mut self) {
+        let (handed, _) = self.net.handed(self.core.thread as usize);
+        let (returned, crowd) = (handed.take_returned(), handed.take_crowd(self.net.released()));
+        for flight in returned {
+            let token = flight.token;
+            self.core.lingering.retain(|(gone, _)| *gone != token);
+            let link = &mut self.core.links[token.slot as usize];
+            if link.generation == token.generation {
+                link.handed_is_back();
+                if !link.out.is_empty() {
+                    self.core.mark_dirty(token.slot);
+                }
+                self.settle_one(flight);
+            }
+        }
+        for HandedReply { token, buf, .. } in crowd {
+            let link = &mut self.core.links[token.slot as usize];
+            if link.generation == token.generation {
+                link.put_back(buf);
+                self.core.mark_dirty(token.slot);
+            }
+        }
     }
 
     /// Looks at what became of the buffers that were queued.
@@ -137,7 +195,7 @@ impl<H: Handler> Reactor<H> {
     /// All output of a connection has been sent.
     fn drained(&mut self, slot: u32) {
         let link = &self.core.links[slot as usize];
-        if link.is(flag::CLOSING) && link.held.is_none() {
+        if link.is(flag::CLOSING) && link.held.is_none() && link.out.is_empty() {
             self.finish(slot);
         }
     }
@@ -146,6 +204,15 @@ impl<H: Handler> Reactor<H> {
     fn finish(&mut self, slot: u32) {
         let asked = !self.core.links[slot as usize].is(flag::EOF);
         self.core.kill(slot, if asked { Close::Asked } else { Close::Eof });
+    }
+}
+
+/// Enters a connection that holds output in the list of those to look at when it is released.
+fn note_held(core: &mut Core, slot: u32) {
+    let token = core.token(slot);
+    let last = core.links[slot as usize].held.as_ref().and_then(|held| held.back().copied());
+    if let Some((_, position)) = last {
+        core.holding.push_back((position, token));
     }
 }
 

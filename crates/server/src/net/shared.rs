@@ -1,6 +1,7 @@
 //! What the reactor threads share: listeners, settings that can change at run time, and each
 //! thread's seat, through which others reach it.
 
+use super::handed::HandedReplies;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
 use super::probe::Backend;
 use super::tls::TlsContext;
@@ -55,6 +56,8 @@ struct Seat {
     /// Connections it has or has been assigned.
     connections: AtomicUsize,
     mail: Mutex<Vec<Arrival>>,
+    /// Replies that it has handed over.
+    handed: HandedReplies,
     /// It holds output back.
     is_holding: AtomicBool,
     /// Waits that were for several events.
@@ -96,6 +99,7 @@ impl Net {
                 waker: Waker::new()?,
                 connections: AtomicUsize::new(0),
                 mail: Mutex::default(),
+                handed: HandedReplies::default(),
                 is_holding: AtomicBool::new(false),
                 coalesced_waits: AtomicU64::new(0),
             })
@@ -179,6 +183,16 @@ impl Net {
                 seat.waker.wake();
             }
         }
+        for seat in &self.seats {
+            seat.handed.send_due(position, &seat.waker);
+        }
+    }
+
+    /// The replies that a thread has handed over, and the waker that they are returned with.
+    #[inline]
+    pub(super) fn handed(&self, thread: usize) -> (&HandedReplies, &Waker) {
+        let seat = &self.seats[thread];
+        (&seat.handed, &seat.waker)
     }
 
     pub(super) fn released(&self) -> u64 {

@@ -7,6 +7,7 @@
 //! hang           close at once                pause          nothing is processed until resumed
 //! later N        a reply after N retries      block MS       the thread sleeps
 //! memory ID      that connection's buffers    tell ID TEXT   TEXT to that connection
+//! hold TEXT      TEXT, when the position that was written with it has been released
 //! $N             N raw bytes follow: their sum
 //! ```
 #![allow(dead_code)] // Each test program uses its own part of this.
@@ -18,6 +19,7 @@ use server::net::{
 };
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -65,6 +67,8 @@ pub struct Watch {
     /// Messages that found nobody.
     lost: Mutex<usize>,
     woken: Mutex<usize>,
+    /// What replies that are held wait for: the number of them so far.
+    pub written: AtomicU64,
 }
 
 impl Watch {
@@ -146,6 +150,13 @@ impl Lines {
         }
         match word {
             "echo" => drop(writeln!(io.out(), "{rest}")),
+            "hold" => {
+                drop(writeln!(io.out(), "{rest}"));
+                let position = self.watch.written.fetch_add(1, SeqCst) + 1;
+                drop(self.watch.notes.lock().unwrap());
+                self.watch.changed.notify_all();
+                io.hold_until(position);
+            }
             "big" => {
                 let len = io.out().len() + number();
                 io.out().resize(len, b'x');
@@ -237,6 +248,11 @@ impl Handler for Lines {
                 (None, _) => *self.watch.lost.lock().unwrap() += 1,
             }
         }
+    }
+
+    fn tick(&mut self, _cx: &mut Cx<'_, Client>) -> Duration {
+        // Nothing may depend on it.
+        Duration::from_secs(3600)
     }
 
     fn problem(&mut self, problem: Problem<'_>) {

@@ -44,8 +44,16 @@ impl Gathering {
 
     /// The number of arrivals at which there is company enough.
     pub fn complete_at(&self) -> u64 {
-        let waiting = self.waiting.iter().max().unwrap_or(&0);
-        self.last_began + waiting.div_ceil(2)
+        self.last_began + self.most_waiting().div_ceil(2)
+    }
+
+    /// Whether no more than one connection has waited at a time.
+    pub fn is_alone(&self) -> bool {
+        self.most_waiting() <= 1
+    }
+
+    fn most_waiting(&self) -> u64 {
+        self.waiting.iter().max().copied().unwrap_or(0)
     }
 
     /// How long company is waited for.

@@ -482,7 +482,10 @@ impl Work {
     /// Waits until there is something to write, and then for company.
     fn gather(&mut self, writer: &Writer) {
         let was_done = Instant::now();
-        self.linger.stay(|| self.has_nothing_to_do(writer));
+        // Among many it would only take the processor away from those who write.
+        if self.gathering.is_alone() {
+            self.linger.stay(|| self.has_nothing_to_do(writer));
+        }
         if self.has_nothing_to_do(writer) {
             self.sleep(writer);
         }
