@@ -1,14 +1,17 @@
 /* Notes every change of the files below the directory POWER_LOSS_ROOT, and every fsync's begin and
  * end, at the end of the file POWER_LOSS_TRACE (power_loss.rs says how). A change is noted when it has
- * been made and before its caller knows; an fsync's end likewise. */
+ * been made and before its caller knows; an fsync's end likewise. Both happen under a lock on the trace:
+ * who holds that while the process is killed knows that what was changed has been noted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -67,6 +70,23 @@ static void note(const void *bytes, size_t count, const char *format, ...) {
     errno = saved;
 }
 
+/* The lock on the file is the process's, so threads need one among them. */
+static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
+
+static void begin_change(void) {
+    pthread_mutex_lock(&changing);
+    while (syscall(SYS_flock, trace, LOCK_EX)) {
+        if (errno != EINTR) abort();
+    }
+}
+
+static void end_change(void) {
+    int saved = errno;
+    if (syscall(SYS_flock, trace, LOCK_UN)) abort();
+    pthread_mutex_unlock(&changing);
+    errno = saved;
+}
+
 int open(const char *name, int flags, ...) {
     char path[PATH_MAX];
     struct stat status;
@@ -75,12 +95,14 @@ int open(const char *name, int flags, ...) {
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
     int is_ours = (flags & (O_CREAT | O_TRUNC)) && resolve(name, path);
+    if (is_ours) begin_change();
     int is_new = is_ours && syscall(SYS_access, path, F_OK);
     int fd = syscall(SYS_openat, AT_FDCWD, name, flags, mode);
     if (fd >= 0 && is_ours && !syscall(SYS_fstat, fd, &status)) {
         if (is_new) note(0, 0, "create %lu %s\n", status.st_ino, path);
         else if (flags & O_TRUNC) note(0, 0, "resize %lu 0\n", status.st_ino);
     }
+    if (is_ours) end_change();
     return fd;
 }
 int open64(const char *name, int flags, ...) __attribute__((alias("open")));
@@ -88,19 +110,25 @@ int open64(const char *name, int flags, ...) __attribute__((alias("open")));
 ssize_t write(int fd, const void *bytes, size_t count) {
     char path[PATH_MAX];
     struct stat status;
+    int is_ours = look(fd, &status, path);
+    if (is_ours) begin_change();
     ssize_t done = syscall(SYS_write, fd, bytes, count);
-    if (done > 0 && look(fd, &status, path)) {
+    if (done > 0 && is_ours) {
         long end = syscall(SYS_lseek, fd, 0, SEEK_CUR);
         note(bytes, done, "write %lu %ld %zd\n", status.st_ino, end - done, done);
     }
+    if (is_ours) end_change();
     return done;
 }
 
 int ftruncate(int fd, off_t size) {
     char path[PATH_MAX];
     struct stat status;
+    int is_ours = look(fd, &status, path);
+    if (is_ours) begin_change();
     int result = syscall(SYS_ftruncate, fd, size);
-    if (!result && look(fd, &status, path)) note(0, 0, "resize %lu %ld\n", status.st_ino, size);
+    if (!result && is_ours) note(0, 0, "resize %lu %ld\n", status.st_ino, size);
+    if (is_ours) end_change();
     return result;
 }
 int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
@@ -122,20 +150,28 @@ int fdatasync(int fd) { return forced(fd, SYS_fdatasync); }
 int rename(const char *from, const char *to) {
     char old[PATH_MAX], new[PATH_MAX];
     int is_ours = resolve(from, old) & resolve(to, new);
+    if (is_ours) begin_change();
     int result = syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
     if (!result && is_ours) note(0, 0, "rename %s %s\n", old, new);
+    if (is_ours) end_change();
     return result;
 }
 int unlink(const char *name) {
     char path[PATH_MAX];
-    int is_ours = resolve(name, path), result = syscall(SYS_unlink, name);
+    int is_ours = resolve(name, path);
+    if (is_ours) begin_change();
+    int result = syscall(SYS_unlink, name);
     if (!result && is_ours) note(0, 0, "unlink %s\n", path);
+    if (is_ours) end_change();
     return result;
 }
 int mkdir(const char *name, mode_t mode) {
     char path[PATH_MAX];
-    int is_ours = resolve(name, path), result = syscall(SYS_mkdir, name, mode);
+    int is_ours = resolve(name, path);
+    if (is_ours) begin_change();
+    int result = syscall(SYS_mkdir, name, mode);
     if (!result && is_ours) note(0, 0, "mkdir %s\n", path);
+    if (is_ours) end_change();
     return result;
 }
 

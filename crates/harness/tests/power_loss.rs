@@ -106,6 +106,8 @@ impl Known {
 /// One life of the server, with writers, who go on to its end.
 fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
     let stop = AtomicBool::new(false);
+    // Locked while the server is killed: what it has changed by then is in the trace.
+    let lock = fs::File::open(trace).unwrap();
     thread::scope(|scope| {
         for (writer, done) in known.done.iter_mut().enumerate() {
             let (server, stop) = (&*server, &stop);
@@ -126,10 +128,12 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
             disturb(server, &mut client, "BGSAVE", "Background saving terminated with success");
             known.saved.push((counts, size()));
         }
+        lock.lock().unwrap();
         harness::server::signal(server.process_id(), "KILL").unwrap();
         stop.store(true, Relaxed);
     });
     server.kill().unwrap();
+    lock.unlock().unwrap();
 }
 
 /// How many transactions of a writer a server has; all of them whole and in order.
