@@ -430,11 +430,9 @@ fn a_held_reply_is_sent_before_closing(backend: Backend) {
         peer.say("hold first\n");
         // It has been handed over when the reactor comes to this.
         let mut other = server.connect();
-        other.say("echo a\n");
-        assert_eq!(other.line(), "a");
+        assert_eq!(other.ask("echo a"), "a");
         peer.say("echo second\nquit\n");
-        other.say("echo b\n");
-        assert_eq!(other.line(), "b");
+        assert_eq!(other.ask("echo b"), "b");
         server.net.release(server.watch.written.load(SeqCst));
         assert_eq!([peer.line(), peer.line(), peer.line()], ["first", "second", "bye"]);
         assert!(peer.ended());
@@ -442,8 +440,7 @@ fn a_held_reply_is_sent_before_closing(backend: Backend) {
         let mut peer = server.connect();
         peer.id();
         peer.say("hold last\nquit\n");
-        other.say("echo c\n");
-        assert_eq!(other.line(), "c");
+        assert_eq!(other.ask("echo c"), "c");
         server.net.release(server.watch.written.load(SeqCst));
         assert_eq!([peer.line(), peer.line()], ["last", "bye"]);
         assert!(peer.ended());
@@ -457,15 +454,13 @@ fn nothing_is_sent_for_who_has_gone(backend: Backend) {
         let id = peer.id();
         peer.say("hold never\n");
         let mut other = server.connect();
-        other.say("echo a\n");
-        assert_eq!(other.line(), "a");
+        assert_eq!(other.ask("echo a"), "a");
         server.send(Message::Hang(id));
         assert!(peer.ended(), "closing does not wait for a release");
         // The next one gets the descriptor, and not the reply.
         let mut next = server.connect();
         server.net.release(server.watch.written.load(SeqCst));
-        next.say("echo b\n");
-        assert_eq!(next.line(), "b");
+        assert_eq!(next.ask("echo b"), "b");
     }
 }
 

@@ -213,11 +213,9 @@ impl Link {
         free
     }
 
-    /// The position that all output waits for; `None` if some of it may leave, or there is none.
-    pub fn held_whole(&self, released: u64) -> Option<u64> {
-        let held = self.held.as_ref()?;
-        held.front().filter(|(_, position)| *position > released)?;
-        held.back().map(|(_, position)| *position)
+    /// The position that all output waits for, if any is held.
+    pub fn held_until(&self) -> Option<u64> {
+        self.held.as_ref()?.back().map(|(_, position)| *position)
     }
 
     /// Puts a reply that was handed over in front of the output again. It may leave.

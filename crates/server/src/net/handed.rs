@@ -14,12 +14,13 @@
 
 use super::conn::Token;
 use super::driver::Flight;
+use super::shared::lock;
 use super::sys;
 use super::waker::Waker;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Replies of more bytes than this are the reactor's to send.
 pub(super) const LARGEST: usize = 16 << 10;
@@ -45,11 +46,6 @@ pub(super) struct HandedReplies {
     return_wanted: AtomicBool,
     /// The reactor is to send what is due.
     is_crowded: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is locked here can be left half-changed by a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HandedReplies {

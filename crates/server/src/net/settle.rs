@@ -44,20 +44,10 @@ impl<H: Handler> Reactor<H> {
                 continue;
             }
             let mut held = Vec::new();
-            if let Some(position) = link.held_whole(self.core.released) {
-                let can_be_handed_over = (1..=handed::LARGEST).contains(&link.out.len())
-                    && !link.is(flag::CLOSING | flag::TLS);
-                if can_be_handed_over {
-                    self.hand_over(slot, fd, position);
-                } else {
-                    note_held(&mut self.core, slot);
-                }
-                continue;
-            }
             if link.held.is_some() {
                 let free = link.release(self.core.released);
                 if free == 0 && link.held.is_some() {
-                    note_held(&mut self.core, slot);
+                    self.keep(slot, fd);
                     continue;
                 }
                 held = link.out.split_off(free);
@@ -84,10 +74,16 @@ impl<H: Handler> Reactor<H> {
         eager
     }
 
-    /// Hands over all output of a connection.
-    fn hand_over(&mut self, slot: u32, fd: RawFd, position: u64) {
+    /// Keeps the output of a connection, none of which may leave yet: hands it over, if others can
+    /// send it.
+    fn keep(&mut self, slot: u32, fd: RawFd) {
         let token = self.core.token(slot);
         let link = &mut self.core.links[slot as usize];
+        let is_for_others =
+            (1..=handed::LARGEST).contains(&link.out.len()) && !link.is(flag::CLOSING | flag::TLS);
+        let Some(position) = link.held_until().filter(|_| is_for_others) else {
+            return note_held(&mut self.core, slot);
+        };
         let buf = std::mem::take(&mut link.out);
         link.held = None;
         link.flags |= flag::HANDED;
@@ -210,8 +206,7 @@ impl<H: Handler> Reactor<H> {
 /// Enters a connection that holds output in the list of those to look at when it is released.
 fn note_held(core: &mut Core, slot: u32) {
     let token = core.token(slot);
-    let last = core.links[slot as usize].held.as_ref().and_then(|held| held.back().copied());
-    if let Some((_, position)) = last {
+    if let Some(position) = core.links[slot as usize].held_until() {
         core.holding.push_back((position, token));
     }
 }

@@ -78,7 +78,7 @@ pub struct Net {
     tls: Mutex<Option<Arc<TlsContext>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing that is locked here can be left half-changed by a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

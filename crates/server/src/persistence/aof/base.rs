@@ -2,17 +2,16 @@
 
 use engine::Engine;
 use rdb::{Compression, Encoder};
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 use structs::crc64::crc64;
 
-/// Writes it, under the other name until it is whole: half a base without a manifest would keep the next
+/// Writes it. It has its name when it is whole: half a base without a manifest would keep the next
 /// server from starting.
 ///
 /// # Errors
 /// The system's.
-pub fn write_empty(engine: &Engine, temporary: &Path, path: &Path) -> io::Result<()> {
+pub fn write_empty(engine: &Engine, path: &Path) -> io::Result<()> {
     let mut encoder = Encoder::new(Compression::Off);
     if engine.config.aof_use_rdb_preamble() {
         encoder.file_header();
@@ -23,8 +22,5 @@ pub fn write_empty(engine: &Engine, temporary: &Path, path: &Path) -> io::Result
         let sum = if engine.config.rdbchecksum() { crc64(0, encoder.as_bytes()) } else { 0 };
         encoder.checksum(sum);
     }
-    let mut file = File::create(temporary)?;
-    file.write_all(encoder.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(temporary, path)
+    config::replace_file(path, encoder.as_bytes())
 }

@@ -45,11 +45,6 @@ impl Folder {
         self.path(&[b"temp-", &self.stem[..], b".incr"].concat())
     }
 
-    /// A base's name while it is being written at the start.
-    pub fn temporary_base(&self) -> PathBuf {
-        self.path(&[b"temp-", &self.stem[..], b".base"].concat())
-    }
-
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir

@@ -157,8 +157,7 @@ impl Aof {
         let stem = self.folder.stem().to_vec();
         if manifest.is_empty() {
             let base = manifest.replace_base(&stem, self.base_format());
-            let (temporary, path) = (self.folder.temporary_base(), self.folder.path(&base.name));
-            base::write_empty(self.engine, &temporary, &path)
+            base::write_empty(self.engine, &self.folder.path(&base.name))
                 .map_err(|error| format!("Can't write {}: {}", base.display(), os_error(&error)))?;
             log!(Notice, "Creating AOF base file {} on server start", base.display());
         }
