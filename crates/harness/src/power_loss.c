@@ -121,6 +121,26 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     return done;
 }
 
+/* Ends a process that would change our files by a call that is not noted. */
+static void refuse(const char *call) {
+    dprintf(2, "power_loss.c does not note %s\n", call);
+    abort();
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
+    char path[PATH_MAX];
+    struct stat status;
+    int is_ours = look(fd, &status, path);
+    /* Linux would append the bytes, wherever they are to go. */
+    if (is_ours && syscall(SYS_fcntl, fd, F_GETFL) & O_APPEND) refuse("pwrite of a file with O_APPEND");
+    if (is_ours) begin_change();
+    ssize_t done = syscall(SYS_pwrite64, fd, bytes, count, at);
+    if (done > 0 && is_ours) note(bytes, done, "write %lu %ld %zd\n", status.st_ino, at, done);
+    if (is_ours) end_change();
+    return done;
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) __attribute__((alias("pwrite")));
+
 int ftruncate(int fd, off_t size) {
     char path[PATH_MAX];
     struct stat status;
@@ -175,6 +195,67 @@ int mkdir(const char *name, mode_t mode) {
     return result;
 }
 
-/* Calls that would change files unnoticed. */
-ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) { abort(); }
-ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) { abort(); }
+/* Calls that would change files unnoticed: of other files and of sockets they are the kernel's. */
+static void refuse_file(int fd, const char *call) {
+    char path[PATH_MAX];
+    struct stat status;
+    if (look(fd, &status, path)) refuse(call);
+}
+static void refuse_name(const char *name, const char *call) {
+    char path[PATH_MAX];
+    if (resolve(name, path)) refuse(call);
+}
+
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    refuse_file(fd, "writev");
+    return syscall(SYS_writev, fd, parts, count);
+}
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t at) {
+    refuse_file(fd, "pwritev");
+    return syscall(SYS_pwritev, fd, parts, count, at, 0);
+}
+ssize_t pwritev64(int, const struct iovec *, int, off64_t) __attribute__((alias("pwritev")));
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+    refuse_file(fd, "pwritev2");
+    return syscall(SYS_pwritev2, fd, parts, count, at, 0, flags);
+}
+ssize_t pwritev64v2(int, const struct iovec *, int, off64_t, int) __attribute__((alias("pwritev2")));
+int fallocate(int fd, int mode, off_t at, off_t count) {
+    refuse_file(fd, "fallocate");
+    return syscall(SYS_fallocate, fd, mode, at, count);
+}
+int fallocate64(int, int, off64_t, off64_t) __attribute__((alias("fallocate")));
+/* Tells its error by its result, not by errno. */
+int posix_fallocate(int fd, off_t at, off_t count) {
+    refuse_file(fd, "posix_fallocate");
+    int saved = errno, error = syscall(SYS_fallocate, fd, 0, at, count) ? errno : 0;
+    errno = saved;
+    return error;
+}
+int posix_fallocate64(int, off64_t, off64_t) __attribute__((alias("posix_fallocate")));
+ssize_t copy_file_range(int from, off64_t *at, int to, off64_t *to_at, size_t count, unsigned flags) {
+    refuse_file(to, "copy_file_range");
+    return syscall(SYS_copy_file_range, from, at, to, to_at, count, flags);
+}
+ssize_t sendfile(int to, int from, off_t *at, size_t count) {
+    refuse_file(to, "sendfile");
+    return syscall(SYS_sendfile, to, from, at, count);
+}
+ssize_t sendfile64(int, int, off64_t *, size_t) __attribute__((alias("sendfile")));
+ssize_t splice(int from, off64_t *at, int to, off64_t *to_at, size_t count, unsigned flags) {
+    refuse_file(to, "splice");
+    return syscall(SYS_splice, from, at, to, to_at, count, flags);
+}
+int truncate(const char *name, off_t size) {
+    refuse_name(name, "truncate");
+    return syscall(SYS_truncate, name, size);
+}
+int truncate64(const char *, off64_t) __attribute__((alias("truncate")));
+int linkat(int folder, const char *name, int new_folder, const char *new_name, int flags) {
+    refuse_name(new_name, "linkat");
+    return syscall(SYS_linkat, folder, name, new_folder, new_name, flags);
+}
+int rmdir(const char *name) {
+    refuse_name(name, "rmdir");
+    return syscall(SYS_unlinkat, AT_FDCWD, name, AT_REMOVEDIR);
+}
