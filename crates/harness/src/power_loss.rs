@@ -4,12 +4,19 @@
 //! leaves what was forced to the disk, and of the rest whatever the kernel happened to have written.
 //! Here a library between the server and the C library (`power_loss.c`) notes every change of its
 //! files; [`Disk`] reads that trace up to any instant and makes up what could be found afterwards, at
-//! the worst that POSIX allows:
+//! the worst that file systems and disks leave:
 //!
-//! - of a file, all changes that were made before an fsync of it began that has ended, and of the later
-//!   ones the first so many, the last of them perhaps in part;
-//! - of a folder, all entries as they were made, renamed and removed before such an fsync of the
-//!   folder, and the first so many of the later ones. An fsync of a file is none of its name.
+//! - Of a file, all changes are there that were made before an fsync of it began that has ended.
+//! - Its size is what the first so many of the later changes made it, the last write perhaps in part.
+//!   The bytes that a file has grown by are on the disk before its size is, and with them the sector
+//!   that they begin in, as it was then.
+//! - Otherwise sectors are overwritten in place, in no order: each holds what is sure, or what any later
+//!   change made of it, whatever the size is and the other sectors hold. It holds all of that, which is
+//!   the one thing that disks promise.
+//! - What was cut off is gone; if the cut is lost, it is there as it was before, since the file went on
+//!   in other blocks. Only the block of the cut stays the file's, with zeros behind the end at first.
+//! - Of a folder, all entries are there as they were made, renamed and removed before such an fsync of
+//!   the folder, and the first so many of the later ones. An fsync of a file is none of its name.
 //!
 //! A record of the trace is a line: `create INODE PATH`, `write INODE OFFSET BYTES` (the bytes follow),
 //! `resize INODE BYTES`, `rename OLD NEW`, `unlink PATH`, `mkdir PATH`, and `begin-` and `end-` of an
@@ -24,6 +31,11 @@ use std::path::Path;
 
 /// The library's source.
 pub const LIBRARY: &str = include_str!("power_loss.c");
+
+/// What a disk writes whole or not at all.
+const SECTOR_BYTES: usize = 512;
+/// What a file system gives to a file and takes back.
+const BLOCK_BYTES: usize = 4096;
 
 /// A change of a file; bytes are a range of the trace.
 enum Change {
@@ -61,7 +73,7 @@ impl<T> History<T> {
         self.safe = self.safe.max(begun);
     }
 
-    /// How many changes are found after the power was lost.
+    /// How many changes are found after the power was lost; of a file, in its size.
     fn survivors(&self, rng: &mut Rng) -> usize {
         let unsafe_ones = self.changes.len() - self.safe;
         match rng.below(3) {
@@ -211,28 +223,102 @@ impl<'t> Disk<'t> {
     fn content(&self, file: usize, rng: &mut Rng) -> Vec<u8> {
         let history = &self.files[file];
         let survivors = history.survivors(rng);
-        let mut content = Vec::new();
-        for (number, change) in history.changes[..survivors].iter().enumerate() {
-            match change {
-                Change::Resize(size) => content.resize(*size, 0),
-                Change::Write { at, bytes } => {
-                    let mut bytes = bytes.clone();
-                    let is_last = number + 1 == survivors && number >= history.safe;
-                    if is_last && rng.chance(50) {
-                        bytes.end = bytes.start + rng.below(bytes.len() + 1);
-                    }
-                    content.resize(content.len().max(at + bytes.len()), 0);
-                    content[*at..at + bytes.len()].copy_from_slice(&self.trace[bytes]);
+        // Nothing or everything is found as often as something: a server may stumble over each.
+        let percent = *rng.pick(&[0, 50, 100]);
+        let (safe, later) = history.changes.split_at(history.safe);
+        let mut loss = Loss::of(safe, self.trace);
+        for (number, change) in (history.safe..).zip(later) {
+            let before = loss.file.len();
+            change.apply(self.trace, &mut loss.file);
+            let sure_from = if number < survivors {
+                let is_last = number + 1 == survivors;
+                let is_whole = !is_last || matches!(change, Change::Resize(_)) || rng.chance(50);
+                loss.resize(before, is_whole, rng)
+            } else {
+                loss.cut(before);
+                usize::MAX
+            };
+            for sector in change.sectors(before) {
+                if sector.end > sure_from || rng.chance(percent) {
+                    loss.force(sector);
                 }
             }
         }
-        content
+        loss.disk
+    }
+}
+
+impl Change {
+    fn apply(&self, trace: &[u8], file: &mut Vec<u8>) {
+        match self {
+            Change::Resize(size) => file.resize(*size, 0),
+            Change::Write { at, bytes } => {
+                let end = at + bytes.len();
+                file.resize(file.len().max(end), 0);
+                file[*at..end].copy_from_slice(&trace[bytes.clone()]);
+            }
+        }
+    }
+
+    /// Where the sectors lie that are written if a file of `size` bytes is changed. What a cut leaves of
+    /// its last block is emptied; room that no bytes come with needs none on the disk.
+    fn sectors(&self, size: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let bytes = match self {
+            Change::Resize(new) => *new..size,
+            Change::Write { at, bytes } => *at..at + bytes.len(),
+        };
+        let first =
+            if bytes.is_empty() { bytes.end } else { bytes.start / SECTOR_BYTES * SECTOR_BYTES };
+        (first..bytes.end).step_by(SECTOR_BYTES).map(|start| start..start + SECTOR_BYTES)
+    }
+}
+
+/// A file while the power is lost.
+struct Loss {
+    /// As the server sees it.
+    file: Vec<u8>,
+    /// As it is found.
+    disk: Vec<u8>,
+    /// Where the blocks begin that a change whose size is lost has cut off.
+    kept: usize,
+}
+
+impl Loss {
+    fn of(safe: &[Change], trace: &[u8]) -> Loss {
+        let mut file = Vec::new();
+        safe.iter().for_each(|change| change.apply(trace, &mut file));
+        Loss { disk: file.clone(), file, kept: usize::MAX }
+    }
+
+    /// The size is found, or some of what it has grown by. Returns where the bytes begin that are there
+    /// if the size is.
+    fn resize(&mut self, before: usize, is_whole: bool, rng: &mut Rng) -> usize {
+        let grown = self.file.len().saturating_sub(before);
+        let lost = if is_whole { 0 } else { rng.below(grown + 1) };
+        self.disk.resize(self.file.len() - lost, 0);
+        if grown > 0 { before } else { usize::MAX }
+    }
+
+    /// The size is not found: if it cut blocks off, nothing more is written to them.
+    fn cut(&mut self, before: usize) {
+        if self.file.len() < before {
+            self.kept = self.kept.min(self.file.len().next_multiple_of(BLOCK_BYTES));
+        }
+    }
+
+    /// A sector reaches the disk. Behind a lost end it is empty.
+    fn force(&mut self, sector: Range<usize>) {
+        let end = sector.end.min(self.disk.len()).min(self.kept);
+        for at in sector.start..end {
+            self.disk[at] = self.file.get(at).copied().unwrap_or(0);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     const TRACE: &[u8] = b"mkdir /r/d\nbegin-folder 1 /r\nend-folder 1 /r\ncreate 7 /r/d/a\n\
         write 7 0 3\nonebegin-file 1 7\nwrite 7 3 3\ntwoend-file 1 7\nrename /r/d/a /r/d/b\n\
@@ -275,5 +361,136 @@ mod tests {
         for text in ["", "l", "la", "las", "last", "one", "onetwo"] {
             assert!(last.contains(&Some(text.to_owned())), "{text}: {last:?}");
         }
+    }
+
+    /// The records of a file `/r/a`.
+    struct Trace(Vec<u8>);
+
+    impl Trace {
+        /// A file of so many bytes `o`, for good.
+        fn safe(size: usize) -> Trace {
+            let trace = Trace(b"create 7 /r/a\nbegin-folder 1 /r\nend-folder 1 /r\n".to_vec());
+            trace.write(0, size, b'o').line("begin-file 1 7").line("end-file 1 7")
+        }
+
+        fn line(mut self, line: &str) -> Trace {
+            self.0.extend(line.bytes().chain([b'\n']));
+            self
+        }
+
+        fn write(self, at: usize, len: usize, byte: u8) -> Trace {
+            let mut trace = self.line(&format!("write 7 {at} {len}"));
+            trace.0.extend(vec![byte; len]);
+            trace
+        }
+
+        fn contents(&self) -> BTreeSet<Vec<u8>> {
+            let disk = Disk::new(&self.0, self.0.len(), Path::new("/r"));
+            (0..2000).map(|seed| disk.content(0, &mut Rng::new(seed))).collect()
+        }
+
+        /// All that can be found in the file: which bytes, and how many of them, one after the other.
+        fn found(&self) -> BTreeSet<String> {
+            self.contents().iter().map(|content| runs(content)).collect()
+        }
+    }
+
+    fn runs(content: &[u8]) -> String {
+        let runs = content.chunk_by(|one, next| one == next);
+        let words = runs.map(|run| format!("{}{}", (run[0].max(b'0')) as char, run.len()));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    fn set(all: &[&str]) -> BTreeSet<String> {
+        all.iter().map(|&one| one.to_owned()).collect()
+    }
+
+    /// What sectors hold if each holds any of these bytes.
+    fn any_of(sectors: &[&[u8]]) -> BTreeSet<String> {
+        let mut contents = vec![Vec::new()];
+        for choices in sectors {
+            let with = |content: &Vec<u8>, byte: u8| [content.as_slice(), &[byte; 512]].concat();
+            contents = contents
+                .iter()
+                .flat_map(|content| choices.iter().map(move |&byte| with(content, byte)))
+                .collect();
+        }
+        contents.iter().map(|content| runs(content)).collect()
+    }
+
+    #[test]
+    fn an_overwrite_is_torn_at_any_sector() {
+        let trace = Trace::safe(1536).write(0, 1536, b'n');
+        assert_eq!(trace.found(), any_of(&[b"on", b"on", b"on"]));
+        let trace = trace.line("begin-file 1 7").line("end-file 1 7");
+        assert_eq!(trace.found(), set(&["n1536"]));
+        // A part of a sector is a whole sector for the disk.
+        let trace = Trace::safe(1536).write(500, 1000, b'n');
+        let found = ["o1536", "o500 n12 o1024", "o512 n512 o512", "o1024 n476 o36"];
+        let both = ["o500 n524 o512", "o500 n12 o512 n476 o36", "o512 n988 o36", "o500 n1000 o36"];
+        assert_eq!(trace.found(), set(&[found, both].concat()));
+    }
+
+    #[test]
+    fn overwrites_reach_the_disk_in_any_order() {
+        let trace = Trace::safe(1024).write(0, 1024, b'a').write(0, 1024, b'b');
+        assert_eq!(trace.found(), any_of(&[b"oab", b"oab"]));
+        let trace = Trace::safe(1024).write(0, 512, b'a').write(512, 512, b'b');
+        assert_eq!(trace.found(), any_of(&[b"oa", b"ob"]));
+        // Only what was there when the fsync began is sure.
+        let trace = Trace::safe(1024).write(0, 1024, b'a').line("begin-file 1 7");
+        let trace = trace.write(0, 1024, b'b').line("end-file 1 7");
+        assert_eq!(trace.found(), any_of(&[b"ab", b"ab"]));
+    }
+
+    #[test]
+    fn a_file_is_extended_after_its_bytes() {
+        // What lies before the old end may be there without the size, but not the size without it.
+        let trace = Trace::safe(1024).write(512, 514, b'n');
+        let old_first = ["o1024", "o1024 n1", "o1024 n2"];
+        let new_first = ["o512 n512", "o512 n513", "o512 n514"];
+        assert_eq!(trace.found(), set(&[old_first, new_first].concat()));
+        // Here both are in one sector.
+        let trace = Trace::safe(1000).write(600, 402, b'n');
+        assert_eq!(trace.found(), set(&["o1000", "o600 n400", "o600 n401", "o600 n402"]));
+        let trace = Trace::safe(300).write(0, 300, b'n').line("resize 7 302");
+        assert_eq!(trace.found(), set(&["o300", "n300", "o300 02", "n300 02"]));
+        // Room that was written ahead is overwritten like the rest of the file, once it is there.
+        let trace = Trace::safe(512).line("resize 7 1536").write(512, 1024, b'n');
+        let mut found = any_of(&[b"o", b"0n", b"0n"]);
+        found.extend(set(&["o512"]));
+        assert_eq!(trace.found(), found);
+    }
+
+    #[test]
+    fn what_was_cut_off_does_not_come_back() {
+        let trace = Trace::safe(1024).write(0, 1024, b'n').line("resize 7 512");
+        // The cut block is the file's as before, so that its end can be emptied before the size changes.
+        let mut found = any_of(&[b"on", b"on0"]);
+        found.extend(any_of(&[b"on"]));
+        assert_eq!(trace.found(), found);
+        let trace = Trace::safe(1024).line("resize 7 512").line("resize 7 1536");
+        assert_eq!(trace.found(), set(&["o1024", "o512 0512", "o512", "o512 01024"]));
+        // Behind a cut the file goes on in other blocks.
+        let trace = Trace::safe(8192).line("resize 7 4096").write(4096, 2, b'n');
+        assert_eq!(trace.found(), set(&["o8192", "o4096", "o4096 n1", "o4096 n2"]));
+    }
+
+    #[test]
+    fn batches_that_are_written_in_place_need_checksums() {
+        let room = Trace::safe(0).line("resize 7 4096").line("begin-file 1 7").line("end-file 1 7");
+        let logs = room.write(0, 1024, b'a').write(1024, 1024, b'b').contents();
+        // What is loaded: the batches of a log up to the first that is not there.
+        let loaded = |is_there: fn(&[u8]) -> bool| {
+            let batches =
+                logs.iter().flat_map(|log| log.chunks(1024).take_while(|it| is_there(it)));
+            batches.map(runs).collect::<BTreeSet<_>>()
+        };
+        let (whole, torn) =
+            (["a1024", "b1024"], ["a512 0512", "b512 0512", "0512 a512", "0512 b512"]);
+        assert_eq!(loaded(|batch| batch[0] != 0), set(&[&whole[..], &torn[..2]].concat()));
+        // Its end proves no more than its beginning, for it need not be written last.
+        assert_eq!(loaded(|batch| batch[1023] != 0), set(&[&whole[..], &torn[2..]].concat()));
+        assert_eq!(loaded(|batch| batch.iter().all(|&byte| byte != 0)), set(&whole));
     }
 }
