@@ -4,7 +4,7 @@
 #[path = "memory.rs"]
 mod memory;
 
-use replication::{Item, Manifest, StreamReader};
+use replication::{FileEnd, Item, Manifest, StreamReader};
 
 /// Lines of a manifest are not longer; what is read may have to be written with more quotes.
 const LONGEST_LINE: usize = 1024;
@@ -14,14 +14,16 @@ enum Seen {
     Command(Vec<Vec<u8>>),
     Time(i64),
     Comment,
+    /// Where the remains of a batch begin.
+    Torn(u64),
     /// Offset and words of the complaint.
     Corrupt(u64, String),
 }
 
 /// Reads a stream that arrives in steps of so many bytes; what was seen, and up to where it is
 /// valid.
-fn read(stream: &[u8], step: usize) -> (Vec<Seen>, u64) {
-    let (mut reader, mut words, mut seen) = (StreamReader::new(0), Vec::new(), Vec::new());
+fn read(mut reader: StreamReader, stream: &[u8], step: usize) -> (Vec<Seen>, u64) {
+    let (mut words, mut seen) = (Vec::new(), Vec::new());
     let (mut start, mut arrived) = (0, 0);
     loop {
         let input = &stream[start..arrived];
@@ -48,6 +50,10 @@ fn read(stream: &[u8], step: usize) -> (Vec<Seen>, u64) {
                 arrived = arrived.saturating_add(missing.max(step)).min(stream.len());
                 continue;
             }
+            Ok(Item::Torn) => {
+                seen.push(Seen::Torn(reader.offset()));
+                break;
+            }
             Err(corrupt) => {
                 assert!(corrupt.offset >= reader.offset(), "the complaint is about earlier bytes");
                 assert!(corrupt.offset <= stream.len() as u64, "or about none");
@@ -65,14 +71,18 @@ fn read(stream: &[u8], step: usize) -> (Vec<Seen>, u64) {
 
 /// Anything that might be an increment or a manifest.
 pub fn check(input: &[u8]) {
-    let whole = memory::bounded(input.len(), || read(input, usize::MAX));
-    assert_eq!(memory::bounded(input.len(), || read(input, 1)), whole);
-    assert_eq!(memory::bounded(input.len(), || read(input, 61)), whole);
-    // Up to there it is whole: nothing is missing, and nothing is left.
-    let (seen, valid) = &whole;
-    let (again, all) = read(&input[..*valid as usize], usize::MAX);
-    assert_eq!(all, *valid);
-    assert!(again.len() <= seen.len() && again[..] == seen[..again.len()]);
+    for has_room in [false, true] {
+        let at = input.len() as u64;
+        let reader = || StreamReader::of_file(0, FileEnd { at, has_room });
+        let whole = memory::bounded(input.len(), || read(reader(), input, usize::MAX));
+        assert_eq!(memory::bounded(input.len(), || read(reader(), input, 1)), whole);
+        assert_eq!(memory::bounded(input.len(), || read(reader(), input, 61)), whole);
+        // Up to there it is whole: nothing is missing, and nothing is left.
+        let (seen, valid) = &whole;
+        let (again, all) = read(StreamReader::new(0), &input[..*valid as usize], usize::MAX);
+        assert_eq!(all, *valid);
+        assert!(again.len() <= seen.len() && again[..] == seen[..again.len()]);
+    }
     let Ok(manifest) = memory::bounded(input.len(), || Manifest::parse(input)) else { return };
     let text = manifest.format();
     if text.split(|&byte| byte == b'\n').all(|line| line.len() < LONGEST_LINE) && !text.is_empty() {

@@ -173,6 +173,7 @@ numbers! {
     no_appendfsync_on_rewrite: bool = "no-appendfsync-on-rewrite" as yes;
     auto_aof_rewrite_percentage: u32 = "auto-aof-rewrite-percentage" as small;
     auto_aof_rewrite_min_size: u64 = "auto-aof-rewrite-min-size" as unsigned;
+    aof_preallocation_size: u64 = "aof-preallocation-size" as unsigned;
     aof_load_truncated: bool = "aof-load-truncated" as yes;
     aof_use_rdb_preamble: bool = "aof-use-rdb-preamble" as yes;
     aof_timestamp_enabled: bool = "aof-timestamp-enabled" as yes;

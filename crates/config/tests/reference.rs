@@ -17,6 +17,7 @@ const OTHER_DEFAULT: &[(&str, &str)] = &[
 const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("io-backend", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),
+    ("aof-preallocation-size", "Dunlin's own"),
     ("snapshot-buffer-limit", "Dunlin's own"),
     ("snapshot-threads", "Dunlin's own"),
     ("rdb-skip-unknown-types", "Dunlin's own"),

@@ -2,8 +2,9 @@
 //! stream inside them, and when to rewrite it.
 
 pub mod manifest;
+pub mod preallocation;
 pub mod rewrite;
 pub mod stream;
 
 pub use manifest::{Manifest, ManifestError};
-pub use stream::{Corrupt, Item, StreamReader};
+pub use stream::{Corrupt, FileEnd, Item, StreamReader};

@@ -1,16 +1,17 @@
 //! Reading the stream of commands that an append-only file holds.
 //!
-//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, and
-//! any other line that begins with `#`) and transactions in them. It knows no command but MULTI and
+//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, heads of
+//! batches, room, and any other line that begins with `#`) and transactions in them. It knows no command but MULTI and
 //! EXEC. It copies nothing: words are places in the piece. Every complaint carries the offset in
 //! the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
 
+use crate::preallocation::{self, BatchHead, Behind, Found, SECTOR};
 use std::fmt;
 use std::ops::Range;
 
-/// Bytes of the longest header or annotation.
-const LONGEST_LINE: usize = 128;
+/// Bytes of the longest annotation, which is what Redis reads as one.
+const LONGEST_LINE: usize = 1023;
 /// Words a command may have, and bytes of a word: beyond them a number is garbage.
 const MOST_WORDS: u64 = 1 << 31;
 const MOST_BYTES: u64 = 1 << 40;
@@ -30,7 +31,7 @@ pub enum Item {
         /// Bytes of the input that it took.
         consumed: usize,
     },
-    /// Another annotation.
+    /// Another annotation. If it is the head of a batch, the batch is whole, or as long as the file.
     Comment {
         /// Bytes of the input that it took.
         consumed: usize,
@@ -40,6 +41,8 @@ pub enum Item {
         /// A lower bound of the bytes that are missing; 0 if the input is empty.
         missing: usize,
     },
+    /// The rest of the file is what a lost power has left of a batch that was written in place.
+    Torn,
 }
 
 /// The stream is not one of commands.
@@ -65,6 +68,16 @@ pub struct StreamReader {
     offset: u64,
     valid: u64,
     multi_at: Option<u64>,
+    file: Option<FileEnd>,
+}
+
+/// Where the data of a file ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileEnd {
+    /// The offset.
+    pub at: u64,
+    /// Whether [room](preallocation) is behind it.
+    pub has_room: bool,
 }
 
 /// What a header says, or why it says nothing.
@@ -77,7 +90,13 @@ enum Header {
 impl StreamReader {
     /// A reader for a stream that begins at this offset of its file.
     pub fn new(offset: u64) -> StreamReader {
-        StreamReader { offset, valid: offset, multi_at: None }
+        StreamReader { offset, valid: offset, multi_at: None, file: None }
+    }
+
+    /// A reader for what begins at this offset of a file and goes on to its end: batches are compared
+    /// with their checksums.
+    pub fn of_file(offset: u64, end: FileEnd) -> StreamReader {
+        StreamReader { file: Some(end), ..StreamReader::new(offset) }
     }
 
     /// A reader for a single command that may stand inside a transaction, EXEC itself included.
@@ -173,6 +192,11 @@ impl StreamReader {
     }
 
     fn annotation(&mut self, input: &[u8]) -> Result<Item, Corrupt> {
+        if let Some(end) = self.file
+            && let Some(outcome) = self.room(input, end)
+        {
+            return outcome;
+        }
         let window = &input[..input.len().min(LONGEST_LINE)];
         let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
             if input.len() >= LONGEST_LINE {
@@ -182,11 +206,62 @@ impl StreamReader {
         };
         let line = input[..end].trim_ascii_end();
         let consumed = end + 1;
+        if let Some(end) = self.file
+            && let Some(head) = BatchHead::parse(line)
+        {
+            let head = head.map_err(|problem| self.corrupt(0, problem.to_owned()))?;
+            return self.batch(head, consumed, &input[consumed..], end);
+        }
         self.advance(consumed);
         Ok(match line.strip_prefix(b"#TS:").and_then(structs::numbers::parse_i64) {
             Some(seconds) => Item::Timestamp { seconds, consumed },
             None => Item::Comment { consumed },
         })
+    }
+
+    /// Room is only left where something was to be written and nothing was forced to the disk after
+    /// it: what is behind it belongs to a single batch. `None`: there is none here.
+    fn room(&self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
+        let line = input.get(..SECTOR - (self.offset % SECTOR as u64) as usize)?;
+        if !preallocation::is_room(self.offset, line) {
+            return None;
+        }
+        let most = (preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH) as u64;
+        Some(if end.at <= self.offset + most {
+            Ok(Item::Torn)
+        } else {
+            Err(self.corrupt(0, "Unexpected room in the middle of the file".into()))
+        })
+    }
+
+    /// A head of so many bytes, and what is known of what is behind it.
+    fn batch(
+        &mut self,
+        head: BatchHead,
+        consumed: usize,
+        rest: &[u8],
+        end: FileEnd,
+    ) -> Result<Item, Corrupt> {
+        let begin = self.offset + consumed as u64;
+        let left = usize::try_from(end.at.saturating_sub(begin)).unwrap_or(usize::MAX);
+        let len = head.len.min(left);
+        let Some(batch) = rest.get(..len) else {
+            return Ok(Item::Incomplete { missing: len - rest.len() });
+        };
+        let behind = match end.has_room {
+            _ if left > len => Behind::Data,
+            true => Behind::Room,
+            false => Behind::Nothing,
+        };
+        match head.look_at(begin, batch, behind) {
+            Found::Torn => return Ok(Item::Torn),
+            Found::Damaged => {
+                let problem = "The checksum of the batch is not that of its bytes".into();
+                return Err(self.corrupt(0, problem));
+            }
+            Found::Whole | Found::Short => self.advance(consumed),
+        }
+        Ok(Item::Comment { consumed })
     }
 
     /// `*3\r\n` or `$3\r\n`.
@@ -236,7 +311,14 @@ mod tests {
 
     /// Reads to the end; what was found, and the reader.
     fn read(bytes: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
-        let (mut reader, mut words, mut found) = (StreamReader::new(0), Vec::new(), Vec::new());
+        read_with(StreamReader::new(0), bytes)
+    }
+
+    fn read_with(
+        mut reader: StreamReader,
+        bytes: &[u8],
+    ) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
+        let (mut words, mut found) = (Vec::new(), Vec::new());
         let mut at = 0;
         loop {
             let used = match reader.next(&bytes[at..], &mut words) {
@@ -252,6 +334,10 @@ mod tests {
                     consumed
                 }
                 Ok(Item::Comment { consumed }) => consumed,
+                Ok(Item::Torn) => {
+                    found.push("torn".into());
+                    return (found, reader, Ok(()));
+                }
                 Ok(Item::Incomplete { .. }) => return (found, reader, Ok(())),
                 Err(corrupt) => return (found, reader, Err(corrupt)),
             };
@@ -297,6 +383,75 @@ mod tests {
         assert_eq!(after(b"*1\r\n$4\r\nEXEC\r\n").problem, "Unexpected EXEC");
         let multi = b"*1\r\n$5\r\nMULTI\r\n";
         assert_eq!(complaint(&[multi, &multi[..]].concat()).offset, 15);
+    }
+
+    /// A file whose batches, written in place, are the stream, a longer command and the stream again; and
+    /// where the batches begin and end, heads included.
+    fn file_of_batches() -> (Vec<u8>, Vec<Range<usize>>) {
+        let long = format!("*2\r\n$4\r\nECHO\r\n$2000\r\n{}\r\n", "v".repeat(2000));
+        let (mut file, mut places) = (Vec::new(), Vec::new());
+        for batch in [STREAM, long.as_bytes(), STREAM] {
+            let begin = file.len();
+            let head = preallocation::head_len(begin as u64, batch.len());
+            file.resize(begin + head, 0);
+            preallocation::write_head(begin as u64, batch, &mut file[begin..]);
+            file.extend_from_slice(batch);
+            places.push(begin..file.len());
+        }
+        let end = file.len();
+        file.resize(end.next_multiple_of(SECTOR) + 2 * SECTOR, 0);
+        preallocation::make_room(end as u64, &mut file[end..]);
+        (file, places)
+    }
+
+    fn read_file(file: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
+        let at = preallocation::data_before_room(0, file);
+        let end = FileEnd { at: at as u64, has_room: at < file.len() };
+        read_with(StreamReader::of_file(0, end), &file[..at])
+    }
+
+    #[test]
+    fn batches_are_read_and_the_last_one_may_be_torn() {
+        let (file, places) = file_of_batches();
+        let (all, reader, end) = read_file(&file);
+        assert_eq!((all.len(), reader.valid(), end), (13, places[2].end as u64, Ok(())));
+        // Without the last batch, any of the sectors of the long one may be missing.
+        let long = places[1].clone();
+        let mut file = file[..long.end.next_multiple_of(SECTOR)].to_vec();
+        preallocation::make_room(long.end as u64, &mut file[long.end..]);
+        let sectors = long.start / SECTOR..file.len() / SECTOR;
+        for missing in 1..1u32 << sectors.len() {
+            let mut torn = file.clone();
+            for sector in sectors.clone().filter(|at| missing >> (at - sectors.start) & 1 == 1) {
+                let from = (sector * SECTOR).max(long.start);
+                let to = (sector + 1) * SECTOR;
+                preallocation::make_room(from as u64, &mut torn[from..to]);
+            }
+            let (found, reader, end) = read_file(&torn);
+            assert_eq!(end, Ok(()), "{missing:b}");
+            assert_eq!(reader.valid(), long.start as u64, "{missing:b}");
+            assert!(
+                found.iter().filter(|item| *item != "torn").eq(&all[..6]),
+                "{missing:b}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_batch_that_was_followed_by_another_is_damaged() {
+        let (file, places) = file_of_batches();
+        let mut damaged = file.clone();
+        damaged[places[1].end - 100] ^= 1;
+        let (_, reader, end) = read_file(&damaged);
+        let end = end.expect_err("a checksum is wrong");
+        let begin = places[1].start as u64;
+        assert_eq!((end.offset, reader.valid()), (begin, begin), "{end}");
+        let mut hole = vec![b'x'; 2 << 20];
+        hole[..file.len()].copy_from_slice(&file);
+        assert_eq!(read_file(&hole).2.map_err(|end| end.offset), Err(places[2].end as u64));
+        // The file was extended, or cut by hand.
+        let cut = read_file(&file[..places[2].end - 5]);
+        assert_eq!((cut.0.len(), cut.2), (12, Ok(())));
     }
 
     proptest! {

@@ -5,9 +5,22 @@ mod entry;
 #[path = "../../../fuzz/entries/mutate.rs"]
 mod mutate;
 
+use replication::preallocation::{SECTOR, head_len, make_room, write_head};
+
 #[test]
 fn damaged_logs_are_refused_or_read_alike() {
+    // A batch of two commands behind one that was appended, and room.
+    let batch = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n*1\r\n$4\r\nPING\r\n";
+    let mut in_place = b"*1\r\n$4\r\nPING\r\n".to_vec();
+    let begin = in_place.len();
+    in_place.resize(begin + head_len(begin as u64, batch.len()), 0);
+    write_head(begin as u64, batch, &mut in_place[begin..]);
+    in_place.extend_from_slice(batch);
+    let end = in_place.len();
+    in_place.resize(2 * SECTOR, 0);
+    make_room(end as u64, &mut in_place[end..]);
     let inputs = [
+        in_place,
         b"#TS:1700000000\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*1\r\n$5\r\nMULTI\r\n\
           *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$0\r\n\r\n*1\r\n$4\r\nEXEC\r\n*1\r\n$4\r\nPING\r\n"
             .to_vec(),
@@ -16,7 +29,9 @@ fn damaged_logs_are_refused_or_read_alike() {
           file a.5.incr.aof seq 5 type i\nfile a.6.incr.aof seq 6 type i more yes\n"
             .to_vec(),
     ];
-    let words: [&[u8]; 12] = [
+    let words: [&[u8]; 14] = [
+        b"#BATCH:00000001:",
+        b"#\n",
         b"*1\r\n$5\r\nMULTI\r\n",
         b"*1\r\n$4\r\nEXEC\r\n",
         b"#TS:1\r\n",

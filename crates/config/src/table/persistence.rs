@@ -81,6 +81,12 @@ pub(super) const OPTIONS: &[Spec] = &[
         "growth that starts a rewrite; 0 never starts one",
     ),
     memory("auto-aof-rewrite-min-size", SIZE, "64mb", "size below which no rewrite starts"),
+    memory(
+        "aof-preallocation-size",
+        SIZE,
+        "4mb",
+        "room written ahead of the append-only file when it is forced for each write; 0 writes none",
+    ),
     flag(
         "aof-load-truncated",
         "yes",

@@ -1,11 +1,15 @@
 //! One file of the append-only log, being written: the seam at which the disk can be made to fail.
 //!
 //! A write that fails half-way is taken back, so that the file always ends with a whole piece; only
-//! if that fails too does part of a piece stay, and the caller goes on behind it.
+//! if that fails too does part of a piece stay, and the caller goes on behind it. Or the file is
+//! written in place, into [room](super::room) ahead of its end.
 
+use super::room::{self, InPlace, RoomJob};
 use engine::debug::{DebugSettings, DiskFault};
+use replication::preallocation::SECTOR;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,7 +19,16 @@ pub struct LogFile {
     /// What it is called in messages.
     name: Arc<str>,
     size: u64,
+    in_place: Option<InPlace>,
+    /// Whether the file can be written in place, once that is known.
+    is_placeable: Option<bool>,
     debug: &'static DebugSettings,
+}
+
+impl From<io::Error> for AppendError {
+    fn from(error: io::Error) -> AppendError {
+        AppendError { kept: 0, cut_failed: None, error }
+    }
 }
 
 /// A failed append.
@@ -30,15 +43,21 @@ pub struct AppendError {
 }
 
 impl LogFile {
-    /// Opens a file to append to it, and makes it if need be.
+    /// Opens a file to append to it, and makes it if need be. Room at its end is cut off.
     ///
     /// # Errors
     /// The system's.
     pub fn open(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
-        let file = OpenOptions::new().append(true).create(true).open(path)?;
-        let size = file.metadata()?.len();
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        let end = room::data_end(&file)?;
+        if end.has_room {
+            file.set_len(end.at)?;
+        }
+        let size = end.at;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();
-        Ok(LogFile { file: Arc::new(file), name, size, debug })
+        let file = Arc::new(file);
+        Ok(LogFile { file, name, size, in_place: None, is_placeable: None, debug })
     }
 
     /// Its bytes.
@@ -56,33 +75,23 @@ impl LogFile {
         Arc::clone(&self.file)
     }
 
-    /// Appends a piece.
+    /// Appends a piece. The file is not written in place.
     ///
     /// # Errors
     /// The system's, or one that was asked for.
     pub fn append(&mut self, piece: &[u8]) -> Result<(), AppendError> {
-        let delay = self.debug.log_delay();
-        if !delay.is_zero() {
-            std::thread::sleep(delay);
-        }
-        let mut written = 0;
-        let failure = loop {
-            if written == piece.len() {
-                self.size += written as u64;
-                return Ok(());
-            }
-            match self.write_once(&piece[written..]) {
-                Ok(0) => break io::Error::from(io::ErrorKind::WriteZero),
-                Ok(bytes) => written += bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => break error,
-            }
+        debug_assert!(self.in_place.is_none(), "room would be behind the piece");
+        self.delay();
+        let (written, outcome) = write_all(&self.file, piece, self.size, 1, self.debug);
+        let Err(failure) = outcome else {
+            self.size += written as u64;
+            return Ok(());
         };
         if written == 0 {
-            return Err(AppendError { kept: 0, cut_failed: None, error: failure });
+            return Err(failure.into());
         }
         match self.file.set_len(self.size) {
-            Ok(()) => Err(AppendError { kept: 0, cut_failed: None, error: failure }),
+            Ok(()) => Err(failure.into()),
             Err(cut) => {
                 self.size += written as u64;
                 Err(AppendError { kept: written, cut_failed: Some(cut), error: failure })
@@ -90,15 +99,64 @@ impl LogFile {
         }
     }
 
-    fn write_once(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self.debug.disk_fault() {
-            DiskFault::Write => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-            DiskFault::ShortWrite if bytes.len() > 1 => {
-                (&*self.file).write(&bytes[..bytes.len() / 2])
-            }
-            DiskFault::ShortWrite => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
-            DiskFault::None | DiskFault::Sync => (&*self.file).write(bytes),
+    fn delay(&self) {
+        let delay = self.debug.log_delay();
+        if !delay.is_zero() {
+            std::thread::sleep(delay);
         }
+    }
+
+    /// From now on the file is written in place, if it can be; says whether that is so.
+    pub fn write_in_place(&mut self) -> bool {
+        if self.in_place.is_none()
+            && *self.is_placeable.get_or_insert_with(|| room::is_of_use(&self.file))
+        {
+            self.in_place = InPlace::begin(&self.file, self.size).ok();
+            // What the file system refuses once, it does not allow later.
+            self.is_placeable = Some(self.in_place.is_some());
+        }
+        self.in_place.is_some()
+    }
+
+    /// From now on the file is appended to.
+    ///
+    /// # Errors
+    /// The system's, as it cuts off the room; it is still written in place then.
+    pub fn write_at_end(&mut self) -> io::Result<()> {
+        if let Some(in_place) = &mut self.in_place {
+            in_place.finish()?;
+            self.in_place = None;
+        }
+        Ok(())
+    }
+
+    /// Begins a batch of `len` bytes; `None` if the file is not written in place.
+    pub fn begin_batch(&mut self, len: usize) -> Option<&mut InPlace> {
+        let in_place = self.in_place.as_mut()?;
+        in_place.begin_batch(len);
+        Some(in_place)
+    }
+
+    /// Writes the batch that was begun and is complete.
+    ///
+    /// # Errors
+    /// As of [`LogFile::append`]. What the file has then behind its end can be told from a batch.
+    pub fn write_batch(&mut self) -> Result<(), AppendError> {
+        self.delay();
+        let Some(in_place) = &mut self.in_place else { return Ok(()) };
+        let (blocks, at) = in_place.blocks();
+        write_all(&self.file, blocks, at, SECTOR, self.debug).1?;
+        in_place.written();
+        self.size = in_place.end();
+        Ok(())
+    }
+
+    /// The room that is to be made now, by another thread, for `wanted` bytes of it.
+    ///
+    /// # Errors
+    /// Why there is none of what was wanted before.
+    pub fn room_to_make(&mut self, wanted: u64) -> io::Result<Option<Arc<RoomJob>>> {
+        self.in_place.as_mut().map_or(Ok(None), |in_place| in_place.room_to_make(wanted))
     }
 
     /// Forces what was appended to the disk.
@@ -107,6 +165,42 @@ impl LogFile {
     /// The system's, or one that was asked for.
     pub fn sync(&self) -> io::Result<()> {
         sync(&self.file, self.debug)
+    }
+}
+
+/// Writes as much of the bytes as can be; how much, and why not more. A failure that was asked for leaves
+/// a multiple of `unit` bytes.
+fn write_all(
+    file: &File,
+    bytes: &[u8],
+    at: u64,
+    unit: usize,
+    debug: &DebugSettings,
+) -> (usize, io::Result<()>) {
+    let mut written = 0;
+    while written < bytes.len() {
+        match write_once(file, &bytes[written..], at + written as u64, unit, debug) {
+            Ok(0) => return (written, Err(io::ErrorKind::WriteZero.into())),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return (written, Err(error)),
+        }
+    }
+    (written, Ok(()))
+}
+
+fn write_once(
+    file: &File,
+    bytes: &[u8],
+    at: u64,
+    unit: usize,
+    debug: &DebugSettings,
+) -> io::Result<usize> {
+    let half = bytes.len() / 2 / unit * unit;
+    match debug.disk_fault() {
+        DiskFault::ShortWrite if half > 0 => file.write_at(&bytes[..half], at),
+        DiskFault::Write | DiskFault::ShortWrite => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+        DiskFault::None | DiskFault::Sync => file.write_at(bytes, at),
     }
 }
 

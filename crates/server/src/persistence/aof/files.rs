@@ -1,5 +1,6 @@
 //! The directory of the append-only log: names, the manifest on disk, history.
 
+use super::room;
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
 use crate::process::os_error;
@@ -148,11 +149,12 @@ impl Folder {
     /// # Errors
     /// In Redis's words.
     pub fn size(&self, file: &LogFile) -> Result<u64, String> {
-        let metadata = fs::metadata(self.path(&file.name)).map_err(|error| {
+        let opened = File::open(self.path(&file.name));
+        let end = opened.and_then(|opened| room::data_end(&opened)).map_err(|error| {
             let (name, why) = (file.display(), os_error(&error));
             format!("Unable to obtain the AOF file {name} length. stat: {why}")
         })?;
-        Ok(metadata.len())
+        Ok(end.at)
     }
 
     /// Bytes of all files to load.

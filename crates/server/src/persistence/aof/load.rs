@@ -5,14 +5,14 @@
 //! that never ends did not happen.
 
 use super::files::Folder;
-use super::tail;
+use super::{room, tail};
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
 use engine::replay::{Replay, ReplayError};
 use engine::worker::ThreadContext;
 use replication::manifest::LogFile;
-use replication::{Item, Manifest, StreamReader};
+use replication::{FileEnd, Item, Manifest, StreamReader};
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom};
@@ -52,11 +52,7 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         let is_empty = |(file, _): &(&LogFile, bool)| folder.size(file).is_ok_and(|size| size == 0);
         let is_last = if *is_base { later.len() == 0 } else { later.all(is_empty) };
         let started = Instant::now();
-        let size = folder.size(file)?;
-        if size > 0 {
-            let loading = Loading { thread, folder, file, is_last };
-            loading.run(size)?;
-        }
+        Loading { thread, folder, file, is_last }.run()?;
         let kind = if *is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from {kind} file {}: {seconds:.3} seconds", file.display());
@@ -73,20 +69,21 @@ struct Loading<'l> {
 }
 
 impl Loading<'_> {
-    fn run(&self, size: u64) -> Result<(), String> {
+    fn run(&self) -> Result<(), String> {
         let path = self.folder.path(&self.file.name);
         let name = self.file.display();
         let mut input = File::open(&path).map_err(|error| {
             let why = os_error(&error);
             format!("Fatal error: can't open the append log file {name} for reading: {why}")
         })?;
+        let end = room::data_end(&input).map_err(|error| self.unreadable(&error))?;
         let mut magic = [0; 5];
         let mut offset = 0;
-        if size >= 5 && input.read_exact(&mut magic).is_ok() && is_rdb_magic(magic) {
-            offset = self.load_rdb(&mut input, size)?;
+        if end.at >= 5 && input.read_exact(&mut magic).is_ok() && is_rdb_magic(magic) {
+            offset = self.load_rdb(&mut input, end.at)?;
         }
         input.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
-        self.load_commands(&mut input, &path, offset, size)
+        self.load_commands(&mut input.take(end.at - offset), &path, offset, end)
     }
 
     /// Loads the RDB file that this one is or begins with; where that ends.
@@ -121,15 +118,15 @@ impl Loading<'_> {
 
     fn load_commands(
         &self,
-        input: &mut File,
+        input: &mut impl Read,
         path: &Path,
         offset: u64,
-        size: u64,
+        end: FileEnd,
     ) -> Result<(), String> {
         let mut replay = Replay::new(self.thread);
-        let mut reader = StreamReader::new(offset);
+        let mut reader = StreamReader::of_file(offset, end);
         let (mut buf, mut filled, mut wanted) = (vec![0; PIECE], 0, 0);
-        let mut unread = size - offset;
+        let mut unread = end.at - offset;
         loop {
             // A length that is garbage must not make room for more than there is.
             let most = usize::try_from(unread).unwrap_or(usize::MAX);
@@ -149,6 +146,9 @@ impl Loading<'_> {
             if loading.is_cancelled() {
                 return Err(format!("Loading {} was cancelled", self.file.display()));
             }
+            if taken.is_torn {
+                return self.cut_off(path, reader.valid(), end.at);
+            }
             if read == 0 {
                 break;
             }
@@ -165,7 +165,7 @@ impl Loading<'_> {
             let name = self.file.display();
             log!(Warning, "Revert incomplete MULTI/EXEC transaction in AOF file {name}");
         }
-        self.cut_off(path, reader.valid(), size)
+        self.cut_off(path, reader.valid(), end.at)
     }
 
     fn malformed(&self, why: &dyn Display) -> String {
@@ -188,7 +188,7 @@ impl Loading<'_> {
         let (mut at, mut done) = (0, 0);
         // Where the stream stands at `done`: a transaction that the piece cuts is read again.
         let mut settled = reader.clone();
-        let missing = loop {
+        let (missing, is_torn) = loop {
             let begin = reader.offset();
             let item = reader
                 .next(&piece[at..], &mut ranges)
@@ -200,7 +200,8 @@ impl Loading<'_> {
                     at += consumed;
                 }
                 Item::Timestamp { consumed, .. } | Item::Comment { consumed } => at += consumed,
-                Item::Incomplete { missing } => break missing,
+                Item::Incomplete { missing } => break (missing, false),
+                Item::Torn => break (0, true),
             }
             if reader.open_transaction().is_none() {
                 batch.settle();
@@ -213,7 +214,7 @@ impl Loading<'_> {
         };
         self.run_batch(replay, &mut batch)?;
         *reader = settled;
-        Ok(Taken { bytes: done, missing: missing + (at - done) })
+        Ok(Taken { bytes: done, missing: missing + (at - done), is_torn })
     }
 
     /// Repeats the settled commands of a batch, and empties it.
@@ -299,6 +300,8 @@ struct Taken {
     bytes: usize,
     /// A lower bound of what must follow it.
     missing: usize,
+    /// What follows are the remains of a batch that was written in place.
+    is_torn: bool,
 }
 
 /// Commands that wait to be repeated together.
@@ -352,7 +355,7 @@ pub fn is_rdb_magic(magic: [u8; 5]) -> bool {
     &magic == b"REDIS" || &magic == b"VALKE"
 }
 
-fn read_some(input: &mut File, into: &mut [u8]) -> io::Result<usize> {
+fn read_some(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
     loop {
         match input.read(into) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -7,6 +7,7 @@
 
 use super::files::Folder;
 use super::load::is_rdb_magic;
+use super::room;
 use crate::process::os_error;
 use rdb::file::{Item, Scanner, Step};
 use std::fs;
@@ -61,7 +62,7 @@ fn is_part(stem: &[u8], name: &[u8]) -> bool {
 
 fn holds_data(path: &Path) -> io::Result<bool> {
     let mut file = fs::File::open(path)?;
-    let len = file.metadata()?.len();
+    let len = room::data_end(&file)?.at;
     if len == 0 || len > EMPTY_BASE {
         return Ok(len > 0);
     }

@@ -1,8 +1,10 @@
 //! The thread that forces the append-only file to the disk once a second (`everysec`), so that a slow
-//! disk keeps nobody from writing; and what an fsync that fails means for everybody else.
+//! disk keeps nobody from writing, and makes [room](super::room) ahead of it (`always`); and what an
+//! fsync that fails means for everybody else.
 
 use super::file::{self, LogFile};
 use super::lock;
+use super::room::RoomJob;
 use crate::log;
 use crate::process::os_error;
 use engine::Engine;
@@ -30,6 +32,7 @@ struct Wanted {
 #[derive(Default)]
 struct SyncState {
     wanted: Option<Wanted>,
+    room: Option<Arc<RoomJob>>,
     is_busy: bool,
     stops: bool,
 }
@@ -66,6 +69,10 @@ impl Syncer {
                 state = lock(&self.state);
                 state.is_busy = false;
                 self.changed.notify_all();
+            } else if let Some(job) = state.room.take() {
+                drop(state);
+                job.run();
+                state = lock(&self.state);
             } else if state.stops {
                 return;
             } else {
@@ -85,7 +92,13 @@ impl Syncer {
         true
     }
 
-    /// Waits until nothing is under way.
+    /// Has room made. What was to be made before has been.
+    pub fn make_room(&self, job: Arc<RoomJob>) {
+        lock(&self.state).room = Some(job);
+        self.changed.notify_all();
+    }
+
+    /// Waits until no fsync is under way.
     pub fn wait(&self) {
         let mut state = lock(&self.state);
         while state.is_busy || state.wanted.is_some() {

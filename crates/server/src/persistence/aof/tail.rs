@@ -65,7 +65,7 @@ pub fn damage(table: &CommandTable, reader: &StreamReader, tail: &[u8]) -> Optio
             }
             Ok(Item::Timestamp { consumed, .. } | Item::Comment { consumed }) => at += consumed,
             // The reader has met this already, and has said so.
-            Err(_) => return None,
+            Ok(Item::Torn) | Err(_) => return None,
             Ok(Item::Incomplete { .. }) => {
                 let inner = command_inside(table, &tail[at..])?;
                 return Some(Damage::Swallows { offset, inner: offset + inner as u64 });

@@ -18,6 +18,7 @@ use config::AppendFsync;
 use engine::Engine;
 use engine::journal::{JournalPos, Reader};
 use engine::mailbox::Message;
+use replication::preallocation::LARGEST_BATCH;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -37,6 +38,10 @@ const RETRY: Duration = Duration::from_millis(100);
 const COMPLAINT: Duration = Duration::from_secs(30);
 /// Between two fsyncs of `everysec`.
 const SECOND: Duration = Duration::from_secs(1);
+/// Between two attempts to make room when the last one failed.
+const ROOM_RETRY: Duration = Duration::from_secs(1);
+/// So many batches after one that is too large for it are not written in place either.
+const APPENDED: u32 = 64;
 /// An fsync that takes longer counts as delayed.
 const SLOW_SYNC: Duration = Duration::from_secs(2);
 
@@ -109,6 +114,8 @@ impl Writer {
             gathering: Gathering::default(),
             linger: Linger::default(),
             size: Arc::clone(&size),
+            to_append: 0,
+            no_room: None,
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
             if let Ok(writer) = receive.recv() {
@@ -241,6 +248,9 @@ struct Work {
     gathering: Gathering,
     linger: Linger,
     size: Arc<AtomicU64>,
+    /// So many more batches are appended whatever their size.
+    to_append: u32,
+    no_room: Option<Instant>,
 }
 
 impl Work {
@@ -260,6 +270,7 @@ impl Work {
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.let_go();
+            self.make_room();
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
                 return self.finish(writer);
             }
@@ -279,8 +290,95 @@ impl Work {
         if end <= self.reader.position() {
             return false;
         }
-        if self.engine.config.aof_timestamp_enabled() && !self.note_time(writer, policy) {
-            return true;
+        let time = self.time_note();
+        if self.goes_in_place(policy, end, time.len()) {
+            self.write_batch(writer, end, &time, policy);
+        } else {
+            self.append(writer, end, &time, policy);
+        }
+        self.size.store(self.file.size(), Relaxed);
+        self.engine.append_log.written.store(self.reader.position().0, Release);
+        true
+    }
+
+    /// Whether what the journal has up to `end` is written in place, with so many bytes before it.
+    fn goes_in_place(&mut self, policy: AppendFsync, end: JournalPos, before: usize) -> bool {
+        if policy != AppendFsync::Always || self.skips_sync() || self.room_wanted() == 0 {
+            return false;
+        }
+        let len = end.0 - self.reader.position().0 + before as u64;
+        if len > LARGEST_BATCH as u64 {
+            self.to_append = APPENDED;
+        }
+        if self.to_append > 0 {
+            self.to_append -= 1;
+            return false;
+        }
+        self.file.write_in_place()
+    }
+
+    fn room_wanted(&self) -> u64 {
+        self.engine.config.aof_preallocation_size()
+    }
+
+    /// Writes what the journal has up to `end` as one batch. That it fails is the end with `always`.
+    fn write_batch(&mut self, writer: &Writer, end: JournalPos, time: &[u8], policy: AppendFsync) {
+        let len = time.len() + (end.0 - self.reader.position().0) as usize;
+        let Some(batch) = self.file.begin_batch(len) else { return };
+        batch.push(time);
+        let mut may_go_on = false;
+        while let Some(chunk) = self.reader.chunk(end) {
+            batch.push(&chunk);
+            may_go_on |= self.reader.advance(chunk.len());
+        }
+        let outcome = self.file.write_batch();
+        if may_go_on {
+            self.post_recheck();
+        }
+        match outcome {
+            Ok(()) => self.wrote(),
+            Err(error) => self.fail(writer, &error, len, policy),
+        }
+    }
+
+    fn post_recheck(&self) {
+        for mailbox in &self.engine.mailboxes {
+            mailbox.post(Message::Recheck);
+        }
+    }
+
+    /// Has room made if that is due, so that the next batches find some.
+    fn make_room(&mut self) {
+        if self.no_room.is_some_and(|since| since.elapsed() < ROOM_RETRY) {
+            return;
+        }
+        self.no_room = None;
+        match self.file.room_to_make(self.room_wanted()) {
+            Ok(None) => {}
+            Ok(Some(job)) => self.syncer.make_room(job),
+            Err(error) => {
+                self.no_room = Some(Instant::now());
+                let (name, why) = (self.file.name(), os_error(&error));
+                log!(
+                    Warning,
+                    "Can't write room ahead of the AOF file {name}: {why}. Without it every fsync \
+                     takes longer"
+                );
+            }
+        }
+    }
+
+    /// Appends what the journal has up to `end`.
+    fn append(&mut self, writer: &Writer, end: JournalPos, time: &[u8], policy: AppendFsync) {
+        let begun = match self.file.write_at_end() {
+            Ok(()) if time.is_empty() => Ok(()),
+            Ok(()) => self.file.append(time),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = begun {
+            self.last_second = 0;
+            self.fail(writer, &error, time.len(), policy);
+            return;
         }
         while let Some(chunk) = self.reader.chunk(end) {
             let (advanced, outcome) = match self.file.append(&chunk) {
@@ -288,9 +386,7 @@ impl Work {
                 Err(error) => (error.kept, Err(error)),
             };
             if self.reader.advance(advanced) {
-                for mailbox in &self.engine.mailboxes {
-                    mailbox.post(Message::Recheck);
-                }
+                self.post_recheck();
             }
             if let Err(error) = outcome {
                 self.fail(writer, &error, chunk.len(), policy);
@@ -298,27 +394,16 @@ impl Work {
             }
             self.wrote();
         }
-        self.size.store(self.file.size(), Relaxed);
-        self.engine.append_log.written.store(self.reader.position().0, Release);
-        true
     }
 
-    /// Writes the time, once a second; `false` if that failed.
-    fn note_time(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
+    /// The annotation that says the time, once a second if that is wanted; otherwise nothing.
+    fn time_note(&mut self) -> Vec<u8> {
         let second = engine::worker::now().0 / 1000;
-        if second == self.last_second {
-            return true;
+        if !self.engine.config.aof_timestamp_enabled() || second == self.last_second {
+            return Vec::new();
         }
-        match self.file.append(format!("#TS:{second}\r\n").as_bytes()) {
-            Ok(()) => {
-                self.last_second = second;
-                true
-            }
-            Err(error) => {
-                self.fail(writer, &error, 0, policy);
-                false
-            }
-        }
+        self.last_second = second;
+        format!("#TS:{second}\r\n").into_bytes()
     }
 
     fn wrote(&mut self) {
@@ -371,9 +456,10 @@ impl Work {
 
     /// Goes on in another file.
     fn change_file(&mut self, file: LogFile) {
-        let old = std::mem::replace(&mut self.file, file);
+        let mut old = std::mem::replace(&mut self.file, file);
         self.size.store(self.file.size(), Relaxed);
         self.last_second = 0;
+        cut_room(&mut old);
         self.sync_old(&old);
     }
 
@@ -528,6 +614,7 @@ impl Work {
 
     /// The last thing: nothing is left in memory or on its way to the disk.
     fn finish(&mut self, writer: &Writer) {
+        cut_room(&mut self.file);
         self.syncer.wait();
         match self.file.sync() {
             Ok(()) => self.synced_up_to(self.reader.position().0),
@@ -552,5 +639,14 @@ impl Work {
         self.net.release(self.engine.journal.position().0);
         writer.is_over.store(true, Release);
         self.syncer.stop();
+    }
+}
+
+/// Nothing is written to the file any more.
+fn cut_room(file: &mut LogFile) {
+    if let Err(error) = file.write_at_end() {
+        // It takes up room, and whoever reads the file skips it.
+        let (name, why) = (file.name(), os_error(&error));
+        log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
     }
 }

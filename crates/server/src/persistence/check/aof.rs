@@ -5,12 +5,12 @@
 //! with its offset. Files of any size are read in pieces.
 
 use super::check_rdb;
-use crate::persistence::aof::is_rdb_magic;
+use crate::persistence::aof::{data_end, is_rdb_magic};
 use crate::process::{facts, os_error};
-use replication::{Item, Manifest, StreamReader};
+use replication::{FileEnd, Item, Manifest, StreamReader};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead as _, Read, Seek as _, SeekFrom, Write};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -118,17 +118,13 @@ impl Check<'_> {
 
     /// The manifest that this file is; `None` if it is a log.
     fn manifest(&mut self, path: &Path) -> Result<Option<Manifest>, Stop> {
-        let mut beginning = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(5).read_to_end(&mut beginning));
-        if let Err(error) = read {
-            let (name, why) = (path.display(), os_error(&error));
-            return self.failed(&format!("Cannot open file {name}: {why}"));
-        }
-        let is_manifest = beginning.first().is_some_and(|&byte| byte == b'#')
-            && !beginning.starts_with(b"#TS:")
-            || beginning == b"file ";
-        if !is_manifest {
-            return Ok(None);
+        match begins_with_file(path) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                let (name, why) = (path.display(), os_error(&error));
+                return self.failed(&format!("Cannot open file {name}: {why}"));
+            }
         }
         match std::fs::read(path).map(|text| Manifest::parse(&text)) {
             Ok(Ok(manifest)) => Ok(Some(manifest)),
@@ -177,22 +173,23 @@ impl Check<'_> {
 
     fn check_file(&mut self, name: &str, path: &Path, is_last: bool) -> Result<Verdict, Stop> {
         let opened = File::open(path).and_then(|file| {
-            let size = file.metadata()?.len();
-            Ok((file, size))
+            let end = data_end(&file)?;
+            Ok((file, end))
         });
-        let (mut file, size) = match opened {
+        let (mut file, end) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 let (path, why) = (path.display(), os_error(&error));
                 return self.failed(&format!("Cannot open file {path}: {why}, aborting..."));
             }
         };
+        let size = end.at;
         if size == 0 {
             return Ok(Verdict::Empty);
         }
         let begin = if is_rdb(path) { self.check_preamble(&mut file, size)? } else { 0 };
         file.seek(SeekFrom::Start(begin))?;
-        let found = self.read(&mut file, begin, name)?;
+        let found = self.read(&mut file.take(size - begin), begin, end, name)?;
         if let Some(cut) = found.later_at {
             return self.truncate_to_time(name, path, is_last, cut);
         }
@@ -288,8 +285,14 @@ impl Check<'_> {
     }
 
     /// Reads commands to the end or to the first that is none.
-    fn read(&mut self, file: &mut File, begin: u64, name: &str) -> Result<Found, Stop> {
-        let mut reader = StreamReader::new(begin);
+    fn read(
+        &mut self,
+        file: &mut impl Read,
+        begin: u64,
+        end: FileEnd,
+        name: &str,
+    ) -> Result<Found, Stop> {
+        let mut reader = StreamReader::of_file(begin, end);
         let (mut buf, mut filled, mut words) = (Vec::new(), 0, Vec::new());
         let mut found = Found { valid: begin, line: 0, later_at: None, trouble: None };
         let mut lines = 0;
@@ -324,6 +327,12 @@ impl Check<'_> {
                         consumed
                     }
                     Ok(Item::Incomplete { .. }) => break,
+                    Ok(Item::Torn) => {
+                        found.trouble = Some(format!(
+                            "0x{offset:16x}: A batch that was never whole on the disk"
+                        ));
+                        return Ok(found);
+                    }
                     Err(corrupt) => {
                         found.trouble =
                             Some(format!("0x{:16x}: {}", corrupt.offset, corrupt.problem));
@@ -361,6 +370,17 @@ struct Found {
     /// Where what was written too late begins.
     later_at: Option<u64>,
     trouble: Option<String>,
+}
+
+/// Whether the first line that is no annotation begins as those of manifests do.
+fn begins_with_file(path: &Path) -> io::Result<bool> {
+    let mut lines = BufReader::new(File::open(path)?);
+    while let Some(b'#') = lines.fill_buf()?.first() {
+        lines.skip_until(b'\n')?;
+    }
+    let mut beginning = Vec::new();
+    lines.take(5).read_to_end(&mut beginning)?;
+    Ok(beginning == b"file ")
 }
 
 fn is_rdb(path: &Path) -> bool {

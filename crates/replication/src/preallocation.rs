@@ -1,0 +1,318 @@
+//! Room ahead of a log's end, and batches written in place into it, as bytes.
+//!
+//! The room is lines of `#`, one per sector, which every reader of such logs skips wherever the data
+//! before it ends. A batch has a head, which is an annotation with the length and the checksum of what
+//! follows: `#BATCH:0000002f:` and sixteen hexadecimal digits of CRC-64. What a lost power leaves of
+//! a batch is some of its sectors and room in the place of the others.
+
+use structs::crc64::crc64;
+
+/// What a disk writes whole or not at all, in bytes.
+pub const SECTOR: usize = 512;
+/// Most bytes of a batch, without its head.
+pub const LARGEST_BATCH: usize = 256 << 10;
+/// Most bytes of a head.
+pub const LARGEST_HEAD: usize = SECTOR + LARGEST_MARK;
+
+const LARGEST_MARK: usize = MARK + 1;
+/// `#BATCH:`, length, colon, checksum, `\r\n`.
+const MARK: usize = PREFIX.len() + 8 + 1 + 16 + 2;
+const PREFIX: &[u8] = b"#BATCH:";
+
+/// What a head says about its batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchHead {
+    /// Bytes that follow the head.
+    pub len: usize,
+    /// Their CRC-64.
+    pub checksum: u64,
+}
+
+/// The byte of room at an offset of the file.
+fn room_at(offset: u64) -> u8 {
+    if offset % SECTOR as u64 == SECTOR as u64 - 1 { b'\n' } else { b'#' }
+}
+
+/// Makes room of the bytes that begin at this offset of the file.
+pub fn make_room(offset: u64, bytes: &mut [u8]) {
+    bytes.fill(b'#');
+    let first = SECTOR - 1 - (offset % SECTOR as u64) as usize;
+    bytes.iter_mut().skip(first).step_by(SECTOR).for_each(|byte| *byte = b'\n');
+}
+
+/// Whether all these bytes, which begin at this offset of the file, are room.
+pub fn is_room(offset: u64, bytes: &[u8]) -> bool {
+    bytes.iter().zip(offset..).all(|(&byte, offset)| byte == room_at(offset))
+}
+
+/// How many of these bytes, which begin at this offset and end with their file, lie before the room at
+/// its end. 0 if all are room, and perhaps what is before them too.
+pub fn data_before_room(offset: u64, bytes: &[u8]) -> usize {
+    let end = offset + bytes.len() as u64;
+    let room = bytes.iter().rev().zip((offset..end).rev());
+    let room = room.take_while(|&(&byte, offset)| byte == room_at(offset)).count();
+    let data = bytes.len() - room;
+    // A line that ends with its sector has its own line feed there: no room begins with one.
+    if room > 0 && (offset + data as u64) % SECTOR as u64 == SECTOR as u64 - 1 {
+        data + 1
+    } else {
+        data
+    }
+}
+
+/// Bytes of the head of a batch of `len` bytes that is written at this offset.
+pub fn head_len(offset: u64, len: usize) -> usize {
+    let filler = filler_len(offset);
+    filler + mark_len(offset + filler as u64, len)
+}
+
+/// So many bytes must be filled before a mark lies in one sector.
+fn filler_len(offset: u64) -> usize {
+    match SECTOR - (offset % SECTOR as u64) as usize {
+        left if left >= LARGEST_MARK => 0,
+        // No line is so short.
+        1 => 1 + SECTOR,
+        left => left,
+    }
+}
+
+/// A batch does not end one byte before its sector does: the room behind it would be an empty line.
+fn mark_len(offset: u64, len: usize) -> usize {
+    let end = offset as usize % SECTOR + MARK + len;
+    if end % SECTOR == SECTOR - 1 { MARK + 1 } else { MARK }
+}
+
+/// Writes the head of a batch that is written at this offset into a slice of
+/// [that many](head_len) bytes.
+pub fn write_head(offset: u64, batch: &[u8], head: &mut [u8]) {
+    let (filler, mark) = head.split_at_mut(filler_len(offset));
+    if let [first, dots @ .., last] = filler {
+        *first = b'#';
+        dots.fill(b'.');
+        *last = b'\n';
+    }
+    let text = format!("#BATCH:{:08x}:{:016x}", batch.len(), crc64(0, batch));
+    let (digits, end) = mark.split_at_mut(text.len());
+    digits.copy_from_slice(text.as_bytes());
+    end.fill(b' ');
+    let at = end.len() - 2;
+    end[at..].copy_from_slice(b"\r\n");
+}
+
+impl BatchHead {
+    /// Reads the line that a head is, without its end. `None`: it is another annotation.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &[u8]) -> Option<Result<BatchHead, &'static str>> {
+        let rest = line.strip_prefix(PREFIX)?;
+        let digits = |range| rest.get(range).and_then(hex);
+        let (len, checksum) = (digits(0..8), digits(9..25));
+        Some(match (len, checksum) {
+            (Some(len), Some(checksum)) if rest.len() == 25 && rest[8] == b':' => {
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                let head = BatchHead { len, checksum };
+                if len <= LARGEST_BATCH { Ok(head) } else { Err("Batch too long") }
+            }
+            _ => Err("Not the head of a batch"),
+        })
+    }
+
+    /// Compares it with its bytes, which begin at this offset of the file: all of them, or as many as
+    /// are data there.
+    pub fn look_at(self, offset: u64, batch: &[u8], behind: Behind) -> Found {
+        if batch.len() == self.len && crc64(0, batch) == self.checksum {
+            return Found::Whole;
+        }
+        let is_short = batch.len() < self.len;
+        let is_cut_by_room = is_short && behind == Behind::Room;
+        if behind != Behind::Data && (is_cut_by_room || has_sector_of_room(offset, batch)) {
+            Found::Torn
+        } else if is_short {
+            Found::Short
+        } else {
+            Found::Damaged
+        }
+    }
+}
+
+fn hex(digits: &[u8]) -> Option<u64> {
+    let is_hex = digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    let text = std::str::from_utf8(digits).ok().filter(|_| is_hex)?;
+    u64::from_str_radix(text, 16).ok()
+}
+
+/// What is in the file behind the bytes of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// More of the log.
+    Data,
+    /// Room, up to the end.
+    Room,
+    /// The file ends there.
+    Nothing,
+}
+
+/// How a batch was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// As it was written.
+    Whole,
+    /// Some of its sectors never came to the disk.
+    Torn,
+    /// The file ends inside of it; what there is was written.
+    Short,
+    /// It is not what was written.
+    Damaged,
+}
+
+/// Whether one of the sectors is room, as far as these bytes are in it.
+fn has_sector_of_room(mut offset: u64, mut bytes: &[u8]) -> bool {
+    while !bytes.is_empty() {
+        let len = bytes.len().min(SECTOR - (offset % SECTOR as u64) as usize);
+        let (sector, rest) = bytes.split_at(len);
+        if is_room(offset, sector) {
+            return true;
+        }
+        offset += len as u64;
+        bytes = rest;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const COMMAND: &[u8] = b"*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n";
+
+    /// The file after a batch was written at `offset`, with room behind it; and where the batch ends.
+    fn file(offset: usize, batch: &[u8]) -> (Vec<u8>, usize) {
+        let head = head_len(offset as u64, batch.len());
+        let end = offset + head + batch.len();
+        let mut file = vec![b'x'; end.next_multiple_of(SECTOR) + 4 * SECTOR];
+        make_room(offset as u64, &mut file[offset..]);
+        write_head(offset as u64, batch, &mut file[offset..offset + head]);
+        file[offset + head..end].copy_from_slice(batch);
+        (file, end)
+    }
+
+    /// The head in the lines at an offset, and where what it is about begins.
+    fn head_at(file: &[u8], mut offset: usize) -> Option<(BatchHead, usize)> {
+        while file.get(offset) == Some(&b'#') {
+            let line = file[offset..].split_inclusive(|&byte| byte == b'\n').next()?;
+            offset += line.len();
+            if let Some(head) = BatchHead::parse(line.trim_ascii_end()) {
+                return Some((head.ok()?, offset));
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn room_is_lines_of_a_sector() {
+        let mut bytes = vec![0; 3 * SECTOR];
+        make_room(SECTOR as u64 - 2, &mut bytes);
+        assert_eq!(&bytes[..3], b"#\n#");
+        assert_eq!((bytes[SECTOR], bytes[SECTOR + 1]), (b'#', b'\n'));
+        assert!(is_room(SECTOR as u64 - 2, &bytes) && !is_room(0, &bytes));
+    }
+
+    #[test]
+    fn a_head_says_what_is_behind_it() {
+        let (file, _) = file(0, COMMAND);
+        let line = file.split(|&byte| byte == b'\r').next().expect("a line");
+        let head = BatchHead { len: COMMAND.len(), checksum: crc64(0, COMMAND) };
+        assert_eq!(BatchHead::parse(line), Some(Ok(head)));
+        assert_eq!(BatchHead::parse(b"#TS:1700000000"), None);
+        for bad in
+            ["#BATCH:", "#BATCH:00000001:012345678901234", "#BATCH:0000000g:0123456789012345"]
+        {
+            assert!(BatchHead::parse(bad.as_bytes()).is_some_and(|head| head.is_err()), "{bad}");
+        }
+        let longest = BatchHead::parse(b"#BATCH:00040000:0123456789abcdef");
+        assert_eq!(longest.and_then(Result::ok).map(|head| head.len), Some(LARGEST_BATCH));
+        assert_eq!(
+            BatchHead::parse(b"#BATCH:00040001:0123456789abcdef"),
+            Some(Err("Batch too long"))
+        );
+    }
+
+    #[test]
+    fn heads_are_found_at_every_offset_and_lines_fit_readers() {
+        for offset in 0..2 * SECTOR {
+            for len in COMMAND.len()..COMMAND.len() + 3 {
+                let batch = &COMMAND.repeat(2)[..len];
+                let (file, end) = file(offset, batch);
+                let (head, begin) = head_at(&file, offset).expect("a head");
+                assert_eq!((head.len, begin + len), (len, end), "at {offset}");
+                assert_eq!(
+                    head.look_at(begin as u64, &file[begin..end], Behind::Room),
+                    Found::Whole
+                );
+                assert_ne!(
+                    end % SECTOR,
+                    SECTOR - 1,
+                    "at {offset} the room begins with an empty line"
+                );
+                assert_eq!(file[end], b'#');
+                // The mark in one sector.
+                let mark = file[..begin].windows(7).rposition(|bytes| bytes == PREFIX).unwrap_or(0);
+                assert_eq!(mark / SECTOR, (begin - 1) / SECTOR, "at {offset}");
+                let lines = file[offset..].split(|&byte| byte == b'\n');
+                assert!(lines.map(<[u8]>::len).all(|len| len < 1023), "Redis reads 1023 bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn room_at_the_end_is_none_of_the_data() {
+        for offset in 0..2 * SECTOR {
+            let batch = [&vec![b'#'; 600][..], b"\r\n"].concat();
+            let (file, end) = file(offset, &batch);
+            assert_eq!(data_before_room(0, &file), end, "from {offset}");
+            for from in [offset, end - 2, end - 1, end] {
+                let data = data_before_room(from as u64, &file[from..]);
+                assert_eq!(data, end - from, "from {offset}, looked at from {from}");
+            }
+            assert_eq!(data_before_room(0, &file[..end]), end, "there need not be any");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_batch_with_sectors_missing_is_torn_and_a_flipped_byte_damage(
+            offset in 0..2 * SECTOR,
+            batch in proptest::collection::vec(any::<u8>(), 1..4 * SECTOR),
+            missing: u8,
+            flipped: proptest::sample::Index,
+        ) {
+            let batch = [&batch[..], b"\r\n"].concat();
+            let (whole, end) = file(offset, &batch);
+            let (head, begin) = head_at(&whole, offset).expect("a head");
+            let mut torn = whole.clone();
+            for sector in begin.div_ceil(SECTOR)..end.div_ceil(SECTOR) {
+                if missing >> (sector % 8) & 1 == 1 {
+                    make_room((sector * SECTOR) as u64, &mut torn[sector * SECTOR..][..SECTOR]);
+                }
+            }
+            let data = data_before_room(0, &torn).max(begin);
+            let data = data.min(end);
+            let found = head.look_at(begin as u64, &torn[begin..data], Behind::Room);
+            prop_assert_eq!(found, if torn == whole { Found::Whole } else { Found::Torn });
+            let mut damaged = whole.clone();
+            damaged[begin + flipped.index(batch.len() - 1)] ^= 1;
+            let found = head.look_at(begin as u64, &damaged[begin..end], Behind::Room);
+            let is_like_room = has_sector_of_room(begin as u64, &damaged[begin..end]);
+            prop_assert!(found == Found::Damaged || is_like_room);
+            // Nothing comes after a batch that was never forced to the disk.
+            let found = head.look_at(begin as u64, &damaged[begin..end], Behind::Data);
+            prop_assert_eq!(found, Found::Damaged);
+            // The end of the file may be anywhere if the file was extended.
+            let cut = begin + flipped.index(batch.len());
+            let found = head.look_at(begin as u64, &whole[begin..cut], Behind::Nothing);
+            prop_assert!(found == Found::Short || has_sector_of_room(begin as u64, &whole[begin..cut]));
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Room ahead of the log's end, in the file: making it, and writing batches into it.
+//!
+//! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
+#![allow(unsafe_code)] // fcntl(2), fstatfs(2)
+
+use super::load::is_rdb_magic;
+use replication::FileEnd;
+use replication::preallocation::{
+    LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
+};
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Direct writes begin and end at multiples of it, in memory and in the file. The sectors of all
+/// disks divide it.
+const BLOCK: usize = 4096;
+/// Bytes of room that are written at a time; the file is locked as long.
+const PIECE: usize = 256 << 10;
+/// Bytes read at a time when the end of the data is looked for.
+const LOOK: usize = 64 << 10;
+
+/// Where the data of a file of a log ends. Snapshots have no room behind them.
+///
+/// # Errors
+/// The system's.
+pub fn data_end(file: &File) -> io::Result<FileEnd> {
+    let size = file.metadata()?.len();
+    let mut magic = [0; 5];
+    if size == 0
+        || !size.is_multiple_of(BLOCK as u64)
+        || file.read_exact_at(&mut magic, 0).is_ok() && is_rdb_magic(magic)
+    {
+        return Ok(FileEnd { at: size, has_room: false });
+    }
+    let mut bytes = vec![0; LOOK];
+    let mut end = size;
+    while end > 0 {
+        let begin = (end - 1) / LOOK as u64 * LOOK as u64;
+        let piece = &mut bytes[..(end - begin) as usize];
+        file.read_exact_at(piece, begin)?;
+        let data = data_before_room(begin, piece);
+        end = begin + data as u64;
+        if data > 0 {
+            break;
+        }
+    }
+    Ok(FileEnd { at: end, has_room: end < size })
+}
+
+/// Whether files are written in place where this one is, so that room ahead is of use.
+pub fn is_of_use(file: &File) -> bool {
+    let mut about = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, and there is a place for the answer.
+    let is_known = unsafe { libc::fstatfs(file.as_raw_fd(), about.as_mut_ptr()) } == 0;
+    is_known && {
+        // SAFETY: the call has filled it in.
+        let kind = unsafe { about.assume_init() }.f_type;
+        [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC].contains(&kind)
+    }
+}
+
+/// Switches direct writes on or off.
+fn set_direct(file: &File, is_direct: bool) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the flags are those of an open file.
+    let is_done = unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        let wanted = if is_direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+        flags >= 0 && libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted) == 0
+    };
+    if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Memory that begins at a multiple of a block.
+struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+    len: usize,
+}
+
+impl Aligned {
+    fn new(len: usize) -> Aligned {
+        let bytes = vec![0; len + BLOCK];
+        let start = bytes.as_ptr().align_offset(BLOCK);
+        assert!(start < BLOCK, "a vector of bytes can be aligned");
+        Aligned { bytes, start, len }
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[self.start..self.start + self.len]
+    }
+
+    fn get_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.start + self.len]
+    }
+}
+
+/// Writing a file in place.
+pub struct InPlace {
+    file: Arc<File>,
+    /// The block that the data ends in, and the batch behind it.
+    memory: Aligned,
+    /// Where the data ends in the file.
+    end: u64,
+    /// Where the batch stands in memory that is being put together, and up to where it is there.
+    batch: (usize, usize),
+    /// The file is room up to here, a multiple of a block.
+    room_end: u64,
+    making: Option<Arc<RoomJob>>,
+}
+
+impl InPlace {
+    /// Goes on at the end of a file that has no room.
+    ///
+    /// # Errors
+    /// The system's: the file cannot be written so.
+    pub fn begin(file: &Arc<File>, end: u64) -> io::Result<InPlace> {
+        let mut memory = Aligned::new(BLOCK + LARGEST_HEAD + LARGEST_BATCH + BLOCK);
+        let tail = (end % BLOCK as u64) as usize;
+        file.read_exact_at(&mut memory.get_mut()[..tail], end - tail as u64)?;
+        set_direct(file, true)?;
+        let room_end = end.next_multiple_of(BLOCK as u64);
+        let file = Arc::clone(file);
+        Ok(InPlace { file, memory, end, batch: (0, 0), room_end, making: None })
+    }
+
+    /// Begins a batch of `len` bytes, at most [`LARGEST_BATCH`].
+    pub fn begin_batch(&mut self, len: usize) {
+        let begin = self.tail() + head_len(self.end, len);
+        self.batch = (begin, begin);
+    }
+
+    /// Adds to the batch.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let at = self.batch.1;
+        self.memory.get_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.batch.1 += bytes.len();
+    }
+
+    /// What is to be written, whole blocks, and where in the file. The batch is complete.
+    pub fn blocks(&mut self) -> (&[u8], u64) {
+        let (end, tail, (begin, batch_end)) = (self.end, self.tail(), self.batch);
+        let offset = end - tail as u64;
+        let whole = batch_end.next_multiple_of(BLOCK);
+        if offset + whole as u64 > self.room_end() {
+            self.stop_making();
+        }
+        let memory = self.memory.get_mut();
+        let (before, rest) = memory.split_at_mut(begin);
+        let batch = &rest[..batch_end - begin];
+        debug_assert_eq!(before.len() - tail, head_len(end, batch.len()), "as long as it said");
+        write_head(end, batch, &mut before[tail..]);
+        make_room(offset + batch_end as u64, &mut memory[batch_end..whole]);
+        (&self.memory.get()[..whole], offset)
+    }
+
+    /// The blocks are in the file.
+    pub fn written(&mut self) {
+        let (tail, (_, batch_end)) = (self.tail(), self.batch);
+        let offset = self.end - tail as u64;
+        self.end = offset + batch_end as u64;
+        self.room_end = self.room_end.max(self.end.next_multiple_of(BLOCK as u64));
+        let last = batch_end / BLOCK * BLOCK;
+        self.memory.get_mut().copy_within(last..batch_end, 0);
+    }
+
+    /// Where the data ends.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    fn tail(&self) -> usize {
+        (self.end % BLOCK as u64) as usize
+    }
+
+    /// The writer may use the room up to here.
+    fn room_end(&mut self) -> u64 {
+        if let Some(job) = &self.making {
+            self.room_end = self.room_end.max(job.reached.load(Acquire));
+        }
+        self.room_end
+    }
+
+    /// The room to be made so that there are `wanted` bytes of it, if that is due and nobody is making
+    /// any. It has to be [run](RoomJob::run) by another thread.
+    ///
+    /// # Errors
+    /// Why the last one could make none.
+    pub fn room_to_make(&mut self, wanted: u64) -> io::Result<Option<Arc<RoomJob>>> {
+        let room_end = self.room_end();
+        if let Some(job) = self.making.take_if(|job| job.is_over()) {
+            job.outcome()?;
+        }
+        let wanted = (self.end + wanted).next_multiple_of(BLOCK as u64);
+        if self.making.is_some() || room_end - self.end > (wanted - self.end) / 2 {
+            return Ok(None);
+        }
+        self.making = Some(Arc::new(RoomJob::new(&self.file, room_end, wanted)));
+        Ok(self.making.clone())
+    }
+
+    /// From here on the file is the writer's alone.
+    fn stop_making(&mut self) {
+        if let Some(job) = self.making.take() {
+            job.stop();
+            self.room_end = self.room_end.max(job.reached.load(Acquire));
+        }
+    }
+
+    /// Cuts the room off; the file is an ordinary one afterwards.
+    ///
+    /// # Errors
+    /// The system's. It can be tried again.
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.stop_making();
+        set_direct(&self.file, false)?;
+        self.file.set_len(self.end)
+    }
+}
+
+/// Room that is being made, or is to be.
+pub struct RoomJob {
+    file: Arc<File>,
+    /// Room is there up to here.
+    reached: AtomicU64,
+    end: u64,
+    is_stopped: AtomicBool,
+    /// How it ended.
+    outcome: Mutex<Option<io::Result<()>>>,
+    over: Condvar,
+}
+
+impl RoomJob {
+    fn new(file: &Arc<File>, begin: u64, end: u64) -> RoomJob {
+        RoomJob {
+            file: Arc::clone(file),
+            reached: AtomicU64::new(begin),
+            end,
+            is_stopped: AtomicBool::new(false),
+            outcome: Mutex::new(None),
+            over: Condvar::new(),
+        }
+    }
+
+    /// Makes it.
+    pub fn run(&self) {
+        let outcome = self.make();
+        *self.lock() = Some(outcome);
+        self.over.notify_all();
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let mut piece = Aligned::new(PIECE);
+        make_room(0, piece.get_mut());
+        let mut at = self.reached.load(Relaxed);
+        while at < self.end && !self.is_stopped.load(Relaxed) {
+            let len = usize::try_from(self.end - at).map_or(PIECE, |left| left.min(PIECE));
+            self.file.write_all_at(&piece.get()[..len], at)?;
+            at += len as u64;
+            self.reached.store(at, Release);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<io::Result<()>>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    fn outcome(&self) -> io::Result<()> {
+        self.lock().take().unwrap_or(Ok(()))
+    }
+
+    /// Returns when nothing is written any more.
+    fn stop(&self) {
+        self.is_stopped.store(true, Relaxed);
+        let mut outcome = self.lock();
+        while outcome.is_none() {
+            outcome = self.over.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use replication::{Item, StreamReader};
+    use std::fs::OpenOptions;
+    use std::thread;
+
+    fn new_file(name: &str) -> (Arc<File>, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(&path).expect("a new file");
+        (Arc::new(file), path)
+    }
+
+    /// Writes a batch; whoever makes room does so beside it.
+    fn write(file: &File, in_place: &mut InPlace, batch: &[u8], room: u64) {
+        in_place.begin_batch(batch.len());
+        in_place.push(&batch[..batch.len() / 2]);
+        in_place.push(&batch[batch.len() / 2..]);
+        let (blocks, at) = in_place.blocks();
+        file.write_all_at(blocks, at).expect("it can be written");
+        in_place.written();
+        if let Some(job) = in_place.room_to_make(room).expect("there is room on the disk") {
+            thread::spawn(move || job.run());
+        }
+    }
+
+    #[test]
+    fn a_file_has_what_was_written_in_place() {
+        let command = |len: usize| {
+            format!("*2\r\n$4\r\nECHO\r\n${len}\r\n{}\r\n", "#".repeat(len)).into_bytes()
+        };
+        for room in [0, 5000, 64 << 10, 1 << 20] {
+            let (file, path) = new_file(&format!("room-{room}"));
+            file.write_all_at(&command(500), 0).expect("it can be written");
+            let begin = command(500).len() as u64;
+            let mut in_place = InPlace::begin(&file, begin).expect("the folder has direct writes");
+            let lens = [1, 500, 4096, 70_000, 477, 478, 479, 480, 12, LARGEST_BATCH - 40];
+            let lens: Vec<usize> = lens.into_iter().chain(1..600).collect();
+            for (number, &len) in lens.iter().enumerate() {
+                write(&file, &mut in_place, &command(len), room);
+                if number % 100 == 0 {
+                    let other = File::open(&path).expect("it is there");
+                    assert_eq!(data_end(&other).expect("it can be read").at, in_place.end());
+                }
+            }
+            let end = in_place.end();
+            in_place.finish().expect("it can be cut");
+            let found = std::fs::read(&path).expect("it can be read");
+            assert_eq!(found.len() as u64, end);
+            let mut reader = StreamReader::of_file(0, FileEnd { at: end, has_room: false });
+            let (mut at, mut words, mut seen) = (0, Vec::new(), Vec::new());
+            while at < found.len() {
+                match reader.next(&found[at..], &mut words) {
+                    Ok(Item::Command { consumed }) => {
+                        seen.push(words[1].len());
+                        at += consumed;
+                    }
+                    Ok(Item::Comment { consumed }) => at += consumed,
+                    other => panic!("{other:?} at {at}"),
+                }
+            }
+            assert_eq!(seen[0], 500);
+            assert_eq!(seen[1..], lens);
+            std::fs::remove_file(&path).expect("it can be removed");
+        }
+    }
+
+    #[test]
+    fn room_is_told_from_data() {
+        let (file, path) = new_file("room-end");
+        let end = || data_end(&file).expect("it can be read");
+        assert_eq!(end(), FileEnd { at: 0, has_room: false });
+        let mut room = vec![0; 3 * LOOK];
+        make_room(0, &mut room);
+        file.write_all_at(&room, 0).expect("it can be written");
+        assert_eq!(end(), FileEnd { at: 0, has_room: true });
+        for data in [5, LOOK as u64 - 3, LOOK as u64, 2 * LOOK as u64 + 512] {
+            file.write_all_at(b"data\n", data - 5).expect("it can be written");
+            assert_eq!(end(), FileEnd { at: data, has_room: true });
+        }
+        file.set_len(2 * LOOK as u64 + 513).expect("it can be cut");
+        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 513, has_room: false });
+        std::fs::remove_file(&path).expect("it can be removed");
+    }
+}
