@@ -12,7 +12,7 @@ pub const SECTOR: usize = 512;
 /// Most bytes of a batch, without its head.
 pub const LARGEST_BATCH: usize = 256 << 10;
 /// Most bytes of a head.
-pub const LARGEST_HEAD: usize = SECTOR + LARGEST_MARK;
+pub const LARGEST_HEAD: usize = 2 + SECTOR + LARGEST_MARK;
 
 const LARGEST_MARK: usize = MARK + 1;
 /// `#BATCH:`, length, colon, checksum, `\r\n`.
@@ -70,8 +70,8 @@ pub fn head_len(offset: u64, len: usize) -> usize {
 fn filler_len(offset: u64) -> usize {
     match SECTOR - (offset % SECTOR as u64) as usize {
         left if left >= LARGEST_MARK => 0,
-        // No line is so short.
-        1 => 1 + SECTOR,
+        // No line is so short, or it would look like room.
+        left @ 1..=2 => left + SECTOR,
         left => left,
     }
 }
@@ -257,6 +257,8 @@ mod tests {
                     "at {offset} the room begins with an empty line"
                 );
                 assert_eq!(file[end], b'#');
+                let sector_end = (offset / SECTOR + 1) * SECTOR;
+                assert!(!is_room(offset as u64, &file[offset..sector_end]), "at {offset}");
                 // The mark in one sector.
                 let mark = file[..begin].windows(7).rposition(|bytes| bytes == PREFIX).unwrap_or(0);
                 assert_eq!(mark / SECTOR, (begin - 1) / SECTOR, "at {offset}");
