@@ -68,6 +68,17 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     while (fails("stuck-write", fd, 0)) usleep(5000);
     return fails("write", fd, 0) ? -1 : syscall(SYS_write, fd, bytes, count);
 }
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
+    while (fails("stuck-write", fd, 0)) usleep(5000);
+    return fails("write", fd, 0) ? -1 : syscall(SYS_pwrite64, fd, bytes, count, at);
+}
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off_t at) {
+    return pwrite(fd, bytes, count, at);
+}
+int ftruncate(int fd, off_t size) {
+    return fails("truncate", fd, 0) ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+}
+int ftruncate64(int fd, off_t size) { return ftruncate(fd, size); }
 int rename(const char *from, const char *to) {
     return fails("rename", 0, to) ? -1 : (int)syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
 }

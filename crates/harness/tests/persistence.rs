@@ -72,7 +72,7 @@ fn restore_is_logged_as_valkey_does() {
     let lines: Vec<String> = log
         .split(|&byte| byte == b'\n')
         .map(|line| String::from_utf8_lossy(line).trim_end().to_owned())
-        .filter(|line| !line.starts_with(['$', '*']))
+        .filter(|line| !line.starts_with(['$', '*', '#']))
         .map(
             |line| {
                 if line.parse::<i64>().is_ok_and(|n| n > 1 << 40) { "TIME".into() } else { line }

@@ -9,6 +9,8 @@ use structs::crc64::crc64;
 
 /// What a disk writes whole or not at all, in bytes.
 pub const SECTOR: usize = 512;
+/// Batches are written in multiples of it, in bytes.
+pub const BLOCK: usize = 4096;
 /// Most bytes of a batch, without its head.
 pub const LARGEST_BATCH: usize = 256 << 10;
 /// Most bytes of a head.
@@ -45,19 +47,24 @@ pub fn is_room(offset: u64, bytes: &[u8]) -> bool {
     bytes.iter().zip(offset..).all(|(&byte, offset)| byte == room_at(offset))
 }
 
-/// How many of these bytes, which begin at this offset and end with their file, lie before the room at
-/// its end. 0 if all are room, and perhaps what is before them too.
+/// How many of these bytes, which begin at this offset, a multiple of a [block](BLOCK), and end with their
+/// file, lie before the room at its end. 0 if all are room, and perhaps what is before them too.
+///
+/// Zeros up to the end of a block or the file count as room: when room is cut off inside of a block, file
+/// systems write them in its place, and a lost power may leave the file as long as it was.
 pub fn data_before_room(offset: u64, bytes: &[u8]) -> usize {
+    debug_assert!(offset.is_multiple_of(BLOCK as u64), "blocks are not looked at in part");
     let end = offset + bytes.len() as u64;
     let room = bytes.iter().rev().zip((offset..end).rev());
     let room = room.take_while(|&(&byte, offset)| byte == room_at(offset)).count();
-    let data = bytes.len() - room;
-    // A line that ends with its sector has its own line feed there: no room begins with one.
-    if room > 0 && (offset + data as u64) % SECTOR as u64 == SECTOR as u64 - 1 {
-        data + 1
-    } else {
-        data
+    let mut data = bytes.len() - room;
+    if room == 0 || data.is_multiple_of(BLOCK) {
+        data -= bytes[..data].iter().rev().take(BLOCK).take_while(|&&byte| byte == 0).count();
     }
+    // A line that ends with its sector has its own line feed there: no room begins with one.
+    let ends_with_sector =
+        data < bytes.len() && bytes[data] == b'\n' && data % SECTOR == SECTOR - 1;
+    data + usize::from(ends_with_sector)
 }
 
 /// Bytes of the head of a batch of `len` bytes that is written at this offset.
@@ -274,11 +281,14 @@ mod tests {
             let batch = [&vec![b'#'; 600][..], b"\r\n"].concat();
             let (file, end) = file(offset, &batch);
             assert_eq!(data_before_room(0, &file), end, "from {offset}");
-            for from in [offset, end - 2, end - 1, end] {
-                let data = data_before_room(from as u64, &file[from..]);
-                assert_eq!(data, end - from, "from {offset}, looked at from {from}");
-            }
             assert_eq!(data_before_room(0, &file[..end]), end, "there need not be any");
+            let mut cut = file[..end].to_vec();
+            cut.resize(end.next_multiple_of(BLOCK), 0);
+            assert_eq!(data_before_room(0, &cut), end, "it was cut off");
+            let block_end = cut.len();
+            cut.resize(block_end + SECTOR, 0);
+            make_room(block_end as u64, &mut cut[block_end..]);
+            assert_eq!(data_before_room(0, &cut), end, "but the file is not shorter");
         }
     }
 

@@ -52,7 +52,7 @@ impl LogFile {
         let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
         let end = room::data_end(&file)?;
         if end.has_room {
-            file.set_len(end.at)?;
+            room::cut(&file, end.at)?;
         }
         let size = end.at;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();

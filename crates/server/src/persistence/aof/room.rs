@@ -6,7 +6,7 @@
 use super::load::is_rdb_magic;
 use replication::FileEnd;
 use replication::preallocation::{
-    LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
+    BLOCK, LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
 };
 use std::fs::File;
 use std::io;
@@ -16,9 +16,6 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Direct writes begin and end at multiples of it, in memory and in the file. The sectors of all
-/// disks divide it.
-const BLOCK: usize = 4096;
 /// Bytes of room that are written at a time; the file is locked as long.
 const PIECE: usize = 256 << 10;
 /// Bytes read at a time when the end of the data is looked for.
@@ -31,10 +28,7 @@ const LOOK: usize = 64 << 10;
 pub fn data_end(file: &File) -> io::Result<FileEnd> {
     let size = file.metadata()?.len();
     let mut magic = [0; 5];
-    if size == 0
-        || !size.is_multiple_of(BLOCK as u64)
-        || file.read_exact_at(&mut magic, 0).is_ok() && is_rdb_magic(magic)
-    {
+    if file.read_exact_at(&mut magic, 0).is_ok() && is_rdb_magic(magic) {
         return Ok(FileEnd { at: size, has_room: false });
     }
     let mut bytes = vec![0; LOOK];
@@ -62,6 +56,16 @@ pub fn is_of_use(file: &File) -> bool {
         let kind = unsafe { about.assume_init() }.f_type;
         [libc::EXT4_SUPER_MAGIC, libc::XFS_SUPER_MAGIC, libc::OVERLAYFS_SUPER_MAGIC].contains(&kind)
     }
+}
+
+/// Cuts off what is behind the data. That is on the disk before anything else is written there: otherwise
+/// a lost power could leave the room behind what was.
+///
+/// # Errors
+/// The system's.
+pub fn cut(file: &File, end: u64) -> io::Result<()> {
+    file.set_len(end)?;
+    file.sync_all()
 }
 
 /// Switches direct writes on or off.
@@ -218,7 +222,7 @@ impl InPlace {
     pub fn finish(&mut self) -> io::Result<()> {
         self.stop_making();
         set_direct(&self.file, false)?;
-        self.file.set_len(self.end)
+        cut(&self.file, self.end)
     }
 }
 
@@ -370,7 +374,9 @@ mod tests {
             assert_eq!(end(), FileEnd { at: data, has_room: true });
         }
         file.set_len(2 * LOOK as u64 + 513).expect("it can be cut");
-        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 513, has_room: false });
+        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_room: true });
+        file.set_len(2 * LOOK as u64 + 512).expect("it can be cut");
+        assert_eq!(end(), FileEnd { at: 2 * LOOK as u64 + 512, has_room: false });
         std::fs::remove_file(&path).expect("it can be removed");
     }
 }
