@@ -173,6 +173,17 @@ pub enum Found {
     Damaged,
 }
 
+/// Whether there is a batch in these bytes that is as it was written.
+pub fn has_whole_batch(bytes: &[u8]) -> bool {
+    let heads = bytes.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
+    heads.into_iter().any(|(at, _)| {
+        let mut lines = bytes[at..].splitn(2, |&byte| byte == b'\n');
+        let (Some(line), Some(rest)) = (lines.next(), lines.next()) else { return false };
+        let Some(Ok(head)) = BatchHead::parse(line.trim_ascii_end()) else { return false };
+        rest.get(..head.len).is_some_and(|batch| crc64(0, batch) == head.checksum)
+    })
+}
+
 /// Whether one of the sectors is room, as far as these bytes are in it.
 fn has_sector_of_room(mut offset: u64, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {

@@ -220,17 +220,19 @@ impl StreamReader {
     }
 
     /// Room is only left where something was to be written and nothing was forced to the disk after
-    /// it: what is behind it belongs to a single batch. `None`: there is none here.
+    /// it: what is behind it belongs to a single batch, whose head is missing. `None`: there is none
+    /// here.
     fn room(&self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
         let line = input.get(..SECTOR - (self.offset % SECTOR as u64) as usize)?;
         if !preallocation::is_room(self.offset, line) {
             return None;
         }
-        let most = (preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH) as u64;
-        Some(if end.at <= self.offset + most {
-            Ok(Item::Torn)
-        } else {
-            Err(self.corrupt(0, "Unexpected room in the middle of the file".into()))
+        let left = usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        let is_one_batch = left <= preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH;
+        Some(match input.get(..left) {
+            None if is_one_batch => Ok(Item::Incomplete { missing: left - input.len() }),
+            Some(rest) if is_one_batch && !preallocation::has_whole_batch(rest) => Ok(Item::Torn),
+            _ => Err(self.corrupt(0, "Unexpected room in front of data".into())),
         })
     }
 
@@ -446,9 +448,15 @@ mod tests {
         let end = end.expect_err("a checksum is wrong");
         let begin = places[1].start as u64;
         assert_eq!((end.offset, reader.valid()), (begin, begin), "{end}");
-        let mut hole = vec![b'x'; 2 << 20];
-        hole[..file.len()].copy_from_slice(&file);
-        assert_eq!(read_file(&hole).2.map_err(|end| end.offset), Err(places[2].end as u64));
+        let mut gap = vec![b'x'; 2 << 20];
+        gap[..file.len()].copy_from_slice(&file);
+        assert_eq!(read_file(&gap).2.map_err(|end| end.offset), Err(places[2].end as u64));
+        // A sector that a disk has forgotten, with the head of the long batch in it.
+        let mut forgotten = file.clone();
+        let sector = places[1].start..(places[1].start / SECTOR + 1) * SECTOR;
+        preallocation::make_room(sector.start as u64, &mut forgotten[sector]);
+        let end = read_file(&forgotten).2.expect_err("the last batch is whole");
+        assert_eq!(end.offset, places[1].start as u64);
         // The file was extended, or cut by hand.
         let cut = read_file(&file[..places[2].end - 5]);
         assert_eq!((cut.0.len(), cut.2), (12, Ok(())));
