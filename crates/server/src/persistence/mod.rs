@@ -3,6 +3,7 @@
 pub mod aof;
 pub mod aof_records;
 pub mod check;
+mod direct;
 pub mod load;
 pub mod rdb_records;
 pub mod save;

@@ -3,8 +3,9 @@
 //! What is written to a snapshot's file is not read again: in the page cache it would take the place
 //! of what is, and half of the processor time of writing it was spent on getting it there. Where the
 //! file system has no direct writes, the file is an ordinary one.
-#![allow(unsafe_code)] // fcntl(2), sync_file_range(2)
+#![allow(unsafe_code)] // sync_file_range(2)
 
+use super::direct::{ALIGNMENT, AlignedBytes, set_direct};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -13,9 +14,6 @@ use std::path::Path;
 
 /// What a write takes to the disk at a time, in bytes.
 const BLOCK: usize = 1 << 20;
-/// Direct writes begin and end at multiples of it, in memory and in the file. The sectors of all
-/// disks divide it.
-const ALIGNMENT: usize = 4096;
 /// Bytes after which the kernel is asked to begin writing if the file is an ordinary one, so that
 /// the fsync at the end finds little left to do.
 const SYNC_EVERY: u64 = 4 << 20;
@@ -26,9 +24,8 @@ pub struct UnbufferedFile {
     is_direct: bool,
     /// Whether the disk begins to write before the end.
     is_incremental: bool,
-    /// A block that begins at `start`, and has `filled` bytes.
-    memory: Vec<u8>,
-    start: usize,
+    /// A block that has `filled` bytes.
+    memory: AlignedBytes,
     filled: usize,
     written: u64,
     synced: u64,
@@ -47,15 +44,11 @@ impl UnbufferedFile {
             }
             Err(error) => return Err(error),
         };
-        let memory = vec![0; BLOCK + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        assert!(start < ALIGNMENT, "a vector of bytes can be aligned");
         Ok(UnbufferedFile {
             file,
             is_direct,
             is_incremental,
-            memory,
-            start,
+            memory: AlignedBytes::new(BLOCK),
             filled: 0,
             written: 0,
             synced: 0,
@@ -72,8 +65,7 @@ impl UnbufferedFile {
         while !bytes.is_empty() {
             let taken = bytes.len().min(BLOCK - self.filled);
             let (now, later) = bytes.split_at(taken);
-            let at = self.start + self.filled;
-            self.memory[at..at + taken].copy_from_slice(now);
+            self.memory[self.filled..self.filled + taken].copy_from_slice(now);
             self.filled += taken;
             bytes = later;
             if self.filled == BLOCK {
@@ -95,7 +87,7 @@ impl UnbufferedFile {
     fn write_block(&mut self) -> io::Result<()> {
         let mut done = 0;
         while done < self.filled {
-            match self.file.write(&self.memory[self.start + done..self.start + self.filled]) {
+            match self.file.write(&self.memory[done..self.filled]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(bytes) => done += bytes,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -120,13 +112,7 @@ impl UnbufferedFile {
             return Ok(());
         }
         self.is_direct = false;
-        // SAFETY: the descriptor is open, and the flags are those of an open file.
-        let is_done = unsafe {
-            let flags = libc::fcntl(self.file.as_raw_fd(), libc::F_GETFL);
-            flags >= 0
-                && libc::fcntl(self.file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_DIRECT) == 0
-        };
-        if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        set_direct(&self.file, false)
     }
 
     fn begin_to_sync(&mut self) {

@@ -21,7 +21,7 @@ pub struct LogFile {
     size: u64,
     in_place: Option<InPlace>,
     /// Whether the file can be written in place, once that is known.
-    is_placeable: Option<bool>,
+    may_be_in_place: Option<bool>,
     debug: &'static DebugSettings,
 }
 
@@ -57,7 +57,7 @@ impl LogFile {
         let size = end.at;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();
         let file = Arc::new(file);
-        Ok(LogFile { file, name, size, in_place: None, is_placeable: None, debug })
+        Ok(LogFile { file, name, size, in_place: None, may_be_in_place: None, debug })
     }
 
     /// Its bytes.
@@ -109,11 +109,11 @@ impl LogFile {
     /// From now on the file is written in place, if it can be; says whether that is so.
     pub fn write_in_place(&mut self) -> bool {
         if self.in_place.is_none()
-            && *self.is_placeable.get_or_insert_with(|| room::is_of_use(&self.file))
+            && *self.may_be_in_place.get_or_insert_with(|| room::is_of_use(&self.file))
         {
             self.in_place = InPlace::begin(&self.file, self.size).ok();
             // What the file system refuses once, it does not allow later.
-            self.is_placeable = Some(self.in_place.is_some());
+            self.may_be_in_place = Some(self.in_place.is_some());
         }
         self.in_place.is_some()
     }
@@ -145,10 +145,24 @@ impl LogFile {
         self.delay();
         let Some(in_place) = &mut self.in_place else { return Ok(()) };
         let (blocks, at) = in_place.blocks();
-        write_all(&self.file, blocks, at, SECTOR, self.debug).1?;
-        in_place.written();
-        self.size = in_place.end();
-        Ok(())
+        match write_all(&self.file, blocks, at, SECTOR, self.debug) {
+            (_, Ok(())) => {
+                in_place.written();
+                self.size = in_place.end();
+                Ok(())
+            }
+            // Some file systems find out only now that they have no direct writes.
+            (0, Err(error)) if error.raw_os_error() == Some(libc::EINVAL) => self.append_batch(),
+            (_, Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// Appends the batch that cannot be written in place, like everything after it.
+    fn append_batch(&mut self) -> Result<(), AppendError> {
+        self.may_be_in_place = Some(false);
+        let Some(mut in_place) = self.in_place.take() else { return Ok(()) };
+        in_place.finish()?;
+        self.append(in_place.batch())
     }
 
     /// The room that is to be made now, by another thread, for `wanted` bytes of it.

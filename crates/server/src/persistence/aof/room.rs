@@ -1,9 +1,10 @@
 //! Room ahead of the log's end, in the file: making it, and writing batches into it.
 //!
 //! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
-#![allow(unsafe_code)] // fcntl(2), fstatfs(2)
+#![allow(unsafe_code)] // fstatfs(2)
 
 use super::load::is_rdb_magic;
+use crate::persistence::direct::{AlignedBytes, set_direct};
 use replication::FileEnd;
 use replication::preallocation::{
     BLOCK, LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
@@ -68,46 +69,11 @@ pub fn cut(file: &File, end: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Switches direct writes on or off.
-fn set_direct(file: &File, is_direct: bool) -> io::Result<()> {
-    // SAFETY: the descriptor is open, and the flags are those of an open file.
-    let is_done = unsafe {
-        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
-        let wanted = if is_direct { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
-        flags >= 0 && libc::fcntl(file.as_raw_fd(), libc::F_SETFL, wanted) == 0
-    };
-    if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Memory that begins at a multiple of a block.
-struct Aligned {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl Aligned {
-    fn new(len: usize) -> Aligned {
-        let bytes = vec![0; len + BLOCK];
-        let start = bytes.as_ptr().align_offset(BLOCK);
-        assert!(start < BLOCK, "a vector of bytes can be aligned");
-        Aligned { bytes, start, len }
-    }
-
-    fn get(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
-    }
-
-    fn get_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-}
-
 /// Writing a file in place.
 pub struct InPlace {
     file: Arc<File>,
     /// The block that the data ends in, and the batch behind it.
-    memory: Aligned,
+    memory: AlignedBytes,
     /// Where the data ends in the file.
     end: u64,
     /// Where the batch stands in memory that is being put together, and up to where it is there.
@@ -123,9 +89,9 @@ impl InPlace {
     /// # Errors
     /// The system's: the file cannot be written so.
     pub fn begin(file: &Arc<File>, end: u64) -> io::Result<InPlace> {
-        let mut memory = Aligned::new(BLOCK + LARGEST_HEAD + LARGEST_BATCH + BLOCK);
+        let mut memory = AlignedBytes::new(BLOCK + LARGEST_HEAD + LARGEST_BATCH + BLOCK);
         let tail = (end % BLOCK as u64) as usize;
-        file.read_exact_at(&mut memory.get_mut()[..tail], end - tail as u64)?;
+        file.read_exact_at(&mut memory[..tail], end - tail as u64)?;
         set_direct(file, true)?;
         let room_end = end.next_multiple_of(BLOCK as u64);
         let file = Arc::clone(file);
@@ -141,8 +107,13 @@ impl InPlace {
     /// Adds to the batch.
     pub fn push(&mut self, bytes: &[u8]) {
         let at = self.batch.1;
-        self.memory.get_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+        self.memory[at..at + bytes.len()].copy_from_slice(bytes);
         self.batch.1 += bytes.len();
+    }
+
+    /// What was added to it.
+    pub fn batch(&self) -> &[u8] {
+        &self.memory[self.batch.0..self.batch.1]
     }
 
     /// What is to be written, whole blocks, and where in the file. The batch is complete.
@@ -153,13 +124,13 @@ impl InPlace {
         if offset + whole as u64 > self.room_end() {
             self.stop_making();
         }
-        let memory = self.memory.get_mut();
+        let memory = &mut self.memory[..];
         let (before, rest) = memory.split_at_mut(begin);
         let batch = &rest[..batch_end - begin];
         debug_assert_eq!(before.len() - tail, head_len(end, batch.len()), "as long as it said");
         write_head(end, batch, &mut before[tail..]);
         make_room(offset + batch_end as u64, &mut memory[batch_end..whole]);
-        (&self.memory.get()[..whole], offset)
+        (&self.memory[..whole], offset)
     }
 
     /// The blocks are in the file.
@@ -169,7 +140,7 @@ impl InPlace {
         self.end = offset + batch_end as u64;
         self.room_end = self.room_end.max(self.end.next_multiple_of(BLOCK as u64));
         let last = batch_end / BLOCK * BLOCK;
-        self.memory.get_mut().copy_within(last..batch_end, 0);
+        self.memory.copy_within(last..batch_end, 0);
     }
 
     /// Where the data ends.
@@ -258,12 +229,12 @@ impl RoomJob {
     }
 
     fn make(&self) -> io::Result<()> {
-        let mut piece = Aligned::new(PIECE);
-        make_room(0, piece.get_mut());
+        let mut piece = AlignedBytes::new(PIECE);
+        make_room(0, &mut piece);
         let mut at = self.reached.load(Relaxed);
         while at < self.end && !self.is_stopped.load(Relaxed) {
             let len = usize::try_from(self.end - at).map_or(PIECE, |left| left.min(PIECE));
-            self.file.write_all_at(&piece.get()[..len], at)?;
+            self.file.write_all_at(&piece[..len], at)?;
             at += len as u64;
             self.reached.store(at, Release);
         }
