@@ -133,9 +133,12 @@ impl BatchHead {
         }
         let is_short = batch.len() < self.len;
         let is_cut_by_room = is_short && behind == Behind::Room;
-        if behind != Behind::Data && (is_cut_by_room || has_sector_of_room(offset, batch)) {
+        if behind != Behind::Data
+            && (is_cut_by_room || has_sector_of_room(offset, batch))
+            && !has_whole_batch(batch)
+        {
             Found::Torn
-        } else if is_short {
+        } else if is_short && behind == Behind::Nothing {
             Found::Short
         } else {
             Found::Damaged

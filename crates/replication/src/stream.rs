@@ -457,6 +457,11 @@ mod tests {
         preallocation::make_room(sector.start as u64, &mut forgotten[sector]);
         let end = read_file(&forgotten).2.expect_err("the last batch is whole");
         assert_eq!(end.offset, places[1].start as u64);
+        // A length that is too long must not take the next batch along.
+        let mut long = file.clone();
+        long[places[0].start + b"#BATCH:000".len()] = b'2';
+        let end = read_file(&long).2.expect_err("there are whole batches");
+        assert_eq!(end.offset, 0);
         // The file was extended, or cut by hand.
         let cut = read_file(&file[..places[2].end - 5]);
         assert_eq!((cut.0.len(), cut.2), (12, Ok(())));
