@@ -9,6 +9,11 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
+#[path = "recovery/batches.rs"]
+mod batches;
+#[path = "recovery/checks.rs"]
+mod checks;
+
 use harness::client::{Client, encode};
 use harness::contents::{Contents, contents};
 use harness::environment::{new_seed, variable};
