@@ -13,6 +13,7 @@ use harness::server::{Options, Program, Server};
 use harness::wait::within;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Requests per sequence.
@@ -222,18 +223,94 @@ fn copy_folder(from: &Server, to: &Server) {
     }
 }
 
+fn reference() -> Option<Program> {
+    Program::reference()
+        .inspect_err(|why| println!("SKIPPED: there is no reference server: {why}"))
+        .ok()
+}
+
 #[test]
 fn others_load_our_files_and_we_load_theirs() {
-    let reference = match Program::reference() {
-        Ok(reference) => reference,
-        Err(why) => {
-            println!("SKIPPED: there is no reference server: {why}");
-            return;
-        }
-    };
+    let Some(reference) = reference() else { return };
     let ours = Program::under_test();
     for other in [reference.beside("redis-server"), reference] {
         hand_over(&other, &ours);
         hand_over(&ours, &other);
+    }
+}
+
+/// A Dunlin with `always` that was killed, in the middle of a rewrite or not, after batches that were
+/// written in place and one that was too large for that; and what it had.
+fn killed(preamble: &str, is_rewriting: bool) -> (Server, Contents) {
+    let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
+    let sizes = ["--aof-preallocation-size", "64kb", "--auto-aof-rewrite-percentage", "0"];
+    let form = ["--aof-use-rdb-preamble", preamble];
+    let options = Options::arguments(&[&arguments[..], &sizes, &form].concat());
+    let mut source = Server::start(&Program::under_test(), options).expect("it starts");
+    let mut client = source.connect(Protocol::Resp2).expect("it answers");
+    fill(&mut client);
+    ask(&mut client, &["SET", "too-large", &"l".repeat(300_000)]);
+    ask(&mut client, &["SET", "like-room", &"#".repeat(2000)]);
+    if is_rewriting {
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+        ask(&mut client, &["BGREWRITEAOF"]);
+        within(patience(), "the new increment", || increments(&source).len() == 2);
+    }
+    // So many that batches are written in place again.
+    for number in 0..100 {
+        ask(&mut client, &["SET", &format!("after:{number}"), &"v".repeat(7 * number)]);
+    }
+    let wanted = contents(&mut client);
+    within(patience(), "room", || {
+        let last = increments(&source).pop().expect("there is one");
+        std::fs::read(last).expect("it can be read").ends_with(b"##\n")
+    });
+    source.kill().expect("it can be killed");
+    let log = std::fs::read(&increments(&source)[0]).expect("it can be read");
+    assert!(log.windows(8).any(|bytes| bytes == b"\n#BATCH:"), "nothing was written in place");
+    (source, wanted)
+}
+
+/// The increments in a server's directory, in their order.
+fn increments(server: &Server) -> Vec<std::path::PathBuf> {
+    let folder = server.directory().join("appendonlydir");
+    let entries = std::fs::read_dir(folder).expect("there is one").flatten();
+    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.to_string_lossy().ends_with(".incr.aof"));
+    paths.sort();
+    paths
+}
+
+/// Has another server's tool look at a directory of a log.
+fn check_by(other: &Program, server: &Server) -> String {
+    let tool = other.name().replace("server", "check-aof");
+    let manifest = server.directory().join("appendonlydir/appendonly.aof.manifest");
+    let inside = manifest.strip_prefix(other.root()).expect("it is below the root");
+    let path = std::path::Path::new("/").join(inside);
+    let output = Command::new("chroot").arg(other.root()).arg(&tool).arg(path).output();
+    let output = output.expect("there is such a tool");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{tool}:\n{said}");
+    said
+}
+
+#[test]
+fn others_load_what_a_killed_server_wrote_in_place() {
+    let Some(reference) = reference() else { return };
+    for other in [reference.beside("redis-server"), reference] {
+        for (preamble, is_rewriting) in [("yes", false), ("yes", true), ("no", true)] {
+            let what = format!("{}, base in RDB: {preamble}, {is_rewriting}", other.name());
+            let (source, wanted) = killed(preamble, is_rewriting);
+            assert_eq!(increments(&source).len(), 1 + usize::from(is_rewriting), "{what}");
+            let mut target = Server::start(&other, Options::arguments(&["--appendonly", "yes"]))
+                .expect("it starts");
+            target.kill().expect("it can be killed");
+            copy_folder(&source, &target);
+            let said = check_by(&other, &target);
+            assert!(said.contains("All AOF files and manifest are valid"), "{what}:\n{said}");
+            target.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
+            let mut client = target.connect(Protocol::Resp2).expect("it answers");
+            assert!(contents(&mut client) == wanted, "{what}: the data set is another one");
+        }
     }
 }
