@@ -303,7 +303,8 @@ impl Server {
         }
     }
 
-    fn terminate(&mut self) -> io::Result<ExitStatus> {
+    /// As [`Server::stop`]; the server's files can be looked at then, and it can be started again.
+    pub fn terminate(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
