@@ -86,7 +86,13 @@ fn eventually(what: &str, is_so: impl FnMut() -> bool) {
 fn write(server: &Server, writer: usize, life: &Life) -> Written {
     let mut client = server.connect(Protocol::Resp2).unwrap();
     let (list, large) = (format!("list:{writer}"), format!("large:{writer}"));
-    let first = usize::try_from(ask(&mut client, &["LLEN", &list]).integer().unwrap()).unwrap();
+    // The log may be being loaded.
+    let mut length = None;
+    eventually("its length", || {
+        length = ask(&mut client, &["LLEN", &list]).integer();
+        length.is_some()
+    });
+    let first = usize::try_from(length.unwrap()).unwrap();
     let mut written = Written { acknowledged: first, promised: 0 };
     while !life.stops.load(SeqCst) {
         let number = written.acknowledged;
@@ -181,6 +187,11 @@ impl Operator<'_> {
                 ask(&mut self.client, &[what]);
             }
             _ if what.contains("appendfsync ") => self.set_policy(what),
+            // What is rewritten is deleted, whoever reads it.
+            "DEBUG LOADAOF" => {
+                wait_for_rewrite(&mut self.client);
+                ok(&mut self.client, what);
+            }
             _ => ok(&mut self.client, what),
         }
         thread::sleep(Duration::from_millis(rng.below(60) as u64));
