@@ -3,7 +3,8 @@
 //! snapshot, and no transaction is there by half.
 //!
 //! Writers work while the log is rewritten, switched off and on, snapshots are saved and the server is
-//! killed and started again; afterwards servers start from what instants of that history could have left
+//! killed and started again. With `always` some of what they write is too large for a batch, there is
+//! little room ahead of the log, and the policy is another one for a while; afterwards servers start from what instants of that history could have left
 //! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17` takes
 //! the choices of that seed (clients meet as they will).
 
@@ -30,6 +31,14 @@ fn lists(writer: usize) -> [String; 2] {
     [format!("list:{writer}:a"), format!("list:{writer}:b")]
 }
 
+/// The key of a writer's last large value.
+fn large(writer: usize) -> String {
+    format!("large:{writer}")
+}
+
+/// With `always`, one transaction of so many has a value that is too large to be written in place.
+const LARGE_EACH: usize = 150;
+
 /// A writer's transactions that were acknowledged: the number, and where the trace ended then.
 type Acknowledged = Vec<(usize, u64)>;
 
@@ -38,9 +47,17 @@ type Acknowledged = Vec<(usize, u64)>;
 type Saved = Vec<([usize; WRITERS], u64)>;
 
 /// Writes until the server ends or `stop` is set.
-fn write(server: &Server, writer: usize, trace: &Path, stop: &AtomicBool, done: &mut Acknowledged) {
+fn write(
+    server: &Server,
+    policy: Policy,
+    writer: usize,
+    trace: &Path,
+    stop: &AtomicBool,
+    done: &mut Acknowledged,
+) {
     let mut client = server.connect(Protocol::Resp2).unwrap();
     let [a, b] = lists(writer);
+    let large = large(writer);
     let padding = "x".repeat(50 * writer);
     // The last one before the server was killed may have been done without an answer.
     for number in length(&mut client, writer).. {
@@ -48,13 +65,20 @@ fn write(server: &Server, writer: usize, trace: &Path, stop: &AtomicBool, done: 
             return;
         }
         let element = format!("{number}:{padding}");
-        let commands: [&[&str]; 4] =
-            [&["MULTI"], &["RPUSH", &a, &element], &["RPUSH", &b, &element], &["EXEC"]];
+        let mut commands: Vec<&[&str]> = vec![&["MULTI"]];
+        let more = [["RPUSH", &a, &element], ["RPUSH", &b, &element]];
+        commands.extend(more.iter().map(|words| &words[..]));
+        let value = format!("{number}:{}", "#".repeat(300_000));
+        let set = ["SET", &large, &value];
+        if policy == Policy::Always && number % LARGE_EACH == LARGE_EACH - 1 {
+            commands.push(&set);
+        }
+        commands.push(&["EXEC"]);
         if commands.iter().any(|words| client.send(words).is_err()) {
             return;
         }
-        let replies = commands.map(|_| client.reply());
-        match &replies[3] {
+        let replies: Vec<_> = commands.iter().map(|_| client.reply()).collect();
+        match replies.last().unwrap() {
             Err(_) => return,
             Ok(reply) => assert!(reply.elements().is_some(), "{replies:?}"),
         }
@@ -81,7 +105,8 @@ fn length(client: &mut Client, writer: usize) -> usize {
 struct Known {
     done: [Acknowledged; WRITERS],
     saved: Saved,
-    /// Where the trace ended before the log was switched off, and when it was one again.
+    /// Where the trace ended before the log was switched off or the policy was another one, and when it
+    /// was as before again.
     off: Vec<(u64, u64)>,
 }
 
@@ -90,8 +115,9 @@ impl Known {
     /// had `end` bytes.
     fn promised(&self, policy: Policy, writer: usize, end: u64) -> usize {
         // A transaction was done between the answer to the one before and its own: nothing was
-        // promised if the log was off then.
-        let was_off = |begin, end| self.off.iter().any(|(from, to)| begin < *to && *from <= end);
+        // promised if the log was off then. The trace may not grow for a while: with everysec the server
+        // answers first.
+        let was_off = |begin, end| self.off.iter().any(|(from, to)| begin <= *to && *from <= end);
         let lasts = |pair: &&[(usize, u64)]| pair[1].1 <= end && !was_off(pair[0].1, pair[1].1);
         let done = self.done[writer].windows(2).rfind(lasts).map(|pair| pair[1]);
         let saved = self.saved.iter().rfind(|(_, at)| *at <= end);
@@ -111,7 +137,7 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
     thread::scope(|scope| {
         for (writer, done) in known.done.iter_mut().enumerate() {
             let (server, stop) = (&*server, &stop);
-            scope.spawn(move || write(server, writer, trace, stop, done));
+            scope.spawn(move || write(server, policy, writer, trace, stop, done));
         }
         let mut client = server.connect(Protocol::Resp2).unwrap();
         let size = || fs::metadata(trace).unwrap().len();
@@ -122,6 +148,12 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
                 let from = size();
                 disturb(server, &mut client, "CONFIG SET appendonly no", "");
                 disturb(server, &mut client, "CONFIG SET appendonly yes", end);
+                known.off.push((from, size()));
+            }
+            if policy == Policy::Always {
+                let from = size();
+                disturb(server, &mut client, "CONFIG SET appendfsync everysec", "");
+                disturb(server, &mut client, "CONFIG SET appendfsync always", "");
                 known.off.push((from, size()));
             }
             let counts = std::array::from_fn(|writer| length(&mut client, writer));
@@ -137,7 +169,7 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
 }
 
 /// How many transactions of a writer a server has; all of them whole and in order.
-fn count(client: &mut Client, writer: usize, place: &str) -> usize {
+fn count(client: &mut Client, policy: Policy, writer: usize, place: &str) -> usize {
     let elements = lists(writer).map(|list| {
         let reply = client.command(&["LRANGE", &list, "0", "-1"]).unwrap();
         let elements = reply.elements().unwrap().iter();
@@ -147,7 +179,14 @@ fn count(client: &mut Client, writer: usize, place: &str) -> usize {
     for (number, element) in elements[0].iter().enumerate() {
         assert!(element.starts_with(format!("{number}:").as_bytes()), "{place}: one is missing");
     }
-    elements[0].len()
+    let count = elements[0].len();
+    let value = client.command(&["GETRANGE", &large(writer), "0", "20"]).unwrap();
+    let value = String::from_utf8_lossy(value.text().unwrap()).into_owned();
+    let last = if policy == Policy::Always { count / LARGE_EACH * LARGE_EACH } else { 0 };
+    let wanted = if last == 0 { "" } else { &format!("{}:", last - 1) };
+    let is_whole = value.is_empty() == wanted.is_empty() && value.starts_with(wanted);
+    assert!(is_whole, "{place}: a transaction was torn: {value} instead of {wanted}");
+    count
 }
 
 /// Empties a folder.
@@ -161,6 +200,10 @@ fn clear(folder: &Path) {
     }
 }
 
+/// There is so little room ahead of the log that it runs out often.
+const ALWAYS: [&str; 6] =
+    ["--appendonly", "yes", "--appendfsync", "always", "--aof-preallocation-size", "64kb"];
+
 /// What keeps the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Policy {
@@ -172,7 +215,7 @@ enum Policy {
 impl Policy {
     fn arguments(self) -> &'static [&'static str] {
         match self {
-            Policy::Always => &["--appendonly", "yes", "--appendfsync", "always"],
+            Policy::Always => &ALWAYS,
             Policy::EverySec => &["--appendonly", "yes", "--appendfsync", "everysec"],
             Policy::NoLog => &["--appendonly", "no"],
         }
@@ -214,7 +257,7 @@ fn run(policy: Policy, preamble: &str) {
         }
         let mut client = loader.connect(Protocol::Resp2).unwrap();
         for writer in 0..WRITERS {
-            let there = count(&mut client, writer, &place);
+            let there = count(&mut client, policy, writer, &place);
             let promised = known.promised(policy, writer, end as u64);
             assert!(
                 there >= promised,
