@@ -14,11 +14,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
 /// a part of the path it is about, at the path's end if a `$` is behind it. As long as there is such
-/// a line with `stuck-fsync` or `stuck-write`, whatever the number, such a call does not end.
+/// a line with `stuck-fsync` or `stuck-write`, whatever the number, such a call does not end. `room` and
+/// `stuck-room` are the writes of the thread that makes room ahead of a log.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -26,6 +27,7 @@ const LIBRARY: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -68,7 +70,16 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     while (fails("stuck-write", fd, 0)) usleep(5000);
     return fails("write", fd, 0) ? -1 : syscall(SYS_write, fd, bytes, count);
 }
+static int makes_room(void) {
+    char name[16];
+    return !prctl(PR_GET_NAME, name) && !strcmp(name, "aof-fsync");
+}
+
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
+    if (makes_room()) {
+        while (fails("stuck-room", fd, 0)) usleep(5000);
+        if (fails("room", fd, 0)) return -1;
+    }
     while (fails("stuck-write", fd, 0)) usleep(5000);
     return fails("write", fd, 0) ? -1 : syscall(SYS_pwrite64, fd, bytes, count, at);
 }
@@ -371,6 +382,142 @@ fn with_always_only_replies_to_writes_wait_for_a_stuck_disk() {
     writers.iter_mut().for_each(|writer| assert_eq!(text(&writer.reply().unwrap()), "OK"));
     crash(&mut server);
     assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), "7");
+}
+
+fn log_file(server: &Server) -> PathBuf {
+    server.directory().join("appendonlydir/appendonly.aof.1.incr.aof")
+}
+
+/// Writes until there is room ahead of the log that nobody makes any more.
+#[track_caller]
+fn wait_for_room(server: &Server, client: &mut Client, count: &mut usize, bytes: u64) {
+    let whole = |path: &Path| {
+        let log = fs::read(path).unwrap();
+        let room = log.iter().rev().take_while(|byte| matches!(byte, b'#' | b'\n')).count();
+        room as u64 >= bytes
+    };
+    eventually("room", || {
+        ok(client, &format!("RPUSH list {count}"));
+        *count += 1;
+        whole(&log_file(server))
+    });
+}
+
+#[test]
+fn a_log_does_without_room_that_cannot_be_written() {
+    const SAID: &str = "Can't write room ahead of the AOF file appendonly.aof.1.incr.aof: No space";
+    let faults = Faults::new("no-room");
+    faults.set(&[("room", ENOSPC, ".incr.aof")]);
+    let began = Instant::now();
+    let mut server = faults.start(&["--appendfsync", "always"]);
+    let mut client = connect(&server);
+    let mut count = 0;
+    eventually(SAID, || {
+        ok(&mut client, &format!("RPUSH list {count}"));
+        count += 1;
+        server.log().contains(SAID)
+    });
+    for _ in 0..300 {
+        ok(&mut client, &format!("RPUSH list {count}"));
+        count += 1;
+    }
+    let (lines, seconds) = (server.log().matches(SAID).count() as u64, began.elapsed().as_secs());
+    assert!(lines <= 1 + seconds, "{lines} lines in {seconds} seconds");
+    assert_eq!(field(&mut client, "aof_last_write_status"), "ok");
+    crash(&mut server);
+    check_list(&server, count);
+    // It is tried again.
+    let mut client = connect(&server);
+    let before = server.log();
+    eventually(SAID, || {
+        ok(&mut client, &format!("RPUSH list {count}"));
+        count += 1;
+        server.log()[before.len()..].contains(SAID)
+    });
+    faults.set(&[]);
+    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    crash(&mut server);
+    check_list(&server, count);
+}
+
+#[test]
+fn room_that_cannot_be_cut_off_is_a_failed_write() {
+    let faults = Faults::new("room-stays");
+    let mut server = faults.start(&["--appendfsync", "always"]);
+    let mut client = connect(&server);
+    let mut count = 0;
+    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    faults.set(&[("truncate", EIO, ".incr.aof")]);
+    ok(&mut client, "CONFIG SET appendfsync everysec");
+    let refusal = loop {
+        let reply = ask(&mut client, &format!("RPUSH list {count}"));
+        if reply.is_error() {
+            break text(&reply);
+        }
+        count += 1;
+    };
+    assert!(
+        refusal.starts_with("MISCONF Errors writing to the AOF file: Input/output"),
+        "{refusal}"
+    );
+    assert_eq!(field(&mut client, "aof_last_write_status"), "err");
+    let before = server.log();
+    faults.set(&[]);
+    hears(&server, &before, "AOF write error looks solved");
+    ok(&mut client, &format!("RPUSH list {count}"));
+    count += 1;
+    written(server.directory(), &mut client);
+    let log = fs::read(log_file(&server)).unwrap();
+    assert!(log.ends_with(b"\r\n"), "the room is behind what was written");
+    crash(&mut server);
+    check_list(&server, count);
+    // With `always` there is no way on for a batch that has to be appended.
+    let mut client = connect(&server);
+    wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    faults.set(&[("truncate", EIO, ".incr.aof")]);
+    let reply = client.command(&["SET", "large", &"v".repeat(300_000)]);
+    assert!(reply.is_err(), "{reply:?}");
+    let said = "Can't recover from AOF write error when the AOF fsync policy is 'always'";
+    eventually(said, || server.log().contains(said));
+    faults.set(&[]);
+    crash(&mut server);
+    check_list(&server, count);
+}
+
+#[test]
+fn while_there_is_room_nobody_waits_for_more_of_it() {
+    const ROOM: u64 = 1 << 20;
+    let faults = Faults::new("stuck-room");
+    let arguments = ["--appendfsync", "always", "--aof-preallocation-size", "1mb"];
+    let mut server = faults.start(&arguments);
+    let mut client = connect(&server);
+    let mut count = 0;
+    wait_for_room(&server, &mut client, &mut count, ROOM - (64 << 10));
+    faults.set(&[("stuck-room", 0, ".incr.aof")]);
+    let size = || fs::metadata(log_file(&server)).unwrap().len();
+    let before = size();
+    // More is wanted when half of it is used.
+    let value = "v".repeat(10_000);
+    for number in 0..ROOM * 3 / 4 / 10_000 {
+        ok(&mut client, &format!("SET key:{number} {value}"));
+    }
+    assert_eq!(size(), before, "somebody has made room");
+    // Then the writer has to know where that ends which is being made.
+    let mut number = 0;
+    eventually("it waits", || {
+        client.send(&["SET", &format!("more:{number}"), &value]).unwrap();
+        let is_answered = client.message_within(Duration::from_millis(500)).is_ok();
+        number += u64::from(is_answered);
+        !is_answered
+    });
+    let mut reader = connect(&server);
+    ok(&mut reader, "GET key:0");
+    faults.set(&[]);
+    assert!(!client.reply().unwrap().is_error());
+    crash(&mut server);
+    check_list(&server, count);
+    let keys = 1 + ROOM * 3 / 4 / 10_000 + number + 1;
+    assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), keys.to_string());
 }
 
 #[test]
