@@ -20,3 +20,17 @@ pub fn seconds(name: &str) -> Option<Duration> {
 pub fn new_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs())
 }
+
+/// Whether servers with `appendfsync always` make room ahead of a log in the folder for temporary files: its
+/// file system has to write in place. Says so if it does not.
+pub fn has_room_ahead_of_logs() -> bool {
+    let mut stat = std::process::Command::new("stat");
+    let output = stat.args(["--file-system", "--format=%T"]).arg(std::env::temp_dir()).output();
+    let kind = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let kind = kind.unwrap_or_else(|error| error.to_string());
+    let has_room = matches!(kind.as_str(), "ext2/ext3" | "xfs" | "overlayfs");
+    if !has_room {
+        println!("SKIPPED: no room is made ahead of logs on {kind}");
+    }
+    has_room
+}

@@ -108,7 +108,7 @@ fn write(server: &Server, writer: usize, life: &Life) -> Written {
         let Ok(reply) = &replies[3] else { break };
         let Some(results) = reply.elements() else {
             // The log is being loaded: nothing was done.
-            let refused = replies.iter().flatten().any(|reply| text(reply).starts_with("LOADING"));
+            let refused = replies.iter().flatten().any(|reply| text(reply).contains("LOADING "));
             assert!(refused, "{replies:?}");
             continue;
         };

@@ -16,7 +16,7 @@ mod checks;
 
 use harness::client::{Client, encode};
 use harness::contents::{Contents, contents};
-use harness::environment::{new_seed, variable};
+use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
