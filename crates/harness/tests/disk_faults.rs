@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// The library: a call fails if a line of the file `DISK_FAULTS` has its name, an error number, and
 /// a part of the path it is about, at the path's end if a `$` is behind it. As long as there is such
 /// a line with `stuck-fsync` or `stuck-write`, whatever the number, such a call does not end. `room` and
-/// `stuck-room` are the writes of the thread that makes room ahead of a log.
+/// `stuck-room` are the writes of the thread that makes room ahead of a log, `direct` those past the page cache.
 const LIBRARY: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -77,6 +77,7 @@ static int makes_room(void) {
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
+    if ((fcntl(fd, F_GETFL) & O_DIRECT) && fails("direct", fd, 0)) return -1;
     if (makes_room()) {
         while (fails("stuck-room", fd, 0)) usleep(5000);
         if (fails("room", fd, 0)) return -1;
@@ -98,6 +99,7 @@ int rename(const char *from, const char *to) {
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
+const EINVAL: i32 = 22;
 
 /// A disk whose calls can be made to fail.
 struct Faults {
@@ -442,6 +444,21 @@ fn a_log_does_without_room_that_cannot_be_written() {
     wait_for_room(&server, &mut client, &mut count, 64 << 10);
     crash(&mut server);
     check_list(&server, count);
+}
+
+#[test]
+fn a_log_without_direct_writes_is_appended_to() {
+    let faults = Faults::new("no-direct");
+    faults.set(&[("direct", EINVAL, ".incr.aof")]);
+    let mut server = faults.start(&["--appendfsync", "always"]);
+    let mut client = connect(&server);
+    for count in 0..100 {
+        ok(&mut client, &format!("RPUSH list {count}"));
+    }
+    let log = fs::read(log_file(&server)).unwrap();
+    assert!(log.ends_with(b"\r\n") && !log.contains(&b'#'), "{}", log.escape_ascii());
+    crash(&mut server);
+    check_list(&server, 100);
 }
 
 #[test]

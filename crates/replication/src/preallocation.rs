@@ -47,24 +47,33 @@ pub fn is_room(offset: u64, bytes: &[u8]) -> bool {
     bytes.iter().zip(offset..).all(|(&byte, offset)| byte == room_at(offset))
 }
 
-/// How many of these bytes, which begin at this offset, a multiple of a [block](BLOCK), and end with their
-/// file, lie before the room at its end. 0 if all are room, and perhaps what is before them too.
+/// How many of these bytes, which begin with a sector at this offset and end with their file, lie before the room at its end. 0 if all are room, and perhaps what is before them too.
 ///
-/// Zeros up to the end of a block or the file count as room: when room is cut off inside of a block, file
-/// systems write them in its place, and a lost power may leave the file as long as it was.
+/// Sectors of zeros count as room: when room is cut off inside of a block, file systems write them to its
+/// end, and a lost power may leave the file as long as it was. No log ends with them.
 pub fn data_before_room(offset: u64, bytes: &[u8]) -> usize {
-    debug_assert!(offset.is_multiple_of(BLOCK as u64), "blocks are not looked at in part");
-    let end = offset + bytes.len() as u64;
-    let room = bytes.iter().rev().zip((offset..end).rev());
-    let room = room.take_while(|&(&byte, offset)| byte == room_at(offset)).count();
-    let mut data = bytes.len() - room;
-    if room == 0 || data.is_multiple_of(BLOCK) {
-        data -= bytes[..data].iter().rev().take(BLOCK).take_while(|&&byte| byte == 0).count();
+    debug_assert!(offset.is_multiple_of(SECTOR as u64), "sectors are not looked at in part");
+    let mut data = bytes.len();
+    while data > 0 {
+        let begin = (data - 1) / SECTOR * SECTOR;
+        let in_sector = data_of_sector(&bytes[begin..data]);
+        data = begin + in_sector;
+        if in_sector > 0 {
+            break;
+        }
     }
-    // A line that ends with its sector has its own line feed there: no room begins with one.
-    let ends_with_sector =
-        data < bytes.len() && bytes[data] == b'\n' && data % SECTOR == SECTOR - 1;
-    data + usize::from(ends_with_sector)
+    data
+}
+
+/// How many of these bytes, which begin with a sector, lie before room or zeros at their end.
+fn data_of_sector(bytes: &[u8]) -> usize {
+    let room = (0..bytes.len()).rev().take_while(|&at| bytes[at] == room_at(at as u64)).count();
+    let zeros = bytes.iter().rev().take_while(|&&byte| byte == 0).count();
+    match bytes.len() - room.max(zeros) {
+        // A line that ends with the sector has its own line feed there: no room begins with one.
+        data if room > 0 && data == SECTOR - 1 => SECTOR,
+        data => data,
+    }
 }
 
 /// Bytes of the head of a batch of `len` bytes that is written at this offset.
@@ -303,6 +312,9 @@ mod tests {
             cut.resize(block_end + SECTOR, 0);
             make_room(block_end as u64, &mut cut[block_end..]);
             assert_eq!(data_before_room(0, &cut), end, "but the file is not shorter");
+            let middle = block_end - SECTOR;
+            make_room(middle.max(end) as u64, &mut cut[middle.max(end)..]);
+            assert_eq!(data_before_room(0, &cut), end, "and one of the sectors is as it was");
         }
     }
 
