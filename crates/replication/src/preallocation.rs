@@ -13,10 +13,12 @@ pub const SECTOR: usize = 512;
 pub const BLOCK: usize = 4096;
 /// Most bytes of a batch, without its head.
 pub const LARGEST_BATCH: usize = 256 << 10;
-/// Most bytes of a head.
-pub const LARGEST_HEAD: usize = 2 + SECTOR + LARGEST_MARK;
-
-const LARGEST_MARK: usize = MARK + 1;
+/// Most bytes of a head, its filler included.
+pub const LARGEST_HEAD: usize = 2 * LARGEST_MARK;
+/// Where a sector has no more bytes left than this, no batch can begin: a line has to have as many.
+const SHORTEST_FILLER: usize = 3;
+/// Most bytes of a head without its filler.
+pub const LARGEST_MARK: usize = MARK + SHORTEST_FILLER - 1;
 /// `#BATCH:`, length, colon, checksum, `\r\n`.
 const MARK: usize = PREFIX.len() + 8 + 1 + 16 + 2;
 const PREFIX: &[u8] = b"#BATCH:";
@@ -82,20 +84,25 @@ pub fn head_len(offset: u64, len: usize) -> usize {
     filler + mark_len(offset + filler as u64, len)
 }
 
-/// So many bytes must be filled before a mark lies in one sector.
-fn filler_len(offset: u64) -> usize {
-    match SECTOR - (offset % SECTOR as u64) as usize {
-        left if left >= LARGEST_MARK => 0,
-        // No line is so short, or it would look like room.
-        left @ 1..=2 => left + SECTOR,
-        left => left,
-    }
+/// Whether a batch may begin at this offset. One may where another ended.
+pub fn may_begin(offset: u64) -> bool {
+    left_in_sector(offset) >= SHORTEST_FILLER
 }
 
-/// A batch does not end one byte before its sector does: the room behind it would be an empty line.
+fn left_in_sector(offset: u64) -> usize {
+    SECTOR - (offset % SECTOR as u64) as usize
+}
+
+/// So many bytes must be filled before a mark lies in one sector.
+fn filler_len(offset: u64) -> usize {
+    debug_assert!(may_begin(offset), "the filler would look like room");
+    filler_at(offset).unwrap_or(0)
+}
+
+/// A batch ends where another may begin.
 fn mark_len(offset: u64, len: usize) -> usize {
-    let end = offset as usize % SECTOR + MARK + len;
-    if end % SECTOR == SECTOR - 1 { MARK + 1 } else { MARK }
+    let left = left_in_sector(offset + (MARK + len) as u64);
+    if left < SHORTEST_FILLER { MARK + left } else { MARK }
 }
 
 /// Writes the head of a batch that is written at this offset into a slice of
@@ -188,12 +195,30 @@ pub enum Found {
 /// Whether there is a batch in these bytes that is as it was written.
 pub fn has_whole_batch(bytes: &[u8]) -> bool {
     let heads = bytes.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
-    heads.into_iter().any(|(at, _)| {
-        let mut lines = bytes[at..].splitn(2, |&byte| byte == b'\n');
-        let (Some(line), Some(rest)) = (lines.next(), lines.next()) else { return false };
-        let Some(Ok(head)) = BatchHead::parse(line.trim_ascii_end()) else { return false };
-        rest.get(..head.len).is_some_and(|batch| crc64(0, batch) == head.checksum)
+    heads.into_iter().any(|(at, _)| begins_with_whole_batch(&bytes[at..]))
+}
+
+/// Whether these bytes begin with a batch, without a filler, that is as it was written.
+pub fn begins_with_whole_batch(bytes: &[u8]) -> bool {
+    batch_len(bytes).and_then(|len| bytes.get(..len)).is_some_and(|batch| {
+        let body = batch.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let head = BatchHead::parse(batch[..body].trim_ascii_end()).and_then(Result::ok);
+        head.is_some_and(|head| crc64(0, &batch[body..]) == head.checksum)
     })
+}
+
+/// Bytes of the batch, its mark included, that these bytes begin with. `None`: they begin with none, or
+/// do not have the whole mark.
+pub fn batch_len(bytes: &[u8]) -> Option<usize> {
+    let end = bytes.iter().take(LARGEST_MARK).position(|&byte| byte == b'\n')?;
+    let head = BatchHead::parse(bytes[..end].trim_ascii_end())?.ok()?;
+    Some(end + 1 + head.len)
+}
+
+/// Bytes from this offset to the end of its sector, if a batch that begins there has only a filler in
+/// the sector.
+pub fn filler_at(offset: u64) -> Option<usize> {
+    Some(left_in_sector(offset)).filter(|&left| left < LARGEST_MARK)
 }
 
 /// Whether one of the sectors is room, as far as these bytes are in it.
@@ -271,7 +296,7 @@ mod tests {
 
     #[test]
     fn heads_are_found_at_every_offset_and_lines_fit_readers() {
-        for offset in 0..2 * SECTOR {
+        for offset in (0..2 * SECTOR).filter(|&offset| may_begin(offset as u64)) {
             for len in COMMAND.len()..COMMAND.len() + 3 {
                 let batch = &COMMAND.repeat(2)[..len];
                 let (file, end) = file(offset, batch);
@@ -281,11 +306,7 @@ mod tests {
                     head.look_at(begin as u64, &file[begin..end], Behind::Room),
                     Found::Whole
                 );
-                assert_ne!(
-                    end % SECTOR,
-                    SECTOR - 1,
-                    "at {offset} the room begins with an empty line"
-                );
+                assert!(may_begin(end as u64), "at {offset}: none can follow");
                 assert_eq!(file[end], b'#');
                 let sector_end = (offset / SECTOR + 1) * SECTOR;
                 assert!(!is_room(offset as u64, &file[offset..sector_end]), "at {offset}");
@@ -300,7 +321,7 @@ mod tests {
 
     #[test]
     fn room_at_the_end_is_none_of_the_data() {
-        for offset in 0..2 * SECTOR {
+        for offset in (0..2 * SECTOR).filter(|&offset| may_begin(offset as u64)) {
             let batch = [&vec![b'#'; 600][..], b"\r\n"].concat();
             let (file, end) = file(offset, &batch);
             assert_eq!(data_before_room(0, &file), end, "from {offset}");
@@ -326,6 +347,7 @@ mod tests {
             missing: u8,
             flipped: proptest::sample::Index,
         ) {
+            prop_assume!(may_begin(offset as u64));
             let batch = [&batch[..], b"\r\n"].concat();
             let (whole, end) = file(offset, &batch);
             let (head, begin) = head_at(&whole, offset).expect("a head");

@@ -220,19 +220,44 @@ impl StreamReader {
     }
 
     /// Room is only left where something was to be written and nothing was forced to the disk after
-    /// it: what is behind it belongs to a single batch, whose head is missing. `None`: there is none
+    /// it: what is behind it belongs to a single batch whose head is missing. `None`: there is none
     /// here.
-    fn room(&self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
-        let line = input.get(..SECTOR - (self.offset % SECTOR as u64) as usize)?;
-        if !preallocation::is_room(self.offset, line) {
+    fn room(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
+        let line_len = SECTOR - (self.offset % SECTOR as u64) as usize;
+        if !preallocation::is_room(self.offset, input.get(..line_len)?) {
             return None;
         }
-        let left = usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        if let Some(item) = self.lost_filler(input, end) {
+            return Some(Ok(item));
+        }
+        let left = self.left(end);
         let is_one_batch = left <= preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH;
         Some(match input.get(..left) {
             None if is_one_batch => Ok(Item::Incomplete { missing: left - input.len() }),
             Some(rest) if is_one_batch && !preallocation::has_whole_batch(rest) => Ok(Item::Torn),
             _ => Err(self.corrupt(0, "Unexpected room in front of data".into())),
+        })
+    }
+
+    /// Bytes of data that the file still has.
+    fn left(&self, end: FileEnd) -> usize {
+        usize::try_from(end.at.saturating_sub(self.offset)).unwrap_or(usize::MAX)
+    }
+
+    /// Room where the filler of a batch was to be, which is whole: the filler's sector never came to the
+    /// disk, and nothing is missing with it. `None`: it is something else.
+    fn lost_filler(&mut self, input: &[u8], end: FileEnd) -> Option<Item> {
+        let filler = preallocation::filler_at(self.offset)?;
+        let mut wanted = self.left(end).min(filler + preallocation::LARGEST_MARK);
+        if input.len() >= wanted {
+            wanted = self.left(end).min(filler + preallocation::batch_len(&input[filler..])?);
+        }
+        let Some(known) = input.get(filler..wanted) else {
+            return Some(Item::Incomplete { missing: wanted - input.len() });
+        };
+        preallocation::begins_with_whole_batch(known).then(|| {
+            self.advance(filler);
+            Item::Comment { consumed: filler }
         })
     }
 
@@ -393,17 +418,25 @@ mod tests {
         let long = format!("*2\r\n$4\r\nECHO\r\n$2000\r\n{}\r\n", "v".repeat(2000));
         let (mut file, mut places) = (Vec::new(), Vec::new());
         for batch in [STREAM, long.as_bytes(), STREAM] {
-            let begin = file.len();
-            let head = preallocation::head_len(begin as u64, batch.len());
-            file.resize(begin + head, 0);
-            preallocation::write_head(begin as u64, batch, &mut file[begin..]);
-            file.extend_from_slice(batch);
-            places.push(begin..file.len());
+            places.push(append_batch(&mut file, batch));
         }
+        append_room(&mut file);
+        (file, places)
+    }
+
+    fn append_batch(file: &mut Vec<u8>, batch: &[u8]) -> Range<usize> {
+        let begin = file.len();
+        let head = preallocation::head_len(begin as u64, batch.len());
+        file.resize(begin + head, 0);
+        preallocation::write_head(begin as u64, batch, &mut file[begin..]);
+        file.extend_from_slice(batch);
+        begin..file.len()
+    }
+
+    fn append_room(file: &mut Vec<u8>) {
         let end = file.len();
         file.resize(end.next_multiple_of(SECTOR) + 2 * SECTOR, 0);
         preallocation::make_room(end as u64, &mut file[end..]);
-        (file, places)
     }
 
     fn read_file(file: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
@@ -437,6 +470,29 @@ mod tests {
                 "{missing:b}: {found:?}"
             );
         }
+    }
+
+    #[test]
+    fn a_filler_may_be_missing() {
+        let echo = |len: usize| format!("*2\r\n$4\r\nECHO\r\n${len}\r\n{}\r\n", "v".repeat(len));
+        let mut seen = 0;
+        for len in 380..460 {
+            let mut file = Vec::new();
+            let first = append_batch(&mut file, echo(len).as_bytes());
+            let Some(filler) = preallocation::filler_at(first.end as u64) else { continue };
+            seen += 1;
+            for more in 0..2 {
+                append_batch(&mut file, echo(3).as_bytes());
+                let mut lost = file.clone();
+                append_room(&mut lost);
+                let filler = first.end..first.end + filler;
+                preallocation::make_room(first.end as u64, &mut lost[filler]);
+                let (found, reader, end) = read_file(&lost);
+                assert_eq!((found.len(), end), (2 + more, Ok(())), "{len}");
+                assert_eq!(reader.valid(), file.len() as u64);
+            }
+        }
+        assert!(seen > 30, "{seen}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::room::{self, InPlace, RoomJob};
 use engine::debug::{DebugSettings, DiskFault};
-use replication::preallocation::SECTOR;
+use replication::preallocation::{SECTOR, may_begin};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
@@ -109,6 +109,7 @@ impl LogFile {
     /// From now on the file is written in place, if it can be; says whether that is so.
     pub fn write_in_place(&mut self) -> bool {
         if self.in_place.is_none()
+            && may_begin(self.size)
             && *self.may_be_in_place.get_or_insert_with(|| room::is_of_use(&self.file))
         {
             self.in_place = InPlace::begin(&self.file, self.size).ok();
