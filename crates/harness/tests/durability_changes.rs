@@ -25,6 +25,8 @@ const WRITERS: usize = 3;
 const SHORT: u64 = 8;
 /// Changes of one life.
 const CHANGES: usize = 6;
+/// A list that is longer begins anew in the next life.
+const LONGEST: usize = 50_000;
 /// Between writes that are too large to be written in place.
 const LARGE_EACH: usize = 100;
 
@@ -236,6 +238,9 @@ fn check(
         let large = text(&ask(client, &["GET", &format!("large:{writer}")]));
         let last = large.split(':').next().unwrap_or_default();
         assert!(there == 0 || last == (there - 1).to_string(), "{what}: a transaction is torn");
+        if there > LONGEST {
+            ok(client, &format!("DEL list:{writer} large:{writer}"));
+        }
     }
 }
 
@@ -278,7 +283,7 @@ fn what_was_promised_outlives_every_change_of_mind() {
     let sizes = ["10000", "--aof-preallocation-size", "64kb", "--auto-aof-rewrite-percentage", "0"];
     let options = Options::arguments(&[arguments, sizes].concat());
     let mut server = Server::start(&Program::under_test(), options).unwrap();
-    let mut promised_of_all = 0;
+    let mut is_promised = false;
     for number in 0..lives {
         let life = Life::default();
         life.set_holds(true);
@@ -299,7 +304,7 @@ fn what_was_promised_outlives_every_change_of_mind() {
         };
         server.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
         check(&mut server.connect(Protocol::Resp2).unwrap(), &written, at_least, &what);
-        promised_of_all += at_least.iter().sum::<usize>();
+        is_promised |= at_least.iter().all(|count| *count > 0);
     }
-    println!("{promised_of_all} transactions were promised");
+    assert!(is_promised, "no life had anything to keep");
 }
