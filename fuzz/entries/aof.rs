@@ -55,7 +55,7 @@ fn read(mut reader: StreamReader, stream: &[u8], step: usize) -> (Vec<Seen>, u64
                 break;
             }
             Err(corrupt) => {
-                assert!(corrupt.offset >= reader.offset(), "the complaint is about earlier bytes");
+                assert!(corrupt.offset >= reader.valid(), "the complaint is about what was valid");
                 assert!(corrupt.offset <= stream.len() as u64, "or about none");
                 seen.push(Seen::Corrupt(corrupt.offset, corrupt.problem));
                 break;

@@ -51,7 +51,7 @@ pub struct Figures {
     pub current_size: AtomicU64,
     /// Bytes of them when the last rewrite ended, or at the start.
     pub base_size: AtomicU64,
-    /// A rewrite is under way.
+    /// A rewrite is under way, or kept from beginning while the log is loaded anew.
     pub is_rewriting: AtomicBool,
     /// A rewrite begins when a snapshot that is under way ends.
     pub is_scheduled: AtomicBool,

@@ -189,10 +189,11 @@ impl Operator<'_> {
                 ask(&mut self.client, &[what]);
             }
             _ if what.contains("appendfsync ") => self.set_policy(what),
-            // What is rewritten is deleted, whoever reads it.
             "DEBUG LOADAOF" => {
-                wait_for_rewrite(&mut self.client);
-                ok(&mut self.client, what);
+                let reply = ask(&mut self.client, &["DEBUG", "LOADAOF"]);
+                // What is rewritten is deleted, whoever reads it.
+                let is_refused = text(&reply).contains("rewriting in progress");
+                assert!(!reply.is_error() || is_refused, "{reply:?}");
             }
             _ => ok(&mut self.client, what),
         }

@@ -314,3 +314,40 @@ fn others_load_what_a_killed_server_wrote_in_place() {
         }
     }
 }
+
+#[test]
+fn we_load_what_others_appended_to_a_log_with_room() {
+    let Some(reference) = reference() else { return };
+    for other in [reference.beside("redis-server"), reference] {
+        for is_rewriting in [false, true] {
+            for many in [1, 2000] {
+                let what = format!("{}, {is_rewriting}, {many} writes", other.name());
+                let (mut source, _) = killed("yes", is_rewriting);
+                let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
+                let mut target =
+                    Server::start(&other, Options::arguments(&arguments)).expect("it starts");
+                target.kill().expect("it can be killed");
+                copy_folder(&source, &target);
+                target.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
+                let mut client = target.connect(Protocol::Resp2).expect("it answers");
+                for number in 0..many {
+                    ask(&mut client, &["SET", &format!("theirs:{number}"), &"t".repeat(200)]);
+                }
+                let wanted = contents(&mut client);
+                target.kill().expect("it can be killed");
+                copy_folder(&target, &source);
+                let before = source.log().len();
+                source.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
+                let mut client = source.connect(Protocol::Resp2).expect("it answers");
+                let found = contents(&mut client);
+                let said = &source.log()[before..];
+                assert!(
+                    found == wanted,
+                    "{what}: {} of {} keys:\n{said}",
+                    found.len(),
+                    wanted.len()
+                );
+            }
+        }
+    }
+}

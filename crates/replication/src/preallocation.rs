@@ -142,23 +142,14 @@ impl BatchHead {
     }
 
     /// Compares it with its bytes, which begin at this offset of the file: all of them, or as many as
-    /// are data there.
-    pub fn look_at(self, offset: u64, batch: &[u8], behind: Behind) -> Found {
+    /// are data there. `is_last`: no data follow.
+    pub fn look_at(self, offset: u64, batch: &[u8], is_last: bool) -> Found {
         if batch.len() == self.len && crc64(0, batch) == self.checksum {
             return Found::Whole;
         }
         let is_short = batch.len() < self.len;
-        let is_cut_by_room = is_short && behind == Behind::Room;
-        if behind != Behind::Data
-            && (is_cut_by_room || has_sector_of_room(offset, batch))
-            && !has_whole_batch(batch)
-        {
-            Found::Torn
-        } else if is_short && behind == Behind::Nothing {
-            Found::Short
-        } else {
-            Found::Damaged
-        }
+        let is_torn = is_short || has_sector_of_room(offset, batch);
+        if is_last && is_torn && !has_whole_batch(batch) { Found::Torn } else { Found::Damaged }
     }
 }
 
@@ -168,26 +159,13 @@ fn hex(digits: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
-/// What is in the file behind the bytes of a batch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Behind {
-    /// More of the log.
-    Data,
-    /// Room, up to the end.
-    Room,
-    /// The file ends there.
-    Nothing,
-}
-
 /// How a batch was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Found {
     /// As it was written.
     Whole,
-    /// Some of its sectors never came to the disk.
+    /// Some of its sectors never came to the disk, or the file ends inside of it.
     Torn,
-    /// The file ends inside of it; what there is was written.
-    Short,
     /// It is not what was written.
     Damaged,
 }
@@ -302,10 +280,7 @@ mod tests {
                 let (file, end) = file(offset, batch);
                 let (head, begin) = head_at(&file, offset).expect("a head");
                 assert_eq!((head.len, begin + len), (len, end), "at {offset}");
-                assert_eq!(
-                    head.look_at(begin as u64, &file[begin..end], Behind::Room),
-                    Found::Whole
-                );
+                assert_eq!(head.look_at(begin as u64, &file[begin..end], true), Found::Whole);
                 assert!(may_begin(end as u64), "at {offset}: none can follow");
                 assert_eq!(file[end], b'#');
                 let sector_end = (offset / SECTOR + 1) * SECTOR;
@@ -359,20 +334,20 @@ mod tests {
             }
             let data = data_before_room(0, &torn).max(begin);
             let data = data.min(end);
-            let found = head.look_at(begin as u64, &torn[begin..data], Behind::Room);
+            let found = head.look_at(begin as u64, &torn[begin..data], true);
             prop_assert_eq!(found, if torn == whole { Found::Whole } else { Found::Torn });
             let mut damaged = whole.clone();
             damaged[begin + flipped.index(batch.len() - 1)] ^= 1;
-            let found = head.look_at(begin as u64, &damaged[begin..end], Behind::Room);
+            let found = head.look_at(begin as u64, &damaged[begin..end], true);
             let is_like_room = has_sector_of_room(begin as u64, &damaged[begin..end]);
             prop_assert!(found == Found::Damaged || is_like_room);
             // Nothing comes after a batch that was never forced to the disk.
-            let found = head.look_at(begin as u64, &damaged[begin..end], Behind::Data);
+            let found = head.look_at(begin as u64, &damaged[begin..end], false);
             prop_assert_eq!(found, Found::Damaged);
             // The end of the file may be anywhere if the file was extended.
             let cut = begin + flipped.index(batch.len());
-            let found = head.look_at(begin as u64, &whole[begin..cut], Behind::Nothing);
-            prop_assert!(found == Found::Short || has_sector_of_room(begin as u64, &whole[begin..cut]));
+            let found = head.look_at(begin as u64, &whole[begin..cut], true);
+            prop_assert_eq!(found, Found::Torn);
         }
     }
 }

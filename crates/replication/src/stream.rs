@@ -6,7 +6,7 @@
 //! the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
 
-use crate::preallocation::{self, BatchHead, Behind, Found, SECTOR};
+use crate::preallocation::{self, BLOCK, BatchHead, Found, SECTOR};
 use std::fmt;
 use std::ops::Range;
 
@@ -15,6 +15,8 @@ const LONGEST_LINE: usize = 1023;
 /// Words a command may have, and bytes of a word: beyond them a number is garbage.
 const MOST_WORDS: u64 = 1 << 31;
 const MOST_BYTES: u64 = 1 << 40;
+/// What Redis and Valkey write first to a log that they go on with, the longest of it.
+const OTHERS_BEGIN: &[u8] = b"*2\r\n$6\r\nSELECT\r\n";
 
 /// What comes next in the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ pub enum Item {
         /// Bytes of the input that it took.
         consumed: usize,
     },
-    /// Another annotation. If it is the head of a batch, the batch is whole, or as long as the file.
+    /// Another annotation, or room. If it is the head of a batch, the batch is whole.
     Comment {
         /// Bytes of the input that it took.
         consumed: usize,
@@ -69,6 +71,12 @@ pub struct StreamReader {
     valid: u64,
     multi_at: Option<u64>,
     file: Option<FileEnd>,
+    /// Where the head and the end of the last batch are.
+    batch: (u64, u64),
+    /// Where the room begins that the stream is in.
+    room_at: Option<u64>,
+    /// Room has been passed.
+    has_gap: bool,
 }
 
 /// Where the data of a file ends.
@@ -90,7 +98,15 @@ enum Header {
 impl StreamReader {
     /// A reader for a stream that begins at this offset of its file.
     pub fn new(offset: u64) -> StreamReader {
-        StreamReader { offset, valid: offset, multi_at: None, file: None }
+        StreamReader {
+            offset,
+            valid: offset,
+            multi_at: None,
+            file: None,
+            batch: (0, 0),
+            room_at: None,
+            has_gap: false,
+        }
     }
 
     /// A reader for what begins at this offset of a file and goes on to its end: batches are compared
@@ -119,6 +135,16 @@ impl StreamReader {
         self.multi_at
     }
 
+    /// Where the batch begins that the stream is in; it makes no sense in part.
+    pub fn in_batch(&self) -> Option<u64> {
+        (self.offset < self.batch.1).then_some(self.batch.0)
+    }
+
+    /// Whether others have gone on behind room: nothing can be written in place there any more.
+    pub fn has_gap(&self) -> bool {
+        self.has_gap
+    }
+
     /// Looks at the input, which goes on where the last item ended. The caller is to present at
     /// least what was missing; the whole rest of the file if there is no more.
     ///
@@ -127,6 +153,11 @@ impl StreamReader {
     pub fn next(&mut self, input: &[u8], words: &mut Vec<Range<usize>>) -> Result<Item, Corrupt> {
         words.clear();
         let Some(&first) = input.first() else { return Ok(Item::Incomplete { missing: 0 }) };
+        if let Some(end) = self.file
+            && let Some(outcome) = self.room(input, end)
+        {
+            return outcome;
+        }
         if first == b'#' {
             return self.annotation(input);
         }
@@ -192,11 +223,6 @@ impl StreamReader {
     }
 
     fn annotation(&mut self, input: &[u8]) -> Result<Item, Corrupt> {
-        if let Some(end) = self.file
-            && let Some(outcome) = self.room(input, end)
-        {
-            return outcome;
-        }
         let window = &input[..input.len().min(LONGEST_LINE)];
         let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
             if input.len() >= LONGEST_LINE {
@@ -219,23 +245,48 @@ impl StreamReader {
         })
     }
 
-    /// Room is only left where something was to be written and nothing was forced to the disk after
-    /// it: what is behind it belongs to a single batch whose head is missing. `None`: there is none
-    /// here.
+    /// Room in front of data, or what is behind it. `None`: there is none here, or others have gone on
+    /// behind it.
     fn room(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
         let line_len = SECTOR - (self.offset % SECTOR as u64) as usize;
-        if !preallocation::is_room(self.offset, input.get(..line_len)?) {
+        let line = &input[..input.len().min(line_len)];
+        if preallocation::is_room(self.offset, line) && line[0] == b'#' {
+            if line.len() < line_len && input.len() < self.left(end) {
+                return Some(Ok(Item::Incomplete { missing: line_len - line.len() }));
+            }
+            if let Some(item) = self.lost_filler(input, end) {
+                return Some(Ok(item));
+            }
+            // The file makes sense up to where it begins, until it is known what is behind it.
+            self.room_at.get_or_insert(self.offset);
+            self.offset += line.len() as u64;
+            return Some(Ok(Item::Comment { consumed: line.len() }));
+        }
+        let room_at = self.room_at?;
+        let left = self.left(end);
+        if input.len() < left.min(OTHERS_BEGIN.len()) {
+            return Some(Ok(Item::Incomplete {
+                missing: left.min(OTHERS_BEGIN.len()) - input.len(),
+            }));
+        }
+        // Whoever appends to a file with room does so where its last block ends.
+        let is_block = self.offset.is_multiple_of(BLOCK as u64);
+        if is_block && !end.has_room && begins_as_others_do(input) {
+            self.room_at = None;
+            self.has_gap = true;
             return None;
         }
-        if let Some(item) = self.lost_filler(input, end) {
-            return Some(Ok(item));
-        }
-        let left = self.left(end);
-        let is_one_batch = left <= preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH;
+        // Otherwise room is only left where something was to be written and nothing was forced to
+        // the disk after it: what is behind it belongs to a single batch whose head is missing.
+        let most = (preallocation::LARGEST_HEAD + preallocation::LARGEST_BATCH) as u64;
+        let is_one_batch = end.at <= room_at + most;
         Some(match input.get(..left) {
             None if is_one_batch => Ok(Item::Incomplete { missing: left - input.len() }),
             Some(rest) if is_one_batch && !preallocation::has_whole_batch(rest) => Ok(Item::Torn),
-            _ => Err(self.corrupt(0, "Unexpected room in front of data".into())),
+            _ => {
+                let problem = "Unexpected room in front of data".into();
+                Err(Corrupt { offset: room_at, problem })
+            }
         })
     }
 
@@ -261,7 +312,7 @@ impl StreamReader {
         })
     }
 
-    /// A head of so many bytes, and what is known of what is behind it.
+    /// A head of so many bytes, and what is behind it.
     fn batch(
         &mut self,
         head: BatchHead,
@@ -270,24 +321,21 @@ impl StreamReader {
         end: FileEnd,
     ) -> Result<Item, Corrupt> {
         let begin = self.offset + consumed as u64;
-        let left = usize::try_from(end.at.saturating_sub(begin)).unwrap_or(usize::MAX);
+        let left = self.left(end) - consumed;
         let len = head.len.min(left);
         let Some(batch) = rest.get(..len) else {
             return Ok(Item::Incomplete { missing: len - rest.len() });
         };
-        let behind = match end.has_room {
-            _ if left > len => Behind::Data,
-            true => Behind::Room,
-            false => Behind::Nothing,
-        };
-        match head.look_at(begin, batch, behind) {
+        match head.look_at(begin, batch, left == len) {
+            Found::Whole => {}
             Found::Torn => return Ok(Item::Torn),
             Found::Damaged => {
                 let problem = "The checksum of the batch is not that of its bytes".into();
                 return Err(self.corrupt(0, problem));
             }
-            Found::Whole | Found::Short => self.advance(consumed),
         }
+        self.batch = (self.offset, begin + len as u64);
+        self.advance(consumed);
         Ok(Item::Comment { consumed })
     }
 
@@ -325,6 +373,10 @@ impl StreamReader {
             }
         }
     }
+}
+
+fn begins_as_others_do(input: &[u8]) -> bool {
+    [OTHERS_BEGIN, b"*1\r\n$5\r\nMULTI\r\n", b"#TS:"].iter().any(|first| input.starts_with(first))
 }
 
 #[cfg(test)]
@@ -473,6 +525,32 @@ mod tests {
     }
 
     #[test]
+    fn others_go_on_behind_room() {
+        let (mut file, places) = file_of_batches();
+        let end = file.len();
+        file.resize(end.next_multiple_of(BLOCK), 0);
+        preallocation::make_room(end as u64, &mut file[end..]);
+        let theirs = file.len();
+        for first in [&b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n"[..], &STREAM[39..], STREAM] {
+            file.truncate(theirs);
+            file.extend_from_slice(first);
+            let (_, reader, end) = read_file(&file);
+            assert_eq!((reader.valid(), end), (file.len() as u64, Ok(())));
+            assert!(reader.has_gap());
+            // Not at the end of a block, or with room behind: the rest of a batch.
+            let mut torn = file.clone();
+            torn.drain(theirs - SECTOR..theirs);
+            let (found, reader, end) = read_file(&torn);
+            assert_eq!((found.last().map(String::as_str), end), (Some("torn"), Ok(())));
+            assert_eq!(reader.valid(), places[2].end as u64);
+            append_room(&mut file);
+            let (found, reader, _) = read_file(&file);
+            assert_eq!(found.last().map(String::as_str), Some("torn"));
+            assert_eq!(reader.valid(), places[2].end as u64);
+        }
+    }
+
+    #[test]
     fn a_filler_may_be_missing() {
         let echo = |len: usize| format!("*2\r\n$4\r\nECHO\r\n${len}\r\n{}\r\n", "v".repeat(len));
         let mut seen = 0;
@@ -520,7 +598,7 @@ mod tests {
         assert_eq!(end.offset, 0);
         // The file was extended, or cut by hand.
         let cut = read_file(&file[..places[2].end - 5]);
-        assert_eq!((cut.0.len(), cut.2), (12, Ok(())));
+        assert_eq!((cut.0.len(), cut.1.valid(), cut.2), (8, places[2].start as u64, Ok(())));
     }
 
     proptest! {

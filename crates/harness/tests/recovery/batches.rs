@@ -9,6 +9,8 @@ use replication::preallocation::{BLOCK, BatchHead, SECTOR, is_room, make_room};
 pub struct Batch {
     /// From the first byte of its head, fillers included.
     pub at: Range<usize>,
+    /// Where its head says how long it is.
+    len: Range<usize>,
     /// Where the commands begin.
     pub body: usize,
     /// Keys that are there once it is, each with its own command.
@@ -115,12 +117,13 @@ fn read_batches(log: &[u8]) -> Vec<Batch> {
     while at < log.len() && !is_room(at as u64, &log[at..]) {
         let line = log[at..].split_inclusive(|&byte| byte == b'\n').next().unwrap();
         assert_eq!(line[0], b'#', "everything is in batches");
+        let len = at + "#BATCH:".len()..at + "#BATCH:01234567".len();
         at += line.len();
         let Some(head) = BatchHead::parse(line.trim_ascii_end()) else { continue };
         let end = at + head.unwrap().len;
         let body = log[at..end].windows(5);
         keys += body.filter(|bytes| bytes.ends_with(b"key:")).count();
-        batches.push(Batch { at: begin..end, body: at, keys });
+        batches.push(Batch { at: begin..end, len, body: at, keys });
         (at, begin) = (end, end);
     }
     batches
@@ -269,6 +272,18 @@ fn a_batch_with_sectors_missing_that_others_follow_is_damage() {
 }
 
 #[test]
+fn a_length_that_leads_past_the_end_does_not_hide_whole_batches() {
+    let Some(sample) = small() else { return };
+    let mut patient = Patient::new(&["--appendonly", "yes"]);
+    let mut log = sample.log.clone();
+    // 65536 bytes more.
+    log[sample.batches[1].len.start + 3] = b'1';
+    sample.lay(&patient, &log);
+    patient.refuses("the length", &[INCR, "offset "]);
+    assert_eq!(fs::read(patient.log_path(INCR)).unwrap(), log, "it was changed");
+}
+
+#[test]
 fn room_in_the_middle_is_damage() {
     let Some(sample) = Sample::of(&[(1, 20), (1, 600), (1, 200_000), (1, 200_000), (1, 10)]) else {
         return;
@@ -311,6 +326,11 @@ fn a_log_with_batches_cut_anywhere_loads_up_to_the_cut() {
         if cut >= sample.end() {
             assert!(!said.contains("!!! Truncating"), "cut at {cut}: nothing was lost\n{said}");
         }
+        // It goes on behind what is left.
+        ask(&mut connect(&patient.server), &["SET", "more", "1"]);
+        patient.server.kill().unwrap();
+        patient.start().unwrap_or_else(|said| panic!("cut at {cut}, second start:\n{said}"));
+        assert_eq!(all(&patient.server).len(), count + 1, "cut at {cut}");
         patient.server.kill().unwrap();
     }
     assert!(largest + 1 >= sample.whole.len(), "the whole file was not among them");
@@ -330,4 +350,17 @@ fn zeros_of_a_cut_that_was_lost_are_room() {
     patient.holds("all of them", &sample.whole);
     sample.lay(&patient, &whole[..block]);
     patient.holds("as many as the file has", &sample.whole);
+    let sectors = sample.end() / SECTOR + 1..block / SECTOR;
+    let sectors: Vec<usize> = sectors.map(|sector| sector * SECTOR).collect();
+    for room in 1..1usize << sectors.len().min(3) {
+        for end in [block, whole.len()] {
+            let mut mixed = whole[..end].to_vec();
+            let is_room = |number: usize| room >> (number % 3) & 1 == 1;
+            for (_, &at) in sectors.iter().enumerate().filter(|(number, _)| is_room(*number)) {
+                make_room(at as u64, &mut mixed[at..at + SECTOR]);
+            }
+            sample.lay(&patient, &mixed);
+            patient.holds(&format!("sectors {room:b}, {end} bytes"), &sample.whole);
+        }
+    }
 }

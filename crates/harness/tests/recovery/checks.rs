@@ -115,4 +115,9 @@ fn a_log_with_batches_is_cut_back_to_a_time() {
     let keys = cut.windows(6).filter(|bytes| bytes.ends_with(b"key:")).count();
     patient.start().unwrap();
     assert_eq!(all(&patient.server).len(), keys, "what was before is there");
+    // It goes on behind the cut.
+    ask(&mut connect(&patient.server), &["SET", "more", "1"]);
+    patient.server.kill().unwrap();
+    patient.start().unwrap();
+    assert_eq!(all(&patient.server).len(), keys + 1);
 }

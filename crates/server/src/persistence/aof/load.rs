@@ -31,6 +31,8 @@ pub struct Loaded {
     pub total_bytes: u64,
     /// Bytes of the base.
     pub base_bytes: u64,
+    /// The last file is not to be gone on with: there is room in the middle of it.
+    pub has_gap: bool,
 }
 
 /// Loads all files of a manifest.
@@ -40,7 +42,7 @@ pub struct Loaded {
 pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Result<Loaded, String> {
     let total_bytes = folder.total_size(manifest)?;
     let base_bytes = manifest.base.as_ref().map_or(Ok(0), |base| folder.size(base))?;
-    let loaded = Loaded { total_bytes, base_bytes };
+    let mut loaded = Loaded { total_bytes, base_bytes, has_gap: false };
     let files: Vec<(&LogFile, bool)> = manifest
         .files()
         .map(|file| (file, manifest.base.as_ref().is_some_and(|base| base == file)))
@@ -52,7 +54,7 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         let is_empty = |(file, _): &(&LogFile, bool)| folder.size(file).is_ok_and(|size| size == 0);
         let is_last = if *is_base { later.len() == 0 } else { later.all(is_empty) };
         let started = Instant::now();
-        Loading { thread, folder, file, is_last }.run()?;
+        loaded.has_gap = Loading { thread, folder, file, is_last }.run()?;
         let kind = if *is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from {kind} file {}: {seconds:.3} seconds", file.display());
@@ -69,7 +71,8 @@ struct Loading<'l> {
 }
 
 impl Loading<'_> {
-    fn run(&self) -> Result<(), String> {
+    /// Loads it; whether there is room in the middle of it.
+    fn run(&self) -> Result<bool, String> {
         let path = self.folder.path(&self.file.name);
         let name = self.file.display();
         let mut input = File::open(&path).map_err(|error| {
@@ -122,7 +125,7 @@ impl Loading<'_> {
         path: &Path,
         offset: u64,
         end: FileEnd,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let mut replay = Replay::new(self.thread);
         let mut reader = StreamReader::of_file(offset, end);
         let (mut buf, mut filled, mut wanted) = (vec![0; PIECE], 0, 0);
@@ -147,14 +150,15 @@ impl Loading<'_> {
                 return Err(format!("Loading {} was cancelled", self.file.display()));
             }
             if taken.is_torn {
-                return self.cut_off(path, reader.valid(), end.at);
+                self.cut_off(path, reader.valid(), end.at)?;
+                return Ok(reader.has_gap());
             }
             if read == 0 {
                 break;
             }
         }
         if filled == 0 {
-            return Ok(());
+            return Ok(reader.has_gap());
         }
         // What is left is no whole command, or inside a transaction that does not end.
         if let Some(why) = tail::damage(&self.thread.engine.table, &reader, &buf[..filled]) {
@@ -165,7 +169,8 @@ impl Loading<'_> {
             let name = self.file.display();
             log!(Warning, "Revert incomplete MULTI/EXEC transaction in AOF file {name}");
         }
-        self.cut_off(path, reader.valid(), end.at)
+        self.cut_off(path, reader.valid(), end.at)?;
+        Ok(reader.has_gap())
     }
 
     fn malformed(&self, why: &dyn Display) -> String {

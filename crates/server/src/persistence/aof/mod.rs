@@ -50,6 +50,8 @@ pub struct Aof {
     inner: Mutex<Inner>,
     /// The writer, for whoever nudges it.
     writing: Arc<Mutex<Option<Arc<Writer>>>>,
+    /// Others have gone on with the last increment behind room, so the log goes on in another file.
+    has_gap: AtomicBool,
     is_stopping: AtomicBool,
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Held while the log is switched on and a rewrite is asked for, which belong together.
@@ -86,6 +88,7 @@ impl Aof {
             folder: Folder::new(&engine.config),
             inner: Mutex::default(),
             writing,
+            has_gap: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             keeper: Mutex::default(),
             switching: Mutex::default(),
@@ -129,6 +132,7 @@ impl Aof {
         let figures = &self.engine.append_log.figures;
         figures.current_size.store(loaded.total_bytes, Relaxed);
         figures.base_size.store(loaded.base_bytes, Relaxed);
+        self.has_gap.store(loaded.has_gap, Relaxed);
         Ok(())
     }
 
@@ -163,11 +167,9 @@ impl Aof {
                 .map_err(|error| format!("Can't write {}: {}", base.display(), os_error(&error)))?;
             log!(Notice, "Creating AOF base file {} on server start", base.display());
         }
-        let is_new = manifest.incr.is_empty();
-        let incr = match manifest.incr.last() {
-            Some(last) => last.clone(),
-            None => manifest.add_incr(&stem),
-        };
+        let last = manifest.incr.last().filter(|_| !self.has_gap.load(Relaxed)).cloned();
+        let is_new = last.is_none();
+        let incr = last.unwrap_or_else(|| manifest.add_incr(&stem));
         let file = self.open_file(&self.folder.path(&incr.name))?;
         if manifest != inner.manifest {
             self.folder.write_manifest(&manifest)?;
@@ -418,17 +420,14 @@ impl Aof {
     }
 
     /// Loads the log anew (DEBUG LOADAOF): everything is in it, and nobody changes anything
-    /// meanwhile.
+    /// meanwhile, nor rewrites it.
     ///
     /// # Errors
     /// Why not; the data set is incomplete then.
     pub fn reload(&self) -> Result<(), String> {
         let mut inner = lock(&self.inner);
-        // As it is on the disk, so that numbers of files begin anew as they do after a start; but a
-        // rewrite under way has counted on.
-        if !self.engine.append_log.figures.is_rewriting.load(Acquire) {
-            inner.manifest = self.folder.read_manifest()?;
-        }
+        // As it is on the disk, so that numbers of files begin anew as they do after a start.
+        inner.manifest = self.folder.read_manifest()?;
         drop(inner);
         self.load()?;
         self.engine.persistence.set_unchanged(self.engine.changes());

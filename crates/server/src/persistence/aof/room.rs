@@ -186,12 +186,14 @@ impl InPlace {
         }
     }
 
-    /// Cuts the room off; the file is an ordinary one afterwards.
+    /// Forces what was written to the disk and cuts the room off; the file is an ordinary one afterwards.
     ///
     /// # Errors
     /// The system's. It can be tried again.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stop_making();
+        // What is torn must be told from room, not from a cut.
+        self.file.sync_data()?;
         set_direct(&self.file, false)?;
         cut(&self.file, self.end)
     }

@@ -316,7 +316,7 @@ impl Check<'_> {
                     }
                     Ok(Item::Timestamp { seconds, consumed }) => {
                         if matches!(self.repair, Repair::TruncateTo(time) if seconds > time) {
-                            found.later_at = Some(offset);
+                            found.later_at = Some(reader.in_batch().unwrap_or(offset));
                             return Ok(found);
                         }
                         lines += 1;
