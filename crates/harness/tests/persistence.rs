@@ -45,6 +45,79 @@ fn a_shutdown_is_taken_back_while_it_saves() {
     assert!(server.stop().expect("it stops").success());
 }
 
+/// A server whose last save takes long, and a client of it.
+fn slow_to_save() -> (Server, Client) {
+    let server = start(&["--save", "3600 1000000"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    ask(&mut client, &["DEBUG", "POPULATE", "50"]);
+    ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+    (server, client)
+}
+
+/// Waits until the log has a line so often.
+fn wait_for_lines(server: &Server, line: &str, count: usize) {
+    let deadline = Instant::now() + harness::client::patience();
+    while server.log().matches(line).count() < count {
+        assert!(Instant::now() < deadline, "not {count} times {line:?}: {}", server.log());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_abort_that_meets_a_signal_on_its_way_leaves_no_shutdown() {
+    const ROUNDS: usize = 100;
+    let (server, mut client) = slow_to_save();
+    for _ in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            scope.spawn(|| signal(server.process_id(), "TERM").expect("it is sent"));
+            let deadline = Instant::now() + harness::client::patience();
+            // Without a rest, so that some meet a signal that nobody has followed yet.
+            while ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error() {
+                assert!(Instant::now() < deadline, "the signal is lost: {}", server.log());
+            }
+        });
+        // A shutdown that goes on all the same would hold it back.
+        assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
+        assert!(ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error(), "it is over");
+    }
+    ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    drop(client);
+    assert!(server.stop().expect("it stops").success());
+}
+
+#[test]
+fn a_signal_counts_from_the_instant_an_abort_is_answered() {
+    const ROUNDS: usize = 50;
+    let (server, mut client) = slow_to_save();
+    for round in 1..=ROUNDS {
+        // The save of the round before is still ending.
+        signal(server.process_id(), "TERM").expect("it is sent");
+        wait_for_lines(&server, "Saving the final RDB snapshot before exiting.", round);
+        assert!(!ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error());
+    }
+    ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    drop(client);
+    assert!(server.stop().expect("it stops").success());
+}
+
+#[test]
+fn a_signal_counts_after_a_last_save_that_failed() {
+    let server = start(&["--save", "3600 1000000"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let target = server.directory().join("dump.rdb");
+    std::fs::create_dir(&target).expect("a folder, which no file replaces");
+    // The second is no insisting one: the first is over.
+    for (failed, name) in ["TERM", "INT", "INT", "TERM"].into_iter().enumerate() {
+        signal(server.process_id(), name).expect("it is sent");
+        wait_for_lines(&server, "Error trying to save the DB, can't exit.", failed + 1);
+        assert!(ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error(), "it is over");
+        assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
+    }
+    std::fs::remove_dir(&target).expect("it is empty");
+    drop(client);
+    assert!(server.stop().expect("it stops").success());
+}
+
 #[test]
 fn restore_is_logged_as_valkey_does() {
     let server = start(&["--appendonly", "yes", "--appendfsync", "always"]);

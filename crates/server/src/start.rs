@@ -8,7 +8,6 @@ use crate::net::{Backend, Choice, Kind, ListenSpec, MOST_THREADS, Net, NetOption
 use crate::persistence::aof::Aof;
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save, save_points};
-use crate::process::signals::ShutdownSignal;
 use crate::process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
     log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
@@ -17,7 +16,6 @@ use crate::process::{
 use crate::tls;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
-use engine::engine::ShutdownRequest;
 use engine::{Engine, Worker};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -168,7 +166,7 @@ fn serve(
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
     let stopping = Arc::clone(&net);
-    signals::install(move |signal| stop_in_time(engine, &stopping, signal))
+    signals::install(move || stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
     let log = aof.find()?;
@@ -279,26 +277,16 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
     }
 }
 
-/// Begins the shutdown that a signal asked for. Redis does so in its next round of housekeeping,
-/// which a test can hold back to take the request back.
-fn stop_in_time(engine: &'static Engine, net: &Arc<Net>, signal: ShutdownSignal) {
+/// Follows a signal that asks for a shutdown. Redis does so in its next round of housekeeping, which a
+/// test can hold back to take the request back.
+fn stop_in_time(engine: &'static Engine, net: &Arc<Net>) {
     while engine.debug.pauses_cron() {
         if signals::requested().is_none() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    let options = match signal {
-        ShutdownSignal::Term => engine.config.shutdown_on_sigterm(),
-        ShutdownSignal::Int => engine.config.shutdown_on_sigint(),
-    };
-    let save = match (options.save(), options.nosave()) {
-        (true, _) => Some(true),
-        (_, true) => Some(false),
-        _ => None,
-    };
-    let request = ShutdownRequest { save, now: options.now(), force: options.force() };
-    persistence::shutdown::begin(engine, net, request, None, None);
+    persistence::shutdown::follow_signal(engine, net);
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;

@@ -6,31 +6,35 @@
 use super::save;
 use crate::log;
 use crate::net::Net;
-use crate::process::{signals, thread};
+use crate::process::signals::{self, ShutdownSignal};
+use crate::process::thread;
 use engine::Engine;
 use engine::engine::{OtherSnapshot, ShutdownRequest};
 use engine::long::LateReply;
 use engine::mailbox::Message;
 use engine::snapshot::Beside;
 use keyspace::snapshot::Shared;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-static IS_GOING: AtomicBool = AtomicBool::new(false);
-
-/// How far the shutdown is, for who wants to take it back.
+/// The one shutdown there may be. Who begins it, takes it back or ends it does so under this lock,
+/// so that an ABORT that was answered OK has no shutdown behind it.
 static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
+/// Told when a shutdown has ended and the server goes on.
+static GOES_ON: Condvar = Condvar::new();
 
 enum Stage {
-    /// There is none, or there is no way back any more.
+    /// There is none, though a signal may have asked for one.
     None,
     /// It will save.
     Begun,
     /// It saves this.
     Saves(Arc<Shared>),
-    /// It was taken back.
+    /// It was taken back; what it began still has to end.
     Aborted,
+    /// There is no way back.
+    Final,
 }
 
 fn stage() -> MutexGuard<'static, Stage> {
@@ -38,16 +42,17 @@ fn stage() -> MutexGuard<'static, Stage> {
 }
 
 /// Takes a shutdown back that has not begun, or whose last snapshot is not complete; `false` if there
-/// is none.
+/// is none. Signals so far are forgotten with it; a later one counts, even before the end of this one.
 pub fn abort() -> bool {
     let mut stage = stage();
     match &*stage {
         // A signal that nobody has followed yet.
-        Stage::None => return !IS_GOING.load(Acquire) && signals::cancel(),
-        Stage::Aborted => return false,
+        Stage::None | Stage::Aborted => return signals::cancel(),
+        Stage::Final => return false,
         Stage::Begun => {}
         Stage::Saves(snapshot) => snapshot.end(),
     }
+    signals::cancel();
     *stage = Stage::Aborted;
     true
 }
@@ -55,73 +60,106 @@ pub fn abort() -> bool {
 /// What the client is told whose SHUTDOWN failed.
 const FAILED: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
-/// Begins the shutdown, on a thread of its own. `by` describes the client that asked for it, which
-/// gets `reply` if the server does not go down.
+fn refuse(reply: LateReply) {
+    reply.send(|reply| reply.error(FAILED));
+}
+
+/// Begins the shutdown that a client asked for. `by` describes that client, which gets `reply` if the
+/// server does not go down.
 pub fn begin(
     engine: &'static Engine,
     net: &Arc<Net>,
     request: ShutdownRequest,
-    by: Option<&str>,
-    reply: Option<LateReply>,
+    by: &str,
+    reply: LateReply,
 ) {
-    let refuse = |reply: Option<LateReply>| {
-        if let Some(reply) = reply {
-            reply.send(|reply| reply.error(FAILED));
-        }
-    };
-    if IS_GOING.swap(true, AcqRel) {
+    let stage = stage();
+    if !matches!(*stage, Stage::None) {
+        drop(stage);
         return refuse(reply);
     }
-    match by {
-        Some(by) => log!(Notice, "User requested shutdown... (user request from '{by}')"),
-        None => log!(Notice, "User requested shutdown..."),
-    }
+    log!(Notice, "User requested shutdown... (user request from '{by}')");
+    start(engine, net, stage, request, Some(reply));
+}
+
+/// Begins the shutdown that a signal asked for, unless it was taken back. Waits for the end of one
+/// that is going, after which the signal still counts if it came after an ABORT.
+pub fn follow_signal(engine: &'static Engine, net: &Arc<Net>) {
+    let is_going = |stage: &mut Stage| !matches!(stage, Stage::None);
+    let stage = GOES_ON.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
+    let options = match signals::requested() {
+        Some(ShutdownSignal::Term) => engine.config.shutdown_on_sigterm(),
+        Some(ShutdownSignal::Int) => engine.config.shutdown_on_sigint(),
+        None => return,
+    };
+    let save = match (options.save(), options.nosave()) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    };
+    let request = ShutdownRequest { save, now: options.now(), force: options.force() };
+    log!(Notice, "User requested shutdown...");
+    start(engine, net, stage, request, None);
+}
+
+/// Starts the thread that shuts down. `stage` stays locked until it is clear that there is one.
+fn start(
+    engine: &'static Engine,
+    net: &Arc<Net>,
+    mut stage: MutexGuard<'static, Stage>,
+    request: ShutdownRequest,
+    reply: Option<LateReply>,
+) {
+    let has_points = !engine.config.save_points().is_empty();
+    let saves = !engine.loading.is_on() && request.save.unwrap_or(has_points);
+    *stage = if saves { Stage::Begun } else { Stage::Final };
     let stopping = Arc::clone(net);
     let started = thread::spawn("shutdown", move || {
-        if save_last(engine, request) {
-            engine.loading.cancel();
-            stopping.stop();
-        } else {
-            signals::cancel();
-            IS_GOING.store(false, Release);
-            refuse(reply);
+        if !saves {
+            end_running(engine);
+        } else if !save_last(engine, request.force) {
+            if let Some(reply) = reply {
+                refuse(reply);
+            }
+            return;
         }
+        engine.loading.cancel();
+        stopping.stop();
     });
     if let Err(error) = started {
         log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
+        *stage = Stage::Final;
         net.stop();
     }
 }
 
-/// Saves if that is asked for; whether the server goes down.
-fn save_last(engine: &'static Engine, request: ShutdownRequest) -> bool {
-    let has_points = !engine.config.save_points().is_empty();
-    if engine.loading.is_on() || !request.save.unwrap_or(has_points) {
-        end_running(engine);
-        return true;
-    }
+/// Saves; whether the server goes down.
+fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     log!(Notice, "Saving the final RDB snapshot before exiting.");
-    *stage() = Stage::Begun;
     let before = engine.pause.until_ms.swap(i64::MAX, SeqCst);
     let was_for_writes = engine.pause.writes_only.swap(true, SeqCst);
     let saved = save_unless_aborted(engine);
-    let is_aborted = matches!(std::mem::replace(&mut *stage(), Stage::None), Stage::Aborted);
-    match saved {
-        Ok(()) if !is_aborted => true,
-        Err(_) if request.force && !is_aborted => {
-            log!(Warning, "Error trying to save the DB. Exit anyway.");
-            true
-        }
-        _ => {
-            if !is_aborted {
-                log!(Warning, "Error trying to save the DB, can't exit.");
+    let mut stage = stage();
+    if !matches!(*stage, Stage::Aborted) {
+        if saved.is_ok() || is_forced {
+            if saved.is_err() {
+                log!(Warning, "Error trying to save the DB. Exit anyway.");
             }
-            engine.pause.writes_only.store(was_for_writes, SeqCst);
-            engine.pause.until_ms.store(before, SeqCst);
-            engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
-            false
+            *stage = Stage::Final;
+            return true;
         }
+        // Before anybody can see that it failed: the next signal counts as the first again.
+        signals::cancel();
+        log!(Warning, "Error trying to save the DB, can't exit.");
     }
+    // Before the lock is free: the next shutdown may begin then, and pauses by itself.
+    engine.pause.writes_only.store(was_for_writes, SeqCst);
+    engine.pause.until_ms.store(before, SeqCst);
+    *stage = Stage::None;
+    drop(stage);
+    GOES_ON.notify_all();
+    engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+    false
 }
 
 /// Ends the snapshot under way, and gives it time to delete its temporary file.

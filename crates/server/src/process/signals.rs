@@ -1,7 +1,7 @@
 //! SIGTERM and SIGINT ask for a clean shutdown; a second SIGINT ends the process at once.
 //!
 //! The handler itself logs and decides, so an operator sees an answer, and a second Ctrl+C works,
-//! even when every thread is stuck. It then writes the signal's number to a pipe; a thread reads the
+//! even when every thread is stuck. It then writes a byte to a pipe; a thread reads the
 //! pipe and calls back in ordinary context, where locks and allocation are allowed.
 //!
 //! Rejected: blocking the signals in all threads and waiting with sigwait(3). It depends on no
@@ -47,10 +47,11 @@ static UNFINISHED: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Where the handler writes; -1 before `install`. Never closed, the handler may run at any time.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// Installs the handlers, ignores SIGHUP and SIGPIPE, and starts the thread that calls
-/// `on_request` for every request to shut down (again after [`cancel`]). `on_request` must not wait
-/// long; the next request is delivered only after it returns. Call it once, after going to the background.
-pub fn install(on_request: impl Fn(ShutdownSignal) + Send + 'static) -> io::Result<()> {
+/// Installs the handlers, ignores SIGHUP and SIGPIPE, and starts the thread that calls `on_signal`
+/// after every SIGTERM and SIGINT, one call after the other. By then the signal may have been
+/// forgotten, and another have come: what is asked for is [`requested`]. Call it once, after going to
+/// the background.
+pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for the two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -62,11 +63,9 @@ pub fn install(on_request: impl Fn(ShutdownSignal) + Send + 'static) -> io::Resu
     // SAFETY: pipe2 succeeded, so ends[0] is open and owned by nobody else.
     let mut requests = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(ends[0]) });
     thread::spawn("signals", move || {
-        let mut number = [0];
-        while requests.read_exact(&mut number).is_ok() {
-            if let Some(signal) = ShutdownSignal::from_number(c_int::from(number[0])) {
-                on_request(signal);
-            }
+        let mut byte = [0];
+        while requests.read_exact(&mut byte).is_ok() {
+            on_signal();
         }
     })?;
     WAKE.store(ends[1], Ordering::Release);
@@ -147,8 +146,7 @@ extern "C" fn handle(number: c_int) {
         "Received SIGTERM scheduling shutdown..."
     };
     signal_safe::log_line(Level::Warning, message);
-    let byte = u8::try_from(number).unwrap_or_default();
-    signal_safe::write_all(WAKE.load(Ordering::Acquire), &[byte]);
+    signal_safe::write_all(WAKE.load(Ordering::Acquire), &[0]);
     signal_safe::set_errno(errno);
 }
 
@@ -166,8 +164,8 @@ mod tests {
     #[test]
     fn the_child_waits_for_signals() {
         let Some(argument) = testing::child_argument(CASE) else { return };
-        install(|signal| {
-            assert_eq!(requested(), Some(signal));
+        install(|| {
+            let signal = requested().unwrap();
             println!("callback {signal:?}");
             if signal == ShutdownSignal::Term {
                 assert!(cancel() && !cancel() && requested().is_none());
