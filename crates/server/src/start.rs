@@ -186,6 +186,7 @@ fn serve(
     if is_ready == LoadedAtStart::Ready {
         aof.open()?;
         engine.loading.end();
+        persistence::shutdown::data_set_is_complete();
         banner::ready(&kinds(&specs));
         supervisor.ready();
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;

@@ -140,6 +140,8 @@ fn a_server_that_loads_can_be_stopped() {
     let file = snapshot(|encoder| numbers(encoder, 50_000));
     let (port, text) = port();
     let mut running = slow(folder_with(&file), port, &text);
+    // It listens a moment before it hears signals.
+    until("a start", || running.output().contains("Server initialized"));
     signal(running.child.id(), "TERM").unwrap();
     assert!(running.child.wait().unwrap().success(), "{}", running.output());
     let output = running.output();

@@ -14,6 +14,7 @@ use engine::long::LateReply;
 use engine::mailbox::Message;
 use engine::snapshot::Beside;
 use keyspace::snapshot::Shared;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,9 @@ use std::time::{Duration, Instant};
 static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
 /// Told when a shutdown has ended and the server goes on.
 static GOES_ON: Condvar = Condvar::new();
+
+/// The data set has been loaded: before, a last snapshot would replace the file that it is in.
+static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 
 enum Stage {
     /// There is none, though a signal may have asked for one.
@@ -55,6 +59,11 @@ pub fn abort() -> bool {
     signals::cancel();
     *stage = Stage::Aborted;
     true
+}
+
+/// The data set is there: from now on a shutdown may save it.
+pub fn data_set_is_complete() {
+    IS_COMPLETE.store(true, SeqCst);
 }
 
 /// What the client is told whose SHUTDOWN failed.
@@ -111,7 +120,8 @@ fn start(
     reply: Option<LateReply>,
 ) {
     let has_points = !engine.config.save_points().is_empty();
-    let saves = !engine.loading.is_on() && request.save.unwrap_or(has_points);
+    let is_complete = IS_COMPLETE.load(SeqCst) && !engine.loading.is_on();
+    let saves = is_complete && request.save.unwrap_or(has_points);
     *stage = if saves { Stage::Begun } else { Stage::Final };
     let stopping = Arc::clone(net);
     let started = thread::spawn("shutdown", move || {
