@@ -214,7 +214,7 @@ fn data_bytes(server: &Server) -> u64 {
     let bytes = files(server).into_iter().map(|path| {
         let bytes = fs::read(&path).unwrap();
         let is_base = path.to_string_lossy().ends_with(".rdb");
-        if is_base { bytes.len() } else { data_before_room(0, &bytes) }
+        if is_base { bytes.len() } else { data_before_room(&bytes) }
     });
     bytes.sum::<usize>() as u64
 }
@@ -299,7 +299,7 @@ fn what_was_promised_outlives_every_change_of_mind() {
             for path in files(&server) {
                 let bytes = fs::read(&path).unwrap();
                 let is_base = path.to_string_lossy().ends_with(".rdb");
-                assert!(is_base || data_before_room(0, &bytes) == bytes.len(), "{what}: {path:?}");
+                assert!(is_base || data_before_room(&bytes) == bytes.len(), "{what}: {path:?}");
             }
             written.map(|written| written.acknowledged)
         };

@@ -15,7 +15,7 @@ pub const BLOCK: usize = 4096;
 pub const LARGEST_BATCH: usize = 256 << 10;
 /// Most bytes of a head, its filler included.
 pub const LARGEST_HEAD: usize = 2 * LARGEST_MARK;
-/// Where a sector has no more bytes left than this, no batch can begin: a line has to have as many.
+/// Where a sector has fewer bytes left than this, no batch can begin: they would look like room.
 const SHORTEST_FILLER: usize = 3;
 /// Most bytes of a head without its filler.
 pub const LARGEST_MARK: usize = MARK + SHORTEST_FILLER - 1;
@@ -40,8 +40,11 @@ fn room_at(offset: u64) -> u8 {
 /// Makes room of the bytes that begin at this offset of the file.
 pub fn make_room(offset: u64, bytes: &mut [u8]) {
     bytes.fill(b'#');
-    let first = SECTOR - 1 - (offset % SECTOR as u64) as usize;
-    bytes.iter_mut().skip(first).step_by(SECTOR).for_each(|byte| *byte = b'\n');
+    bytes
+        .iter_mut()
+        .skip(left_in_sector(offset) - 1)
+        .step_by(SECTOR)
+        .for_each(|byte| *byte = b'\n');
 }
 
 /// Whether all these bytes, which begin at this offset of the file, are room.
@@ -49,12 +52,12 @@ pub fn is_room(offset: u64, bytes: &[u8]) -> bool {
     bytes.iter().zip(offset..).all(|(&byte, offset)| byte == room_at(offset))
 }
 
-/// How many of these bytes, which begin with a sector at this offset and end with their file, lie before the room at its end. 0 if all are room, and perhaps what is before them too.
+/// How many of these bytes, which begin with a sector and end with their file, lie before the room at
+/// its end. 0 if all are room, and perhaps what is before them too.
 ///
 /// Sectors of zeros count as room: when room is cut off inside of a block, file systems write them to its
 /// end, and a lost power may leave the file as long as it was. No log ends with them.
-pub fn data_before_room(offset: u64, bytes: &[u8]) -> usize {
-    debug_assert!(offset.is_multiple_of(SECTOR as u64), "sectors are not looked at in part");
+pub fn data_before_room(bytes: &[u8]) -> usize {
     let mut data = bytes.len();
     while data > 0 {
         let begin = (data - 1) / SECTOR * SECTOR;
@@ -89,7 +92,8 @@ pub fn may_begin(offset: u64) -> bool {
     left_in_sector(offset) >= SHORTEST_FILLER
 }
 
-fn left_in_sector(offset: u64) -> usize {
+/// Bytes from this offset to the end of its sector.
+pub fn left_in_sector(offset: u64) -> usize {
     SECTOR - (offset % SECTOR as u64) as usize
 }
 
@@ -178,19 +182,23 @@ pub fn has_whole_batch(bytes: &[u8]) -> bool {
 
 /// Whether these bytes begin with a batch, without a filler, that is as it was written.
 pub fn begins_with_whole_batch(bytes: &[u8]) -> bool {
-    batch_len(bytes).and_then(|len| bytes.get(..len)).is_some_and(|batch| {
-        let body = batch.iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1);
-        let head = BatchHead::parse(batch[..body].trim_ascii_end()).and_then(Result::ok);
-        head.is_some_and(|head| crc64(0, &batch[body..]) == head.checksum)
+    mark_at(bytes).is_some_and(|(head, body)| {
+        let batch = bytes.get(body..body + head.len);
+        batch.is_some_and(|batch| crc64(0, batch) == head.checksum)
     })
 }
 
 /// Bytes of the batch, its mark included, that these bytes begin with. `None`: they begin with none, or
 /// do not have the whole mark.
 pub fn batch_len(bytes: &[u8]) -> Option<usize> {
+    mark_at(bytes).map(|(head, body)| body + head.len)
+}
+
+/// The mark that these bytes begin with, and where it ends.
+fn mark_at(bytes: &[u8]) -> Option<(BatchHead, usize)> {
     let end = bytes.iter().take(LARGEST_MARK).position(|&byte| byte == b'\n')?;
     let head = BatchHead::parse(bytes[..end].trim_ascii_end())?.ok()?;
-    Some(end + 1 + head.len)
+    Some((head, end + 1))
 }
 
 /// Bytes from this offset to the end of its sector, if a batch that begins there has only a filler in
@@ -202,7 +210,7 @@ pub fn filler_at(offset: u64) -> Option<usize> {
 /// Whether one of the sectors is room, as far as these bytes are in it.
 fn has_sector_of_room(mut offset: u64, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
-        let len = bytes.len().min(SECTOR - (offset % SECTOR as u64) as usize);
+        let len = bytes.len().min(left_in_sector(offset));
         let (sector, rest) = bytes.split_at(len);
         if is_room(offset, sector) {
             return true;
@@ -299,18 +307,18 @@ mod tests {
         for offset in (0..2 * SECTOR).filter(|&offset| may_begin(offset as u64)) {
             let batch = [&vec![b'#'; 600][..], b"\r\n"].concat();
             let (file, end) = file(offset, &batch);
-            assert_eq!(data_before_room(0, &file), end, "from {offset}");
-            assert_eq!(data_before_room(0, &file[..end]), end, "there need not be any");
+            assert_eq!(data_before_room(&file), end, "from {offset}");
+            assert_eq!(data_before_room(&file[..end]), end, "there need not be any");
             let mut cut = file[..end].to_vec();
             cut.resize(end.next_multiple_of(BLOCK), 0);
-            assert_eq!(data_before_room(0, &cut), end, "it was cut off");
+            assert_eq!(data_before_room(&cut), end, "it was cut off");
             let block_end = cut.len();
             cut.resize(block_end + SECTOR, 0);
             make_room(block_end as u64, &mut cut[block_end..]);
-            assert_eq!(data_before_room(0, &cut), end, "but the file is not shorter");
+            assert_eq!(data_before_room(&cut), end, "but the file is not shorter");
             let middle = block_end - SECTOR;
             make_room(middle.max(end) as u64, &mut cut[middle.max(end)..]);
-            assert_eq!(data_before_room(0, &cut), end, "and one of the sectors is as it was");
+            assert_eq!(data_before_room(&cut), end, "and one of the sectors is as it was");
         }
     }
 
@@ -332,7 +340,7 @@ mod tests {
                     make_room((sector * SECTOR) as u64, &mut torn[sector * SECTOR..][..SECTOR]);
                 }
             }
-            let data = data_before_room(0, &torn).max(begin);
+            let data = data_before_room(&torn).max(begin);
             let data = data.min(end);
             let found = head.look_at(begin as u64, &torn[begin..data], true);
             prop_assert_eq!(found, if torn == whole { Found::Whole } else { Found::Torn });

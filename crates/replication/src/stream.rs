@@ -1,12 +1,12 @@
 //! Reading the stream of commands that an append-only file holds.
 //!
 //! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, heads of
-//! batches, room, and any other line that begins with `#`) and transactions in them. It knows no command but MULTI and
-//! EXEC. It copies nothing: words are places in the piece. Every complaint carries the offset in
-//! the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
+//! batches, room, and any other line that begins with `#`) and transactions in them. It knows no
+//! command but MULTI and EXEC. It copies nothing: words are places in the piece. Every complaint
+//! carries the offset in the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
 
-use crate::preallocation::{self, BLOCK, BatchHead, Found, SECTOR};
+use crate::preallocation::{self, BLOCK, BatchHead, Found};
 use std::fmt;
 use std::ops::Range;
 
@@ -154,6 +154,7 @@ impl StreamReader {
         words.clear();
         let Some(&first) = input.first() else { return Ok(Item::Incomplete { missing: 0 }) };
         if let Some(end) = self.file
+            && (first == b'#' || self.room_at.is_some())
             && let Some(outcome) = self.room(input, end)
         {
             return outcome;
@@ -248,7 +249,7 @@ impl StreamReader {
     /// Room in front of data, or what is behind it. `None`: there is none here, or others have gone on
     /// behind it.
     fn room(&mut self, input: &[u8], end: FileEnd) -> Option<Result<Item, Corrupt>> {
-        let line_len = SECTOR - (self.offset % SECTOR as u64) as usize;
+        let line_len = preallocation::left_in_sector(self.offset);
         let line = &input[..input.len().min(line_len)];
         if preallocation::is_room(self.offset, line) && line[0] == b'#' {
             if line.len() < line_len && input.len() < self.left(end) {
@@ -382,6 +383,7 @@ fn begins_as_others_do(input: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preallocation::SECTOR;
     use proptest::prelude::*;
 
     const STREAM: &[u8] =
@@ -492,7 +494,7 @@ mod tests {
     }
 
     fn read_file(file: &[u8]) -> (Vec<String>, StreamReader, Result<(), Corrupt>) {
-        let at = preallocation::data_before_room(0, file);
+        let at = preallocation::data_before_room(file);
         let end = FileEnd { at: at as u64, has_room: at < file.len() };
         read_with(StreamReader::of_file(0, end), &file[..at])
     }

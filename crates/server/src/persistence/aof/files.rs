@@ -4,8 +4,8 @@ use super::room;
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
 use crate::process::os_error;
-use replication::Manifest;
 use replication::manifest::LogFile;
+use replication::{FileEnd, Manifest};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -144,17 +144,24 @@ impl Folder {
         })
     }
 
-    /// The size of a file of the log in bytes.
+    /// The size of a file of the log in bytes, without room.
     ///
     /// # Errors
     /// In Redis's words.
     pub fn size(&self, file: &LogFile) -> Result<u64, String> {
+        self.data_end(file).map(|end| end.at)
+    }
+
+    /// Where the data of a file of the log ends.
+    ///
+    /// # Errors
+    /// In Redis's words.
+    pub fn data_end(&self, file: &LogFile) -> Result<FileEnd, String> {
         let opened = File::open(self.path(&file.name));
-        let end = opened.and_then(|opened| room::data_end(&opened)).map_err(|error| {
+        opened.and_then(|opened| room::data_end(&opened)).map_err(|error| {
             let (name, why) = (file.display(), os_error(&error));
             format!("Unable to obtain the AOF file {name} length. stat: {why}")
-        })?;
-        Ok(end.at)
+        })
     }
 
     /// Bytes of all files to load.

@@ -5,7 +5,7 @@
 //! that never ends did not happen.
 
 use super::files::Folder;
-use super::{room, tail};
+use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
@@ -40,22 +40,26 @@ pub struct Loaded {
 /// # Errors
 /// Why not, naming the file and the place; the data set is to be thrown away.
 pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Result<Loaded, String> {
-    let total_bytes = folder.total_size(manifest)?;
-    let base_bytes = manifest.base.as_ref().map_or(Ok(0), |base| folder.size(base))?;
-    let mut loaded = Loaded { total_bytes, base_bytes, has_gap: false };
-    let files: Vec<(&LogFile, bool)> = manifest
-        .files()
-        .map(|file| (file, manifest.base.as_ref().is_some_and(|base| base == file)))
-        .collect();
-    for (number, (file, is_base)) in files.iter().enumerate() {
+    let mut files = Vec::new();
+    for file in manifest.files() {
+        files.push((file, folder.data_end(file)?));
+    }
+    let is_base = |file: &LogFile| manifest.base.as_ref().is_some_and(|base| base == file);
+    let base = files.iter().find(|(file, _)| is_base(file));
+    let mut loaded = Loaded {
+        total_bytes: files.iter().map(|(_, end)| end.at).sum(),
+        base_bytes: base.map_or(0, |(_, end)| end.at),
+        has_gap: false,
+    };
+    for (number, &(file, end)) in files.iter().enumerate() {
         // What a crash cut off was the end, if nothing came to be written behind it. A base is
         // complete before it has its name; only an old-style file, alone, may have been cut off.
+        let is_base = is_base(file);
         let mut later = files[number + 1..].iter();
-        let is_empty = |(file, _): &(&LogFile, bool)| folder.size(file).is_ok_and(|size| size == 0);
-        let is_last = if *is_base { later.len() == 0 } else { later.all(is_empty) };
+        let is_last = if is_base { later.len() == 0 } else { later.all(|(_, end)| end.at == 0) };
         let started = Instant::now();
-        loaded.has_gap = Loading { thread, folder, file, is_last }.run()?;
-        let kind = if *is_base { "base" } else { "incr" };
+        loaded.has_gap = Loading { thread, folder, file, end, is_last }.run()?;
+        let kind = if is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from {kind} file {}: {seconds:.3} seconds", file.display());
     }
@@ -67,6 +71,7 @@ struct Loading<'l> {
     thread: &'l ThreadContext,
     folder: &'l Folder,
     file: &'l LogFile,
+    end: FileEnd,
     is_last: bool,
 }
 
@@ -79,7 +84,7 @@ impl Loading<'_> {
             let why = os_error(&error);
             format!("Fatal error: can't open the append log file {name} for reading: {why}")
         })?;
-        let end = room::data_end(&input).map_err(|error| self.unreadable(&error))?;
+        let end = self.end;
         let mut magic = [0; 5];
         let mut offset = 0;
         if end.at >= 5 && input.read_exact(&mut magic).is_ok() && is_rdb_magic(magic) {

@@ -38,7 +38,7 @@ pub fn data_end(file: &File) -> io::Result<FileEnd> {
         let begin = (end - 1) / LOOK as u64 * LOOK as u64;
         let piece = &mut bytes[..(end - begin) as usize];
         file.read_exact_at(piece, begin)?;
-        let data = data_before_room(begin, piece);
+        let data = data_before_room(piece);
         end = begin + data as u64;
         if data > 0 {
             break;
