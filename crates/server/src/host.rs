@@ -177,7 +177,10 @@ impl Host for ServerHost {
                     self.config_file.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
                 ),
             ],
-            "stats" => vec![line("io_coalesced_waits", self.net.coalesced_waits().to_string())],
+            "stats" => vec![
+                line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
+                line("io_periods_giving_way", self.net.periods_giving_way().to_string()),
+            ],
             "memory" => {
                 let resident = facts::Resident::read(Path::new("/"));
                 vec![

@@ -44,8 +44,9 @@ pub(super) struct Coalescer {
     used: Option<Duration>,
     /// Tells windows apart; never zero, which is what a new connection has.
     window: u8,
-    /// Connections that have sent something in this window.
+    /// Connections that have sent something in this window, and in the last one.
     connections: u32,
+    senders: u32,
     /// Arrivals in this turn.
     arrivals: u32,
     /// What to wait for, by the last window; zero for the first event.
@@ -64,6 +65,7 @@ impl Coalescer {
             used: None,
             window: 1,
             connections: 0,
+            senders: 0,
             arrivals: 0,
             wanted: 0,
             waited: false,
@@ -103,6 +105,13 @@ impl Coalescer {
         self.waited.then_some(Patience { events: self.wanted, time: most })
     }
 
+    /// The number of connections that sent something in the last window, in the middle if it was
+    /// longer than usual.
+    #[inline]
+    pub fn senders(&self) -> u32 {
+        self.senders
+    }
+
     /// Was the last wait worth it?
     fn judge(&mut self) {
         // Something else ended it, mail from another thread say: that tells nothing.
@@ -126,6 +135,7 @@ impl Coalescer {
     ) {
         let windows = (elapsed.as_nanos() / WINDOW.as_nanos()).min(u128::from(u32::MAX)) as u32;
         let connections = self.connections / windows;
+        self.senders = connections;
         self.wanted = 0;
         // Looking at the clock of a thread that has little to do would be most of its work.
         let before = self.used.take();

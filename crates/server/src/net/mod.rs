@@ -32,6 +32,7 @@ mod cx;
 mod deliver;
 mod driver;
 mod epoll;
+mod giving_way;
 mod handed;
 mod listen;
 mod peer;
@@ -125,6 +126,8 @@ pub enum Problem<'a> {
     Handshake(&'a str, &'a str),
     /// A connection was accepted but could not be set up.
     Setup(&'a std::io::Error),
+    /// The thread may not change its scheduling policy, and does without.
+    Scheduling(&'a std::io::Error),
 }
 
 impl fmt::Display for Problem<'_> {
@@ -141,6 +144,7 @@ impl fmt::Display for Problem<'_> {
                 write!(f, "Error accepting a client connection: {why} (addr={peer})")
             }
             Self::Setup(why) => write!(f, "Error registering a new client: {why}"),
+            Self::Scheduling(why) => write!(f, "Can't change the policy of a thread: {why}"),
         }
     }
 }

@@ -6,6 +6,7 @@ use super::core::Core;
 use super::cx::{ConnIo, Cx};
 use super::driver::{Batch, Driver, Event, Flight};
 use super::epoll::Epoll;
+use super::giving_way::{GivingWay, Scheduling};
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;
@@ -46,6 +47,9 @@ pub struct Reactor<H: Handler> {
     /// Buffers that need a second look; empty between turns.
     pub(super) unsettled: Vec<Flight>,
     pub(super) coalescer: Coalescer,
+    giving_way: GivingWay,
+    /// None if this thread cannot give way.
+    scheduling: Option<Scheduling>,
     pub(super) net: Arc<Net>,
     batch: Batch,
     listening: Vec<Arc<Listener>>,
@@ -95,6 +99,8 @@ impl<H: Handler> Reactor<H> {
             plain: Vec::new(),
             unsettled: Vec::new(),
             coalescer: Coalescer::new(Instant::now()),
+            giving_way: GivingWay::new(Instant::now()),
+            scheduling: Scheduling::of_this_thread(),
             net: net.clone(),
             batch: Batch::default(),
             listening: Vec::new(),
@@ -164,8 +170,10 @@ impl<H: Handler> Reactor<H> {
         let timeout = self.timeout();
         // Who waits for the disk sends nothing, and the disk has its own way of waiting for company.
         let waits_for_disk = self.core.now < self.core.held_at + HOLDING;
+        let most = self.net.coalescing_time();
+        self.give_way(waits_for_disk && !most.is_zero());
         let may_wait = !(timeout.is_zero() || waits_for_disk);
-        let most = if may_wait { self.net.coalescing_time() } else { Duration::ZERO };
+        let most = if may_wait { most } else { Duration::ZERO };
         let mut patience = self.coalescer.patience(most, self.core.now, sys::thread_cpu_time);
         if let Some(Patience { events, time }) = patience {
             self.net.note_coalescing(thread);
@@ -183,6 +191,22 @@ impl<H: Handler> Reactor<H> {
             && self.net.waker(thread).fall_asleep();
         let timeout = if may_sleep { timeout } else { Duration::ZERO };
         self.driver.wait(timeout, patience, &mut self.batch)
+    }
+
+    /// Has this thread give way to others where that pays: see [`GivingWay`].
+    #[inline]
+    fn give_way(&mut self, holds: bool) {
+        let Some(scheduling) = &self.scheduling else { return };
+        let senders = self.coalescer.senders();
+        let waits = || scheduling.waits();
+        let decided = self.giving_way.decide(self.core.now, holds, senders, waits);
+        let Some(gives_way) = decided else { return };
+        if let Err(error) = scheduling.give_way(gives_way) {
+            self.handler.problem(Problem::Scheduling(&error));
+            self.scheduling = None;
+        } else if gives_way {
+            self.net.note_giving_way(self.core.thread as usize);
+        }
     }
 
     /// Lets go of output that was held and may leave.

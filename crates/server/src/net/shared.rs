@@ -62,6 +62,8 @@ struct Seat {
     is_holding: AtomicBool,
     /// Waits that were for several events.
     coalesced_waits: AtomicU64,
+    /// How often it began to give way to other threads.
+    giving_way: AtomicU64,
 }
 
 /// What all reactor threads share. Made once, before the threads.
@@ -102,6 +104,7 @@ impl Net {
                 handed: HandedReplies::default(),
                 is_holding: AtomicBool::new(false),
                 coalesced_waits: AtomicU64::new(0),
+                giving_way: AtomicU64::new(0),
             })
         };
         Ok(Arc::new(Self {
@@ -157,6 +160,11 @@ impl Net {
     /// How many waits have been for several events.
     pub fn coalesced_waits(&self) -> u64 {
         self.seats.iter().map(|seat| seat.coalesced_waits.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How often a thread has begun to give way to others, because its clients wait for the disk.
+    pub fn periods_giving_way(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.giving_way.load(Ordering::Relaxed)).sum()
     }
 
     /// The waker of a thread: the one that [`ConnId::thread`](super::ConnId::thread) names.
@@ -250,6 +258,11 @@ impl Net {
     pub(super) fn note_coalescing(&self, thread: usize) {
         let waits = &self.seats[thread].coalesced_waits;
         waits.store(waits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A thread, the calling one, begins to give way.
+    pub(super) fn note_giving_way(&self, thread: usize) {
+        self.seats[thread].giving_way.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {

@@ -138,6 +138,24 @@ pub(super) fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Whether the calling thread has the policy that threads have unless somebody gives them another.
+pub(super) fn is_scheduled_normally() -> bool {
+    // SAFETY: takes no pointers; zero is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER.into() }
+}
+
+/// Gives the calling thread the policy of programs that compute, which preempt nobody when they
+/// wake, or the normal one.
+pub(super) fn schedule_as_batch(is_batch: bool) -> io::Result<()> {
+    let policy = if is_batch { libc::SCHED_BATCH } else { libc::SCHED_OTHER };
+    // The kernel's `sched_param`. Not every C library passes this call on.
+    let priority: libc::c_int = 0;
+    // SAFETY: `priority` lives through the call; zero is the calling thread.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) };
+    check(result as libc::c_int).map(drop)
+}
+
 /// A socket that listens on `address`. An IPv6 socket takes IPv6 only, so that `*` and `::*` can be
 /// bound side by side. The error says which step failed.
 pub(super) fn listen_tcp(
