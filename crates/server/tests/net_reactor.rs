@@ -4,7 +4,7 @@
 mod net_support;
 
 use net_support::{Message, Note, Peer, Server};
-use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions};
+use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions, Sender};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -337,6 +337,7 @@ impl Releaser {
         let ends = Arc::new(AtomicBool::new(false));
         let (net, watch, over) = (server.net.clone(), server.watch.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
+            let mut sender = Sender::new(net.options().backend);
             let mut released = 0;
             for round in 0_u32.. {
                 let written = watch.written.load(SeqCst);
@@ -346,7 +347,7 @@ impl Releaser {
                 }
                 // Nobody comes back to what was forgotten.
                 if written != released {
-                    net.release(written);
+                    net.release(written, &mut sender);
                     released = written;
                 }
                 if over.load(SeqCst) {
@@ -356,6 +357,11 @@ impl Releaser {
         });
         Self { ends, thread: Some(thread) }
     }
+}
+
+fn release_what_is_written(server: &Server) {
+    let mut sender = Sender::new(server.net.options().backend);
+    server.net.release(server.watch.written.load(SeqCst), &mut sender);
 }
 
 impl Drop for Releaser {
@@ -415,7 +421,7 @@ fn many_replies_that_are_released_at_once_all_leave(backend: Backend) {
             let all = (round + 1) * peers.len() as u64;
             (server.watch.written.load(SeqCst) == all).then_some(())
         });
-        server.net.release(server.watch.written.load(SeqCst));
+        release_what_is_written(&server);
         for peer in &mut peers {
             assert_eq!(peer.line(), round.to_string());
         }
@@ -433,7 +439,7 @@ fn a_held_reply_is_sent_before_closing(backend: Backend) {
         assert_eq!(other.ask("echo a"), "a");
         peer.say("echo second\nquit\n");
         assert_eq!(other.ask("echo b"), "b");
-        server.net.release(server.watch.written.load(SeqCst));
+        release_what_is_written(&server);
         assert_eq!([peer.line(), peer.line(), peer.line()], ["first", "second", "bye"]);
         assert!(peer.ended());
         assert_eq!(server.watch.closed(id), Close::Asked);
@@ -441,7 +447,7 @@ fn a_held_reply_is_sent_before_closing(backend: Backend) {
         peer.id();
         peer.say("hold last\nquit\n");
         assert_eq!(other.ask("echo c"), "c");
-        server.net.release(server.watch.written.load(SeqCst));
+        release_what_is_written(&server);
         assert_eq!([peer.line(), peer.line()], ["last", "bye"]);
         assert!(peer.ended());
     }
@@ -459,7 +465,7 @@ fn nothing_is_sent_for_who_has_gone(backend: Backend) {
         assert!(peer.ended(), "closing does not wait for a release");
         // The next one gets the descriptor, and not the reply.
         let mut next = server.connect();
-        server.net.release(server.watch.written.load(SeqCst));
+        release_what_is_written(&server);
         assert_eq!(next.ask("echo b"), "b");
     }
 }

@@ -14,8 +14,8 @@
 
 use super::conn::Token;
 use super::driver::Flight;
+use super::sender::Sender;
 use super::shared::lock;
-use super::sys;
 use super::waker::Waker;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
@@ -56,34 +56,37 @@ impl HandedReplies {
     }
 
     /// Sends what is due, for the thread that released it.
-    pub fn send_due(&self, released: u64, reactor: &Waker) {
-        for sent in 0.. {
-            let due = {
-                let mut waiting = lock(&self.waiting);
-                let is_due = waiting.front().is_some_and(|reply| reply.position <= released);
-                if is_due && sent == MOST {
-                    drop(waiting);
-                    self.is_crowded.store(true, SeqCst);
-                    reactor.wake();
-                    return;
-                }
-                if is_due { waiting.pop_front() } else { None }
-            };
-            let Some(HandedReply { fd, token, buf, .. }) = due else { return };
-            // The descriptor is open: the reactor keeps it until this is returned.
-            let result = match sys::send(fd, &buf) {
-                Ok(n) => n as i32,
-                Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
-            };
-            self.give_back(Flight { buf, token, flags: 0, result }, reactor);
+    pub fn send_due(&self, released: u64, reactor: &Waker, sender: &mut Sender) {
+        let (mut due, is_crowded) = self.take_due(released);
+        if is_crowded {
+            self.is_crowded.store(true, SeqCst);
+            reactor.wake();
         }
+        if due.is_empty() {
+            return;
+        }
+        // The descriptors are open: the reactor keeps them until this is returned.
+        sender.send(&mut due);
+        self.give_back(due, reactor);
     }
 
-    fn give_back(&self, flight: Flight, reactor: &Waker) {
-        let is_unfinished = flight.result != flight.buf.len() as i32;
-        lock(&self.returned).push(flight);
+    /// The first of those that are due, and whether there are more.
+    fn take_due(&self, released: u64) -> (Vec<(RawFd, Flight)>, bool) {
+        let mut waiting = lock(&self.waiting);
+        let due = waiting.iter().take_while(|reply| reply.position <= released).count();
+        let flight = |HandedReply { fd, token, buf, .. }: HandedReply| {
+            (fd, Flight { buf, token, flags: 0, result: 0 })
+        };
+        (waiting.drain(..due.min(MOST)).map(flight).collect(), due > MOST)
+    }
+
+    fn give_back(&self, flights: Vec<(RawFd, Flight)>, reactor: &Waker) {
+        let is_unfinished =
+            |(_, flight): &(RawFd, Flight)| flight.result != flight.buf.len() as i32;
+        let any_unfinished = flights.iter().any(is_unfinished);
+        lock(&self.returned).extend(flights.into_iter().map(|(_, flight)| flight));
         self.has_returned.store(true, SeqCst);
-        if self.return_wanted.swap(false, SeqCst) || is_unfinished {
+        if self.return_wanted.swap(false, SeqCst) || any_unfinished {
             reactor.wake();
         }
     }

@@ -10,6 +10,7 @@ use super::giving_way::{GivingWay, Scheduling};
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;
+use super::sender::Sender;
 use super::shared::{Arrival, Net};
 use super::sys;
 use super::tls::Session;
@@ -227,7 +228,7 @@ impl<H: Handler> Reactor<H> {
             if released > self.core.released {
                 // It happened meanwhile, and nobody else knows of these replies.
                 let (handed, waker) = self.net.handed(thread);
-                handed.send_due(released, waker);
+                handed.send_due(released, waker, &mut Sender::plain());
                 if is_holding {
                     self.net.waker(thread).wake();
                 }

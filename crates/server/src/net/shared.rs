@@ -4,6 +4,7 @@
 use super::handed::HandedReplies;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
 use super::probe::Backend;
+use super::sender::Sender;
 use super::tls::TlsContext;
 use super::waker::Waker;
 use std::io;
@@ -184,7 +185,8 @@ impl Net {
     }
 
     /// Lets go of output that is [held](super::ConnIo::hold_until) for positions up to this one.
-    pub fn release(&self, position: u64) {
+    /// Most of it is sent by the calling thread, with `sender`.
+    pub fn release(&self, position: u64, sender: &mut Sender) {
         self.released.store(position, Ordering::SeqCst);
         for seat in &self.seats {
             if seat.is_holding.load(Ordering::SeqCst) {
@@ -192,7 +194,7 @@ impl Net {
             }
         }
         for seat in &self.seats {
-            seat.handed.send_due(position, &seat.waker);
+            seat.handed.send_due(position, &seat.waker, sender);
         }
     }
 

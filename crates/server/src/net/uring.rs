@@ -241,12 +241,8 @@ impl Uring {
     pub fn send(&mut self, fd: RawFd, mut flight: Flight) {
         let len = flight.buf.len().min(MOST_SENT);
         flight.result = len as i32;
-        let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
         // The buffer's bytes stay where they are when the vector that owns them moves.
-        let entry = opcode::Send::new(Fd(fd), flight.buf.as_ptr(), len as u32)
-            .flags(flags)
-            .build()
-            .flags(squeue::Flags::SKIP_SUCCESS)
+        let entry = send_entry(fd, &flight.buf[..len])
             .user_data(op::SEND << 56 | self.flights.len() as u64);
         self.flights.push(flight);
         self.push(entry);
@@ -473,6 +469,14 @@ impl Drop for Uring {
         let any = io_uring::types::CancelBuilder::any();
         let _ = self.ring.submitter().register_sync_cancel(None, any);
     }
+}
+
+/// A send that does not wait and posts a completion only if it fails or falls short.
+#[inline]
+pub(super) fn send_entry(fd: RawFd, bytes: &[u8]) -> squeue::Entry {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
+    let send = opcode::Send::new(Fd(fd), bytes.as_ptr(), bytes.len() as u32).flags(flags);
+    send.build().flags(squeue::Flags::SKIP_SUCCESS)
 }
 
 /// A ring with the best set of flags this kernel has.

@@ -12,7 +12,7 @@ use super::linger::Linger;
 use super::lock;
 use super::syncer::Syncer;
 use crate::log;
-use crate::net::Net;
+use crate::net::{Net, Sender};
 use crate::process::os_error;
 use config::AppendFsync;
 use engine::Engine;
@@ -101,6 +101,7 @@ impl Writer {
         let mut work = Work {
             engine,
             net: Arc::clone(net),
+            sender: Sender::new(net.options().backend),
             reader,
             file,
             syncer,
@@ -233,6 +234,7 @@ impl Writer {
 struct Work {
     engine: &'static Engine,
     net: Arc<Net>,
+    sender: Sender,
     reader: Reader<'static>,
     file: LogFile,
     syncer: Arc<Syncer>,
@@ -538,7 +540,7 @@ impl Work {
     }
 
     /// Lets go of the replies that are safe.
-    fn let_go(&self) {
+    fn let_go(&mut self) {
         let log = &self.engine.append_log;
         // The policy as it is now: a reply that waits since it changed has been promised an fsync.
         let policy = self.engine.config.appendfsync();
@@ -547,7 +549,7 @@ impl Work {
         } else {
             self.reader.position().0
         };
-        self.net.release(safe);
+        self.net.release(safe, &mut self.sender);
     }
 
     /// Waits for more.
@@ -636,7 +638,7 @@ impl Work {
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
-        self.net.release(self.engine.journal.position().0);
+        self.net.release(self.engine.journal.position().0, &mut self.sender);
         writer.is_over.store(true, Release);
         self.syncer.stop();
     }
