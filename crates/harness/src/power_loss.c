@@ -73,19 +73,26 @@ static void note(const void *bytes, size_t count, const char *format, ...) {
 /* The lock on the file is the process's, so threads need one among them. */
 static pthread_mutex_t changing = PTHREAD_MUTEX_INITIALIZER;
 
-static void begin_change(void) {
+static int begin_change(int is_ours) {
+    if (!is_ours) return 0;
     pthread_mutex_lock(&changing);
     while (syscall(SYS_flock, trace, LOCK_EX)) {
         if (errno != EINTR) abort();
     }
+    return 1;
 }
 
-static void end_change(void) {
+static void end_change(const int *is_ours) {
+    if (!*is_ours) return;
     int saved = errno;
     if (syscall(SYS_flock, trace, LOCK_UN)) abort();
     pthread_mutex_unlock(&changing);
     errno = saved;
 }
+
+/* Whether a change concerns us; if so, it has the lock from here to the end of its function. */
+#define CHANGE(concerns_us) \
+    __attribute__((cleanup(end_change))) const int is_ours = begin_change(concerns_us)
 
 int open(const char *name, int flags, ...) {
     char path[PATH_MAX];
@@ -94,15 +101,13 @@ int open(const char *name, int flags, ...) {
     va_start(rest, flags);
     mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
     va_end(rest);
-    int is_ours = (flags & (O_CREAT | O_TRUNC)) && resolve(name, path);
-    if (is_ours) begin_change();
+    CHANGE((flags & (O_CREAT | O_TRUNC)) && resolve(name, path));
     int is_new = is_ours && syscall(SYS_access, path, F_OK);
     int fd = syscall(SYS_openat, AT_FDCWD, name, flags, mode);
     if (fd >= 0 && is_ours && !syscall(SYS_fstat, fd, &status)) {
         if (is_new) note(0, 0, "create %lu %s\n", status.st_ino, path);
         else if (flags & O_TRUNC) note(0, 0, "resize %lu 0\n", status.st_ino);
     }
-    if (is_ours) end_change();
     return fd;
 }
 int open64(const char *name, int flags, ...) __attribute__((alias("open")));
@@ -110,14 +115,12 @@ int open64(const char *name, int flags, ...) __attribute__((alias("open")));
 ssize_t write(int fd, const void *bytes, size_t count) {
     char path[PATH_MAX];
     struct stat status;
-    int is_ours = look(fd, &status, path);
-    if (is_ours) begin_change();
+    CHANGE(look(fd, &status, path));
     ssize_t done = syscall(SYS_write, fd, bytes, count);
     if (done > 0 && is_ours) {
         long end = syscall(SYS_lseek, fd, 0, SEEK_CUR);
         note(bytes, done, "write %lu %ld %zd\n", status.st_ino, end - done, done);
     }
-    if (is_ours) end_change();
     return done;
 }
 
@@ -130,13 +133,11 @@ static void refuse(const char *call) {
 ssize_t pwrite(int fd, const void *bytes, size_t count, off_t at) {
     char path[PATH_MAX];
     struct stat status;
-    int is_ours = look(fd, &status, path);
+    CHANGE(look(fd, &status, path));
     /* Linux would append the bytes, wherever they are to go. */
     if (is_ours && syscall(SYS_fcntl, fd, F_GETFL) & O_APPEND) refuse("pwrite of a file with O_APPEND");
-    if (is_ours) begin_change();
     ssize_t done = syscall(SYS_pwrite64, fd, bytes, count, at);
     if (done > 0 && is_ours) note(bytes, done, "write %lu %ld %zd\n", status.st_ino, at, done);
-    if (is_ours) end_change();
     return done;
 }
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) __attribute__((alias("pwrite")));
@@ -144,11 +145,9 @@ ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) __attribut
 int ftruncate(int fd, off_t size) {
     char path[PATH_MAX];
     struct stat status;
-    int is_ours = look(fd, &status, path);
-    if (is_ours) begin_change();
+    CHANGE(look(fd, &status, path));
     int result = syscall(SYS_ftruncate, fd, size);
     if (!result && is_ours) note(0, 0, "resize %lu %ld\n", status.st_ino, size);
-    if (is_ours) end_change();
     return result;
 }
 int ftruncate64(int fd, off64_t size) __attribute__((alias("ftruncate")));
@@ -169,29 +168,23 @@ int fdatasync(int fd) { return forced(fd, SYS_fdatasync); }
 
 int rename(const char *from, const char *to) {
     char old[PATH_MAX], new[PATH_MAX];
-    int is_ours = resolve(from, old) & resolve(to, new);
-    if (is_ours) begin_change();
+    CHANGE(resolve(from, old) & resolve(to, new));
     int result = syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to);
     if (!result && is_ours) note(0, 0, "rename %s %s\n", old, new);
-    if (is_ours) end_change();
     return result;
 }
 int unlink(const char *name) {
     char path[PATH_MAX];
-    int is_ours = resolve(name, path);
-    if (is_ours) begin_change();
+    CHANGE(resolve(name, path));
     int result = syscall(SYS_unlink, name);
     if (!result && is_ours) note(0, 0, "unlink %s\n", path);
-    if (is_ours) end_change();
     return result;
 }
 int mkdir(const char *name, mode_t mode) {
     char path[PATH_MAX];
-    int is_ours = resolve(name, path);
-    if (is_ours) begin_change();
+    CHANGE(resolve(name, path));
     int result = syscall(SYS_mkdir, name, mode);
     if (!result && is_ours) note(0, 0, "mkdir %s\n", path);
-    if (is_ours) end_change();
     return result;
 }
 
