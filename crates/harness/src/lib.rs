@@ -5,6 +5,7 @@
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
+//! - [`info`] is what INFO says;
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
@@ -19,6 +20,7 @@ pub mod differential;
 pub mod environment;
 pub mod expect;
 pub mod history;
+pub mod info;
 pub mod notation;
 pub mod power_loss;
 pub mod preload;

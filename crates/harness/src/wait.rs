@@ -1,5 +1,7 @@
 //! Waiting for what is bound to come, but not at once.
 
+use crate::client::{Client, patience};
+use crate::info::fields;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,12 +11,21 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Looks again and again until it is so.
 ///
 /// # Panics
-/// If it never is within this time, with `what` was waited for.
+/// If it never is, with `what` was waited for: after several times the patience with one reply, a
+/// minute by default.
 #[track_caller]
-pub fn within(limit: Duration, what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + 6 * patience();
     while !is_so() {
         assert!(Instant::now() < deadline, "never: {what}");
         thread::sleep(PAUSE);
     }
+}
+
+/// Waits until no rewrite of the log is under way or about to begin.
+#[track_caller]
+pub fn until_not_rewriting(client: &mut Client) {
+    eventually("no rewrite", || {
+        fields(client, ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]) == ["0", "0"]
+    });
 }

@@ -5,8 +5,10 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode};
+use harness::info;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
+use harness::wait::eventually;
 use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -35,11 +37,8 @@ fn text(reply: &Reply) -> String {
 }
 
 /// A number of INFO.
-fn info(server: &Server, name: &str) -> u64 {
-    let reply = connect(server).command(&["INFO", "everything"]).unwrap();
-    let text = text(&reply);
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name}:")));
-    line.unwrap_or_else(|| panic!("no {name} in INFO")).trim().parse().unwrap()
+fn number(server: &Server, name: &str) -> u64 {
+    info::number(&mut connect(server), name)
 }
 
 /// The names of the connected clients that have one.
@@ -57,11 +56,6 @@ fn named(server: &Server, name: &str) -> Client {
     client
 }
 
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(20), what, is_so);
-}
-
 #[test]
 fn a_request_beyond_the_query_buffer_limit() {
     on_each_backend(&["--client-query-buffer-limit", "1mb"], |server| {
@@ -73,7 +67,7 @@ fn a_request_beyond_the_query_buffer_limit() {
         // The server may close before all of it is sent.
         let _ = client.send_raw(&vec![b'x'; 3_000_000]);
         client.expect_closed().unwrap();
-        assert_eq!(info(server, "client_query_buffer_limit_disconnections"), 1);
+        assert_eq!(number(server, "client_query_buffer_limit_disconnections"), 1);
         let line = "Closing client that reached max query buffer length: id=";
         eventually("it was logged", || server.log().contains(line));
         // What MULTI has queued counts as well.
@@ -109,7 +103,7 @@ fn replies_beyond_the_hard_limit() {
         let requests = [encode(&["GET", "big"]), encode(&["INCR", "count"])].concat().repeat(200);
         let _ = greedy.send_raw(&requests);
         eventually("disconnected", || {
-            info(server, "client_output_buffer_limit_disconnections") == 5
+            number(server, "client_output_buffer_limit_disconnections") == 5
         });
         let count = client.command(&["GET", "count"]).unwrap();
         assert!(text(&count).parse::<u32>().unwrap() < 200, "{count:?}");
@@ -146,7 +140,7 @@ fn a_string_beyond_the_hard_limit_is_refused_before_others_are_answered() {
             assert!(lines.all(|line| line.contains(" flags=c ")), "{command:?}: {list}");
             reader.expect_closed().unwrap();
         }
-        assert_eq!(info(server, "client_output_buffer_limit_disconnections"), 2);
+        assert_eq!(number(server, "client_output_buffer_limit_disconnections"), 2);
     });
 }
 
@@ -178,7 +172,7 @@ fn subscribers_that_do_not_read() {
         let start = Instant::now();
         eventually("the soft limit", || named_clients(server).is_empty());
         assert!(start.elapsed() > Duration::from_millis(500), "{:?}", start.elapsed());
-        assert_eq!(info(server, "client_output_buffer_limit_disconnections"), 2);
+        assert_eq!(number(server, "client_output_buffer_limit_disconnections"), 2);
         drop(slow);
         // One that reads keeps its connection, whatever is published.
         let mut reader = subscribe("reader");
@@ -196,7 +190,7 @@ fn a_pipeline_whose_replies_nobody_reads_is_kept() {
     on_each_backend(&[], |server| {
         let mut client = connect(server);
         assert_eq!(client.command(&["SET", "big", &"x".repeat(1_000_000)]).unwrap(), ok());
-        let before = info(server, "used_memory");
+        let before = number(server, "used_memory");
         let mut late = named(server, "late");
         late.send_raw(&encode(&["GET", "big"]).repeat(REPLIES)).unwrap();
         eventually("counted", || field(server, "late", "tot-mem") > 20_000_000);
@@ -204,12 +198,12 @@ fn a_pipeline_whose_replies_nobody_reads_is_kept() {
         assert!(chunks >= 1 && bytes > 20_000_000, "{chunks} chunks of {bytes} bytes");
         // Housekeeping shows the peak.
         eventually("the peak", || field(server, "late", "rbp") >= 1_000_000);
-        assert!(info(server, "used_memory") - before > 20_000_000);
+        assert!(number(server, "used_memory") - before > 20_000_000);
         for _ in 0..REPLIES {
             assert_eq!(late.reply().unwrap().text().unwrap().len(), 1_000_000);
         }
         eventually("sent", || field(server, "late", "oll") + field(server, "late", "omem") == 0);
-        eventually("freed", || info(server, "used_memory").saturating_sub(before) < 2_000_000);
+        eventually("freed", || number(server, "used_memory").saturating_sub(before) < 2_000_000);
     });
 }
 
@@ -225,12 +219,12 @@ fn clients_with_caches_come_and_go() {
             assert_eq!(client.command(&["CLIENT", "TRACKING", "on"]).unwrap(), ok());
             client.command(&["GET", "k"]).unwrap();
         }
-        assert_eq!(info(server, "tracking_total_keys"), 1);
-        let remembered = info(server, "tracking_total_items");
+        assert_eq!(number(server, "tracking_total_keys"), 1);
+        let remembered = number(server, "tracking_total_items");
         assert!((2..=200).contains(&remembered), "{remembered} readers of one key");
         connect(server).command(&["SET", "k", "v"]).unwrap();
         assert!(matches!(stays.message().unwrap(), Reply::Push(_)));
-        assert_eq!(info(server, "tracking_total_items"), 0);
+        assert_eq!(number(server, "tracking_total_items"), 0);
     });
 }
 
@@ -284,11 +278,11 @@ fn clients_that_take_too_much_memory() {
         let mut kept = named(server, "kept");
         assert_eq!(kept.command(&["CLIENT", "NO-EVICT", "on"]).unwrap(), ok());
         hold(&mut kept, 4 << 20);
-        eventually("counted", || info(server, "mem_clients_normal") > 8 << 20);
+        eventually("counted", || number(server, "mem_clients_normal") > 8 << 20);
         assert_eq!(named_clients(server), ["small", "middle", "kept"]);
         // The fourth is too many: the largest that may be evicted goes.
         let last = holding(server, "last", 5 << 19);
-        eventually("one was evicted", || info(server, "evicted_clients") == 1);
+        eventually("one was evicted", || number(server, "evicted_clients") == 1);
         assert_eq!(named_clients(server), ["small", "kept", "last"]);
         eventually("it was logged", || server.log().contains("Evicting client: id="));
         // A lower limit applies at once.
@@ -297,7 +291,7 @@ fn clients_that_take_too_much_memory() {
         assert_eq!(client.command(&set).unwrap(), ok());
         assert_eq!(named_clients(server), ["small", "kept"]);
         drop((small, middle, kept, last));
-        eventually("gone", || info(server, "mem_clients_normal") < 100_000);
+        eventually("gone", || number(server, "mem_clients_normal") < 100_000);
         // Queued commands, watched keys and subscriptions count; and so does a reply.
         let set = ["CONFIG", "SET", "maxmemory-clients", "200000"];
         assert_eq!(client.command(&set).unwrap(), ok());
@@ -312,7 +306,7 @@ fn clients_that_take_too_much_memory() {
         let set = ["CONFIG", "SET", "maxmemory-clients", "50%", "maxmemory", "0"];
         assert_eq!(client.command(&set).unwrap(), ok());
         let held = holding(server, "held", 2 << 20);
-        eventually("held", || info(server, "mem_clients_normal") > 2 << 20);
+        eventually("held", || number(server, "mem_clients_normal") > 2 << 20);
         assert_eq!(named_clients(server), ["held"]);
         assert_eq!(client.command(&["CONFIG", "SET", "maxmemory", "3mb"]).unwrap(), ok());
         assert!(named_clients(server).is_empty());

@@ -7,23 +7,10 @@
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use std::thread;
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use harness::wait::eventually;
 
 fn start() -> Server {
     Server::start(&Program::under_test(), Options::default()).unwrap()
-}
-
-/// Waits until `done` says so.
-#[track_caller]
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 /// Sends a request that ends the connection.
@@ -42,7 +29,7 @@ fn a_crash_leaves_a_report_with_a_stack_trace() {
     ] {
         let server = start();
         ask(&server, &["DEBUG", subcommand]);
-        wait_until("the end of the report", || server.log().contains("BUG REPORT END"));
+        eventually("the end of the report", || server.log().contains("BUG REPORT END"));
         let log = server.log();
         assert!(log.contains(reason), "{subcommand}: {log}");
         assert!(log.contains("STACK TRACE"), "{subcommand}: {log}");
@@ -56,7 +43,7 @@ fn a_restart_begins_with_an_empty_keyspace_and_the_same_process() {
         let mut client = server.connect(Protocol::Resp2).unwrap();
         assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), Reply::Simple(b"OK".to_vec()));
         ask(&server, &["DEBUG", subcommand, "1"]);
-        wait_until("the second start", || {
+        eventually("the second start", || {
             server.log().matches("Ready to accept connections").count() == 2
         });
         let mut client = Client::connect(server.address()).unwrap();

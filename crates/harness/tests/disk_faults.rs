@@ -8,9 +8,11 @@
 
 use harness::client::Client;
 use harness::environment::has_room_ahead_of_logs;
+use harness::info::field;
 use harness::preload::Preload;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -152,21 +154,10 @@ fn text(reply: &Reply) -> String {
     )
 }
 
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(30), what, is_so);
-}
-
 /// Waits for another line of the log than those there were `before`.
 #[track_caller]
 fn hears(server: &Server, before: &str, line: &str) {
     eventually(line, || server.log()[before.len()..].contains(line));
-}
-
-fn field(client: &mut Client, name: &str) -> String {
-    let info = text(&ask(client, "INFO persistence"));
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_default().to_owned()
 }
 
 fn rewrite(server: &Server, client: &mut Client, end: &str) {

@@ -13,6 +13,7 @@ use harness::environment::variable;
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -205,7 +206,7 @@ fn a_log_cut_anywhere_loads_up_to_the_cut() {
         let before = size();
         assert!(!client.command(words).expect("a reply").is_error());
         if words[0] != "SELECT" {
-            wait_until(|| size() > before);
+            eventually("it is in the log", || size() > before);
         }
         ends.push((size(), digest(&mut client)));
     }
@@ -213,7 +214,7 @@ fn a_log_cut_anywhere_loads_up_to_the_cut() {
     for words in [&["MULTI"][..], &["SET", "t", "1"], &["SET", "u", "2"], &["EXEC"]] {
         client.command(words).expect("a reply");
     }
-    wait_until(|| size() > before);
+    eventually("it is in the log", || size() > before);
     ends.push((size(), digest(&mut client)));
     drop(client);
     server.kill().expect("it can be killed");
@@ -228,13 +229,5 @@ fn a_log_cut_anywhere_loads_up_to_the_cut() {
         // A SELECT that nothing follows may stay.
         assert!(size() >= *end && size() <= cut as u64, "cut at {cut}");
         server.kill().expect("it can be killed");
-    }
-}
-
-fn wait_until(is_true: impl Fn() -> bool) {
-    let deadline = Instant::now() + harness::client::patience();
-    while !is_true() {
-        assert!(Instant::now() < deadline, "it never happens");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

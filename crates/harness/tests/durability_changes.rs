@@ -10,9 +10,11 @@
 
 use harness::client::Client;
 use harness::environment::{new_seed, variable};
+use harness::info::field;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
+use harness::wait::{eventually, until_not_rewriting};
 use replication::preallocation::data_before_room;
 use std::fs;
 use std::path::PathBuf;
@@ -73,17 +75,6 @@ fn text(reply: &Reply) -> String {
     String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
 }
 
-fn field(client: &mut Client, name: &str) -> String {
-    let info = text(&ask(client, &["INFO", "persistence"]));
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_default().to_owned()
-}
-
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(30), what, is_so);
-}
-
 /// Appends numbers to a list until the server is gone or the life ends.
 fn write(server: &Server, writer: usize, life: &Life) -> Written {
     let mut client = server.connect(Protocol::Resp2).unwrap();
@@ -127,14 +118,6 @@ fn write(server: &Server, writer: usize, life: &Life) -> Written {
     written
 }
 
-/// Waits until no rewrite is under way or about to begin.
-fn wait_for_rewrite(client: &mut Client) {
-    eventually("no rewrite", || {
-        let fields = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"];
-        fields.iter().all(|name| field(client, name) == "0")
-    });
-}
-
 /// What an operator does.
 struct Operator<'l> {
     server: &'l Server,
@@ -156,7 +139,7 @@ impl Operator<'_> {
 
     fn switch_off_and_on(&mut self) {
         const END: &str = "Background AOF rewrite finished successfully";
-        wait_for_rewrite(&mut self.client);
+        until_not_rewriting(&mut self.client);
         self.life.set_holds(false);
         ok(&mut self.client, "CONFIG SET appendonly no");
         let before = self.server.log().len();
@@ -265,7 +248,7 @@ fn live(
         let written = writers.map(|writer| writer.join().unwrap());
         if !is_killed {
             let client = &mut operator.client;
-            wait_for_rewrite(client);
+            until_not_rewriting(client);
             eventually("the size is that of the data", || {
                 field(client, "aof_current_size") == data_bytes(server).to_string()
             });

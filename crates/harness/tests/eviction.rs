@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode};
+use harness::info::number;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -30,12 +31,9 @@ struct Test {
     limit: usize,
 }
 
-/// A number of `INFO memory` or `INFO stats`.
+/// A number of INFO.
 fn info(client: &mut Client, name: &str) -> usize {
-    let reply = client.command(&["INFO", "everything"]).unwrap();
-    let text = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {name} in INFO")).trim().parse().unwrap()
+    number(client, name).try_into().unwrap()
 }
 
 impl Test {

@@ -6,8 +6,8 @@
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, free_port, signal};
+use harness::wait::eventually;
 use std::net::Ipv4Addr;
-use std::time::Duration;
 
 fn start() -> Vec<Server> {
     let program = Program::under_test();
@@ -29,11 +29,6 @@ fn check_refused(client: &mut Client, option: &str, value: &str, reason: &str) {
     let text =
         format!("ERR CONFIG SET failed (possibly related to argument '{option}') - {reason}");
     assert_eq!(reply, Reply::Error(text.into_bytes()));
-}
-
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(20), what, is_so);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
+use harness::wait::eventually;
 use std::time::{Duration, Instant};
 
 fn start(arguments: &[&str]) -> Server {
@@ -190,7 +191,7 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
         }
         ask(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
         let is_done = || server.log().matches("rewrite finished").count() > round;
-        harness::wait::within(harness::client::patience(), "the log begins", is_done);
+        eventually("the log begins", is_done);
         let log = log_of(round);
         assert!(log.contains("before"), "round {round}: {log}");
         assert!(!log.contains("after"), "round {round}: {log}");

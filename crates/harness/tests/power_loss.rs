@@ -18,6 +18,7 @@ use harness::preload::Preload;
 use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -92,7 +93,7 @@ fn disturb(server: &Server, client: &mut Client, command: &str, end: &str) {
     let before = server.log().len();
     let words: Vec<&str> = command.split(' ').collect();
     assert!(!client.command(&words).unwrap().is_error());
-    harness::wait::within(Duration::from_secs(30), end, || server.log()[before..].contains(end));
+    eventually(end, || server.log()[before..].contains(end));
 }
 
 fn length(client: &mut Client, writer: usize) -> usize {

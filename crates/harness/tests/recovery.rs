@@ -20,11 +20,11 @@ use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Bytes damaged in each kind of file by the default run.
 const FLIPS: u64 = 40;
@@ -312,11 +312,6 @@ fn base() -> Vec<u8> {
     let path = server.directory().join("appendonlydir/appendonly.aof.2.base.rdb");
     eventually("the base", || server.log().contains("AOF rewrite finished successfully"));
     fs::read(path).unwrap()
-}
-
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(30), what, is_so);
 }
 
 #[test]

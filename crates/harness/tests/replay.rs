@@ -4,13 +4,13 @@
 //!
 //! `DUNLIN_SEED=17` runs the sequence of that seed, `DUNLIN_REPLAY_SECONDS=600` runs for so long.
 
-use harness::client::{Client, patience};
+use harness::client::Client;
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::environment::{has_room_ahead_of_logs, variable};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use harness::wait::within;
+use harness::wait::{eventually, until_not_rewriting};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
@@ -70,7 +70,7 @@ fn the_log_repeats_what_happened() {
         drop(clients);
         let mut client = server.connect(Protocol::Resp2).expect("it answers");
         wait_to_be_alone(&mut client);
-        wait_for_rewrite(&mut client);
+        until_not_rewriting(&mut client);
         keep_from_expiring(&mut client);
         let before = ask(&mut client, &["DEBUG", "DIGEST"]);
         let held = contents(&mut client);
@@ -95,17 +95,9 @@ fn the_log_repeats_what_happened() {
 
 /// What other clients sent before they closed may still be in their sockets, or being executed.
 fn wait_to_be_alone(client: &mut Client) {
-    within(patience(), "no other client is there", || {
+    eventually("no other client is there", || {
         let list = ask(client, &["CLIENT", "LIST"]);
         list.text().unwrap_or_default().iter().filter(|byte| **byte == b'\n').count() == 1
-    });
-}
-
-fn wait_for_rewrite(client: &mut Client) {
-    within(patience(), "the rewrite ends", || {
-        let info = ask(client, &["INFO", "persistence"]);
-        let text = String::from_utf8_lossy(info.text().unwrap_or_default()).into_owned();
-        text.contains("aof_rewrite_in_progress:0") && text.contains("aof_rewrite_scheduled:0")
     });
 }
 
@@ -184,7 +176,7 @@ fn hand_over(from: &Program, to: &Program) {
         fill(&mut client);
         if rewrites {
             ask(&mut client, &["BGREWRITEAOF"]);
-            wait_for_rewrite(&mut client);
+            until_not_rewriting(&mut client);
             ask(&mut client, &["SET", "after", "1"]);
         }
         let wanted = contents(&mut client);
@@ -254,14 +246,14 @@ fn killed(preamble: &str, is_rewriting: bool) -> (Server, Contents) {
     if is_rewriting {
         ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
         ask(&mut client, &["BGREWRITEAOF"]);
-        within(patience(), "the new increment", || increments(&source).len() == 2);
+        eventually("the new increment", || increments(&source).len() == 2);
     }
     // So many that batches are written in place again.
     for number in 0..100 {
         ask(&mut client, &["SET", &format!("after:{number}"), &"v".repeat(7 * number)]);
     }
     let wanted = contents(&mut client);
-    within(patience(), "room", || {
+    eventually("room", || {
         let last = increments(&source).pop().expect("there is one");
         std::fs::read(last).expect("it can be read").ends_with(b"##\n")
     });

@@ -5,14 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
+use harness::info::field;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
+use harness::wait::eventually;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const COUNTERS: u64 = 100;
 const BIG: u64 = 6_000;
 
@@ -45,23 +46,8 @@ fn ok(client: &mut Client, request: &str) {
     assert!(!reply.is_error(), "{request}: {reply:?}");
 }
 
-fn field(client: &mut Client, name: &str) -> String {
-    let info = text(&ask(client, "INFO persistence"));
-    let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap_or_default().to_owned()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what} did not happen");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn wait_for_save(client: &mut Client) {
-    wait_until("the end of the save", || field(client, "rdb_bgsave_in_progress") == "0");
+    eventually("the end of the save", || field(client, "rdb_bgsave_in_progress") == "0");
 }
 
 /// Puts together what the writers then only move about.
@@ -173,7 +159,7 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
             }
             for round in 0..2 {
                 let before = done.load(Relaxed);
-                wait_until("some writes", || done.load(Relaxed) > before + 50);
+                eventually("some writes", || done.load(Relaxed) > before + 50);
                 ok(&mut client, "BGSAVE");
                 if round == 1 {
                     // A long value's stream is cut short, or a short one's is over already.
@@ -280,9 +266,9 @@ fn a_killed_server_keeps_the_old_file() {
     ok(&mut client, "DEBUG POPULATE 5000");
     ok(&mut client, "CONFIG SET rdb-key-save-delay 10000");
     ok(&mut client, "BGSAVE");
-    wait_until("a part of the save", || field(&mut client, "current_save_keys_processed") != "0");
+    eventually("a part of the save", || field(&mut client, "current_save_keys_processed") != "0");
     signal(server.process_id(), "KILL").unwrap();
-    wait_until("the end", || client.command(&["PING"]).is_err());
+    eventually("the end", || client.command(&["PING"]).is_err());
     assert_eq!(std::fs::read(&file).unwrap(), good);
 }
 
@@ -293,7 +279,7 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
     let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
     let begin = |client: &mut Client| {
         ok(client, "BGSAVE");
-        wait_until("the file", || temporary.exists());
+        eventually("the file", || temporary.exists());
     };
     assert!(text(&ask(&mut client, "DEBUG SNAPSHOT-FAULT")).starts_with("ERR"));
     ok(&mut client, "SET k v");
@@ -309,7 +295,7 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
     begin(&mut client);
     assert!(client.command(&["SHUTDOWN", "NOSAVE"]).is_err());
     assert!(server.connect(Protocol::Resp2).is_err());
-    wait_until("the end of the file", || !temporary.exists());
+    eventually("the end of the file", || !temporary.exists());
 }
 
 #[test]
@@ -333,10 +319,10 @@ fn a_save_point_saves_and_flushall_saves_nothing() {
     let mut client = connect(&server);
     ok(&mut client, "SET k v");
     assert_eq!(text(&client.command(&["CONFIG", "SET", "save", "1 1"]).unwrap()), "OK");
-    wait_until("the save", || field(&mut client, "rdb_saves") == "1");
+    eventually("the save", || field(&mut client, "rdb_saves") == "1");
     let full = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
     ok(&mut client, "FLUSHALL");
-    wait_until("the save of nothing", || field(&mut client, "rdb_saves") == "2");
+    eventually("the save of nothing", || field(&mut client, "rdb_saves") == "2");
     let empty = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
     assert!(empty < full, "{empty} bytes after {full}");
 }
@@ -356,7 +342,7 @@ fn flushall_ends_a_save_in_the_middle_of_a_value() {
         thread::sleep(Duration::from_millis(round % 10));
         let reply = client.command(&["FLUSHALL"]);
         assert!(reply.is_ok(), "round {round}, {reply:?}:\n{}", server.log());
-        wait_until("the end of the save", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+        eventually("the end of the save", || field(&mut client, "rdb_bgsave_in_progress") == "0");
     }
     assert!(server.log().contains("Background saving was cancelled"), "{}", server.log());
 }

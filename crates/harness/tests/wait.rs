@@ -4,7 +4,7 @@
 use harness::client::Client;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use std::time::{Duration, Instant};
+use harness::wait::eventually;
 
 fn start(policy: &str) -> Server {
     let arguments = ["--appendonly", "yes", "--appendfsync", policy];
@@ -39,11 +39,7 @@ fn what_failed_to_be_forced_to_the_disk_counts_when_it_was_written_anew() {
     let [writer, other] = &mut clients;
     ask(other, &["DEBUG", "AOF-FAULT", "fsync"]);
     ask(writer, &["SET", "k", "v"]);
-    let deadline = Instant::now() + harness::client::patience();
-    while !refuses_writes(other) {
-        assert!(Instant::now() < deadline, "fsync does not fail");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("writes are refused", || refuses_writes(other));
     assert_eq!(acks(&ask(writer, &["WAITAOF", "1", "0", "50"])), (0, 0));
     assert!(!persistence(other).contains("aof_rewrites:1"));
     writer.send(&["WAITAOF", "1", "0", "0"]).expect("it is sent");

@@ -1,7 +1,8 @@
 //! Snapshots at start: what is loaded, what clients meet meanwhile, and what stops the server.
 
-use crate::support::{Folder, Running, ask, client, command, port, refused, until};
+use crate::support::{Folder, Running, ask, client, command, port, refused};
 use harness::server::signal;
+use harness::wait::eventually;
 use rdb::file::{Access, RecordHead};
 use rdb::{Compression, Encoder, Kind, ObjectRef};
 use std::fs;
@@ -93,7 +94,7 @@ fn slow(folder: Folder, port: u16, text: &str) -> Running {
     let mut start = command(&folder, &["--port", text, "--key-load-delay", "2000"]);
     start.stdout(fs::File::create(folder.path("output")).unwrap()).stdin(Stdio::null());
     let running = Running { child: start.spawn().unwrap(), folder };
-    until("listening", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+    eventually("listening", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     running
 }
 
@@ -113,7 +114,7 @@ fn clients_hear_of_loading_meanwhile() {
 
     // Clients are served a moment before the file's head is read.
     let mut info = String::new();
-    until("a look at the file", || {
+    eventually("a look at the file", || {
         info = ask(&mut client, &["INFO", "persistence"]).remove(0);
         !info.contains("loading_rdb_used_mem:0\r\n")
     });
@@ -130,7 +131,7 @@ fn clients_hear_of_loading_meanwhile() {
     assert!(!running.output().contains("Ready to accept connections"));
     // It would take 100 seconds more.
     assert_eq!(ask(&mut client, &["CONFIG", "SET", "key-load-delay", "0"]), ["OK"]);
-    until("loaded", || ask(&mut client, &["GET", "k49999"]) == ["49999"]);
+    eventually("loaded", || ask(&mut client, &["GET", "k49999"]) == ["49999"]);
     assert_eq!(ask(&mut client, &["GET", "k1"]), ["1"]);
     assert_eq!(ask(&mut client, &["DBSIZE"]), ["Integer(50000)"]);
 }
@@ -141,7 +142,7 @@ fn a_server_that_loads_can_be_stopped() {
     let (port, text) = port();
     let mut running = slow(folder_with(&file), port, &text);
     // It listens a moment before it hears signals.
-    until("a start", || running.output().contains("Server initialized"));
+    eventually("a start", || running.output().contains("Server initialized"));
     signal(running.child.id(), "TERM").unwrap();
     assert!(running.child.wait().unwrap().success(), "{}", running.output());
     let output = running.output();

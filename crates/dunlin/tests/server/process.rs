@@ -1,7 +1,8 @@
 //! The process: background, supervision, threads, signals, crashes.
 
-use crate::support::{Folder, Running, ask, client, command, port, threads, title, until};
+use crate::support::{Folder, Running, ask, client, command, port, threads, title};
 use harness::server::signal;
+use harness::wait::eventually;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::ExitStatusExt as _;
@@ -23,7 +24,7 @@ fn a_daemon_leaves_its_terminal_and_cleans_up() {
     );
     let output = command(&folder, &[&config]).output().unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
-    until("ready", || folder.read("log").contains("* Ready to accept connections unix\n"));
+    eventually("ready", || folder.read("log").contains("* Ready to accept connections unix\n"));
     let process_id: u32 = folder.read("pid").trim().parse().unwrap();
     let socket = folder.path("socket");
     assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o700);
@@ -34,8 +35,8 @@ fn a_daemon_leaves_its_terminal_and_cleans_up() {
     assert_eq!(title(process_id), expected);
 
     signal(process_id, "TERM").unwrap();
-    until("ended", || folder.read("log").contains("bye bye..."));
-    until("cleaned up", || !folder.path("pid").exists() && !socket.exists());
+    eventually("ended", || folder.read("log").contains("bye bye..."));
+    eventually("cleaned up", || !folder.path("pid").exists() && !socket.exists());
 }
 
 fn receive(socket: &UnixDatagram) -> io::Result<String> {
@@ -90,7 +91,7 @@ fn a_number_of_threads_and_their_processors_can_be_given() {
     let arguments = ["--port", &port, "--io-threads", "3", "--server-cpulist", &first];
     let running = Running::start(Folder::new(), &arguments);
     let process_id = running.child.id();
-    until("pinned", || reactors(process_id) == [first.clone(), first.clone(), first.clone()]);
+    eventually("pinned", || reactors(process_id) == [first.clone(), first.clone(), first.clone()]);
     assert!(running.line("* 3 threads: ").starts_with("io-threads 3, "));
 }
 

@@ -1,14 +1,14 @@
 //! Starts the program in a folder of its own and looks at what it does.
 
-use harness::client::{Client, patience};
+use harness::client::Client;
 use harness::server::{free_port, signal};
+use harness::wait::eventually;
 use std::fs;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 /// A temporary folder that is gone when the test is over.
 pub struct Folder(PathBuf);
@@ -43,16 +43,6 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Looks until `condition` holds; fails the test when it never does.
-#[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + patience() * 3;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -114,7 +104,7 @@ impl Running {
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(stdin.as_bytes()).unwrap();
         let mut running = Running { child, folder };
-        until("ready", || {
+        eventually("ready", || {
             let status = running.child.try_wait().unwrap();
             assert_eq!(status, None, "{}", running.output());
             running.output().contains("* Ready to accept connections")

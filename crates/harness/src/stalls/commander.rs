@@ -4,6 +4,7 @@
 //! reply of a million elements costs it no more than the reading.
 
 use crate::client::{Client, encode};
+use crate::info;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -73,9 +74,7 @@ impl Commander {
     /// A number from INFO.
     pub fn info(&mut self, field: &str) -> io::Result<u64> {
         let reply = self.control.command(&["INFO"])?;
-        let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
-        let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        let number = value.and_then(|value| value.trim().parse().ok());
+        let number = info::find(&reply, field).and_then(|value| value.parse().ok());
         number.ok_or_else(|| io::Error::other(format!("INFO has no number {field}")))
     }
 

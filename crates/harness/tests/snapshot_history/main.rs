@@ -34,11 +34,6 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
     client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
-#[track_caller]
-fn eventually(what: &str, is_so: impl FnMut() -> bool) {
-    harness::wait::within(Duration::from_secs(60), what, is_so);
-}
-
 fn count_in_log(server: &Server, text: &str) -> usize {
     server.log().matches(text).count()
 }

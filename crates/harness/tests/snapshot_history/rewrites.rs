@@ -3,11 +3,12 @@
 
 use super::compare::{assert_same, load, soon};
 use super::writers::{beside_writers, fill};
-use super::{Tally, ask, catch_up, count_in_log, eventually, start};
+use super::{Tally, ask, catch_up, count_in_log, start};
 use harness::client::Client;
 use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::Server;
+use harness::wait::eventually;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;

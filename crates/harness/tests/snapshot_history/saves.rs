@@ -9,11 +9,13 @@
 use super::compare::{assert_same, load, soon, what_lasts};
 use super::rewrites::rewrite;
 use super::writers::{beside_writers, fill};
-use super::{Tally, ask, catch_up, count_in_log, eventually, loader, start};
+use super::{Tally, ask, catch_up, count_in_log, loader, start};
 use harness::client::Client;
+use harness::info::{field, fields};
 use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::{Program, Server};
+use harness::wait::eventually;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,14 +52,6 @@ fn moment(file: &Path) -> Option<(String, usize)> {
     };
     assert_eq!(field("repl-id").is_some(), field("repl-stream-db").is_some(), "{said}");
     Some((field("repl-id")?, field("repl-offset")?.parse().unwrap()))
-}
-
-/// A field of INFO replication.
-fn info(client: &mut Client, name: &str) -> String {
-    let reply = ask(client, &["INFO", "replication"]);
-    let text = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.unwrap().to_owned()
 }
 
 /// The first base, and all bytes that were ever logged behind it.
@@ -99,11 +93,11 @@ pub fn one(seed: u64, logs: &mut Server, files: &mut Server) -> Tally {
     });
     catch_up(&server);
     let mut client = server.connect(Protocol::Resp2).unwrap();
-    let id = info(&mut client, "master_replid");
+    let id = field(&mut client, "master_replid");
     let folder = server.directory().join("appendonlydir");
     // Keys may still expire.
     eventually("a log as long as the history", || {
-        info(&mut client, "master_repl_offset") == log_of(&folder).1.len().to_string()
+        field(&mut client, "master_repl_offset") == log_of(&folder).1.len().to_string()
     });
     server.kill().unwrap();
     let (base, log) = log_of(&folder);
@@ -141,9 +135,7 @@ fn a_file_names_its_position_only_where_there_is_a_history() {
     let log_is_on = |client: &mut Client| {
         ask(client, &["CONFIG", "SET", "appendonly", "yes"]);
         eventually("a log", || {
-            let reply = ask(client, &["INFO", "persistence"]);
-            let text = String::from_utf8_lossy(reply.text().unwrap()).into_owned();
-            text.contains("aof_enabled:1") && text.contains("aof_rewrite_in_progress:0")
+            fields(client, ["aof_enabled", "aof_rewrite_in_progress"]) == ["1", "0"]
         });
     };
     assert_eq!(saved(&mut client), None);
@@ -158,5 +150,5 @@ fn a_file_names_its_position_only_where_there_is_a_history() {
     log_is_on(&mut client);
     let (second, _) = saved(&mut client).unwrap();
     assert_ne!(second, first);
-    assert_eq!(second, info(&mut client, "master_replid"));
+    assert_eq!(second, field(&mut client, "master_replid"));
 }
