@@ -62,7 +62,7 @@ impl Loading {
         self.is_on.load(Relaxed)
     }
 
-    /// Asks whoever loads to give up: the server is to stop.
+    /// Asks whoever loads, now or later, to give up: the server is to stop. There is no way back.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, SeqCst);
     }
@@ -118,6 +118,16 @@ impl Loading {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_that_begins_after_it_was_cancelled_is_cancelled() {
+        let loading = Loading::default();
+        loading.cancel();
+        loading.begin(1000, Millis(5_000));
+        assert!(loading.is_cancelled());
+        loading.end();
+        assert!(loading.is_cancelled());
+    }
 
     #[test]
     fn progress_estimates_what_is_left() {

@@ -139,6 +139,10 @@ fn serve(
     checks::warn_about_backlog(Path::new("/"), config.tcp_backlog());
     checks::warn_about_maxmemory(config.maxmemory());
 
+    // Whoever sees the server listen, or finds its pid file, may have it clean up by a signal.
+    let stopping = Arc::clone(&net);
+    signals::install(move || stop_in_time(engine, &stopping))
+        .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
     tls::apply(&config, &net)?;
     let specs = listeners(&config);
     net.rebind(&specs).map_err(|error| {
@@ -165,9 +169,6 @@ fn serve(
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
-    let stopping = Arc::clone(&net);
-    signals::install(move || stop_in_time(engine, &stopping))
-        .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
 
     let log = aof.find()?;
     let snapshot = if config.appendonly() {

@@ -91,8 +91,16 @@ fn a_snapshot_is_there_when_clients_are() {
 
 /// A server that loads slowly, in `folder`, once clients can connect.
 fn slow(folder: Folder, port: u16, text: &str) -> Running {
+    slow_with(folder, port, text, &[])
+}
+
+/// The same with more arguments.
+fn slow_with(folder: Folder, port: u16, text: &str, arguments: &[&str]) -> Running {
     let mut start = command(&folder, &["--port", text, "--key-load-delay", "2000"]);
-    start.stdout(fs::File::create(folder.path("output")).unwrap()).stdin(Stdio::null());
+    start
+        .args(arguments)
+        .stdout(fs::File::create(folder.path("output")).unwrap())
+        .stdin(Stdio::null());
     let running = Running { child: start.spawn().unwrap(), folder };
     eventually("listening", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
     running
@@ -141,13 +149,53 @@ fn a_server_that_loads_can_be_stopped() {
     let file = snapshot(|encoder| numbers(encoder, 50_000));
     let (port, text) = port();
     let mut running = slow(folder_with(&file), port, &text);
-    // It listens a moment before it hears signals.
+    // Earlier it would not say that it loads when it hears the signal.
     eventually("a start", || running.output().contains("Server initialized"));
     signal(running.child.id(), "TERM").unwrap();
     assert!(running.child.wait().unwrap().success(), "{}", running.output());
     let output = running.output();
     assert!(output.contains("Received shutdown signal during loading"), "{output}");
     assert_eq!(fs::read(running.folder.path("dump.rdb")).unwrap(), file, "it was left alone");
+}
+
+#[test]
+fn a_server_that_does_not_load_yet_can_be_stopped() {
+    let file = snapshot(|encoder| numbers(encoder, 50_000));
+    for append_only in ["no", "yes"] {
+        let folder = folder_with(&file);
+        folder.file("appendonlydir/appendonly.aof.manifest", "file base.rdb seq 1 type b\n");
+        fs::copy(folder.path("dump.rdb"), folder.path("appendonlydir/base.rdb")).unwrap();
+        // It listens, and comes to the data set when it has read who its users are.
+        let users = folder.path("users");
+        assert!(Command::new("mkfifo").arg(&users).status().unwrap().success());
+        let (port, text) = port();
+        let arguments = [
+            "--aclfile",
+            "users",
+            "--appendonly",
+            append_only,
+            "--pidfile",
+            "pid",
+            "--unixsocket",
+            "socket",
+        ];
+        let mut running = slow_with(folder, port, &text, &arguments);
+        eventually("a pid file", || running.folder.path("pid").exists());
+        signal(running.child.id(), "TERM").unwrap();
+        eventually("a shutdown", || {
+            assert_eq!(running.child.try_wait().unwrap(), None, "{}", running.output());
+            running.output().contains("User requested shutdown...")
+        });
+        fs::write(&users, "user default on nopass ~* &* +@all\n").unwrap();
+        assert!(running.child.wait().unwrap().success(), "{}", running.output());
+        assert!(!running.output().contains("Ready to accept connections"), "{}", running.output());
+        for name in ["pid", "socket"] {
+            assert!(!running.folder.path(name).exists(), "{name} is left");
+        }
+        for name in ["dump.rdb", "appendonlydir/base.rdb"] {
+            assert_eq!(fs::read(running.folder.path(name)).unwrap(), file, "{name} was left alone");
+        }
+    }
 }
 
 /// The server's last words when it does not start with this snapshot.

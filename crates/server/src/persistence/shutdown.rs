@@ -133,14 +133,19 @@ fn start(
             }
             return;
         }
-        engine.loading.cancel();
-        stopping.stop();
+        stop(engine, &stopping);
     });
     if let Err(error) = started {
         log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
         *stage = Stage::Final;
-        net.stop();
+        stop(engine, net);
     }
+}
+
+/// Ends the load, be it under way or still to come, and the reactors.
+fn stop(engine: &Engine, net: &Net) {
+    engine.loading.cancel();
+    net.stop();
 }
 
 /// Saves; whether the server goes down.
