@@ -18,6 +18,7 @@ use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::long::LateReply;
 use crate::mailbox::Mailbox;
+use crate::pause::Pause;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare, Traffic};
@@ -30,7 +31,7 @@ use keyspace::Keyspace;
 use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What the I/O side does for commands; the server crate implements it.
@@ -128,15 +129,6 @@ pub struct ShutdownRequest {
     pub force: bool,
 }
 
-/// CLIENT PAUSE.
-#[derive(Default)]
-pub struct Pause {
-    /// End of the pause in milliseconds since the epoch; 0 if there is none.
-    pub until_ms: AtomicI64,
-    /// Only writes wait.
-    pub writes_only: AtomicBool,
-}
-
 /// Everything that threads share.
 pub struct Engine {
     /// The data.
@@ -195,7 +187,7 @@ pub struct Engine {
     pub over_limit: OverLimit,
     /// What is known of files with snapshots.
     pub persistence: Persistence,
-    /// CLIENT PAUSE.
+    /// What holds requests back: CLIENT PAUSE, a last snapshot.
     pub pause: Pause,
     /// Clients in MONITOR.
     pub monitors: AtomicUsize,
@@ -339,7 +331,7 @@ impl Engine {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
-            || self.pause.until_ms.load(Relaxed) != 0
+            || self.pause.is_on()
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
             || self.overdue_mailboxes.load(Relaxed) > 0
@@ -350,7 +342,7 @@ impl Engine {
 
     /// Whether expired keys stay where they are because writes are paused or data is being loaded.
     pub fn freezes_expiry(&self) -> bool {
-        self.pause.until_ms.load(Relaxed) != 0 || self.loading.is_on()
+        self.pause.is_on() || self.loading.is_on()
     }
 
     /// Counts an error reply by its code.

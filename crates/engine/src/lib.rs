@@ -41,6 +41,7 @@ pub mod long;
 pub mod mailbox;
 pub mod monitor;
 mod name;
+pub mod pause;
 pub mod persistence;
 pub mod pubsub;
 pub mod rates;

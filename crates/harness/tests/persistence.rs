@@ -1,6 +1,7 @@
 //! What commands do to files, where that can be seen only from outside.
 
 use harness::client::Client;
+use harness::info::{field, fields};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
@@ -98,6 +99,57 @@ fn a_signal_counts_from_the_instant_an_abort_is_answered() {
     }
     ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
     drop(client);
+    assert!(server.stop().expect("it stops").success());
+}
+
+/// Which pause is in force, by INFO.
+fn paused(client: &mut Client) -> [String; 2] {
+    fields(client, ["paused_reason", "paused_actions"])
+}
+
+#[test]
+fn a_shutdown_that_is_taken_back_leaves_the_pause_of_clients_as_they_want_it() {
+    let by_client = ["client_pause", "write"];
+    let by_shutdown = ["shutdown_in_progress", "write"];
+    let (server, mut client) = slow_to_save();
+    let mut writer = server.connect(Protocol::Resp2).expect("it runs");
+    let begin = |client: &mut Client| {
+        signal(server.process_id(), "TERM").expect("it is sent");
+        eventually("a last save", || paused(client) == by_shutdown);
+    };
+    let abort = |client: &mut Client, then: [&str; 2]| {
+        assert!(!ask(client, &["SHUTDOWN", "ABORT"]).is_error());
+        eventually("no save", || paused(client) != by_shutdown);
+        assert_eq!(paused(client), then);
+    };
+
+    // One that is set meanwhile stays.
+    begin(&mut client);
+    writer.send(&["SET", "k", "v"]).expect("it is sent");
+    eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+    ask(&mut client, &["CLIENT", "PAUSE", "1000000", "WRITE"]);
+    abort(&mut client, by_client);
+    eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+
+    // One that was there before stays.
+    begin(&mut client);
+    abort(&mut client, by_client);
+
+    // One that is ended meanwhile is gone, and until then the snapshot is the last word.
+    begin(&mut client);
+    ask(&mut client, &["CLIENT", "UNPAUSE"]);
+    eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+    assert_eq!(ask(&mut client, &["EXISTS", "k"]).integer(), Some(0));
+    abort(&mut client, ["none", "none"]);
+    assert!(!writer.reply().expect("a reply").is_error());
+
+    // One of everything that ends meanwhile lets go what does not write.
+    begin(&mut client);
+    ask(&mut client, &["CLIENT", "PAUSE", "50", "ALL"]);
+    assert_eq!(paused(&mut client), by_shutdown);
+    abort(&mut client, ["none", "none"]);
+    ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    drop((client, writer));
     assert!(server.stop().expect("it stops").success());
 }
 

@@ -172,13 +172,12 @@ impl Hub {
                 io.resume();
             }
         }
-        let until = self.engine.pause.until_ms.load(Relaxed);
-        if until != 0 && until <= now.0 {
-            // Several threads may find the end; only a pause that is still the same one ends.
-            let pause = &self.engine.pause.until_ms;
-            let _ = pause.compare_exchange(until, 0, Relaxed, Relaxed);
+        let pause = &self.engine.pause;
+        if pause.end_if_over(now) {
+            // A shutdown may hold back writes all the same, but not what else has waited.
+            self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
         }
-        if until <= now.0 && !self.paused.is_empty() {
+        if !pause.is_on() && !self.paused.is_empty() {
             self.resume_paused(cx);
         }
     }

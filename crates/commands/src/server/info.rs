@@ -6,6 +6,7 @@
 use super::memory_report::Memory;
 use engine::append_log::LogState;
 use engine::clients::flag;
+use engine::pause::{Actions, Purpose};
 use engine::pubsub::Space;
 use engine::stats::{Counter, Durations};
 use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome};
@@ -124,17 +125,21 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_watched_keys", keys.watched);
     line(out, "total_blocking_keys", keys.blocking);
     line(out, "total_blocking_keys_on_nokey", 0);
-    let until = engine.pause.until_ms.load(Relaxed);
-    let is_paused = until > cx.now().0;
-    let writes_only = engine.pause.writes_only.load(Relaxed);
-    line(out, "paused_reason", if is_paused { "client_pause" } else { "none" });
-    let actions = match (is_paused, writes_only) {
-        (false, _) => "none",
-        (true, true) => "write",
-        (true, false) => "all",
+    let pause = engine.pause.in_force(cx.now());
+    let reason = match pause.map(|pause| pause.purpose) {
+        None => "none",
+        Some(Purpose::Client) => "client_pause",
+        Some(Purpose::Shutdown) => "shutdown_in_progress",
+    };
+    line(out, "paused_reason", reason);
+    let actions = match pause.map(|pause| pause.actions) {
+        None => "none",
+        Some(Actions::Writes) => "write",
+        Some(Actions::All) => "all",
     };
     line(out, "paused_actions", actions);
-    line(out, "paused_timeout_milliseconds", (until - cx.now().0).max(0));
+    let left = pause.map_or(0, |pause| pause.until.0 - cx.now().0);
+    line(out, "paused_timeout_milliseconds", left);
 }
 
 fn memory(cx: &Cx<'_>, out: &mut String) {

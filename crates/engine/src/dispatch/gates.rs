@@ -9,6 +9,7 @@ use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Busy;
+use crate::pause::Actions;
 use crate::table::Resolved;
 use crate::transaction::Queued;
 use config::ProtectedAction;
@@ -146,13 +147,9 @@ fn allowed_when_subscribed(row: &Resolved) -> bool {
 }
 
 fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
-    let pause = &cx.engine.pause;
-    let until = Millis(pause.until_ms.load(Relaxed));
-    if until <= cx.now() {
-        return None;
-    }
+    let pause = cx.engine.pause.in_force(cx.now())?;
     // A pause of everything holds back what would end it too, as in Valkey: only time does.
-    (!pause.writes_only.load(Relaxed) || may_write(cx, row)).then_some(until)
+    (pause.actions == Actions::All || may_write(cx, row)).then_some(pause.until)
 }
 
 /// Whether a request may have messages for any number of clients.

@@ -151,8 +151,7 @@ fn stop(engine: &Engine, net: &Net) {
 /// Saves; whether the server goes down.
 fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     log!(Notice, "Saving the final RDB snapshot before exiting.");
-    let before = engine.pause.until_ms.swap(i64::MAX, SeqCst);
-    let was_for_writes = engine.pause.writes_only.swap(true, SeqCst);
+    engine.pause.begin_shutdown();
     let saved = save_unless_aborted(engine);
     let mut stage = stage();
     if !matches!(*stage, Stage::Aborted) {
@@ -168,8 +167,7 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
         log!(Warning, "Error trying to save the DB, can't exit.");
     }
     // Before the lock is free: the next shutdown may begin then, and pauses by itself.
-    engine.pause.writes_only.store(was_for_writes, SeqCst);
-    engine.pause.until_ms.store(before, SeqCst);
+    engine.pause.end_shutdown();
     *stage = Stage::None;
     drop(stage);
     GOES_ON.notify_all();

@@ -1,8 +1,9 @@
 //! `CLIENT PAUSE`, `UNPAUSE`: holds back commands, or only writes, of all connections
 
 use engine::mailbox::Message;
+use engine::pause::Actions;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
-use std::sync::atomic::Ordering::Relaxed;
+use keyspace::Millis;
 
 /// `CLIENT PAUSE`.
 pub static CLIENT_PAUSE: Command = Command {
@@ -44,26 +45,20 @@ fn client_pause(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if timeout < 0 {
         return Err(Error::text("ERR timeout is negative"));
     }
-    let writes_only = match args.len() {
-        3 => false,
-        4 if args.is(3, "write") => true,
-        4 if args.is(3, "all") => false,
+    let actions = match args.len() {
+        3 => Actions::All,
+        4 if args.is(3, "write") => Actions::Writes,
+        4 if args.is(3, "all") => Actions::All,
         _ => return Err(Error::text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let pause = &cx.engine.pause;
-    let until = cx.now().0.saturating_add(timeout);
-    // A pause is only ever made longer or stricter.
-    let is_paused = pause.until_ms.load(Relaxed) > cx.now().0;
-    pause
-        .writes_only
-        .store(writes_only && (!is_paused || pause.writes_only.load(Relaxed)), Relaxed);
-    pause.until_ms.fetch_max(until, Relaxed);
+    let until = Millis(cx.now().0.saturating_add(timeout));
+    cx.engine.pause.begin(actions, until, cx.now());
     cx.reply.ok();
     Ok(())
 }
 
 fn client_unpause(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    cx.engine.pause.until_ms.store(0, Relaxed);
+    cx.engine.pause.end();
     cx.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
     cx.reply.ok();
     Ok(())
