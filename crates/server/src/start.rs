@@ -177,6 +177,10 @@ fn serve(
     } else {
         load::begin_at_start(engine)?
     };
+    // Whatever is acknowledged behind the gate may be saved by a shutdown.
+    if !engine.loading.is_on() {
+        persistence::shutdown::data_set_is_complete();
+    }
     let reactors = start_reactors(engine, &net, &pins.reactors)?;
     banner::initialized();
     let is_ready = if config.appendonly() {
@@ -186,8 +190,8 @@ fn serve(
     };
     if is_ready == LoadedAtStart::Ready {
         aof.open()?;
-        engine.loading.end();
         persistence::shutdown::data_set_is_complete();
+        engine.loading.end();
         banner::ready(&kinds(&specs));
         supervisor.ready();
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;

@@ -46,7 +46,7 @@ pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
     Ok(Some(Snapshot { path, file, bytes: facts.len() }))
 }
 
-/// Loads it and opens the gate.
+/// Loads it. The gate is the caller's to open.
 pub fn at_start(
     engine: &'static Engine,
     snapshot: Option<Snapshot>,
@@ -64,7 +64,6 @@ pub fn at_start(
     match loaded {
         Ok(_) => {
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
-            engine.loading.end();
             Ok(LoadedAtStart::Ready)
         }
         // The gate stays closed: half a data set is nobody's.
