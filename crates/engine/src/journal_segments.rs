@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Appenders and readers find a segment with one load. Only asking for one and giving back those
-//! below the floor take a lock, once a mebibyte. Segments that were read are used again, so that a
-//! steady stream of writes touches no fresh page.
+//! below the floor take a lock, once a mebibyte. Segments that were read are used again, once nobody
+//! holds them any more, so that a steady stream of writes touches no fresh page.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -76,9 +76,19 @@ pub(crate) struct Segments {
 
 #[derive(Default)]
 struct Shelf {
+    /// Out of their places. A reader that has gone on may still hold one of them.
     spares: Vec<Arc<Segment>>,
     /// The lowest segment that may still be there.
     lowest: u64,
+}
+
+impl Shelf {
+    /// A segment that nobody else has.
+    fn take(&mut self) -> Arc<Segment> {
+        // Nobody finds one that has no place, so who has it alone keeps it alone.
+        let at = self.spares.iter_mut().position(|segment| Arc::get_mut(segment).is_some());
+        at.map_or_else(Segment::new, |at| self.spares.swap_remove(at))
+    }
 }
 
 impl Segments {
@@ -123,7 +133,7 @@ impl Segments {
                 return (segment, is_new);
             }
             if self.place(number).load(Acquire).is_null() {
-                let segment = shelf.spares.pop().unwrap_or_else(Segment::new);
+                let segment = shelf.take();
                 segment.number.store(number, Release);
                 self.place(number).store(Arc::into_raw(segment).cast_mut(), Release);
                 is_new = true;
@@ -158,7 +168,7 @@ impl Segments {
                 let segment = self.place(number).swap(std::ptr::null_mut(), AcqRel);
                 // SAFETY: it came from `Arc::into_raw`; appenders and readers are above the floor.
                 let segment = unsafe { Arc::from_raw(segment) };
-                if Arc::strong_count(&segment) == 1 && shelf.spares.len() < SPARES {
+                if shelf.spares.len() < SPARES {
                     shelf.spares.push(segment);
                 }
             }
@@ -176,5 +186,23 @@ impl Drop for Segments {
                 drop(unsafe { Arc::from_raw(segment) });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_used_again_once_nobody_holds_it() {
+        let segments = Segments::new();
+        segments.for_append(0);
+        // As a reader that goes on before it is done with what it has read.
+        let held = segments.for_read(0).expect("it was made");
+        segments.give_back(SEGMENT as u64);
+        let address = Arc::as_ptr(&held);
+        assert!(!std::ptr::eq(segments.for_append(1).0, address), "it is still read");
+        drop(held);
+        assert!(std::ptr::eq(segments.for_append(2).0, address), "it was not used again");
     }
 }
