@@ -23,6 +23,8 @@ use std::time::Duration;
 pub(crate) const SEGMENT: usize = 1 << 20;
 /// Places for segments: 16 GiB, more than any entry.
 const PLACES: usize = 16 << 10;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Segments kept for use again.
 const SPARES: usize = 8;
 
@@ -55,6 +57,11 @@ impl Segment {
             let to = self.bytes.as_ptr().add(offset) as *mut u8;
             std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
         }
+        // The next entry's line comes meanwhile: a command takes a lock next, which waits until all
+        // that was written before is in the cache.
+        structs::table::prefetch(
+            self.bytes.as_ptr().cast::<u8>().wrapping_add(offset + from.len() + LINE),
+        );
     }
 
     /// Bytes of the segment.
