@@ -13,6 +13,7 @@
 //!
 //! Page: `docs/internals/reactor.md`.
 
+use super::rest::{Rest, windows};
 use std::time::{Duration, Instant};
 
 /// What is counted is counted for this long.
@@ -53,9 +54,7 @@ pub(super) struct Coalescer {
     wanted: u32,
     /// Whether the wait of this turn was for several arrivals.
     waited: bool,
-    /// Windows still to rest, and how many it was the last time.
-    resting: u32,
-    rest: u32,
+    rest: Rest,
 }
 
 impl Coalescer {
@@ -69,8 +68,7 @@ impl Coalescer {
             arrivals: 0,
             wanted: 0,
             waited: false,
-            resting: 0,
-            rest: 0,
+            rest: Rest::default(),
         }
     }
 
@@ -101,7 +99,7 @@ impl Coalescer {
         if elapsed >= WINDOW {
             self.next_window(elapsed, now, cpu_time);
         }
-        self.waited = self.wanted > 0 && self.resting == 0 && !most.is_zero();
+        self.waited = self.wanted > 0 && self.rest.is_over() && !most.is_zero();
         self.waited.then_some(Patience { events: self.wanted, time: most })
     }
 
@@ -119,10 +117,9 @@ impl Coalescer {
             return;
         }
         if self.arrivals * 4 >= self.wanted {
-            self.rest = 0;
+            self.rest.forget();
         } else {
-            self.rest = (self.rest * 2).clamp(1, LONGEST_REST);
-            self.resting = self.rest;
+            self.rest.begin(LONGEST_REST);
         }
     }
 
@@ -133,7 +130,7 @@ impl Coalescer {
         now: Instant,
         cpu_time: impl FnOnce() -> Duration,
     ) {
-        let windows = (elapsed.as_nanos() / WINDOW.as_nanos()).min(u128::from(u32::MAX)) as u32;
+        let windows = windows(elapsed, WINDOW);
         let connections = self.connections / windows;
         self.senders = connections;
         self.wanted = 0;
@@ -147,7 +144,7 @@ impl Coalescer {
                 self.wanted = (connections / 2).min(MOST_ARRIVALS);
             }
         }
-        self.resting = self.resting.saturating_sub(windows);
+        self.rest.pass(windows);
         self.connections = 0;
         self.began = now;
         self.window = self.window.checked_add(1).unwrap_or(1);

@@ -16,6 +16,7 @@ use super::buffers::Filled;
 use super::coalesce::Patience;
 use super::conn::Token;
 use super::epoll::Epoll;
+use super::sys;
 use super::uring::Uring;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
@@ -48,6 +49,20 @@ pub(super) struct Flight {
     pub flags: u16,
     /// Settled by `wait`: bytes the socket took, or a negated `errno`.
     pub result: i32,
+}
+
+impl Flight {
+    /// Sends what the socket takes at once, with a system call of its own.
+    pub fn send_now(&mut self, fd: RawFd) {
+        let len = self.buf.len().min(MOST_SENT);
+        self.result = loop {
+            match sys::send(fd, &self.buf[..len]) {
+                Ok(n) => break n as i32,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),
+            }
+        };
+    }
 }
 
 /// A turn's worth of news.

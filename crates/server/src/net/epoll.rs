@@ -9,7 +9,7 @@
 
 use super::buffers::{Buffers, Filled};
 use super::conn::Token;
-use super::driver::{Batch, Event, Flight, MOST_SENT};
+use super::driver::{Batch, Event, Flight};
 use super::sys;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -143,14 +143,7 @@ impl Epoll {
     }
 
     pub fn send(&mut self, fd: RawFd, mut flight: Flight) {
-        let len = flight.buf.len().min(MOST_SENT);
-        flight.result = loop {
-            match sys::send(fd, &flight.buf[..len]) {
-                Ok(n) => break n as i32,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),
-            }
-        };
+        flight.send_now(fd);
         self.flights.push(flight);
     }
 

@@ -14,6 +14,7 @@
 //!
 //! Page: `docs/internals/reactor.md`.
 
+use super::rest::{Rest, windows};
 use super::sys;
 use std::fs::File;
 use std::io;
@@ -43,14 +44,12 @@ pub(super) struct GivingWay {
     began: Instant,
     /// What the thread had waited then; none while it does not give way.
     before: Option<Waits>,
-    /// Windows still to rest, and how many it was the last time.
-    resting: u32,
-    rest: u32,
+    rest: Rest,
 }
 
 impl GivingWay {
     pub fn new(now: Instant) -> Self {
-        Self { began: now, before: None, resting: 0, rest: 0 }
+        Self { began: now, before: None, rest: Rest::default() }
     }
 
     /// Says whether the thread is to give way from now on, if that changes: to be asked once a
@@ -69,16 +68,15 @@ impl GivingWay {
             return None;
         }
         self.began = now;
-        let windows = (elapsed.as_nanos() / WINDOW.as_nanos()).min(u128::from(u32::MAX)) as u32;
-        self.resting = self.resting.saturating_sub(windows);
+        self.rest.pass(windows(elapsed, WINDOW));
         let is_wanted = holds && senders >= FEWEST_CONNECTIONS;
         let before = self.before.take();
-        if before.is_some() || (is_wanted && self.resting == 0) {
+        if before.is_some() || (is_wanted && self.rest.is_over()) {
             let waits = waits();
             if let (Some(before), Some(waits)) = (before, waits) {
                 self.judge(before, waits);
             }
-            self.before = waits.filter(|_| is_wanted && self.resting == 0);
+            self.before = waits.filter(|_| is_wanted && self.rest.is_over());
         }
         (before.is_some() != self.before.is_some()).then_some(self.before.is_some())
     }
@@ -91,10 +89,9 @@ impl GivingWay {
             return;
         }
         if time.as_nanos() > LONGEST_WAIT.as_nanos() * u128::from(count) {
-            self.rest = (self.rest * 2).clamp(1, LONGEST_REST);
-            self.resting = self.rest;
+            self.rest.begin(LONGEST_REST);
         } else {
-            self.rest /= 2;
+            self.rest.shorten();
         }
     }
 }
@@ -200,7 +197,7 @@ mod tests {
         assert_eq!(rests, [0, 0, 1, 3, 7, 15, 31, 63, 127]);
         // It is never longer, and good windows make up for it.
         while thread.window(50, 10).is_none() {}
-        assert_eq!(thread.giving_way.rest, LONGEST_REST);
+        assert_eq!(thread.giving_way.rest.last, LONGEST_REST);
         for _ in 0..8 {
             assert_eq!(thread.window(50, 250), None);
         }
@@ -214,7 +211,7 @@ mod tests {
         assert_eq!(thread.window(50, 10), Some(true));
         thread.now += WINDOW;
         assert_eq!(thread.giving_way.decide(thread.now, true, 50, || Some(thread.waits)), None);
-        assert_eq!(thread.giving_way.rest, 0);
+        assert_eq!(thread.giving_way.rest.last, 0);
     }
 
     #[test]

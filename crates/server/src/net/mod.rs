@@ -38,6 +38,7 @@ mod listen;
 mod peer;
 mod probe;
 mod reactor;
+mod rest;
 mod sender;
 mod settle;
 mod shared;

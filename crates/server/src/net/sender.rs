@@ -8,7 +8,6 @@
 
 use super::driver::Flight;
 use super::probe::Backend;
-use super::sys;
 use super::uring;
 use io_uring::IoUring;
 use std::os::fd::RawFd;
@@ -38,12 +37,8 @@ impl Sender {
     /// what became of it.
     pub(super) fn send(&mut self, flights: &mut [(RawFd, Flight)]) {
         for flights in flights.chunks_mut(MOST) {
-            let left = self.submit(flights);
-            for (fd, flight) in left {
-                flight.result = match sys::send(*fd, &flight.buf) {
-                    Ok(n) => n as i32,
-                    Err(e) => -e.raw_os_error().unwrap_or(libc::EIO),
-                };
+            for (fd, flight) in self.submit(flights) {
+                flight.send_now(*fd);
             }
         }
     }
@@ -86,6 +81,7 @@ impl Sender {
 #[cfg(test)]
 mod tests {
     use super::super::conn::Token;
+    use super::super::sys;
     use super::*;
     use std::os::fd::AsRawFd;
 
