@@ -3,7 +3,7 @@
 use crate::{Kind, ObjectRef};
 use structs::hash::{Hash, HashContents};
 use structs::list::Chunk;
-use structs::lzf;
+use structs::lzf::Compressor;
 use structs::numbers::{INT_MAX_LEN, format_i64, parse_i64};
 use structs::set::{Set, SetContents};
 use structs::zset::{Zset, ZsetContents};
@@ -41,18 +41,25 @@ pub enum Compression {
 /// Writes into a growing buffer; the owner takes it out as it pleases.
 pub struct Encoder {
     out: Vec<u8>,
-    compression: Compression,
+    /// What compresses strings, if they are to be.
+    compressor: Option<Compressor>,
 }
 
 impl Encoder {
     /// An encoder with nothing written.
     pub fn new(compression: Compression) -> Self {
-        Self { out: Vec::new(), compression }
+        Self::appending(Vec::new(), compression)
     }
 
     /// An encoder that appends to what `out` holds.
     pub fn appending(out: Vec<u8>, compression: Compression) -> Self {
-        Self { out, compression }
+        let compressor = (compression == Compression::Lzf).then(Compressor::default);
+        Self { out, compressor }
+    }
+
+    /// Exchanges what has been written for what `out` holds; appends to that from now on.
+    pub fn swap(&mut self, out: &mut Vec<u8>) {
+        std::mem::swap(&mut self.out, out);
     }
 
     /// What has been written.
@@ -108,10 +115,7 @@ impl Encoder {
         {
             return;
         }
-        if self.compression == Compression::Lzf
-            && string.len() >= COMPRESS_MIN
-            && self.compressed(string)
-        {
+        if string.len() >= COMPRESS_MIN && self.compressed(string) {
             return;
         }
         self.length(string.len() as u64);
@@ -144,14 +148,15 @@ impl Encoder {
         true
     }
 
-    /// False, with nothing written, if it does not become shorter.
+    /// False, with nothing written, if it does not become shorter, or strings are not to be compressed.
     fn compressed(&mut self, string: &[u8]) -> bool {
+        let Some(compressor) = &mut self.compressor else { return false };
         let start = self.out.len();
         // The compressed length comes first, so compress behind the room for the longest header
         // and move the bytes up.
         const HEADER_MAX: usize = 1 + 9 + 9;
         self.out.resize(start + HEADER_MAX, 0);
-        if !lzf::compress(string, string.len() - 4, &mut self.out) {
+        if !compressor.compress(string, string.len() - 4, &mut self.out) {
             self.out.truncate(start);
             return false;
         }

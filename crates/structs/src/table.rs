@@ -257,9 +257,15 @@ fn boundary(index: usize, count: usize) -> Option<u64> {
     if index >= count {
         return None;
     }
-    // Positions are multiples of 2^16: round up to one.
-    let exact = ((index as u128) << 64).div_ceil(count as u128);
-    Some(exact.div_ceil(1 << 16).checked_mul(1 << 16)? as u64)
+    // Positions are multiples of 2^16: the quotient of 2^64, rounded up to one.
+    let index = index as u64;
+    let multiple = if index < 1 << 16 {
+        (index << 48).div_ceil(count as u64)
+    } else {
+        // Below `count`, so the quotient is below 2^48, or just that.
+        (u128::from(index) << 48).div_ceil(count as u128) as u64
+    };
+    multiple.checked_mul(1 << 16)
 }
 
 /// The old array during a change of size: homes below `cursor` have moved.
@@ -426,7 +432,10 @@ impl<T: Item, O: Order> Table<T, O> {
         // SAFETY: `home_index` is below the array's length.
         let bucket = unsafe { &*start.add(home_index) };
         for slot in bucket.occupied() {
-            prefetch(bucket.item(slot));
+            let item = bucket.item(slot);
+            prefetch(item);
+            // Who walks looks at all of it, not only at the key: another cache line, as long as a bucket.
+            prefetch(item.wrapping_add(size_of::<Bucket>()));
         }
     }
 

@@ -14,7 +14,12 @@ const JOIN_UP_TO: u64 = 8 << 20;
 
 /// One thread's encoder.
 pub struct RdbRecords {
-    compression: Compression,
+    to: Encoder,
+    records: Records,
+}
+
+/// How records are made of tokens.
+struct Records {
     /// What access bits mean, if the file says how recently keys were used.
     access: Option<Policy>,
     now_ms: i64,
@@ -30,12 +35,27 @@ impl RdbRecords {
         let config = &engine.config;
         let policy = config.maxmemory_policy().name();
         let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
-        RdbRecords {
-            compression: if config.rdbcompression() { Compression::Lzf } else { Compression::Off },
+        let compression = if config.rdbcompression() { Compression::Lzf } else { Compression::Off };
+        let records = Records {
             access: is_needed.then(|| engine.access_policy()),
             now_ms: engine::worker::now().0,
             chunk: None,
             parts: None,
+        };
+        RdbRecords { to: Encoder::new(compression), records }
+    }
+}
+
+impl Records {
+    fn token(&mut self, token: Token<'_>, to: &mut Encoder) {
+        match token {
+            Token::Head(head) => self.head(&head, to),
+            Token::Bytes(bytes) => self.string(bytes, to),
+            Token::Int(number) => to.integer(number),
+            Token::Score(score) => to.binary_double(score),
+            Token::Chunk { is_packed } => self.chunk = Some(is_packed),
+            Token::Long(len) => self.long(len, to),
+            Token::Part(bytes) => self.part(bytes, to),
         }
     }
 
@@ -99,22 +119,15 @@ impl RdbRecords {
 
 impl Encode for RdbRecords {
     fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>) {
-        let mut to = Encoder::appending(std::mem::take(out), self.compression);
+        self.to.swap(out);
         for token in tokens {
-            match token {
-                Token::Head(head) => self.head(&head, &mut to),
-                Token::Bytes(bytes) => self.string(bytes, &mut to),
-                Token::Int(number) => to.integer(number),
-                Token::Score(score) => to.binary_double(score),
-                Token::Chunk { is_packed } => self.chunk = Some(is_packed),
-                Token::Long(len) => self.long(len, &mut to),
-                Token::Part(bytes) => self.part(bytes, &mut to),
-            }
+            self.records.token(token, &mut self.to);
         }
-        *out = to.into_bytes();
+        self.to.swap(out);
     }
 
     fn end_of_value(&mut self, _out: &mut Vec<u8>) {
-        debug_assert!(self.parts.is_none() && self.chunk.is_none(), "a value was cut short");
+        let Records { parts, chunk, .. } = &self.records;
+        debug_assert!(parts.is_none() && chunk.is_none(), "a value was cut short");
     }
 }
