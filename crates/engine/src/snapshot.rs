@@ -28,8 +28,8 @@ const PIECE: usize = 16 << 10;
 /// How long a thread works at a stretch while clients are served, and how many times as long it
 /// rests then. Short stretches matter more than the share: a thread that has rested is not put off
 /// the processor in the middle of one, with a stripe's lock in its hand.
-const STRETCH: Duration = Duration::from_micros(250);
-const REST: u32 = 3;
+const STRETCH: Duration = Duration::from_micros(100);
+const REST: u32 = 6;
 /// Commands in a second from which on clients are served.
 const BUSY: u64 = 1000;
 

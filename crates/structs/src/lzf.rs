@@ -20,14 +20,14 @@ const MIN_MATCH: usize = 3;
 /// A short string's table stays in the innermost cache.
 const SHORT: usize = 2 << 10;
 const SHORT_TABLE_BITS: u32 = 10;
-const LONG_TABLE_BITS: u32 = 13;
+const LONG_TABLE_BITS: u32 = 14;
 
 /// Where nothing was found at so many places, only every second is looked at, and then every third.
 const HOPELESS: usize = 64;
 /// No more places than one of so many.
 const LONGEST_STEP: usize = 4;
 
-/// Compresses one string after the other. What it keeps in between (8 KiB, or 64 if there was a long
+/// Compresses one string after the other. What it keeps in between (8 KiB, or 128 if there was a long
 /// one) need not be cleared for the next, which would be most of the work for a short string.
 #[derive(Debug, Default)]
 pub struct Compressor {
