@@ -11,7 +11,6 @@ use harness::info::number;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 /// What a test's keys may take, beside what an empty server takes.
@@ -81,34 +80,29 @@ impl Test {
         payload
     }
 
-    /// Writes new keys from four connections until so many have been evicted; the memory in use
-    /// never exceeds the limit by more than the margin meanwhile.
+    /// Writes new keys from four connections until so many have been evicted, and few more; the memory
+    /// in use never exceeds the limit by more than the margin meanwhile.
     fn press(&mut self, evictions: usize, write: impl Fn(usize) -> Vec<Vec<u8>> + Sync) {
         let start = info(&mut self.client, "evicted_keys");
-        let (over, highest) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let mut highest = 0;
+        let write_some = |writer: usize| {
+            let mut client = self.server.connect(Protocol::Resp2).unwrap();
+            let mut next = writer * 1_000_000;
+            // Each looks for itself: somebody else might look too late.
+            while info(&mut client, "evicted_keys") - start < evictions {
+                let errors = pipeline(&mut client, next..next + 50, &write);
+                assert_eq!(errors, [""; 0]);
+                next += 50;
+                assert!(next % 1_000_000 < 200_000, "too few keys are evicted");
+            }
+        };
+        let write_some = &write_some;
         thread::scope(|scope| {
-            for writer in 0..4 {
-                let (over, write, server) = (&over, &write, &self.server);
-                scope.spawn(move || {
-                    let mut client = server.connect(Protocol::Resp2).unwrap();
-                    let mut next = writer * 1_000_000;
-                    while !over.load(Ordering::Relaxed) {
-                        let errors = pipeline(&mut client, next..next + 50, write);
-                        assert_eq!(errors, [""; 0]);
-                        next += 50;
-                        assert!(next % 1_000_000 < 200_000, "too few keys are evicted");
-                    }
-                });
+            let writers = [0, 1, 2, 3].map(|writer| scope.spawn(move || write_some(writer)));
+            while !writers.iter().all(thread::ScopedJoinHandle::is_finished) {
+                highest = highest.max(info(&mut self.client, "used_memory"));
             }
-            loop {
-                highest.fetch_max(info(&mut self.client, "used_memory"), Ordering::Relaxed);
-                if info(&mut self.client, "evicted_keys") - start >= evictions {
-                    break;
-                }
-            }
-            over.store(true, Ordering::Relaxed);
         });
-        let highest = highest.into_inner();
         println!("{} bytes of {} at the highest", highest, self.limit);
         assert!(highest <= self.limit + MARGIN, "{highest} bytes with a limit of {}", self.limit);
         // In the end, when nobody writes, within the limit itself (INFO's own reply counts too).

@@ -58,11 +58,8 @@ fn slow_to_save() -> (Server, Client) {
 
 /// Waits until the log has a line so often.
 fn wait_for_lines(server: &Server, line: &str, count: usize) {
-    let deadline = Instant::now() + harness::client::patience();
-    while server.log().matches(line).count() < count {
-        assert!(Instant::now() < deadline, "not {count} times {line:?}: {}", server.log());
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    let what = format!("{count} times {line:?}");
+    eventually(&what, || server.log().matches(line).count() >= count);
 }
 
 #[test]

@@ -155,6 +155,7 @@ fn serve(
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
+    let marks = Marks { config: &config, pid_file };
     let config_file = loaded.file.as_ref().map(|path| path.display().to_string());
     let variables = title::Variables {
         title: program.to_string_lossy().into_owned(),
@@ -192,8 +193,10 @@ fn serve(
         aof.open()?;
         persistence::shutdown::data_set_is_complete();
         engine.loading.end();
-        banner::ready(&kinds(&specs));
-        supervisor.ready();
+        if !net.is_stopping() {
+            banner::ready(&kinds(&specs));
+            supervisor.ready();
+        }
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
@@ -207,12 +210,24 @@ fn serve(
     }
     supervisor.stopping();
     aof.stop();
-    if let Some(pid_file) = pid_file {
-        pid_file.remove();
-    }
-    remove_unix_socket(&config);
+    drop(marks);
     shutdown::finish();
     Ok(())
+}
+
+/// By what others find the server. It goes when the server does, also if the start fails.
+struct Marks<'a> {
+    config: &'a Config,
+    pid_file: Option<pidfile::PidFile>,
+}
+
+impl Drop for Marks<'_> {
+    fn drop(&mut self) {
+        if let Some(pid_file) = self.pid_file.take() {
+            pid_file.remove();
+        }
+        remove_unix_socket(self.config);
+    }
 }
 
 /// The processors that the configuration wants threads to be on.

@@ -239,6 +239,17 @@ fn a_snapshot_that_is_not_sound_stops_the_server() {
 }
 
 #[test]
+fn a_start_that_fails_takes_down_its_signs() {
+    let folder = folder_with(b"REDIS0011 and no more");
+    let files = ["pid", "socket"].map(|name| folder.path(name));
+    let [pid, socket] = files.each_ref().map(|path| path.to_str().unwrap());
+    let output = refused(&folder, &["--port", "0", "--pidfile", pid, "--unixsocket", socket]);
+    let output = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.contains("Removing the unix socket file."), "it got so far: {output}");
+    assert!(!files.iter().any(|path| path.exists()), "{output}");
+}
+
+#[test]
 fn what_cannot_be_kept_stops_the_server() {
     let twice = snapshot(|encoder| {
         numbers(encoder, 50);
