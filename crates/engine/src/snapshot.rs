@@ -29,7 +29,7 @@ const PIECE: usize = 16 << 10;
 /// rests then. Short stretches matter more than the share: a thread that has rested is not put off
 /// the processor in the middle of one, with a stripe's lock in its hand.
 const STRETCH: Duration = Duration::from_micros(100);
-const REST: u32 = 6;
+const REST: u32 = 8;
 /// Commands in a second from which on clients are served.
 const BUSY: u64 = 1000;
 
@@ -438,7 +438,7 @@ impl<'a> Walker<'a> {
         let engine = self.snapshot.engine;
         let is_busy = self.reader.is_some() && engine.rates.commands_per_second() >= BUSY;
         if is_busy && !self.snapshot.shared.is_pressing() {
-            std::thread::sleep((worked * REST).min(STRETCH * 8));
+            std::thread::sleep((worked * REST).min(STRETCH * REST * 2));
         }
         self.stretch_began = Instant::now();
     }
