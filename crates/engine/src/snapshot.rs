@@ -438,7 +438,7 @@ impl<'a> Walker<'a> {
         let engine = self.snapshot.engine;
         let is_busy = self.reader.is_some() && engine.rates.commands_per_second() >= BUSY;
         if is_busy && !self.snapshot.shared.is_pressing() {
-            std::thread::sleep((worked * REST).min(STRETCH * REST * 2));
+            std::thread::sleep(worked.min(STRETCH * 2) * REST);
         }
         self.stretch_began = Instant::now();
     }

@@ -48,13 +48,8 @@ pub struct Encoder {
 impl Encoder {
     /// An encoder with nothing written.
     pub fn new(compression: Compression) -> Self {
-        Self::appending(Vec::new(), compression)
-    }
-
-    /// An encoder that appends to what `out` holds.
-    pub fn appending(out: Vec<u8>, compression: Compression) -> Self {
         let compressor = (compression == Compression::Lzf).then(Compressor::default);
-        Self { out, compressor }
+        Self { out: Vec::new(), compressor }
     }
 
     /// Exchanges what has been written for what `out` holds; appends to that from now on.

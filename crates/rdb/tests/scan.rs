@@ -99,8 +99,8 @@ fn whole(file: &[u8]) -> Found {
 
 /// A file of all values that were ever recorded, of a version.
 fn museum(version: u16) -> Vec<u8> {
-    let mut encoder =
-        Encoder::appending(format!("REDIS{version:04}").into_bytes(), Compression::Lzf);
+    let mut encoder = Encoder::new(Compression::Lzf);
+    encoder.raw(format!("REDIS{version:04}").as_bytes());
     if version >= 7 {
         encoder.aux("redis-ver", b"2.8.0");
         encoder.aux_integer("ctime", 1_700_000_000);

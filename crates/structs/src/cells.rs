@@ -52,9 +52,7 @@ impl Cells {
         debug_assert!(!self.is_cell_done(cell), "a cell is taken once");
         self.done[cell / 64] |= 1 << (cell % 64);
         // Nobody has asked for them before, and one cache miss after the other is what takes time.
-        if let Some(begin) = ScanPosition::of_part(cell, self.count) {
-            table.prefetch_items_at(begin);
-        }
+        table.prefetch_items_at(at);
         self.visit(table, cell, visit);
     }
 

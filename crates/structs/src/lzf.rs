@@ -34,7 +34,7 @@ pub struct Compressor {
     /// Prefixes, above, and where they were seen last, below: places count from the first string's
     /// beginning on, so what is before `begin` belongs to an earlier one, or to none.
     table: Vec<u64>,
-    /// Where the string at hand begins; above zero.
+    /// Where the next string begins. The first begins at 1: zero stands for no place.
     begin: u32,
 }
 
@@ -67,10 +67,10 @@ impl Compressor {
             let len = MIN_MATCH + rest;
             push_literals(&input[literals..at], out);
             push_match(back - 1, len - 2, out);
+            literals = at + len;
             if out.len() - start > limit {
                 break;
             }
-            literals = at + len;
             // The prefixes inside the match are candidates too; its last two suffice for long runs.
             for inside in literals - 2..literals {
                 if let Some(prefix) = prefix_at(input, inside) {
@@ -78,8 +78,12 @@ impl Compressor {
                 }
             }
         }
-        push_literals(&input[literals..], out);
-        let fits = out.len() - start <= limit;
+        // Literals take more than their own length: what cannot fit is not copied.
+        let mut fits = out.len() - start + (input.len() - literals) <= limit;
+        if fits {
+            push_literals(&input[literals..], out);
+            fits = out.len() - start <= limit;
+        }
         if !fits {
             out.truncate(start);
         }

@@ -112,8 +112,8 @@ mod tests {
         let mut encoder = rdb::Encoder::new(rdb::Compression::Off);
         encoder.file_header();
         encoder.aux_integer("redis-bits", 64);
-        let mut with_key =
-            rdb::Encoder::appending(encoder.as_bytes().to_vec(), rdb::Compression::Off);
+        let mut with_key = rdb::Encoder::new(rdb::Compression::Off);
+        with_key.raw(encoder.as_bytes());
         encoder.end_of_file();
         encoder.checksum(0);
         assert!(is_empty_rdb(encoder.as_bytes()));
