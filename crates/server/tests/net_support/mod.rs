@@ -17,7 +17,7 @@ use server::net::{
     Address, Backend, Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, ListenSpec, Net,
     NetOptions, PeerInfo, Problem, Reactor,
 };
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -382,12 +382,22 @@ impl<S: Read + Write> Peer<S> {
         ConnId::from_u64(self.ask("id").parse().unwrap())
     }
 
-    /// True when the server has closed the connection.
+    /// True when the server has closed the connection; says what it did instead, if it did not.
     pub fn ended(&mut self) -> bool {
         let mut byte = [0];
-        match self.stream.read(&mut byte) {
-            Ok(n) => n == 0,
-            Err(e) => e.kind() == std::io::ErrorKind::ConnectionReset,
+        let outcome = loop {
+            match self.stream.read(&mut byte) {
+                // The kernel takes apart an io_uring that this thread has dropped.
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                outcome => break outcome,
+            }
+        };
+        match outcome {
+            Ok(0) => return true,
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => return true,
+            Ok(_) => eprintln!("the server has sent {:?}", byte.escape_ascii().to_string()),
+            Err(e) => eprintln!("the connection has not ended: {e}"),
         }
+        false
     }
 }
