@@ -20,16 +20,19 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use structs::give_way;
 
 /// Bytes after which a thread gives what it has encoded to the output.
 const FLUSH: usize = 1 << 20;
 /// Bytes of a big value that are taken at a stretch.
 const PIECE: usize = 16 << 10;
-/// How long a thread works at a stretch while clients are served, and how many times as long it
-/// rests then. Short stretches matter more than the share: a thread that has rested is not put off
-/// the processor in the middle of one, with a stripe's lock in its hand.
+/// How long a thread works at a stretch while clients are served. Short stretches matter more than
+/// the share: a thread that has rested is not put off the processor in the middle of one, with a
+/// stripe's lock in its hand.
 const STRETCH: Duration = Duration::from_micros(100);
-const REST: u32 = 8;
+/// How many times as long it rests then, and how many times more for each of its last eight offers of
+/// the processor that somebody took.
+const REST: u32 = 2;
 /// Commands in a second from which on clients are served.
 const BUSY: u64 = 1000;
 
@@ -274,6 +277,8 @@ struct Walker<'a> {
     out: Vec<u8>,
     out_db: DbIndex,
     stretch_began: Instant,
+    /// Which of its last eight offers of the processor somebody took: the newest in the lowest bit.
+    taken: u8,
 }
 
 fn ended(shared: &Shared) -> io::Error {
@@ -297,6 +302,8 @@ impl<'a> Walker<'a> {
             out: Vec::new(),
             out_db: DbIndex(0),
             stretch_began: Instant::now(),
+            // Scarce until they turn out not to be.
+            taken: u8::MAX,
         }
     }
 
@@ -438,7 +445,11 @@ impl<'a> Walker<'a> {
         let engine = self.snapshot.engine;
         let is_busy = self.reader.is_some() && engine.rates.commands_per_second() >= BUSY;
         if is_busy && !self.snapshot.shared.is_pressing() {
-            std::thread::sleep(worked.min(STRETCH * 2) * REST);
+            let away = give_way::offer();
+            self.taken = self.taken << 1 | u8::from(away.is_some());
+            let times = REST * (1 + self.taken.count_ones());
+            let rest = worked.min(STRETCH * 2) * times;
+            std::thread::sleep(rest.saturating_sub(away.unwrap_or_default()));
         }
         self.stretch_began = Instant::now();
     }

@@ -53,6 +53,13 @@ pub fn give_way() {
     }
 }
 
+/// Offers the core to others; how long it was gone, if somebody took it.
+pub fn offer() -> Option<Duration> {
+    let before = Instant::now();
+    std::thread::yield_now();
+    Some(before.elapsed()).filter(|away| *away > TAKEN)
+}
+
 #[cold]
 fn next(Turn { began, mut rests_until }: Turn) -> Turn {
     let now = Instant::now();
@@ -60,10 +67,8 @@ fn next(Turn { began, mut rests_until }: Turn) -> Turn {
         // A turn that took long because of others is no reason for a long rest.
         std::thread::sleep((now - began).min(TURN * 2) * REST);
     } else {
-        std::thread::yield_now();
-        let after = Instant::now();
-        if after - now > TAKEN {
-            rests_until = after + SCARCE;
+        if offer().is_some() {
+            rests_until = Instant::now() + SCARCE;
         }
     }
     Turn { began: Instant::now(), rests_until }
