@@ -4,6 +4,7 @@
 //! entry: a write costs no allocation, whatever the number of its words.
 
 use keyspace::DbIndex;
+use resp::bulk::{push_bulk, push_header};
 use std::cell::Cell;
 use structs::numbers::{INT_MAX_LEN, format_i64, format_u64};
 
@@ -38,26 +39,8 @@ pub struct Entry {
 pub(crate) fn push_select(out: &mut Vec<u8>, db: DbIndex) {
     let mut digits = [0; INT_MAX_LEN];
     push_header(out, b'*', 2);
-    push_word(out, b"SELECT");
-    push_word(out, format_u64(&mut digits, u64::from(db.0)));
-}
-
-fn push_header(out: &mut Vec<u8>, kind: u8, number: usize) {
-    if number < 10 {
-        out.extend_from_slice(&[kind, b'0' + number as u8, b'\r', b'\n']);
-        return;
-    }
-    let mut digits = [0; INT_MAX_LEN];
-    out.push(kind);
-    out.extend_from_slice(format_u64(&mut digits, number as u64));
-    out.extend_from_slice(b"\r\n");
-}
-
-#[inline]
-fn push_word(out: &mut Vec<u8>, word: &[u8]) {
-    push_header(out, b'$', word.len());
-    out.extend_from_slice(word);
-    out.extend_from_slice(b"\r\n");
+    push_bulk(out, b"SELECT");
+    push_bulk(out, format_u64(&mut digits, u64::from(db.0)));
 }
 
 impl Entry {
@@ -99,7 +82,7 @@ impl Entry {
     /// Adds a word of the command that was begun.
     #[inline]
     pub fn word(&mut self, word: &[u8]) {
-        push_word(&mut self.bytes, word);
+        push_bulk(&mut self.bytes, word);
     }
 
     /// Adds a whole command.

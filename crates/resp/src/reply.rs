@@ -4,6 +4,7 @@
 //! reply of its own. Where RESP2 lacks a type, the method writes what Redis writes to RESP2
 //! clients (a map becomes a flat array, a double a bulk string, a push an array).
 
+use crate::bulk;
 use structs::numbers;
 
 /// The protocol version a client asked for.
@@ -80,22 +81,8 @@ impl<'a> Reply<'a> {
     }
 
     #[inline]
-    fn header(&mut self, kind: u8, number: u64) {
-        if number < 10 {
-            self.buf.extend_from_slice(&[kind, b'0' + number as u8, b'\r', b'\n']);
-            return;
-        }
-        self.header_slow(kind, number as i64);
-    }
-
-    #[inline]
-    fn header_slow(&mut self, kind: u8, number: i64) {
-        let mut digits = [0; numbers::INT_MAX_LEN];
-        let digits = numbers::format_i64(&mut digits, number);
-        self.buf.reserve(digits.len() + 3);
-        self.buf.push(kind);
-        self.buf.extend_from_slice(digits);
-        self.buf.extend_from_slice(b"\r\n");
+    fn header(&mut self, kind: u8, number: usize) {
+        bulk::push_header(self.buf, kind, number);
     }
 
     /// `+OK`.
@@ -126,27 +113,22 @@ impl<'a> Reply<'a> {
     /// An integer.
     #[inline]
     pub fn integer(&mut self, number: i64) {
-        if (0..10).contains(&number) {
-            self.header(b':', number as u64);
-        } else {
-            self.header_slow(b':', number);
+        match usize::try_from(number) {
+            Ok(number) => self.header(b':', number),
+            Err(_) => self.negative(number),
         }
+    }
+
+    fn negative(&mut self, number: i64) {
+        self.buf.push(b':');
+        numbers::push_i64(self.buf, number);
+        self.buf.extend_from_slice(b"\r\n");
     }
 
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        self.buf.reserve(bytes.len() + 16);
-        if bytes.len() < 10 {
-            self.buf.extend_from_slice(&[b'$', b'0' + bytes.len() as u8, b'\r', b'\n']);
-        } else if bytes.len() < 100 {
-            let (tens, ones) = (bytes.len() / 10, bytes.len() % 10);
-            self.buf.extend_from_slice(&[b'$', b'0' + tens as u8, b'0' + ones as u8, b'\r', b'\n']);
-        } else {
-            self.header_slow(b'$', bytes.len() as i64);
-        }
-        self.buf.extend_from_slice(bytes);
-        self.buf.extend_from_slice(b"\r\n");
+        bulk::push_bulk(self.buf, bytes);
     }
 
     /// A bulk string with the digits of a number.
@@ -179,13 +161,13 @@ impl<'a> Reply<'a> {
     /// The start of an array of `len` elements.
     #[inline]
     pub fn array(&mut self, len: usize) {
-        self.header(b'*', len as u64);
+        self.header(b'*', len);
     }
 
     /// The start of a map of `pairs` keys and values; a flat array in RESP2.
     pub fn map(&mut self, pairs: usize) {
         if self.is_resp3() {
-            self.header(b'%', pairs as u64);
+            self.header(b'%', pairs);
         } else {
             self.array(pairs * 2);
         }
@@ -193,17 +175,17 @@ impl<'a> Reply<'a> {
 
     /// The start of a set; an array in RESP2.
     pub fn set(&mut self, len: usize) {
-        self.header(if self.is_resp3() { b'~' } else { b'*' }, len as u64);
+        self.header(if self.is_resp3() { b'~' } else { b'*' }, len);
     }
 
     /// The start of an attribute; RESP3 only.
     pub fn attribute(&mut self, pairs: usize) {
-        self.header(b'|', pairs as u64);
+        self.header(b'|', pairs);
     }
 
     /// The start of a push message; an array in RESP2.
     pub fn push(&mut self, len: usize) {
-        self.header(if self.is_resp3() { b'>' } else { b'*' }, len as u64);
+        self.header(if self.is_resp3() { b'>' } else { b'*' }, len);
     }
 
     /// A double; a bulk string in RESP2.
@@ -243,7 +225,7 @@ impl<'a> Reply<'a> {
     pub fn verbatim(&mut self, format: &str, bytes: &[u8]) {
         debug_assert_eq!(format.len(), 3);
         if self.is_resp3() {
-            self.header(b'=', bytes.len() as u64 + 4);
+            self.header(b'=', bytes.len() + 4);
             self.buf.extend_from_slice(format.as_bytes());
             self.buf.push(b':');
             self.buf.extend_from_slice(bytes);
@@ -260,7 +242,7 @@ impl<'a> Reply<'a> {
 
     fn finish(&mut self, place: Deferred, kind: u8, len: usize) {
         let start = self.buf.len();
-        self.header(kind, len as u64);
+        self.header(kind, len);
         let added = self.buf.len() - start;
         self.buf[place.at..].rotate_right(added);
     }
