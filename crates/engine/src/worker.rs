@@ -41,6 +41,7 @@ pub struct ThreadContext {
     pub engine: &'static Engine,
     /// Which thread.
     pub index: usize,
+    stats: &'static ThreadStats,
     /// What commands are timed with.
     pub clock: Clock,
     /// Its registration with the world.
@@ -61,6 +62,7 @@ impl ThreadContext {
         ThreadContext {
             engine,
             index,
+            stats: &engine.thread_stats[index],
             clock: Clock::get(),
             reader: engine.keyspace.world().register(),
             next_token: Cell::new(0),
@@ -73,7 +75,7 @@ impl ThreadContext {
     /// The thread's counters.
     #[inline]
     pub fn stats(&self) -> &'static ThreadStats {
-        &self.engine.thread_stats[self.index]
+        self.stats
     }
 
     /// Suspends a session: it reads no further request until it is resumed.

@@ -22,7 +22,7 @@ pub enum Assignment {
 
 /// The keyspace.
 pub struct Keyspace {
-    stripes: Box<[Stripe]>,
+    stripes: Box<[Stripe; STRIPES]>,
     databases: u32,
     assignment: Assignment,
     common: Arc<Common>,
@@ -32,7 +32,9 @@ impl Keyspace {
     /// An empty keyspace of so many databases.
     pub fn new(databases: u32, assignment: Assignment) -> Keyspace {
         let common = Arc::new(Common { world: World::new(), outgrown: Outgrown::default() });
-        let stripes = (0..STRIPES).map(|_| Stripe::new(databases, Arc::clone(&common))).collect();
+        let stripes: Box<[Stripe]> =
+            (0..STRIPES).map(|_| Stripe::new(databases, Arc::clone(&common))).collect();
+        let stripes = stripes.try_into().ok().expect("there are as many as were made");
         Keyspace { stripes, databases, assignment, common }
     }
 
@@ -64,7 +66,7 @@ impl Keyspace {
 
     /// All stripes.
     pub fn stripes(&self) -> &[Stripe] {
-        &self.stripes
+        &*self.stripes
     }
 
     /// Frees what tables have outgrown; to be called now and then.
@@ -89,7 +91,7 @@ impl Keyspace {
     /// stopped it.
     #[allow(unsafe_code)]
     pub fn end_snapshot(&self) {
-        for stripe in &self.stripes {
+        for stripe in self.stripes.iter() {
             stripe.lock();
             // SAFETY: locked above; the reference ends with the statement.
             unsafe { stripe.data() }.abandon_snapshot();
