@@ -4,8 +4,6 @@
 //! whole. Such a one needs none of the [`Parser`](crate::Parser)'s state, and its words go straight
 //! to where they are used.
 
-/// The most words of a plain request.
-const WORDS: usize = 9;
 /// `$`, one digit, and the line's end, as four bytes read at once; the digit's place left free.
 const ONE_DIGIT: u32 = u32::from_le_bytes([b'$', 0, b'\r', b'\n']);
 /// `$`, two digits, and half of the line's end.
@@ -18,21 +16,27 @@ pub fn plain<'i>(input: &'i [u8], at: usize, words: &mut Vec<&'i [u8]>) -> Optio
     let [b'*', count @ b'1'..=b'9', b'\r', b'\n'] = *input.get(at..)?.first_chunk()? else {
         return None;
     };
-    let mut found: [&[u8]; WORDS] = [&[]; WORDS];
-    let found = &mut found[..usize::from(count - b'0')];
+    let (before, count) = (words.len(), usize::from(count - b'0'));
+    words.reserve(count);
     let mut at = at + 4;
-    for word in found.iter_mut() {
-        let (len, start) = length(input, at)?;
-        let rest = &input[start..];
-        // Behind the word comes the end of its line, whatever that is.
-        if rest.len() < len + 2 {
+    for _ in 0..count {
+        let Some((word, end)) = word(input, at) else {
+            words.truncate(before);
             return None;
-        }
-        *word = &rest[..len];
-        at = start + len + 2;
+        };
+        words.push(word);
+        at = end;
     }
-    words.extend_from_slice(found);
     Some(at)
+}
+
+/// The word whose length stands at `at`, and where what follows begins.
+#[inline]
+fn word(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let (len, start) = length(input, at)?;
+    let rest = &input[start..];
+    // Behind the word comes the end of its line, whatever that is.
+    (rest.len() >= len + 2).then(|| (&rest[..len], start + len + 2))
 }
 
 /// The length that stands at `at`, and where what it counts begins.
