@@ -18,21 +18,22 @@ pub(crate) struct PackedName {
 
 impl PackedName {
     /// Packs a name, written in any case; `None` if it is too long.
-    #[inline]
+    #[inline(always)]
     pub fn new(name: &[u8]) -> Option<PackedName> {
         let len = name.len();
         // The ends overlap where they must: with the length they still spell one name only.
         let (low, high) = match len {
-            8..=MOST => (eight(name, 0), eight(name, len - 8)),
-            4..8 => (four(name, 0), four(name, len - 4)),
             1..4 => {
-                let middle = u64::from(name[len / 2]) << 8;
-                (u64::from(name[0]) | middle, u64::from(name[len - 1]))
+                let (first, middle, last) = (name[0], name[len / 2], name[len - 1]);
+                (u64::from(first) | u64::from(middle) << 8 | u64::from(last) << 16, 0)
             }
+            4..8 => (four(name, 0) | four(name, len - 4) << 32, 0),
+            8 => (eight(name, 0), 0),
+            9..=MOST => (eight(name, 0), lower(eight(name, len - 8))),
             _ => return None,
         };
         let len = NonZeroU8::new(len as u8)?;
-        Some(PackedName { low: lower(low), high: lower(high), len })
+        Some(PackedName { low: lower(low), high, len })
     }
 
     /// A number whose upper bits differ from one name to another.

@@ -115,11 +115,7 @@ impl CommandTable {
     /// The top-level command of this name, in any case.
     #[inline]
     pub fn find(&self, name: &[u8]) -> Option<&Resolved> {
-        let Some(packed) = PackedName::new(name) else {
-            let (_, index) =
-                self.long.iter().find(|(long, _)| name.eq_ignore_ascii_case(long.as_bytes()))?;
-            return Some(&self.all[*index]);
-        };
+        let Some(packed) = PackedName::new(name) else { return self.find_long(name) };
         let mut slot = self.home(packed);
         loop {
             let (other, index) = self.slots[slot]?;
@@ -128,6 +124,13 @@ impl CommandTable {
             }
             slot = (slot + 1) & (self.slots.len() - 1);
         }
+    }
+
+    #[cold]
+    fn find_long(&self, name: &[u8]) -> Option<&Resolved> {
+        let is_it = |long: &str| name.eq_ignore_ascii_case(long.as_bytes());
+        let (_, index) = self.long.iter().find(|(long, _)| is_it(long))?;
+        Some(&self.all[*index])
     }
 
     /// Where the search for a name begins.
