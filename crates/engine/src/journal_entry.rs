@@ -63,13 +63,14 @@ impl Entry {
     }
 
     /// Begins a command of so many words, which runs in this database.
+    #[inline]
     pub fn begin(&mut self, db: DbIndex, words: usize) {
         if self.commands == 0 {
-            if self.bytes.capacity() == 0 {
-                self.bytes = SPARE.take();
+            if self.bytes.is_empty() {
+                self.take_buffer();
             }
-            self.bytes.clear();
-            self.bytes.extend_from_slice(MULTI);
+            // What is behind that is the last entry.
+            self.bytes.truncate(MULTI.len());
             self.first = db;
         } else if self.last != db {
             push_select(&mut self.bytes, db);
@@ -77,6 +78,14 @@ impl Entry {
         self.last = db;
         self.commands += 1;
         push_header(&mut self.bytes, b'*', words);
+    }
+
+    /// Gets a buffer that begins with MULTI, as every entry does.
+    #[cold]
+    fn take_buffer(&mut self) {
+        self.bytes = SPARE.take();
+        self.bytes.clear();
+        self.bytes.extend_from_slice(MULTI);
     }
 
     /// Adds a word of the command that was begun.
