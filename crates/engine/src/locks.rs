@@ -5,8 +5,8 @@
 //! then serves other connections and tries this one again, so that a long command on one stripe
 //! never stands in the way of a thread.
 
-use keyspace::Keyspace;
 use keyspace::keyspace::STRIPES;
+use keyspace::{Keyspace, Stripe};
 
 const WORDS: usize = STRIPES / 64;
 /// Attempts before a lock counts as busy; about two microseconds, many times what a command
@@ -96,17 +96,7 @@ impl Locked {
         match self {
             Locked::None | Locked::World => Ok(()),
             Locked::One(stripe) => lock(keyspace, *stripe),
-            Locked::Several(set) => {
-                for stripe in set.iter() {
-                    if lock(keyspace, stripe).is_err() {
-                        for held in set.iter().take_while(|&held| held != stripe) {
-                            unlock(keyspace, held);
-                        }
-                        return Err(Busy);
-                    }
-                }
-                Ok(())
-            }
+            Locked::Several(set) => lock_all(keyspace, set),
         }
     }
 
@@ -131,7 +121,7 @@ impl Locked {
         match self {
             Locked::None | Locked::World => {}
             Locked::One(stripe) => unlock(keyspace, *stripe),
-            Locked::Several(set) => set.iter().for_each(|stripe| unlock(keyspace, stripe)),
+            Locked::Several(set) => unlock_all(keyspace, set),
         }
     }
 }
@@ -139,9 +129,11 @@ impl Locked {
 #[inline]
 fn lock(keyspace: &Keyspace, stripe: usize) -> Result<(), Busy> {
     let stripe = keyspace.stripe(stripe);
-    if stripe.try_lock() {
-        return Ok(());
-    }
+    if stripe.try_lock() { Ok(()) } else { try_again(stripe) }
+}
+
+#[cold]
+fn try_again(stripe: &Stripe) -> Result<(), Busy> {
     for _ in 0..SPINS {
         std::hint::spin_loop();
         if stripe.try_lock() {
@@ -149,6 +141,24 @@ fn lock(keyspace: &Keyspace, stripe: usize) -> Result<(), Busy> {
         }
     }
     Err(Busy)
+}
+
+#[inline(never)]
+fn lock_all(keyspace: &Keyspace, set: &StripeSet) -> Result<(), Busy> {
+    for stripe in set.iter() {
+        if lock(keyspace, stripe).is_err() {
+            for held in set.iter().take_while(|&held| held != stripe) {
+                unlock(keyspace, held);
+            }
+            return Err(Busy);
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn unlock_all(keyspace: &Keyspace, set: &StripeSet) {
+    set.iter().for_each(|stripe| unlock(keyspace, stripe));
 }
 
 #[inline]
