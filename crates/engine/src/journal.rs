@@ -49,6 +49,14 @@ fn pack(position: u64, code: u64) -> u64 {
     position << 8 | code
 }
 
+/// `SELECT db`, as it stands in the stream.
+#[cold]
+fn select(db: DbIndex) -> Vec<u8> {
+    let mut line = Vec::new();
+    push_select(&mut line, db);
+    line
+}
+
 /// What becomes of a reader who is too far behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfBehind {
@@ -157,27 +165,20 @@ impl Journal {
         if log.cells_used.load(Relaxed) <= number as u64 {
             log.cells_used.fetch_max(number as u64 + 1, AcqRel);
         }
-        let mut select = Vec::new();
         let mut state = self.state.load(Relaxed);
         // Noted before the place is reserved: a reader that sees the reservation sees this too.
         cell.store((state >> 8) + 1, Relaxed);
-        let (begin, end) = loop {
+        let (begin, before, end) = loop {
             let needs_select = state & UNKNOWN_DB == UNKNOWN_DB || state & 0xff != code(first);
-            if needs_select && select.is_empty() {
-                push_select(&mut select, first);
-            }
-            let before = if needs_select { select.len() } else { 0 };
+            let before = if needs_select { select(first).len() } else { 0 };
             let begin = state >> 8;
             let end = begin + (before + bytes.len()) as u64;
             match self.state.compare_exchange_weak(state, pack(end, code(last)), AcqRel, Relaxed) {
-                Ok(_) => {
-                    select.truncate(before);
-                    break (begin, end);
-                }
+                Ok(_) => break (begin, before, end),
                 Err(now) => state = now,
             }
         };
-        let at = if select.is_empty() { begin } else { self.copy(log, begin, &select) };
+        let at = if before > 0 { self.copy(log, begin, &select(first)) } else { begin };
         self.copy(log, at, bytes);
         cell.store(0, Release);
         JournalPos(end)
