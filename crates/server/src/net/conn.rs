@@ -142,6 +142,9 @@ impl Backlog {
     }
 }
 
+/// A connection keeps the memory of so many pieces of output that were held.
+const KEPT_PIECES: usize = 16;
+
 /// The reactor's side of one connection.
 #[derive(Default)]
 pub(super) struct Link {
@@ -160,15 +163,13 @@ pub(super) struct Link {
     pub wanted: usize,
     pub backlog: Option<Box<Backlog>>,
     pub tls: Option<Box<Session>>,
-    /// Parts of `out` that must not leave yet.
-    pub held: Option<Box<Held>>,
+    /// Parts of `out` that must not leave yet: ends of pieces, and the position that must be released
+    /// before each may leave. What is written behind the last piece waits too, since replies keep
+    /// their order. Empty if nothing is held; its memory stays, for the next reply.
+    pub held: VecDeque<(usize, u64)>,
     /// Bytes of the reply that is handed over.
     pub handed: u32,
 }
-
-/// Ends of pieces of the output, and the position that must be released before each may leave.
-/// What is written behind the last piece waits too, since replies keep their order.
-pub(super) type Held = VecDeque<(usize, u64)>;
 
 impl Link {
     #[inline]
@@ -182,47 +183,53 @@ impl Link {
         self.rest.len() - self.start
     }
 
+    /// True when some output must not leave yet.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// Has the output so far wait for a position.
     pub fn hold_until(&mut self, position: u64) {
         let end = self.out.len();
-        let held = self.held.get_or_insert_default();
-        match held.back_mut() {
+        match self.held.back_mut() {
             Some(last) if last.0 == end => last.1 = last.1.max(position),
             // A position that is released earlier waits for those in front of it.
             Some(last) => {
                 let position = position.max(last.1);
-                held.push_back((end, position));
+                self.held.push_back((end, position));
             }
-            None => held.push_back((end, position)),
+            None => self.held.push_back((end, position)),
         }
     }
 
     /// How many bytes of the output may leave; all of them, if nothing is held any longer.
     pub fn release(&mut self, released: u64) -> usize {
-        let Some(held) = self.held.as_mut() else { return self.out.len() };
         let mut free = 0;
-        while let Some(&(end, _)) = held.front().filter(|(_, position)| *position <= released) {
+        while let Some(&(end, _)) = self.held.front().filter(|(_, position)| *position <= released)
+        {
             free = end;
-            held.pop_front();
+            self.held.pop_front();
         }
-        if held.is_empty() {
-            self.held = None;
+        if !self.holds() {
+            // A disk that was stuck has let many gather.
+            self.held.shrink_to(KEPT_PIECES);
             return self.out.len();
         }
-        held.iter_mut().for_each(|(end, _)| *end -= free);
+        self.held.iter_mut().for_each(|(end, _)| *end -= free);
         free
     }
 
     /// The position that all output waits for, if any is held.
     pub fn held_until(&self) -> Option<u64> {
-        self.held.as_ref()?.back().map(|(_, position)| *position)
+        self.held.back().map(|(_, position)| *position)
     }
 
     /// Puts a reply that was handed over in front of the output again. It may leave.
     pub fn put_back(&mut self, mut buf: Vec<u8>) {
-        if let Some(held) = self.held.as_mut() {
-            held.iter_mut().for_each(|(end, _)| *end += buf.len());
-            held.push_front((buf.len(), 0));
+        if self.holds() {
+            self.held.iter_mut().for_each(|(end, _)| *end += buf.len());
+            self.held.push_front((buf.len(), 0));
         }
         buf.append(&mut self.out);
         self.out = buf;
@@ -301,7 +308,7 @@ mod tests {
         link.out.drain(..15);
         assert_eq!(link.release(199), 0);
         assert_eq!(link.release(200), 10, "nothing is held: all may leave");
-        assert!(link.held.is_none());
+        assert!(!link.holds());
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl ConnIo<'_> {
     pub fn hold_until(&mut self, position: u64) {
         if position > self.core.released {
             let link = &mut self.core.links[self.slot as usize];
-            self.core.arrivals += u64::from(link.held.is_none());
+            self.core.arrivals += u64::from(!link.holds());
             link.hold_until(position);
             self.core.mark_dirty(self.slot);
         }

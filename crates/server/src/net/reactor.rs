@@ -540,7 +540,7 @@ impl<H: Handler> Reactor<H> {
         self.flush();
         let deadline = Instant::now() + STOP_TIME;
         loop {
-            let waits = |link: &Link| link.is(flag::STUCK | flag::HANDED) || link.held.is_some();
+            let waits = |link: &Link| link.is(flag::STUCK | flag::HANDED) || link.holds();
             let stuck = self.core.links.iter().any(waits);
             let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
             self.driver.wait(timeout, None, &mut self.batch)?;

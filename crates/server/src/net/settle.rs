@@ -44,9 +44,9 @@ impl<H: Handler> Reactor<H> {
                 continue;
             }
             let mut held = Vec::new();
-            if link.held.is_some() {
+            if link.holds() {
                 let free = link.release(self.core.released);
-                if free == 0 && link.held.is_some() {
+                if free == 0 && link.holds() {
                     self.keep(slot, fd);
                     continue;
                 }
@@ -85,7 +85,7 @@ impl<H: Handler> Reactor<H> {
             return note_held(&mut self.core, slot);
         };
         let buf = std::mem::take(&mut link.out);
-        link.held = None;
+        link.held.clear();
         link.flags |= flag::HANDED;
         link.handed = buf.len() as u32;
         self.hands_over = true;
@@ -191,7 +191,7 @@ impl<H: Handler> Reactor<H> {
     /// All output of a connection has been sent.
     fn drained(&mut self, slot: u32) {
         let link = &self.core.links[slot as usize];
-        if link.is(flag::CLOSING) && link.held.is_none() && link.out.is_empty() {
+        if link.is(flag::CLOSING) && !link.holds() && link.out.is_empty() {
             self.finish(slot);
         }
     }
@@ -213,7 +213,7 @@ fn note_held(core: &mut Core, slot: u32) {
 
 /// Moves replies behind the backlog once they are worth a piece of their own.
 fn queue_behind(link: &mut Link) {
-    if link.out.len() < PIECE || link.is(flag::TLS) || link.held.is_some() {
+    if link.out.len() < PIECE || link.is(flag::TLS) || link.holds() {
         return;
     }
     if let Some(backlog) = link.backlog.as_mut() {
@@ -225,7 +225,7 @@ fn queue_behind(link: &mut Link) {
 fn seal(core: &mut Core, slot: u32, plain: Vec<u8>) -> Vec<u8> {
     let mut wire = core.pool.get();
     let link = &mut core.links[slot as usize];
-    let closing = link.is(flag::CLOSING) && link.held.is_none();
+    let closing = link.is(flag::CLOSING) && !link.holds();
     if let Some(session) = link.tls.as_mut() {
         session.seal(&plain, &mut wire);
         if closing {
