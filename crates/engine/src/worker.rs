@@ -52,7 +52,7 @@ pub struct ThreadContext {
     pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
     /// Stripes and hashes of the keys of the request at hand; kept for its allocation.
     pub(crate) key_hashes: Cell<Vec<(usize, u64)>>,
-    /// Clients in MONITOR or waiting for CLIENT PAUSE to end, of this thread.
+    /// Where the thread's random numbers go on.
     pub(crate) seed: Cell<u64>,
 }
 
