@@ -212,12 +212,18 @@ impl Link {
             self.held.pop_front();
         }
         if !self.holds() {
-            // A disk that was stuck has let many gather.
-            self.held.shrink_to(KEPT_PIECES);
+            self.hold_nothing();
             return self.out.len();
         }
         self.held.iter_mut().for_each(|(end, _)| *end -= free);
         free
+    }
+
+    /// Nothing is held any longer.
+    pub fn hold_nothing(&mut self) {
+        self.held.clear();
+        // While a disk is stuck many may gather.
+        self.held.shrink_to(KEPT_PIECES);
     }
 
     /// The position that all output waits for, if any is held.

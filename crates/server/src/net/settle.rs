@@ -85,7 +85,7 @@ impl<H: Handler> Reactor<H> {
             return note_held(&mut self.core, slot);
         };
         let buf = std::mem::take(&mut link.out);
-        link.held.clear();
+        link.hold_nothing();
         link.flags |= flag::HANDED;
         link.handed = buf.len() as u32;
         self.hands_over = true;
