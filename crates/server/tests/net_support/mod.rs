@@ -385,18 +385,14 @@ impl<S: Read + Write> Peer<S> {
     /// True when the server has closed the connection; says what it did instead, if it did not.
     pub fn ended(&mut self) -> bool {
         let mut byte = [0];
-        let outcome = loop {
-            match self.stream.read(&mut byte) {
-                // The kernel takes apart an io_uring that this thread has dropped.
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                outcome => break outcome,
+        // Unlike `read` it goes on when it is interrupted, as it is while the kernel takes apart an
+        // io_uring that this thread has dropped.
+        match self.stream.read_exact(&mut byte) {
+            Err(e) if matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => {
+                return true;
             }
-        };
-        match outcome {
-            Ok(0) => return true,
-            Err(e) if e.kind() == ErrorKind::ConnectionReset => return true,
-            Ok(_) => eprintln!("the server has sent {:?}", byte.escape_ascii().to_string()),
             Err(e) => eprintln!("the connection has not ended: {e}"),
+            Ok(()) => eprintln!("the server has sent {:?}", byte.escape_ascii().to_string()),
         }
         false
     }
