@@ -4,6 +4,7 @@
 use engine::snapshot::Encode;
 use keyspace::Millis;
 use keyspace::snapshot::record::{Form, Head, Token, Tokens};
+use resp::bulk::{push_bulk, push_header};
 use structs::intset::Intset;
 use structs::listpack::{Element, Listpack};
 use structs::numbers::{push_f64, push_i64};
@@ -36,23 +37,10 @@ enum Parts {
     Passed(u64),
 }
 
-fn count(out: &mut Vec<u8>, sign: u8, number: u64) {
-    out.push(sign);
-    push_i64(out, i64::try_from(number).unwrap_or(i64::MAX));
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Appends a word of a request.
-pub(super) fn word(out: &mut Vec<u8>, bytes: &[u8]) {
-    count(out, b'$', bytes.len() as u64);
-    out.extend_from_slice(bytes);
-    out.extend_from_slice(b"\r\n");
-}
-
 /// Appends a request.
 pub(super) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    count(out, b'*', words.len() as u64);
-    words.iter().for_each(|bytes| word(out, bytes));
+    push_header(out, b'*', words.len());
+    words.iter().for_each(|bytes| push_bulk(out, bytes));
 }
 
 impl AofRecords {
@@ -77,7 +65,7 @@ impl AofRecords {
 
     /// Adds a word to the command at hand, which ends when it has all it may have.
     fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
-        word(&mut self.words, bytes);
+        push_bulk(&mut self.words, bytes);
         self.word_count += 1;
         let (_, words_each) = self.maker();
         if self.word_count == ELEMENTS * words_each {
@@ -92,9 +80,9 @@ impl AofRecords {
     fn flush(&mut self, out: &mut Vec<u8>) {
         if self.word_count > 0 {
             let (name, _) = self.maker();
-            count(out, b'*', self.word_count as u64 + 2);
-            word(out, name);
-            word(out, &self.key);
+            push_header(out, b'*', self.word_count + 2);
+            push_bulk(out, name);
+            push_bulk(out, &self.key);
             out.append(&mut self.words);
             self.word_count = 0;
         }
@@ -150,10 +138,10 @@ impl AofRecords {
         }
         self.flush(out);
         let (name, _) = self.maker();
-        count(out, b'*', 3);
-        word(out, name);
-        word(out, &self.key);
-        count(out, b'$', len);
+        push_header(out, b'*', 3);
+        push_bulk(out, name);
+        push_bulk(out, &self.key);
+        push_header(out, b'$', len as usize);
         self.parts = Parts::Passed(len);
     }
 
