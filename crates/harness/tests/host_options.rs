@@ -168,9 +168,18 @@ fn free_something_big(server: &Server) {
     add.extend(members.iter().map(String::as_str));
     assert_eq!(client.command(&add).unwrap(), Reply::Integer(5000));
     assert_eq!(client.command(&["UNLINK", "big"]).unwrap(), Reply::Integer(1));
+}
+
+/// Waits for the threads whose name begins like this to be on these processors, each: a thread has
+/// its name first, and its processors a little later.
+fn until_on(server: &Server, thread: &str, wanted: &[&str]) {
     let deadline = Instant::now() + patience();
-    while processors_of(server, "lazy-free").is_empty() {
-        assert!(Instant::now() < deadline, "no thread came to free a big value");
+    loop {
+        let found = processors_of(server, thread);
+        if found == wanted {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{thread} is on {found:?}, not on {wanted:?}");
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -184,15 +193,15 @@ fn threads_are_on_the_processors_of_their_lists() {
     for backend in program.backends() {
         let options = Options::arguments(&["--io-threads", "3", "--server-cpulist", first]);
         let server = Server::start(&program, Options { backend, ..options }).unwrap();
-        assert_eq!(processors_of(&server, "reactor-"), [first; 3]);
+        until_on(&server, "reactor-", &[first; 3]);
         // A reactor starts the others, which yet have the whole machine.
         free_something_big(&server);
-        assert_eq!(processors_of(&server, "lazy-free"), [own.as_str()]);
+        until_on(&server, "lazy-free", &[&own]);
 
         let options = Options::arguments(&["--bio-cpulist", last]);
         let server = Server::start(&program, Options { backend, ..options }).unwrap();
         free_something_big(&server);
-        assert_eq!(processors_of(&server, "lazy-free"), [last]);
+        until_on(&server, "lazy-free", &[last]);
         assert!(processors_of(&server, "reactor-").iter().all(|list| *list == own));
     }
 }
