@@ -179,7 +179,7 @@ impl<'a> Db<'a> {
     pub fn peek(&self, key: Key<'_>) -> Option<&Entry> {
         let entry = self.find(key)?;
         if entry.is_expired(self.horizon) {
-            if self.engine.freezes_expiry() {
+            if self.engine.is_frozen() {
                 return None;
             }
             self.stale.borrow_mut().push((self.index, Box::from(key.bytes)));

@@ -340,8 +340,9 @@ impl Engine {
             || self.journal.is_full()
     }
 
-    /// Whether expired keys stay where they are because writes are paused or data is being loaded.
-    pub fn freezes_expiry(&self) -> bool {
+    /// Whether nothing is deleted unasked, by its expiry or for want of memory, because writes are
+    /// paused or data is being loaded.
+    pub fn is_frozen(&self) -> bool {
         self.pause.is_on() || self.loading.is_on()
     }
 

@@ -131,7 +131,7 @@ struct Candidate {
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
-    if engine.limited_bytes() <= limit || engine.loading.is_on() {
+    if engine.limited_bytes() <= limit || engine.is_frozen() {
         return true;
     }
     let has_room = engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit));
@@ -147,11 +147,15 @@ pub fn keep_limit(worker: &mut Worker) {
     let is_over = limit > 0 && engine.limited_bytes() > limit;
     if !is_over {
         engine.over_limit.note(true);
-    } else if !engine.freezes_expiry() {
-        let has_room =
-            worker.with_db(|db| engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit)));
-        engine.over_limit.note(has_room);
+        return;
     }
+    worker.with_db(|db| {
+        // Looked at inside the world, which a pause stops to begin.
+        if !engine.is_frozen() {
+            let has_room = engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit));
+            engine.over_limit.note(has_room);
+        }
+    });
 }
 
 /// What is to be freed is fixed at the start and counted by what the entries held: messages to

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use crate::db::Db;
+use crate::engine::Engine;
 use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::worker::Worker;
@@ -41,7 +42,7 @@ impl Cycle {
     /// Begins a round; [`Cycle::step`] does the work.
     pub fn begin(&mut self, worker: &Worker) {
         let engine = worker.engine();
-        if !engine.active_expire.load(Relaxed) || engine.freezes_expiry() {
+        if !is_wanted(engine) {
             return;
         }
         if self.left > 0 {
@@ -100,6 +101,10 @@ impl Cycle {
     }
 }
 
+fn is_wanted(engine: &Engine) -> bool {
+    engine.active_expire.load(Relaxed) && !engine.is_frozen()
+}
+
 /// Looks at some volatile entries of a stripe and deletes the expired; `true` if it is worth
 /// going on.
 fn sweep(worker: &mut Worker, stripe: usize) -> bool {
@@ -110,6 +115,10 @@ fn sweep(worker: &mut Worker, stripe: usize) -> bool {
 
 fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     let engine = db.engine;
+    // A round takes many slices, and whoever ends this meanwhile stops the world for it.
+    if !is_wanted(engine) {
+        return false;
+    }
     let held = engine.keyspace.stripe(stripe);
     if !held.try_lock() {
         return false;

@@ -9,7 +9,12 @@ use keyspace::Millis;
 pub static CLIENT_PAUSE: Command = Command {
     name: "pause",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    // With the world at rest: who has the reply may rely on it that no write is still on its way.
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::WORLD),
     group: Group::Connection,
     since: "3.0.0",
     complexity: "O(1)",
