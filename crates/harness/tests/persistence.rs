@@ -230,12 +230,15 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
     };
     for round in 0..ROUNDS {
         ask(&mut client, &["SET", "before", &round.to_string()]);
-        // In one turn with what follows it, so that whoever is to stop the log comes too late.
+        // In one turn with what follows it, so that whoever is to stop the log comes too late; and in
+        // a transaction, which does not wait for the log's end.
+        client.send(&["MULTI"]).expect("it is sent");
         client.send(&["CONFIG", "SET", "appendonly", "no"]).expect("it is sent");
+        client.send(&["EXEC"]).expect("it is sent");
         for i in 0..200 {
             client.send(&["SET", "after", &i.to_string()]).expect("it is sent");
         }
-        for _ in 0..=200 {
+        for _ in 0..3 + 200 {
             assert!(!client.reply().expect("a reply").is_error());
         }
         ask(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
@@ -244,5 +247,39 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
         let log = log_of(round);
         assert!(log.contains("before"), "round {round}: {log}");
         assert!(!log.contains("after"), "round {round}: {log}");
+    }
+}
+
+#[test]
+fn appendonly_no_is_answered_when_the_log_is_complete_and_closed() {
+    for policy in ["always", "everysec", "no"] {
+        let server = start(&["--appendonly", "yes", "--appendfsync", policy, "--save", ""]);
+        let mut client = server.connect(Protocol::Resp2).expect("it runs");
+        ask(&mut client, &["SET", "first", "v"]);
+        // What nobody needs any more is ended and gone by then, too: four seconds' work.
+        ask(&mut client, &["DEBUG", "POPULATE", "200"]);
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "20000"]);
+        ask(&mut client, &["BGREWRITEAOF"]);
+        eventually("a rewrite", || field(&mut client, "aof_rewrite_in_progress") == "1");
+        // From now on each write to the file takes so many microseconds.
+        ask(&mut client, &["DEBUG", "AOF-FLUSH-SLEEP", "100000"]);
+        ask(&mut client, &["SET", "last", "v"]);
+        let reply = ask(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+        assert_eq!(reply, Reply::Simple(b"OK".to_vec()), "{policy}");
+        let folder = server.directory().join("appendonlydir");
+        assert_eq!(field(&mut client, "aof_rewrite_in_progress"), "0");
+        // The second is there if the rewrite had come that far.
+        let log: Vec<u8> = (1..=2)
+            .filter_map(|n| std::fs::read(folder.join(format!("appendonly.aof.{n}.incr.aof"))).ok())
+            .flatten()
+            .collect();
+        let last = b"*3\r\n$3\r\nSET\r\n$4\r\nlast\r\n$1\r\nv\r\n";
+        assert!(log.ends_with(last), "{policy}: {}", String::from_utf8_lossy(&log));
+        let descriptors = format!("/proc/{}/fd", server.process_id());
+        for descriptor in std::fs::read_dir(descriptors).expect("it runs") {
+            // Connections may come and go.
+            let file = std::fs::read_link(descriptor.expect("an entry").path());
+            assert!(!file.is_ok_and(|file| file.starts_with(&folder)), "{policy}");
+        }
     }
 }

@@ -210,6 +210,10 @@ impl Host for ServerHost {
         self.applier.aof().complete()
     }
 
+    fn end_append_log(&self, reply: LateReply) {
+        self.applier.aof().end(reply);
+    }
+
     fn has_append_log(&self) -> bool {
         self.applier.aof().is_there()
     }

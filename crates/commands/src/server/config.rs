@@ -143,7 +143,12 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             if changed.iter().any(|option| option.spec.name() == "requirepass") {
                 engine.acl.require_password(&engine.config.requirepass());
             }
-            cx.reply.ok();
+            let has_log_ended = !engine.config.appendonly()
+                && changed.iter().any(|option| option.spec.name() == "appendonly");
+            match engine.host().filter(|_| has_log_ended && !in_transaction) {
+                Some(host) => host.end_append_log(cx.late_reply()),
+                None => cx.reply.ok(),
+            }
             Ok(())
         }
         Err(SetError::Loading) => {

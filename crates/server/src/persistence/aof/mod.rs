@@ -24,6 +24,7 @@ use crate::process::{os_error, thread};
 use engine::Engine;
 use engine::append_log::LogState;
 use engine::journal::IfBehind;
+use engine::long::LateReply;
 use engine::mailbox::Message;
 use engine::worker::ThreadContext;
 use file::LogFile;
@@ -33,7 +34,7 @@ use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
 pub use room::data_end;
-use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,6 +57,10 @@ pub struct Aof {
     keeper: Mutex<Option<JoinHandle<()>>>,
     /// Held while the log is switched on and a rewrite is asked for, which belong together.
     switching: Mutex<()>,
+    /// Who has switched the log off and waits for its end.
+    ending: Mutex<Vec<LateReply>>,
+    /// The number of the rewrite that has been told to end.
+    ending_rewrite: AtomicU64,
 }
 
 #[derive(Default)]
@@ -92,6 +97,8 @@ impl Aof {
             is_stopping: AtomicBool::new(false),
             keeper: Mutex::default(),
             switching: Mutex::default(),
+            ending: Mutex::default(),
+            ending_rewrite: AtomicU64::new(0),
         })
     }
 
@@ -284,6 +291,7 @@ impl Aof {
     fn keep(self: &Arc<Self>) {
         while !self.is_stopping.load(Acquire) {
             self.follow_configuration();
+            self.reply_if_ended();
             self.count();
             self.rewrite_if_due();
             std::thread::park_timeout(ROUND);
@@ -309,6 +317,27 @@ impl Aof {
             if log.state() == LogState::Off {
                 log.figures.is_scheduled.store(false, Relaxed);
             }
+        }
+    }
+
+    /// Replies once the log that was switched off is complete, on the disk, and closed.
+    pub fn end(&self, reply: LateReply) {
+        lock(&self.ending).push(reply);
+        self.look();
+    }
+
+    fn reply_if_ended(&self) {
+        // Looked at first: the end that each of them waits for was set before.
+        let mut waiting = std::mem::take(&mut *lock(&self.ending));
+        let figures = &self.engine.append_log.figures;
+        let is_ending = lock(&self.inner).writer.as_ref().is_some_and(|writer| writer.is_ending());
+        let is_rewrite_ending = figures.is_rewriting.load(Acquire)
+            && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed);
+        if is_ending || is_rewrite_ending {
+            lock(&self.ending).append(&mut waiting);
+        }
+        for reply in waiting {
+            reply.send(|reply| reply.ok());
         }
     }
 
@@ -366,9 +395,11 @@ impl Aof {
 
     /// Ends a rewrite that is under way: nobody needs it any more.
     fn end_rewrite(&self) {
-        if self.engine.append_log.figures.is_rewriting.load(Acquire)
+        let figures = &self.engine.append_log.figures;
+        if figures.is_rewriting.load(Acquire)
             && let Some(snapshot) = self.engine.snapshots.current()
         {
+            self.ending_rewrite.store(figures.rewrites.load(Relaxed), Relaxed);
             snapshot.end();
         }
     }

@@ -83,6 +83,8 @@ impl Aof {
                 log!(Notice, "Killing running AOF rewrite child: it is not needed any more");
                 figures.is_rewriting.store(false, Release);
                 log!(Notice, "Background AOF rewrite was cancelled");
+                // Somebody may wait for this.
+                self.look();
                 return;
             }
             Err(Trouble::Failed(why)) => log!(Warning, "{why}"),
