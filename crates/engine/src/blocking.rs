@@ -8,7 +8,9 @@
 //!
 //! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
 //!
-//! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange.
+//! A waiter's fate (served, timed out, unblocked, gone) is decided once, by an atomic exchange. Another
+//! thread that unblocks or closes a client calls its wait off in the same way: whatever is pushed once
+//! that client has its reply is not for the one that waited.
 
 use crate::acks::Acks;
 use crate::cx::Cx;
@@ -27,6 +29,8 @@ const SERVING: u8 = 1;
 const DONE: u8 = 2;
 /// Being served, though its client has gone: whoever serves it ends it.
 const ABANDONED: u8 = 3;
+/// Nobody serves it any more; its client's thread has yet to end it.
+const CALLED_OFF: u8 = 4;
 
 /// A key that has changed, for whoever waits for it.
 pub(crate) type Ready = (DbIndex, Box<[u8]>);
@@ -160,7 +164,17 @@ impl Waiter {
 
     /// Ends the wait without serving it; `false` if somebody serves it just now or has.
     pub fn cancel(&self) -> bool {
-        self.state.compare_exchange(WAITING, DONE, AcqRel, Acquire).is_ok()
+        [WAITING, CALLED_OFF]
+            .iter()
+            .any(|&state| self.state.compare_exchange(state, DONE, AcqRel, Acquire).is_ok())
+    }
+
+    /// Keeps everybody from serving it from now on, for a client whose thread is going to be told to
+    /// end the wait; `false` if its fate is decided. If it is being served just now, that may
+    /// succeed.
+    pub(crate) fn call_off(&self) -> bool {
+        let before = self.state.compare_exchange(WAITING, CALLED_OFF, AcqRel, Acquire);
+        matches!(before, Ok(_) | Err(SERVING))
     }
 
     /// The same for a client that goes away, after whom nobody asks again: if somebody serves it
@@ -197,8 +211,6 @@ pub struct Suspension {
     pub(crate) on_timeout: TimeoutReply,
     /// The blocked command, if it is one.
     pub waiter: Option<Arc<Waiter>>,
-    /// Whether CLIENT UNBLOCK may end it.
-    pub can_unblock: bool,
     /// Whether CLIENT REPLY keeps its reply from the client.
     pub(crate) is_silent: bool,
     /// Whether CLIENT UNBLOCK has asked for an error in place of the reply.
@@ -213,7 +225,6 @@ impl Suspension {
             deadline: None,
             on_timeout,
             waiter: None,
-            can_unblock: false,
             is_silent: false,
             ends_in_error: false,
         }
@@ -319,6 +330,7 @@ mod tests {
             fd: 0,
             created_ms: 0,
             names: Mutex::default(),
+            wait: Mutex::default(),
             live: Live::default(),
         };
         Waiter {
@@ -350,6 +362,23 @@ mod tests {
         assert!(waiter.claim() && waiter.put_back() && waiter.is_waiting());
         assert!(waiter.abandon());
         assert!(!waiter.claim());
+    }
+
+    #[test]
+    fn a_wait_that_is_called_off_is_only_ended() {
+        let waiter = waiter();
+        assert!(waiter.call_off());
+        assert!(!waiter.claim() && !waiter.is_waiting() && !waiter.is_done());
+        assert!(!waiter.call_off(), "it is called off");
+        assert!(waiter.cancel() && waiter.is_done());
+        assert!(!waiter.call_off(), "it is over");
+    }
+
+    #[test]
+    fn a_wait_that_is_called_off_while_it_is_served_may_be_served() {
+        let waiter = waiter();
+        assert!(waiter.claim() && waiter.call_off());
+        assert!(waiter.put_back() && waiter.cancel());
     }
 
     #[test]

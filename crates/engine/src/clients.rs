@@ -3,11 +3,12 @@
 //! A client's state lives in its [`crate::Session`], which only its thread touches. What others
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
+use crate::blocking::Waiter;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What everybody may know of a client.
 pub struct Client {
@@ -25,6 +26,8 @@ pub struct Client {
     pub created_ms: i64,
     /// Names it gave itself.
     pub names: Mutex<Names>,
+    /// Its blocked command, the last one if there is none now.
+    pub(crate) wait: Mutex<Weak<Waiter>>,
     /// Figures that its thread keeps up to date.
     pub live: Live,
 }
@@ -148,12 +151,42 @@ pub mod flag {
 impl Client {
     /// Notes that it has gone.
     pub(crate) fn depart(&self, departure: Departure) {
-        self.live.departure.store(departure as u8, Relaxed);
+        self.live.departure.fetch_max(departure as u8, AcqRel);
+    }
+
+    /// Keeps it from running anything more, whatever it has sent; a batch of commands that its thread
+    /// runs just now may end. Its thread is to be told to close it.
+    pub fn kill(&self) {
+        self.depart(Departure::Closed);
+        if let Some(waiter) = self.waiter() {
+            waiter.call_off();
+        }
+    }
+
+    /// Whether it has been [killed](Client::kill).
+    #[inline]
+    pub(crate) fn is_killed(&self) -> bool {
+        self.has_gone(Departure::Closed)
+    }
+
+    /// Notes that it waits.
+    pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>) {
+        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(waiter);
+    }
+
+    fn waiter(&self) -> Option<Arc<Waiter>> {
+        self.wait.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
+    /// this token. `None` if it does not wait.
+    pub fn call_off_wait(&self) -> Option<u64> {
+        self.waiter().filter(|waiter| waiter.call_off())?.token()
     }
 
     /// Whether it has gone in this way, or in one that says more.
     pub(crate) fn has_gone(&self, departure: Departure) -> bool {
-        self.live.departure.load(Relaxed) >= departure as u8
+        self.live.departure.load(Acquire) >= departure as u8
     }
 
     /// The names, locked for a moment.

@@ -336,12 +336,12 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         deadline: request.deadline,
         on_timeout: request.on_timeout,
         waiter: Some(Arc::clone(&waiter)),
-        can_unblock: true,
         is_silent: false,
         ends_in_error: false,
     };
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
+    cx.session.client.begin_wait(&waiter);
     if let Until::Acks(_) = waiter.until {
         engine.wait_for_acks(&waiter);
     }

@@ -25,8 +25,15 @@ pub enum Message {
     Push(u64, Arc<Push>),
     /// The end of a suspension: the reply of a blocked or background command.
     Resume(u64, Resumption),
-    /// CLIENT UNBLOCK; with an error or as if the time were up.
-    Unblock(u64, bool),
+    /// CLIENT UNBLOCK of the suspension with this token.
+    Unblock {
+        /// The client.
+        client: u64,
+        /// The suspension's.
+        token: u64,
+        /// With an error, or as if the time were up.
+        with_error: bool,
+    },
     /// The client is to be closed.
     Kill(u64),
     /// The client is to be closed because a reply is larger than its output may be.

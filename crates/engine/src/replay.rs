@@ -67,6 +67,7 @@ impl<'t> Replay<'t> {
             fd: -1,
             created_ms: now().0,
             names: Mutex::new(Names::default()),
+            wait: Mutex::default(),
             live: Live::default(),
         };
         let mut session = Session::new(Arc::new(client), true);

@@ -188,6 +188,7 @@ impl Worker {
             fd: peer.fd,
             created_ms: now().0,
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
+            wait: std::sync::Mutex::default(),
             live: crate::clients::Live::default(),
         });
         let mut session = Session::new(client, engine.acl.is_open());
@@ -288,6 +289,12 @@ impl Worker {
         cx.db.index = cx.session.db;
         cx.db.touches = !cx.session.no_touch;
         loop {
+            if cx.session.client.is_killed() {
+                // What it still sends is not for this server.
+                cx.session.fate = Fate::Close;
+                next = Next::Closing;
+                break;
+            }
             argv.clear();
             batch.clear();
             let limits = limits(cx.session, engine);
@@ -467,10 +474,16 @@ impl Worker {
         session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
 
-    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK): with an error, or as if the
-    /// time were up.
-    pub fn unblock(&mut self, session: &mut Session, with_error: bool, out: &mut Vec<u8>) -> bool {
-        let Some(suspension) = session.suspension.as_mut().filter(|s| s.can_unblock) else {
+    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK), if it is still that one: with an
+    /// error, or as if the time were up.
+    pub fn unblock(
+        &mut self,
+        session: &mut Session,
+        token: u64,
+        with_error: bool,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(suspension) = session.suspension.as_mut().filter(|s| s.token == token) else {
             return false;
         };
         suspension.ends_in_error = with_error;

@@ -109,7 +109,7 @@ impl Hub {
         let client = match &message {
             Message::Push(client, _)
             | Message::Resume(client, _)
-            | Message::Unblock(client, _)
+            | Message::Unblock { client, .. }
             | Message::Kill(client)
             | Message::Overflow(client)
             | Message::Evict(client) => *client,
@@ -136,8 +136,8 @@ impl Hub {
                     check_output(self.engine, conn, &mut io);
                 }
             }
-            Message::Unblock(_, with_error) => {
-                if self.worker.unblock(&mut conn.session, with_error, io.out()) {
+            Message::Unblock { token, with_error, .. } => {
+                if self.worker.unblock(&mut conn.session, token, with_error, io.out()) {
                     io.resume();
                 }
             }

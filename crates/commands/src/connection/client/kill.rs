@@ -128,6 +128,7 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         if client.id == me {
             cx.session.fate = Fate::CloseAfterReplies;
         } else {
+            client.kill();
             cx.engine.clients.remove(client.id);
             cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
         }

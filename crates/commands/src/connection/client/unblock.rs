@@ -2,7 +2,6 @@
 
 use engine::mailbox::Message;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
-use std::sync::atomic::Ordering::Relaxed;
 
 /// `CLIENT UNBLOCK`.
 pub static CLIENT_UNBLOCK: Command = Command {
@@ -38,12 +37,11 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let id = args.integer(2)?;
     let client = u64::try_from(id).ok().and_then(|id| cx.engine.clients.get(id));
-    let is_blocked = client.as_ref().is_some_and(|client| {
-        client.live.flags.load(Relaxed) & engine::clients::flag::BLOCKED != 0
-    });
-    if let Some(client) = client.filter(|_| is_blocked) {
-        cx.engine.mailboxes[client.thread].post(Message::Unblock(client.id, with_error));
+    let token = client.as_ref().and_then(|client| client.call_off_wait());
+    if let (Some(client), Some(token)) = (client, token) {
+        let message = Message::Unblock { client: client.id, token, with_error };
+        cx.engine.mailboxes[client.thread].post(message);
     }
-    cx.reply.integer(i64::from(is_blocked));
+    cx.reply.integer(i64::from(token.is_some()));
     Ok(())
 }
