@@ -23,8 +23,10 @@ type Nudge = Box<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 pub struct AppendLog {
     state: AtomicU8,
-    /// Replies to writes wait for the disk (`appendfsync always`).
+    /// Replies to writes, and to reads of what was written, wait for the disk (`appendfsync always`).
     holds_replies: AtomicBool,
+    /// The position behind the last write that is not noted with the stripes it changed.
+    pub(crate) written_anywhere: AtomicU64,
     /// Writes are refused: the last write or fsync failed.
     is_broken: AtomicBool,
     error: Mutex<String>,
@@ -88,14 +90,17 @@ impl AppendLog {
         self.state.store(state as u8, Release);
     }
 
-    /// Whether replies to writes wait until what they tell is on the disk.
+    /// Whether replies wait until the writes that they tell of are on the disk.
     #[inline]
     pub fn holds_replies(&self) -> bool {
         self.holds_replies.load(Relaxed)
     }
 
-    /// Sets it.
-    pub fn set_holds_replies(&self, holds: bool) {
+    /// Sets it. `position` is where the journal ends: what was written before, nobody has noted.
+    pub fn set_holds_replies(&self, holds: bool, position: JournalPos) {
+        if holds && !self.holds_replies() && position > self.synced() {
+            self.written_anywhere.fetch_max(position.0, AcqRel);
+        }
         self.holds_replies.store(holds, SeqCst);
     }
 

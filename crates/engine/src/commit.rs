@@ -6,13 +6,16 @@
 //! unlocked, so the order of journal entries agrees with the order of changes of every key.
 #![allow(unsafe_code)]
 
+use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::events::{Class, Event};
-use crate::journal::{Effect, Entry};
+use crate::journal::{Effect, Entry, JournalPos};
+use crate::locks::Locked;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// A change of one key.
 #[derive(Debug)]
@@ -100,7 +103,42 @@ fn append(cx: &mut Cx<'_>) {
         effects.entry.clear();
     } else if !effects.is_transaction {
         cx.session.written = cx.engine.journal.append(&mut effects.entry, true);
+        if cx.engine.append_log.holds_replies() {
+            note_written(cx);
+        }
     }
+}
+
+/// Notes for whoever reads what was written how much of the journal has to be on the disk first.
+#[cold]
+#[inline(never)]
+fn note_written(cx: &mut Cx<'_>) {
+    let position = cx.session.written.0;
+    match &cx.db.locked {
+        Locked::None | Locked::World => {
+            cx.engine.append_log.written_anywhere.fetch_max(position, AcqRel);
+        }
+        held => held.for_each(|stripe| cx.db.with_stripe(stripe, |data| data.written = position)),
+    }
+}
+
+/// Notes what the session may have seen of the writes of others: a reply that tells of them waits for
+/// the disk as their own does. The stripes of the command, which has written nothing, are still
+/// locked.
+#[cold]
+#[inline(never)]
+pub(crate) fn note_seen(cx: &mut Cx<'_>) {
+    let log = &cx.engine.append_log;
+    let mut seen = log.written_anywhere.load(Acquire);
+    match &cx.db.locked {
+        Locked::None if !cx.resolved.command.flags.has(Flags::READONLY) => return,
+        // It has walked over the keys.
+        Locked::None | Locked::World => seen = cx.engine.journal.position().0,
+        held => held.for_each(|stripe| {
+            seen = seen.max(cx.db.with_stripe(stripe, |data| data.written));
+        }),
+    }
+    cx.session.seen = cx.session.seen.max(JournalPos(seen));
 }
 
 /// Deletes the keys that the command found expired.

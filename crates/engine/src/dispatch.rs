@@ -302,7 +302,12 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     if cx.block_request.is_some() {
         suspend(cx, args);
     }
+    let before = cx.session.written;
     commit::commit(cx, args.words());
+    // What was written comes behind all that was seen.
+    if cx.engine.append_log.holds_replies() && cx.session.written == before {
+        commit::note_seen(cx);
+    }
 }
 
 /// Registers a blocked command with its keys, whose stripes are locked, or with what else it waits

@@ -232,7 +232,11 @@ impl LongCommand {
             engine.mailboxes[reactor].post(Message::Overflow(client));
             return;
         }
-        let written = self.session.written;
+        let mut written = self.session.written;
+        if engine.append_log.holds_replies() {
+            // It may have seen whatever there is.
+            written = engine.journal.position();
+        }
         let resumption = Resumption { token: Some(self.token), reply: out, written };
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }

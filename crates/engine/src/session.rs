@@ -123,6 +123,9 @@ pub struct Session {
     pub(crate) subscribed_bytes: usize,
     /// The position in the journal behind its last write.
     pub written: JournalPos,
+    /// While replies wait for the disk: the position behind the last write that its reads may have
+    /// seen.
+    pub seen: JournalPos,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_postponed: bool,
     pub(crate) parser: Parser,
@@ -160,6 +163,7 @@ impl Session {
             watched_bytes: 0,
             subscribed_bytes: 0,
             written: JournalPos(0),
+            seen: JournalPos(0),
             is_postponed: false,
             parser: Parser::new(),
             commands: 0,

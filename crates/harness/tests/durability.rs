@@ -3,8 +3,9 @@
 //! Each writer counts: transaction `n` sets its counter to `n`, one of a hundred keys to `n`, and
 //! increments a second counter. After a crash the state of one `n` must be there, whole: every key
 //! as transaction `n` left it, and no transaction behind it. With `appendfsync always` that `n` is
-//! one that was acknowledged last or later; with `everysec` it may be what was acknowledged a second
-//! before. Rewrites and snapshots run meanwhile, so that kills meet them too.
+//! one that was acknowledged last or later, and no reader has seen a later one; with `everysec` it may
+//! be what was acknowledged a second before. Rewrites and snapshots run meanwhile, so that kills meet
+//! them too.
 //!
 //! `DUNLIN_KILLS=500` says how often; the seed is printed, and taken from `DUNLIN_SEED`.
 
@@ -82,10 +83,55 @@ fn write(address: SocketAddr, writer: usize, first: i64, seed: u64) -> Known {
     }
 }
 
-fn get(client: &mut Client, key: &str) -> i64 {
-    let reply = client.command(&["GET", key]).expect("the server answers");
+/// Reads what the writers count until the server is gone: the last transaction of each that was seen.
+fn read(address: SocketAddr, seed: u64) -> [i64; WRITERS] {
+    let mut rng = Rng::new(seed);
+    let mut seen = [0; WRITERS];
+    let Ok(mut client) = Client::connect(address) else { return seen };
+    loop {
+        let keys: Vec<String> =
+            (0..WRITERS).map(|writer| format!("{}{writer}", rng.pick(&["w", "c"]))).collect();
+        let mut many = vec!["MGET"];
+        many.extend(keys.iter().map(String::as_str));
+        let one = rng.below(WRITERS);
+        let (requests, is_one): (Vec<Vec<&str>>, bool) = match rng.below(3) {
+            0 => (vec![vec!["GET", &keys[one]]], true),
+            1 => (vec![many], false),
+            _ => (vec![vec!["MULTI"], many, vec!["EXEC"]], false),
+        };
+        let bytes: Vec<u8> =
+            requests.iter().flat_map(|words| harness::client::encode(words)).collect();
+        if client.send_raw(&bytes).is_err() {
+            return seen;
+        }
+        let mut last = None;
+        for _ in &requests {
+            let Ok(reply) = client.reply() else { return seen };
+            last = Some(reply);
+        }
+        let reply = last.expect("there is a request");
+        if is_one {
+            seen[one] = seen[one].max(number(&reply));
+            continue;
+        }
+        let values = reply.elements().expect("an array");
+        // EXEC's has one for each command.
+        let values =
+            if requests.len() == 1 { values } else { values[0].elements().expect("an array") };
+        for (seen, value) in seen.iter_mut().zip(values) {
+            *seen = (*seen).max(number(value));
+        }
+    }
+}
+
+/// A counter's value, 0 if it is not there.
+fn number(reply: &Reply) -> i64 {
     let text = reply.text().map(|text| String::from_utf8_lossy(text).into_owned());
     text.map_or(0, |text| text.parse().expect("a number"))
+}
+
+fn get(client: &mut Client, key: &str) -> i64 {
+    number(&client.command(&["GET", key]).expect("the server answers"))
 }
 
 /// Checks one writer's keys, and says which transaction was the last.
@@ -128,7 +174,9 @@ fn kill_loop(policy: &str, kills: u64, most_lost: Duration) {
         let pause = Duration::from_millis(20 + rng.below(280) as u64);
         let background = *rng.pick(&["BGREWRITEAOF", "BGSAVE", "PING"]);
         let background_after = Duration::from_millis(rng.below(300) as u64);
-        let (known, killed_at) = std::thread::scope(|scope| {
+        let reader_seed = rng.bits();
+        let (known, seen, killed_at) = std::thread::scope(|scope| {
+            let reader = scope.spawn(move || read(address, reader_seed));
             let writers: Vec<_> = (0..WRITERS)
                 .map(|writer| {
                     let (first, seed) = (last[writer] + 1, seeds[writer]);
@@ -151,7 +199,7 @@ fn kill_loop(policy: &str, kills: u64, most_lost: Duration) {
             is_over.store(true, SeqCst);
             let known: Vec<Known> =
                 writers.into_iter().map(|writer| writer.join().expect("it ends")).collect();
-            (known, killed_at)
+            (known, reader.join().expect("it ends"), killed_at)
         });
         server.start_again().unwrap_or_else(|why| panic!("kill {kill}: {why}"));
         let mut client = server.connect(harness::reply::Protocol::Resp2).expect("it answers");
@@ -166,6 +214,12 @@ fn kill_loop(policy: &str, kills: u64, most_lost: Duration) {
                 safe.is_none_or(|safe| safe <= found) && found <= sent,
                 "kill {kill}, writer {writer}: transaction {safe:?} was safe and {sent} the last \
                  sent, but {found} is the last that is there"
+            );
+            let was_seen = seen[writer];
+            assert!(
+                !most_lost.is_zero() || was_seen <= found,
+                "kill {kill}, writer {writer}: a reader has seen transaction {was_seen}, but {found} is \
+                 the last that is there"
             );
         }
     }

@@ -110,6 +110,9 @@ pub struct StripeData {
     pub has_interest: bool,
     /// A snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
+    /// The position in the journal behind the last write here; kept by the engine while replies wait
+    /// for the disk.
+    pub written: u64,
     /// Database 0, which nearly every key is in.
     first: DbTables,
     /// Those of all others, while they hold anything. Most servers use only the first database, and
@@ -463,6 +466,7 @@ impl Stripe {
         Stripe {
             lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
+                written: 0,
                 first: DbTables::default(),
                 others: (1..databases).map(|_| None).collect(),
                 has_interest: false,

@@ -229,11 +229,12 @@ impl Hub {
     }
 }
 
-/// Keeps replies to writes until these are on the disk, if that is asked for.
+/// Keeps replies until the writes that they tell of are on the disk, if that is asked for: the client's
+/// own, and those that it has read.
 #[inline]
 fn hold_for_disk(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
     if engine.append_log.holds_replies() {
-        io.hold_until(session.written.0);
+        io.hold_until(session.written.max(session.seen).0);
     }
 }
 

@@ -199,7 +199,7 @@ impl Writer {
         let _looking = lock(&self.policy);
         let policy = self.engine.config.appendfsync();
         let holds = policy == AppendFsync::Always && self.is_trusted.load(Acquire);
-        self.engine.append_log.set_holds_replies(holds);
+        self.engine.append_log.set_holds_replies(holds, self.engine.journal.position());
         policy
     }
 
@@ -634,7 +634,7 @@ impl Work {
             );
         }
         let log = &self.engine.append_log;
-        log.set_holds_replies(false);
+        log.set_holds_replies(false, self.reader.position());
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
