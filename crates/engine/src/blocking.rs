@@ -144,7 +144,9 @@ impl Waiter {
     }
 
     pub(crate) fn claim(&self) -> bool {
-        self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
+        // Killed while it was served, in vain, it was put back.
+        !self.session_client.is_killed()
+            && self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
     }
 
     /// It could not be served, and waits on; `false` if its client has gone meanwhile, so that it
@@ -372,6 +374,15 @@ mod tests {
         assert!(!waiter.call_off(), "it is called off");
         assert!(waiter.cancel() && waiter.is_done());
         assert!(!waiter.call_off(), "it is over");
+    }
+
+    #[test]
+    fn who_is_killed_while_it_is_served_in_vain_is_not_served_again() {
+        let waiter = waiter();
+        assert!(waiter.claim());
+        waiter.session_client.kill();
+        assert!(waiter.put_back() && !waiter.claim());
+        assert!(waiter.abandon(), "its thread ends the wait");
     }
 
     #[test]
