@@ -356,26 +356,41 @@ fn a_stuck_disk_may_be_two_rewrites_behind() {
 }
 
 #[test]
-fn with_always_only_replies_to_writes_wait_for_a_stuck_disk() {
+fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     let faults = Faults::new("stuck-always");
     let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);
     let mut writers: Vec<Client> = (0..6).map(|_| connect(&server)).collect();
+    let mut readers: Vec<Client> = (0..5).map(|_| connect(&server)).collect();
     let mut reader = connect(&server);
-    ok(&mut reader, "SET before 1");
+    for number in 0..readers.len() {
+        ok(&mut reader, &format!("SET before:{number} 1"));
+    }
     faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
     for (number, writer) in writers.iter_mut().enumerate() {
         writer.send(&["SET", &format!("key:{number}"), "1"]).unwrap();
     }
-    eventually("all writes done", || text(&ask(&mut reader, "DBSIZE")) == "7");
-    for _ in 0..100 {
-        ok(&mut reader, "GET key:0");
+    eventually("all writes done", || field(&mut reader, "db0").starts_with("keys=11,"));
+    // Who sees what the writers have not been told waits as they do.
+    reader.send(&["GET", "key:0"]).unwrap();
+    for (number, reader) in readers.iter_mut().enumerate() {
+        reader.send(&["GET", &format!("before:{number}")]).unwrap();
+    }
+    // Of a thousand stripes it is hardly those of three of them that wait.
+    eventually("the others are told", || {
+        readers.iter_mut().map(|reader| u32::from(reader.has_data().unwrap())).sum::<u32>() > 2
+    });
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
         assert!(writers.iter_mut().all(|writer| !writer.has_data().unwrap()), "told too early");
+        assert!(!reader.has_data().unwrap(), "seen too early");
     }
     // The disk comes back: now they are told, and what they were told lasts.
     faults.set(&[]);
     writers.iter_mut().for_each(|writer| assert_eq!(text(&writer.reply().unwrap()), "OK"));
+    readers.iter_mut().for_each(|reader| assert_eq!(text(&reader.reply().unwrap()), "1"));
+    assert_eq!(text(&reader.reply().unwrap()), "1");
     crash(&mut server);
-    assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), "7");
+    assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), "11");
 }
 
 fn log_file(server: &Server) -> PathBuf {
