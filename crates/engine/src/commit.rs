@@ -109,7 +109,8 @@ fn append(cx: &mut Cx<'_>) {
     }
 }
 
-/// Notes for whoever reads what was written how much of the journal has to be on the disk first.
+/// Notes for whoever reads what was written how much of the journal has to be on the disk first. Out
+/// of line, as [`note_seen`] is, so that other policies pay for a test only.
 #[cold]
 #[inline(never)]
 fn note_written(cx: &mut Cx<'_>) {

@@ -1,9 +1,9 @@
 //! CLIENT PAUSE beside writers on all threads: who has its reply may rely on what is there.
 
-use harness::client::{Client, encode};
+use harness::client::{Client, encode, is_gone};
+use harness::info::find;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
@@ -22,22 +22,16 @@ fn write(mut client: Client) {
         batch.extend(encode(&["INCR", "n"]));
         batch.extend(encode(&["SET", &format!("short-lived:{number}"), "v", "PX", "2"]));
     }
-    let ended = |why: &std::io::Error| {
-        matches!(
-            why.kind(),
-            ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
-        )
-    };
     loop {
         if let Err(why) = client.send_raw(&batch) {
-            assert!(ended(&why), "{why}");
+            assert!(is_gone(&why), "{why}");
             return;
         }
         for _ in 0..32 {
             match client.reply() {
                 Ok(reply) => assert!(!reply.is_error(), "{reply:?}"),
                 Err(why) => {
-                    assert!(ended(&why), "{why}");
+                    assert!(is_gone(&why), "{why}");
                     return;
                 }
             }
@@ -47,12 +41,10 @@ fn write(mut client: Client) {
 
 /// What a write would change: the counter, the number of keys, and where the journal ends.
 fn state(client: &mut Client) -> [String; 3] {
-    let info = ask(client, &["INFO", "replication"]);
-    let info = String::from_utf8_lossy(info.text().expect("text")).into_owned();
-    let line = info.lines().find(|line| line.starts_with("master_repl_offset:"));
     let [n, keys] =
         [&["GET", "n"][..], &["DBSIZE"]].map(|words| format!("{:?}", ask(client, words)));
-    [line.expect("a position").to_owned(), n, keys]
+    let position = find(&ask(client, &["INFO", "replication"]), "master_repl_offset");
+    [position.expect("a position"), n, keys]
 }
 
 #[test]
