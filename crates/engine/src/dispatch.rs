@@ -35,6 +35,8 @@ pub(crate) use locking::{prefetch_bucket, prefetch_entry, stripes_of};
 pub(crate) use pushes::write_push;
 pub(crate) use serving::serve_ready;
 
+pub use pushes::deliver_last_pushes;
+
 /// Why a request was not run; nothing has happened, and it is to be tried again.
 #[derive(Debug)]
 pub enum NotNow {

@@ -60,7 +60,7 @@ impl PubSub {
         self.write(space).entry(Box::from(name)).or_default().push(listener);
     }
 
-    /// Removes a listener.
+    /// Removes a listener. From then on nothing is posted to it for this name.
     pub fn unsubscribe(&self, space: Space, name: &[u8], client: u64) {
         let mut names = self.write(space);
         if let Some(listeners) = names.get_mut(name) {

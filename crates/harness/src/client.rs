@@ -196,6 +196,12 @@ impl Client {
     }
 }
 
+/// The reply to a request, in tests to which a lost connection is a failure.
+#[track_caller]
+pub fn ask(client: &mut Client, words: &[&str]) -> Reply {
+    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
+}
+
 /// Whether an error says that the other side is gone.
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(

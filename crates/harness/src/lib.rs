@@ -3,6 +3,7 @@
 //! - [`server`] starts and stops the server under test and the reference it is compared with;
 //! - [`contents`] is all that a server holds, to be compared;
 //! - [`client`] and [`reply`] are a small, strict client of both protocols;
+//! - [`crowd`] is many of them that keep a server busy;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
 //! - [`info`] is what INFO says;
@@ -16,6 +17,7 @@
 
 pub mod client;
 pub mod contents;
+pub mod crowd;
 pub mod differential;
 pub mod environment;
 pub mod expect;

@@ -8,7 +8,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::environment::{new_seed, variable};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
@@ -59,10 +59,6 @@ struct Written {
     acknowledged: usize,
     /// So many while replies waited for the disk, from the request to the reply.
     promised: usize,
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
 #[track_caller]

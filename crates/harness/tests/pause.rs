@@ -1,42 +1,24 @@
 //! CLIENT PAUSE beside writers on all threads: who has its reply may rely on what is there.
 
-use harness::client::{Client, encode, is_gone};
+use harness::client::{Client, ask, encode};
+use harness::crowd::Crowd;
 use harness::info::find;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Protocol;
 use harness::server::{Options, Program, Server};
-use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
 const WRITERS: usize = 4;
 const PAUSES: usize = 400;
 
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
-}
-
-/// Counts, and lets keys expire, until the connection is shut down.
-fn write(mut client: Client) {
+/// Requests that count and let keys expire.
+fn writes() -> (Vec<u8>, usize) {
     let mut batch = Vec::new();
     for number in 0..16 {
         batch.extend(encode(&["INCR", "n"]));
         batch.extend(encode(&["SET", &format!("short-lived:{number}"), "v", "PX", "2"]));
     }
-    loop {
-        if let Err(why) = client.send_raw(&batch) {
-            assert!(is_gone(&why), "{why}");
-            return;
-        }
-        for _ in 0..32 {
-            match client.reply() {
-                Ok(reply) => assert!(!reply.is_error(), "{reply:?}"),
-                Err(why) => {
-                    assert!(is_gone(&why), "{why}");
-                    return;
-                }
-            }
-        }
-    }
+    (batch, 32)
 }
 
 /// What a write would change: the counter, the number of keys, and where the journal ends.
@@ -56,32 +38,22 @@ fn nothing_is_written_once_a_pause_is_acknowledged() {
         let options = Options { backend, ..Options::arguments(&arguments) };
         let server = Server::start(&program, options).expect("it starts");
         let mut client = server.connect(Protocol::Resp2).expect("it answers");
-        let connect = || server.connect(Protocol::Resp2).expect("it answers");
-        let writers: Vec<Client> = (0..WRITERS).map(|_| connect()).collect();
-        let streams: Vec<_> =
-            writers.iter().map(|writer| writer.stream().try_clone().expect("a handle")).collect();
-        thread::scope(|scope| {
-            for writer in writers {
-                scope.spawn(|| write(writer));
-            }
-            let mut last = String::new();
-            for _ in 0..PAUSES {
-                assert_eq!(
-                    ask(&mut client, &["CLIENT", "PAUSE", "100000", "WRITE"]).text(),
-                    Some(&b"OK"[..])
-                );
-                let at_once = state(&mut client);
-                thread::sleep(Duration::from_millis(3));
-                assert_eq!(state(&mut client), at_once);
-                assert_ne!(last, at_once[1], "the writers have not gone on");
-                last.clone_from(&at_once[1]);
-                assert_eq!(ask(&mut client, &["CLIENT", "UNPAUSE"]).text(), Some(&b"OK"[..]));
-                thread::sleep(Duration::from_millis(2));
-            }
-            for stream in streams {
-                stream.shutdown(Shutdown::Both).expect("it is shut down");
-            }
-        });
+        let writers = Crowd::start(&server, WRITERS, writes());
+        let mut last = String::new();
+        for _ in 0..PAUSES {
+            assert_eq!(
+                ask(&mut client, &["CLIENT", "PAUSE", "100000", "WRITE"]).text(),
+                Some(&b"OK"[..])
+            );
+            let at_once = state(&mut client);
+            thread::sleep(Duration::from_millis(3));
+            assert_eq!(state(&mut client), at_once);
+            assert_ne!(last, at_once[1], "the writers have not gone on");
+            last.clone_from(&at_once[1]);
+            assert_eq!(ask(&mut client, &["CLIENT", "UNPAUSE"]).text(), Some(&b"OK"[..]));
+            thread::sleep(Duration::from_millis(2));
+        }
+        writers.stop();
         assert!(server.stop().expect("it stops").success());
     }
 }

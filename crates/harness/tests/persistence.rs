@@ -1,6 +1,6 @@
 //! What commands do to files, where that can be seen only from outside.
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::info::{field, fields};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
@@ -9,10 +9,6 @@ use std::time::{Duration, Instant};
 
 fn start(arguments: &[&str]) -> Server {
     Server::start(&Program::under_test(), Options::arguments(arguments)).expect("it starts")
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
 /// Asks until the reply is no error.

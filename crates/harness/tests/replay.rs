@@ -4,7 +4,7 @@
 //!
 //! `DUNLIN_SEED=17` runs the sequence of that seed, `DUNLIN_REPLAY_SECONDS=600` runs for so long.
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::environment::{has_room_ahead_of_logs, variable};
@@ -19,10 +19,6 @@ use std::time::{Duration, Instant};
 /// Requests per sequence.
 const LENGTH: usize = 300;
 const SHORT: Duration = Duration::from_secs(8);
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
-}
 
 /// Keys whose time comes between two looks would differ for no fault of anybody.
 fn keep_from_expiring(client: &mut Client) {

@@ -1,17 +1,13 @@
 //! CLIENT KILL and UNBLOCK of clients that wait on other threads: with the reply the wait is over,
 //! and what is pushed then is not for them.
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
 const ROUNDS: usize = 100;
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
-}
 
 /// A client that waits for a list, and its number.
 fn waiting(server: &Server, client: &mut Client) -> (Client, String) {

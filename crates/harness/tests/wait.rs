@@ -1,7 +1,7 @@
 //! WAITAOF beside a disk that fails: what it promises is there after a crash, and it promises
 //! nothing that may not be.
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -9,10 +9,6 @@ use harness::wait::eventually;
 fn start(policy: &str) -> Server {
     let arguments = ["--appendonly", "yes", "--appendfsync", policy];
     Server::start(&Program::under_test(), Options::arguments(&arguments)).expect("it starts")
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
 /// Its two numbers.

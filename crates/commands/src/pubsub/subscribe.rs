@@ -2,6 +2,7 @@
 //!
 //! Each name is answered with a message of its own.
 
+use engine::dispatch;
 use engine::pubsub::{Listener, Space};
 use engine::session::Subscriptions;
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
@@ -138,10 +139,19 @@ fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome 
     if given.is_empty() {
         answer(cx, space, kind, None);
     }
+    let mut has_left = false;
+    for name in &given {
+        if names(&mut cx.session.subscriptions, space).contains(name) {
+            cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
+            has_left = true;
+        }
+    }
+    if has_left {
+        dispatch::deliver_last_pushes(cx);
+    }
     for name in &given {
         if names(&mut cx.session.subscriptions, space).remove(name) {
             cx.session.discount_subscription(name);
-            cx.engine.pubsub.unsubscribe(space, name, cx.session.id());
         }
         answer(cx, space, kind, Some(name));
     }

@@ -13,6 +13,19 @@ pub(super) fn deliver_own_pushes(cx: &mut Cx<'_>) {
     if !(session.is_subscribed() || session.is_monitor || session.tracking.is_some()) {
         return;
     }
+    deliver_posted(cx);
+}
+
+/// For a command that has just ended what messages come from, before it replies: what was posted
+/// until then, since nothing may follow the reply. Within a transaction, whose reply has begun, the
+/// messages have to wait until that is complete.
+pub fn deliver_last_pushes(cx: &mut Cx<'_>) {
+    if !cx.in_transaction {
+        deliver_posted(cx);
+    }
+}
+
+fn deliver_posted(cx: &mut Cx<'_>) {
     let mailbox = &cx.engine.mailboxes[cx.thread.index];
     if !mailbox.has_mail() {
         return;
@@ -22,10 +35,17 @@ pub(super) fn deliver_own_pushes(cx: &mut Cx<'_>) {
     }
 }
 
-/// Encodes an out-of-band message for a client.
+/// Encodes an out-of-band message for a client, if that can still take it for what it is.
 pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
-    // CLIENT REPLY is about replies; MONITOR's lines are such.
-    if session.reply_mode != ReplyMode::On && matches!(push, Push::Monitor(_)) {
+    let is_taken = match push {
+        // CLIENT REPLY is about replies; MONITOR's lines are such.
+        Push::Monitor(_) => session.is_monitor && session.reply_mode == ReplyMode::On,
+        Push::Message { .. } | Push::PatternMessage { .. } | Push::ShardMessage { .. } => {
+            reply.is_resp3() || session.is_subscribed()
+        }
+        Push::Invalidate(_) | Push::TrackingRedirBroken(_) => true,
+    };
+    if !is_taken {
         return;
     }
     match push {

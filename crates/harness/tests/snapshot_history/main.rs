@@ -14,7 +14,7 @@ mod rewrites;
 mod saves;
 mod writers;
 
-use harness::client::Client;
+use harness::client::ask;
 use harness::environment::{new_seed, variable};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
@@ -28,10 +28,6 @@ struct Tally {
     requests: u64,
     /// Keys in the snapshots that were compared.
     keys: usize,
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
 }
 
 fn count_in_log(server: &Server, text: &str) -> usize {

@@ -1,0 +1,63 @@
+//! Leaving channels while others publish to them: nothing follows the reply that says so. To a client
+//! under RESP2 a message that comes later would be the reply to its next request.
+
+use harness::client::{Client, encode};
+use harness::crowd::Crowd;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server};
+
+const PUBLISHERS: usize = 3;
+const ROUNDS: usize = 200;
+
+/// Requests that publish to a channel and a shard channel.
+fn news() -> (Vec<u8>, usize) {
+    let pair = [encode(&["PUBLISH", "news", "a"]), encode(&["SPUBLISH", "local", "b"])].concat();
+    (pair.repeat(8), 16)
+}
+
+/// Whether this is a message to a subscriber or a line for a monitor.
+fn is_news(reply: &Reply) -> bool {
+    let kind = match reply {
+        Reply::Push(items) | Reply::Array(items) => items.first().and_then(Reply::text),
+        Reply::Simple(line) => return line.contains(&b'"'),
+        _ => None,
+    };
+    kind.is_some_and(|kind| matches!(kind, b"message" | b"pmessage" | b"smessage"))
+}
+
+fn next(client: &mut Client) -> Reply {
+    client.message().expect("a reply or a message")
+}
+
+/// Joins and leaves, again and again; whenever it has left, the next reply is that to ECHO.
+fn come_and_go(client: &mut Client, join: &[&str], leave: &[&str]) {
+    for round in 0..ROUNDS {
+        client.send(join).expect("it is sent");
+        while !is_news(&next(client)) {}
+        client.send(leave).expect("it is sent");
+        while is_news(&next(client)) {}
+        client.send(&["ECHO", "only this"]).expect("it is sent");
+        assert_eq!(next(client).text(), Some(&b"only this"[..]), "{leave:?}, round {round}");
+    }
+}
+
+#[test]
+fn nothing_comes_once_a_client_has_left() {
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let options = Options { backend, ..Options::arguments(&["--io-threads", "3"]) };
+        let server = Server::start(&program, options).expect("it starts");
+        let connect = |protocol| server.connect(protocol).expect("it answers");
+        let publishers = Crowd::start(&server, PUBLISHERS, news());
+        for protocol in [Protocol::Resp2, Protocol::Resp3] {
+            let mut client = connect(protocol);
+            come_and_go(&mut client, &["SUBSCRIBE", "news"], &["UNSUBSCRIBE"]);
+            come_and_go(&mut client, &["PSUBSCRIBE", "n*"], &["PUNSUBSCRIBE", "n*"]);
+            come_and_go(&mut client, &["SSUBSCRIBE", "local"], &["SUNSUBSCRIBE", "local"]);
+        }
+        let mut client = connect(Protocol::Resp2);
+        come_and_go(&mut client, &["SUBSCRIBE", "news"], &["RESET"]);
+        come_and_go(&mut client, &["MONITOR"], &["RESET"]);
+        publishers.stop();
+    }
+}
