@@ -4,7 +4,7 @@ use harness::client::{Client, ask};
 use harness::info::{field, fields};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
-use harness::wait::eventually;
+use harness::wait::{eventually, until_not_rewriting};
 use std::time::{Duration, Instant};
 
 fn start(arguments: &[&str]) -> Server {
@@ -277,5 +277,26 @@ fn appendonly_no_is_answered_when_the_log_is_complete_and_closed() {
             let file = std::fs::read_link(descriptor.expect("an entry").path());
             assert!(!file.is_ok_and(|file| file.starts_with(&folder)), "{policy}");
         }
+    }
+}
+
+#[test]
+fn a_rewrite_that_has_hardly_begun_is_over_with_the_log() {
+    const ROUNDS: usize = 30;
+    let server = start(&["--appendonly", "yes", "--save", ""]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    // Were it not ended, it would take a second.
+    ask(&mut client, &["DEBUG", "POPULATE", "50"]);
+    for round in 0..ROUNDS {
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "20000"]);
+        client.send(&["BGREWRITEAOF"]).expect("it is sent");
+        client.send(&["CONFIG", "SET", "appendonly", "no"]).expect("it is sent");
+        for _ in 0..2 {
+            assert!(!client.reply().expect("a reply").is_error());
+        }
+        assert_eq!(field(&mut client, "aof_rewrite_in_progress"), "0", "round {round}");
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+        ask(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
+        until_not_rewriting(&mut client);
     }
 }

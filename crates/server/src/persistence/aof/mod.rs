@@ -29,6 +29,7 @@ use engine::mailbox::Message;
 use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
+use keyspace::snapshot::Shared;
 pub use load::is_rdb_magic;
 use replication::Manifest;
 use replication::manifest::BaseFormat;
@@ -61,6 +62,8 @@ pub struct Aof {
     ending: Mutex<Vec<LateReply>>,
     /// The number of the rewrite that has been told to end.
     ending_rewrite: AtomicU64,
+    /// The snapshot of the rewrite under way.
+    rewriting: Mutex<Option<Arc<Shared>>>,
 }
 
 #[derive(Default)]
@@ -99,6 +102,7 @@ impl Aof {
             switching: Mutex::default(),
             ending: Mutex::default(),
             ending_rewrite: AtomicU64::new(0),
+            rewriting: Mutex::new(None),
         })
     }
 
@@ -329,11 +333,8 @@ impl Aof {
     fn reply_if_ended(&self) {
         // Looked at first: the end that each of them waits for was set before.
         let mut waiting = std::mem::take(&mut *lock(&self.ending));
-        let figures = &self.engine.append_log.figures;
         let is_ending = lock(&self.inner).writer.as_ref().is_some_and(|writer| writer.is_ending());
-        let is_rewrite_ending = figures.is_rewriting.load(Acquire)
-            && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed);
-        if is_ending || is_rewrite_ending {
+        if is_ending || self.is_rewrite_ending() {
             lock(&self.ending).append(&mut waiting);
         }
         for reply in waiting {
@@ -396,12 +397,20 @@ impl Aof {
     /// Ends a rewrite that is under way: nobody needs it any more.
     fn end_rewrite(&self) {
         let figures = &self.engine.append_log.figures;
-        if figures.is_rewriting.load(Acquire)
-            && let Some(snapshot) = self.engine.snapshots.current()
-        {
+        if figures.is_rewriting.load(Acquire) {
             self.ending_rewrite.store(figures.rewrites.load(Relaxed), Relaxed);
-            snapshot.end();
+            // Without one the rewrite has not come so far, and looks when it has.
+            if let Some(snapshot) = &*lock(&self.rewriting) {
+                snapshot.end();
+            }
         }
+    }
+
+    /// Whether the rewrite under way is the one that was told to end.
+    fn is_rewrite_ending(&self) -> bool {
+        let figures = &self.engine.append_log.figures;
+        figures.is_rewriting.load(Acquire)
+            && figures.rewrites.load(Relaxed) == self.ending_rewrite.load(Relaxed)
     }
 
     /// Writes what is there, forces it to the disk, and ends; with the server.

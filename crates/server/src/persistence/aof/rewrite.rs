@@ -51,6 +51,8 @@ impl Aof {
         }
         figures.rewrite_began_s.store(engine::worker::now().0 / 1000, Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
+        // With the flag, since who sees a rewrite under way may expect it to be counted.
+        self.engine.persistence.count_fork();
         let own = Arc::clone(self);
         // If the log is switched off before the thread runs, it is not wanted any more.
         let state = self.engine.append_log.state();
@@ -136,13 +138,17 @@ impl Aof {
             LogState::On => self.begin_with_increment()?,
             LogState::Beginning => self.begin_log()?,
         };
+        *lock(&self.rewriting) = Some(Arc::clone(snapshot.progress()));
+        if self.is_rewrite_ending() {
+            return Err(Trouble::Cancelled);
+        }
         log!(Notice, "Background append only file rewriting started");
-        self.engine.persistence.count_fork();
         let (format, mut manifest) = (self.base_format(), lock(&self.inner).manifest.clone());
         let base = manifest.replace_base(self.folder.stem(), format);
         let written = self.write_base(&snapshot, format, &base);
         let peak = snapshot.progress().peak_bytes() as u64;
         self.engine.append_log.figures.last_cow_bytes.store(peak, Relaxed);
+        *lock(&self.rewriting) = None;
         drop(snapshot);
         written.map_err(|error| {
             let why = os_error(&error);
