@@ -356,6 +356,31 @@ fn a_stuck_disk_may_be_two_rewrites_behind() {
 }
 
 #[test]
+fn a_log_that_is_switched_off_as_it_becomes_one_can_be_switched_on() {
+    for on_again_meanwhile in [false, true] {
+        let faults = Faults::new(&format!("stuck-manifest-{on_again_meanwhile}"));
+        let server = faults.start(&["--appendonly", "no", "--io-threads", "2"]);
+        let (mut client, mut other) = (connect(&server), connect(&server));
+        faults.set(&[("stuck-fsync", 0, ".manifest")]);
+        ok(&mut client, "CONFIG SET appendonly yes");
+        let manifest = server.directory().join("appendonlydir/temp-appendonly.aof.manifest");
+        eventually("the base is there", || manifest.exists());
+        client.send(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
+        eventually("switched off", || field(&mut other, "aof_enabled") == "0");
+        if on_again_meanwhile {
+            ok(&mut other, "CONFIG SET appendonly yes");
+        }
+        faults.set(&[]);
+        assert_eq!(text(&client.reply().unwrap()), "OK");
+        if !on_again_meanwhile {
+            assert_eq!(field(&mut other, "aof_enabled"), "0");
+            ok(&mut other, "CONFIG SET appendonly yes");
+        }
+        written(server.directory(), &mut client);
+    }
+}
+
+#[test]
 fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     let faults = Faults::new("stuck-always");
     let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);

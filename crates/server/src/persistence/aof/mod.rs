@@ -56,7 +56,8 @@ pub struct Aof {
     has_gap: AtomicBool,
     is_stopping: AtomicBool,
     keeper: Mutex<Option<JoinHandle<()>>>,
-    /// Held while the log is switched on and a rewrite is asked for, which belong together.
+    /// Held while the log is switched on and a rewrite is asked for, which belong together; while it is
+    /// switched off and its end noted; and while it becomes one, which it must not after that.
     switching: Mutex<()>,
     /// Who has switched the log off and waits for its end.
     ending: Mutex<Vec<LateReply>>,
@@ -231,10 +232,12 @@ impl Aof {
     pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
         let log = &self.engine.append_log;
         if !self.engine.config.appendonly() {
+            let together = lock(&self.switching);
             log.set_state(LogState::Off);
             if let Some(writer) = &*lock(&self.writing) {
                 writer.end_here();
             }
+            drop(together);
             self.engine.serve_acks();
         } else if log.state() == LogState::Off {
             self.folder.create().map_err(|why| {

@@ -267,20 +267,22 @@ impl Aof {
         // From here on it is the log, so this base must not be written a second time.
         inner.manifest = manifest;
         let synced = self.folder.sync_dir();
-        self.settle(&mut inner, began_as, synced.is_ok());
+        self.settle(&mut inner, synced.is_ok());
         synced
     }
 
     /// `is_sure`: the manifest that names the new base survives a crash of the machine, so what it
     /// replaces can go.
-    fn settle(&self, inner: &mut Inner, began_as: LogState, is_sure: bool) {
+    fn settle(&self, inner: &mut Inner, is_sure: bool) {
         let log = &self.engine.append_log;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         if let Some(writer) = &inner.writer {
             let bytes = inner.settled_bytes + writer.size();
             log.figures.current_size.store(bytes, Relaxed);
             log.figures.base_size.store(bytes, Relaxed);
-            if began_as == LogState::Beginning {
+            let _together = lock(&self.switching);
+            // It may have been switched off meanwhile, and on again, for which the next rewrite is.
+            if log.state() == LogState::Beginning && !writer.is_ending() {
                 log.set_state(LogState::On);
                 writer.trust();
             }
