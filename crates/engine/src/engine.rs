@@ -78,8 +78,8 @@ pub trait Host: Send + Sync {
     /// Whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
     /// Loads the append-only file again, which is complete, into an empty data set that nobody uses;
-    /// ends the process if it cannot.
-    fn reload_append_log(&self);
+    /// ends the process if it cannot. `false`: the server is going down, and the rest was not loaded.
+    fn reload_append_log(&self) -> bool;
     /// A log line at level notice.
     fn log(&self, line: &str);
     /// A log line at level verbose.

@@ -337,6 +337,29 @@ fn a_log_that_cannot_be_completed_is_not_loaded() {
 }
 
 #[test]
+fn a_server_that_loads_its_log_anew_may_be_stopped() {
+    let faults = Faults::new("stop-loadaof");
+    let mut server = faults.start(&["--enable-debug-command", "local"]);
+    let mut client = connect(&server);
+    faults.set(&[("stuck-write", 0, ".incr.aof")]);
+    ok(&mut client, "RPUSH list 0");
+    client.send(&["DEBUG", "LOADAOF"]).unwrap();
+    let mut other = connect(&server);
+    eventually("loading", || field(&mut other, "loading") == "1");
+    let status = std::thread::scope(|scope| {
+        let server = &mut server;
+        let stopping = scope.spawn(|| server.terminate().unwrap());
+        // It is going down, and the log can be loaded only now.
+        eventually("no more clients", || other.command(&["PING"]).is_err());
+        faults.set(&[]);
+        stopping.join().unwrap()
+    });
+    assert!(status.success(), "{status}, {}", server.log());
+    server.start_again().unwrap();
+    check_list(&server, 1);
+}
+
+#[test]
 fn a_stuck_disk_may_be_two_rewrites_behind() {
     let faults = Faults::new("stuck-write");
     let mut server = faults.start(&[]);

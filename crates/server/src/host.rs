@@ -218,13 +218,15 @@ impl Host for ServerHost {
         self.applier.aof().is_there()
     }
 
-    fn reload_append_log(&self) {
-        if let Err(why) = self.applier.aof().reload() {
-            for line in why.lines() {
-                log!(Warning, "{line}");
-            }
+    fn reload_append_log(&self) -> bool {
+        let Err(why) = self.applier.aof().reload() else { return true };
+        for line in why.lines() {
+            log!(Warning, "{line}");
+        }
+        if !self.engine.loading.is_cancelled() {
             std::process::exit(1);
         }
+        false
     }
 
     fn log(&self, text: &str) {

@@ -43,8 +43,12 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
             return;
         }
         engine.background.free_tables(engine::load::take_everything(engine));
-        // It ends the process if it fails: half a data set is nobody's.
-        host.reload_append_log();
+        // It ends the process if it fails: half a data set is nobody's. Nor is it when the server goes
+        // down: to the end clients are told that it is loading, and nothing is rewritten.
+        if !host.reload_append_log() {
+            reply.error(FAILED);
+            return;
+        }
         is_rewriting.store(false, Release);
         engine.loading.end();
         reply.ok();

@@ -422,7 +422,12 @@ impl Aof {
         const PATIENCE: Duration = Duration::from_secs(1);
         self.is_stopping.store(true, Release);
         let until = Instant::now() + PATIENCE;
-        while self.engine.append_log.figures.is_rewriting.load(Acquire) && Instant::now() < until {
+        // Beside a load there is none, though it keeps others from beginning one.
+        let is_rewriting = || {
+            let figures = &self.engine.append_log.figures;
+            figures.is_rewriting.load(Acquire) && !self.engine.loading.is_on()
+        };
+        while is_rewriting() && Instant::now() < until {
             self.end_rewrite();
             std::thread::sleep(Duration::from_millis(1));
         }
