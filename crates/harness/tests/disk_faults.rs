@@ -404,6 +404,29 @@ fn a_log_that_is_switched_off_as_it_becomes_one_can_be_switched_on() {
 }
 
 #[test]
+fn a_rewrite_whose_log_was_switched_off_has_not_failed() {
+    let faults = Faults::new("stuck-base");
+    let server = faults.start(&["--io-threads", "2"]);
+    let (mut client, mut other) = (connect(&server), connect(&server));
+    faults.set(&[("stuck-fsync", 0, "temp-rewriteaof-bg-")]);
+    let before = server.log();
+    ok(&mut client, "BGREWRITEAOF");
+    let is_written = || {
+        let files = fs::read_dir(server.directory().join("appendonlydir")).unwrap().flatten();
+        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+        files.map(name).any(|name| name.starts_with("temp-rewriteaof-bg-"))
+    };
+    eventually("the base is written", is_written);
+    client.send(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
+    eventually("switched off", || field(&mut other, "aof_enabled") == "0");
+    faults.set(&[]);
+    assert_eq!(text(&client.reply().unwrap()), "OK");
+    hears(&server, &before, "Background AOF rewrite was cancelled");
+    assert_eq!(field(&mut other, "aof_last_bgrewrite_status"), "ok");
+    assert_eq!(field(&mut other, "aof_rewrites_consecutive_failures"), "0");
+}
+
+#[test]
 fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     let faults = Faults::new("stuck-always");
     let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);

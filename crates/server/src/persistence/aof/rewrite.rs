@@ -237,13 +237,14 @@ impl Aof {
     }
 
     /// The new base takes the place of what it contains.
-    fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), String> {
+    fn install(&self, began_as: LogState, base: &Named, format: BaseFormat) -> Result<(), Trouble> {
         let mut inner = lock(&self.inner);
         let log = &self.engine.append_log;
         let is_written = inner.writer.is_some() && log.state() != LogState::Off;
         if (began_as != LogState::Off) != is_written {
             let _ = fs::remove_file(self.folder.path(&base.name));
-            return Err("The append-only file was switched on or off meanwhile".to_owned());
+            // The log was switched off meanwhile, or on.
+            return Err(Trouble::Cancelled);
         }
         let mut manifest = inner.manifest.clone();
         let installed = manifest.replace_base(self.folder.stem(), format);
@@ -262,13 +263,13 @@ impl Aof {
         if let Err(why) = self.folder.replace_manifest(&manifest) {
             // It would take the room that the next attempt needs.
             let _ = fs::remove_file(self.folder.path(&base.name));
-            return Err(why);
+            return Err(why.into());
         }
         // From here on it is the log, so this base must not be written a second time.
         inner.manifest = manifest;
         let synced = self.folder.sync_dir();
         self.settle(&mut inner, synced.is_ok());
-        synced
+        Ok(synced?)
     }
 
     /// `is_sure`: the manifest that names the new base survives a crash of the machine, so what it
