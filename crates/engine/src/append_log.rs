@@ -63,8 +63,10 @@ pub struct Figures {
     pub rewrite_began_s: AtomicI64,
     /// The last rewrite failed.
     pub rewrite_failed: AtomicBool,
-    /// Rewrites that were begun.
+    /// Rewrites that were begun; the number of the last one.
     pub rewrites: AtomicU64,
+    /// Those of them that INFO does not count any more (CONFIG RESETSTAT).
+    pub forgotten_rewrites: AtomicU64,
     /// Failures in a row.
     pub consecutive_failures: AtomicU64,
     /// An fsync is under way on its own thread.
@@ -73,6 +75,14 @@ pub struct Figures {
     pub delayed_fsyncs: AtomicU64,
     /// Bytes that memory grew by during the last rewrite.
     pub last_cow_bytes: AtomicU64,
+}
+
+impl Figures {
+    /// Forgets what CONFIG RESETSTAT forgets.
+    pub(crate) fn reset(&self) {
+        self.forgotten_rewrites.store(self.rewrites.load(Relaxed), Relaxed);
+        self.delayed_fsyncs.store(0, Relaxed);
+    }
 }
 
 impl AppendLog {

@@ -389,6 +389,7 @@ impl Engine {
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.background.reset_freed();
         self.persistence.reset_saves();
+        self.append_log.figures.reset();
         self.rates.reset();
         self.stale_share.reset();
         self.over_limit.reset();

@@ -300,3 +300,19 @@ fn a_rewrite_that_has_hardly_begun_is_over_with_the_log() {
         until_not_rewriting(&mut client);
     }
 }
+
+#[test]
+fn rewrites_are_counted_from_the_last_reset_on() {
+    let server = start(&["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]);
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    for before_reset in ["1", "2"] {
+        insist(&mut client, &["BGREWRITEAOF"]);
+        until_not_rewriting(&mut client);
+        assert_eq!(field(&mut client, "aof_rewrites"), before_reset);
+    }
+    insist(&mut client, &["CONFIG", "RESETSTAT"]);
+    assert_eq!(field(&mut client, "aof_rewrites"), "0");
+    insist(&mut client, &["BGREWRITEAOF"]);
+    until_not_rewriting(&mut client);
+    assert_eq!(field(&mut client, "aof_rewrites"), "1");
+}

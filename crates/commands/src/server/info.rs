@@ -278,7 +278,8 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
     line(out, "aof_last_rewrite_time_sec", figures.last_rewrite_s.load(Relaxed));
     line(out, "aof_current_rewrite_time_sec", current);
     line(out, "aof_last_bgrewrite_status", status(figures.rewrite_failed.load(Relaxed)));
-    line(out, "aof_rewrites", figures.rewrites.load(Relaxed));
+    let forgotten = figures.forgotten_rewrites.load(Relaxed);
+    line(out, "aof_rewrites", figures.rewrites.load(Relaxed).saturating_sub(forgotten));
     line(out, "aof_rewrites_consecutive_failures", figures.consecutive_failures.load(Relaxed));
     line(out, "aof_last_write_status", status(log.is_broken()));
     line(out, "aof_last_cow_size", figures.last_cow_bytes.load(Relaxed));
