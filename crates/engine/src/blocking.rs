@@ -217,6 +217,8 @@ pub struct Suspension {
     pub(crate) is_silent: bool,
     /// Whether CLIENT UNBLOCK has asked for an error in place of the reply.
     pub(crate) ends_in_error: bool,
+    /// Whether the client may cache what the reply says: what it has to forget comes after that.
+    pub(crate) is_cached: bool,
 }
 
 impl Suspension {
@@ -229,6 +231,7 @@ impl Suspension {
             waiter: None,
             is_silent: false,
             ends_in_error: false,
+            is_cached: false,
         }
     }
 }

@@ -345,6 +345,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         waiter: Some(Arc::clone(&waiter)),
         is_silent: false,
         ends_in_error: false,
+        is_cached: false,
     };
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);

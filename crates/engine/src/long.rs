@@ -122,7 +122,9 @@ struct LongCommand {
 /// held here.
 #[cold]
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
-    let token = cx.thread.suspend(cx.session, Suspension::background(TimeoutReply::Null));
+    let is_cached = cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY);
+    let suspension = Suspension { is_cached, ..Suspension::background(TimeoutReply::Null) };
+    let token = cx.thread.suspend(cx.session, suspension);
     let mut session = cx.session.guest();
     session.db = cx.db.index;
     session.output_room = cx.session.output_room;

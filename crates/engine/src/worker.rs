@@ -414,10 +414,13 @@ impl Worker {
     }
 
     /// Writes an out-of-band message into a client's output. `false` if it has to wait for the
-    /// reply of a blocked command that is on its way: the message came after it.
+    /// reply of a command that runs elsewhere: the message came after what that has done or read.
     pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) -> bool {
-        let waiter = session.suspension.as_ref().and_then(|s| s.waiter.as_ref());
-        if waiter.is_some_and(|waiter| waiter.is_done()) {
+        let follows_reply = |suspension: &Suspension| match &suspension.waiter {
+            Some(waiter) => waiter.is_done(),
+            None => suspension.is_cached && matches!(push, Push::Invalidate(_)),
+        };
+        if session.suspension.as_ref().is_some_and(follows_reply) {
             return false;
         }
         let mut reply = Reply::new(out, session.protocol);

@@ -478,6 +478,30 @@ fn blocked_clients_are_served_when_it_is_over() {
     });
 }
 
+#[test]
+fn a_cache_is_told_of_changes_behind_the_reply_that_they_outdate() {
+    on_both(|server| {
+        let mut long = server.connect(Protocol::Resp3).unwrap();
+        let (mut other, mut writer) = (connect(server), connect(server));
+        fill(&mut other, "RPUSH", "list", "", ELEMENTS);
+        ask(&mut long, "CLIENT TRACKING ON");
+        ask(&mut long, "GET key");
+        send(&mut long, "SORT_RO list");
+        wait_until_held(&mut other, &mut long);
+        // This one waits until the list has been read, and may be faster than the reply.
+        send(&mut writer, "RPUSH list x");
+        ask(&mut other, "SET key changed");
+        assert!(matches!(long.message().unwrap(), Reply::Array(all) if all.len() == ELEMENTS));
+        let forget = |key: &str| {
+            let keys = Reply::Array(vec![Reply::Bulk(key.into())]);
+            Reply::Push(vec![Reply::Bulk(b"invalidate".to_vec()), keys])
+        };
+        let messages = [long.message().unwrap(), long.message().unwrap()];
+        assert_eq!(messages, [forget("key"), forget("list")]);
+        assert_eq!(writer.reply().unwrap(), Reply::Integer(ELEMENTS as i64 + 1));
+    });
+}
+
 fn is_blocked(client: &mut Client) -> bool {
     let info = ask(client, "INFO clients");
     String::from_utf8_lossy(info.text().unwrap()).contains("blocked_clients:1")

@@ -33,7 +33,7 @@ pub struct Conn {
     /// The longest output of one batch since `peak_since`.
     reply_peak: usize,
     peak_since: Millis,
-    /// Messages that follow the reply of a blocked command.
+    /// Messages that follow the reply of a command that runs elsewhere.
     held: Vec<Arc<Push>>,
 }
 
