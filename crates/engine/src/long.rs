@@ -230,6 +230,7 @@ impl LongCommand {
         stats.hits.add_own(cx.db.hits.get());
         stats.misses.add_own(cx.db.misses.get());
         drop(cx);
+        engine.tracking.flush_broadcasts(engine);
         if self.session.overflows {
             engine.mailboxes[reactor].post(Message::Overflow(client));
             return;

@@ -142,9 +142,8 @@ impl TrackingTable {
     #[cold]
     fn tell_broadcasts(&self, engine: &Engine) {
         // Held throughout, so that two threads' messages keep the order of the changes.
-        let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
-        self.has_changed.store(false, Release);
-        let changed = std::mem::take(&mut *changed);
+        let mut noted = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = std::mem::take(&mut *noted);
         let cachers = self.cachers.read().unwrap_or_else(PoisonError::into_inner);
         for cacher in cachers.iter() {
             let Some(prefixes) = &cacher.prefixes else { continue };
@@ -163,6 +162,8 @@ impl TrackingTable {
                 }
             }
         }
+        // Not before: another thread whose changes these are goes on to reply when it finds it so.
+        self.has_changed.store(false, Release);
     }
 
     /// Tells every client to forget everything, and forgets what they have read (FLUSHALL). The

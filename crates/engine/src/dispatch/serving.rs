@@ -111,6 +111,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
     if !goes_on {
+        engine.tracking.flush_broadcasts(engine);
         engine.stats.blocked_clients.fetch_sub(1, Relaxed);
         let written = session.written;
         let resumption = Resumption { token: waiter.token(), reply: out, written };
