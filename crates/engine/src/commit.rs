@@ -24,8 +24,18 @@ pub struct Change {
     pub(crate) key: Box<[u8]>,
     pub(crate) stripe: usize,
     pub(crate) event: Option<Event>,
+    pub(crate) cause: Cause,
     /// Another report stands for the change itself; this one is only to be published.
     pub(crate) is_event_only: bool,
+}
+
+/// Why a key changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cause {
+    /// A command meant it to.
+    Command,
+    /// Its time had come: nobody's doing, even if a command found it out.
+    Time,
 }
 
 /// What a command did, until it is committed.
@@ -162,10 +172,11 @@ fn remove_stale(cx: &mut Cx<'_>) {
     }
 }
 
-/// `by` is the client that made the changes, 0 if none did.
+/// `by` is the client whose command made the changes, 0 if none did.
 fn apply_changes(db: &mut Db<'_>, by: u64) {
     let engine = db.engine;
     for change in std::mem::take(&mut db.effects.changes) {
+        let by = if change.cause == Cause::Time { 0 } else { by };
         if !change.is_event_only {
             reach_interested(db, &change, by);
         }

@@ -6,7 +6,7 @@
 //! reports into journal entries, notifications, invalidations and wake-ups.
 #![allow(unsafe_code)]
 
-use crate::commit::{Change, Effects};
+use crate::commit::{Cause, Change, Effects};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
@@ -328,7 +328,8 @@ impl<'a> Db<'a> {
             self.engine.timed(Slow::ExpireDel, || self.discard(entry));
             self.effects.propagate_deletion(self.engine, index, key.bytes);
             self.effects.expired += 1;
-            self.changed(key, events::EXPIRED);
+            self.effects.dirty += 1;
+            self.report(key, Some(events::EXPIRED), Cause::Time);
         }
     }
 
@@ -522,27 +523,24 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn changed(&mut self, key: Key<'_>, event: Event) {
         self.effects.dirty += 1;
-        let stripe = self.engine.keyspace.stripe_of(key);
-        if self.data(key).has_interest || self.engine.has_global_interest() {
-            self.effects.changes.push(Change {
-                db: self.index,
-                key: Box::from(key.bytes),
-                stripe,
-                event: Some(event),
-                is_event_only: false,
-            });
-        }
+        self.report(key, Some(event), Cause::Command);
     }
 
     /// Reports a change without an event of its own (the old key's clients must still forget it).
     pub fn changed_silently(&mut self, key: Key<'_>) {
+        self.report(key, None, Cause::Command);
+    }
+
+    #[inline]
+    fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
         if self.data(key).has_interest || self.engine.has_global_interest() {
             self.effects.changes.push(Change {
                 db: self.index,
                 key: Box::from(key.bytes),
                 stripe,
-                event: None,
+                event,
+                cause,
                 is_event_only: false,
             });
         }
@@ -559,6 +557,7 @@ impl<'a> Db<'a> {
                 key: Box::from(key.bytes),
                 stripe,
                 event: Some(event),
+                cause: Cause::Command,
                 is_event_only: true,
             });
         }
