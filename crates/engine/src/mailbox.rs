@@ -73,8 +73,13 @@ pub enum Push {
         /// What was published.
         payload: Box<[u8]>,
     },
-    /// Keys that a client-side cache must forget; `None` for all.
-    Invalidate(Option<Vec<Box<[u8]>>>),
+    /// What a client-side cache must forget.
+    Invalidate {
+        /// The keys; `None` for all.
+        keys: Option<Vec<Box<[u8]>>>,
+        /// Whether the client gets this because of REDIRECT: only then it is told so under RESP2.
+        is_redirected: bool,
+    },
     /// The client that tracking redirects to is gone.
     TrackingRedirBroken(u64),
     /// A line for MONITOR, without `+` and line end.
@@ -93,8 +98,10 @@ impl Message {
                     pattern.len() + channel.len() + payload.len()
                 }
                 Push::Monitor(line) => line.len(),
-                Push::Invalidate(Some(keys)) => keys.iter().map(|key| key.len() + 16).sum(),
-                Push::Invalidate(None) | Push::TrackingRedirBroken(_) => 0,
+                Push::Invalidate { keys, .. } => {
+                    keys.iter().flatten().map(|key| key.len() + 16).sum()
+                }
+                Push::TrackingRedirBroken(_) => 0,
             },
             _ => 0,
         };

@@ -26,8 +26,8 @@ const MOST_UNCHECKED: usize = 64;
 pub struct Cacher {
     /// Its number.
     pub client: u64,
-    /// The client that gets the invalidations: itself or the one it redirects to.
-    pub target: u64,
+    /// The client that gets the invalidations in its place, which may be itself.
+    pub redirect: Option<u64>,
     /// Not for keys it changed itself.
     pub no_loop: bool,
     /// Prefixes, in broadcasting mode.
@@ -208,15 +208,16 @@ impl TrackingTable {
 }
 
 fn tell(engine: &Engine, cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) {
-    let push = Push::Invalidate(keys);
-    match engine.clients.get(cacher.target) {
-        Some(target) => {
-            let message = Message::Push(target.id, Arc::new(push));
-            engine.mailboxes[target.thread].post(message);
+    let push = Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() };
+    let target = cacher.redirect.unwrap_or(cacher.client);
+    match engine.clients.get(target) {
+        Some(client) => {
+            let message = Message::Push(client.id, Arc::new(push));
+            engine.mailboxes[client.thread].post(message);
         }
         None => {
             if let Some(client) = engine.clients.get(cacher.client) {
-                let push = Push::TrackingRedirBroken(cacher.target);
+                let push = Push::TrackingRedirBroken(target);
                 engine.mailboxes[client.thread].post(Message::Push(client.id, Arc::new(push)));
             }
         }

@@ -418,7 +418,7 @@ impl Worker {
     pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) -> bool {
         let follows_reply = |suspension: &Suspension| match &suspension.waiter {
             Some(waiter) => waiter.is_done(),
-            None => suspension.is_cached && matches!(push, Push::Invalidate(_)),
+            None => suspension.is_cached && matches!(push, Push::Invalidate { .. }),
         };
         if session.suspension.as_ref().is_some_and(follows_reply) {
             return false;

@@ -43,7 +43,11 @@ pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) 
         Push::Message { .. } | Push::PatternMessage { .. } | Push::ShardMessage { .. } => {
             reply.is_resp3() || session.is_subscribed()
         }
-        Push::Invalidate(_) | Push::TrackingRedirBroken(_) => true,
+        // Under RESP2 there is a way to tell only subscribers that this was redirected to.
+        Push::Invalidate { is_redirected, .. } => {
+            reply.is_resp3() || (*is_redirected && session.is_subscribed())
+        }
+        Push::TrackingRedirBroken(_) => reply.is_resp3(),
     };
     if !is_taken {
         return;
@@ -68,13 +72,12 @@ pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) 
             reply.bulk(channel);
             reply.bulk(payload);
         }
-        Push::Invalidate(keys) => write_invalidation(session, keys.as_deref(), reply),
-        Push::TrackingRedirBroken(client) if reply.is_resp3() => {
+        Push::Invalidate { keys, .. } => write_invalidation(keys.as_deref(), reply),
+        Push::TrackingRedirBroken(client) => {
             reply.push(2);
             reply.bulk(b"tracking-redir-broken");
             reply.integer(*client as i64);
         }
-        Push::TrackingRedirBroken(_) => {}
         Push::Monitor(line) => {
             reply.raw(b"+");
             reply.raw(line);
@@ -83,17 +86,14 @@ pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) 
     }
 }
 
-fn write_invalidation(session: &Session, keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {
+fn write_invalidation(keys: Option<&[Box<[u8]>]>, reply: &mut Reply<'_>) {
     if reply.is_resp3() {
         reply.push(2);
         reply.bulk(b"invalidate");
-    } else if session.is_subscribed() {
+    } else {
         reply.push(3);
         reply.bulk(b"message");
         reply.bulk(b"__redis__:invalidate");
-    } else {
-        // RESP2 has no way to tell a client that is not subscribed.
-        return;
     }
     match keys {
         None => reply.null_array(),

@@ -216,7 +216,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     cx.engine.tracking.set(Cacher {
         client: id,
-        target: if tracking.redirect == 0 { id } else { tracking.redirect },
+        redirect: (tracking.redirect != 0).then_some(tracking.redirect),
         no_loop: tracking.no_loop,
         prefixes: tracking.broadcast.clone(),
     });
