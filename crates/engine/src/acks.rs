@@ -168,7 +168,7 @@ impl Engine {
                 }
             }
             waiter.finish();
-            self.stats.blocked_clients.fetch_sub(1, Relaxed);
+            waiter.uncount(self);
             let written = JournalPos(0);
             let resumption = Resumption { token: waiter.token(), reply: out, written };
             self.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));

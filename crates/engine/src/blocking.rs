@@ -21,7 +21,7 @@ use crate::session::Session;
 use keyspace::{DbIndex, Key, Millis};
 use resp::Protocol;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use structs::numbers::{LongDouble, parse_f64, parse_i64};
 
 const WAITING: u8 = 0;
@@ -97,6 +97,8 @@ pub struct Waiter {
     pub(crate) session_client: Arc<crate::clients::Client>,
     state: AtomicU8,
     token: AtomicU64,
+    /// Whether it is among the blocked clients that are counted.
+    is_counted: AtomicBool,
 }
 
 impl Waiter {
@@ -112,6 +114,7 @@ impl Waiter {
             session_client: Arc::clone(&cx.session.client),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
+            is_counted: AtomicBool::new(false),
         }
     }
 
@@ -141,6 +144,26 @@ impl Waiter {
     /// Whether its fate is decided.
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) == DONE
+    }
+
+    /// Whether nobody is to see it wait any more, though its client's thread may have yet to hear of
+    /// that.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self.state.load(Acquire), DONE | ABANDONED | CALLED_OFF)
+            || self.session_client.is_killed()
+    }
+
+    /// Counts it among the blocked clients.
+    pub(crate) fn count(&self, engine: &Engine) {
+        self.is_counted.store(true, Release);
+        engine.stats.blocked_clients.fetch_add(1, Relaxed);
+    }
+
+    /// Its client is blocked no longer; the first who says so is believed.
+    pub(crate) fn uncount(&self, engine: &Engine) {
+        if self.is_counted.swap(false, AcqRel) {
+            engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        }
     }
 
     pub(crate) fn claim(&self) -> bool {
@@ -297,7 +320,7 @@ pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> 
 /// Ends a wait that nobody serves any longer.
 pub(crate) fn end(db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
     forget(db, waiter);
-    db.engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+    waiter.uncount(db.engine);
 }
 
 /// Takes a waiter out of the registries of its keys, or wherever it is to be found.
@@ -323,7 +346,7 @@ pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::{Client, Live};
+    use crate::clients::{Client, Departure, Live};
     use std::sync::Mutex;
 
     fn waiter() -> Waiter {
@@ -349,6 +372,7 @@ mod tests {
             session_client: Arc::new(client),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
+            is_counted: AtomicBool::new(false),
         }
     }
 
@@ -383,7 +407,7 @@ mod tests {
     fn who_is_killed_while_it_is_served_in_vain_is_not_served_again() {
         let waiter = waiter();
         assert!(waiter.claim());
-        waiter.session_client.kill();
+        waiter.session_client.depart(Departure::Closed);
         assert!(waiter.put_back() && !waiter.claim());
         assert!(waiter.abandon(), "its thread ends the wait");
     }

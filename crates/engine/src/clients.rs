@@ -4,6 +4,7 @@
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
 use crate::blocking::Waiter;
+use crate::engine::Engine;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
@@ -156,10 +157,11 @@ impl Client {
 
     /// Keeps it from running anything more, whatever it has sent; a batch of commands that its thread
     /// runs just now may end. Its thread is to be told to close it.
-    pub fn kill(&self) {
+    pub fn kill(&self, engine: &Engine) {
         self.depart(Departure::Closed);
         if let Some(waiter) = self.waiter() {
             waiter.call_off();
+            waiter.uncount(engine);
         }
     }
 
@@ -180,8 +182,22 @@ impl Client {
 
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
     /// this token. `None` if it does not wait.
-    pub fn call_off_wait(&self) -> Option<u64> {
-        self.waiter().filter(|waiter| waiter.call_off())?.token()
+    pub fn call_off_wait(&self, engine: &Engine) -> Option<u64> {
+        let waiter = self.waiter().filter(|waiter| waiter.call_off())?;
+        waiter.uncount(engine);
+        waiter.token()
+    }
+
+    /// What it does, as bits of [`flag`]. A wait that is over is none, though the client's thread may
+    /// have yet to end it.
+    pub fn flags(&self) -> u64 {
+        let flags = self.live.flags.load(Relaxed);
+        let may_wait = flags & flag::BLOCKED != 0;
+        if may_wait && self.waiter().is_some_and(|waiter| waiter.is_over()) {
+            flags & !(flag::BLOCKED | flag::TIMED_WAIT)
+        } else {
+            flags
+        }
     }
 
     /// Whether it has gone in this way, or in one that says more.

@@ -337,7 +337,6 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
             data.has_interest = true;
         });
     }
-    engine.stats.blocked_clients.fetch_add(1, Relaxed);
     let suspension = Suspension {
         token: 0,
         deadline: request.deadline,
@@ -350,6 +349,8 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
     cx.session.client.begin_wait(&waiter);
+    // Who finds it counted can end the wait.
+    waiter.count(engine);
     if let Until::Acks(_) = waiter.until {
         engine.wait_for_acks(&waiter);
     }

@@ -102,7 +102,8 @@ impl Db<'_> {
             let interest = unsafe { self.engine.interests.stripe(index) };
             for of_key in interest.keys.values() {
                 counts.watched += usize::from(!of_key.watches.is_empty());
-                counts.blocking += usize::from(!of_key.waiters.is_empty());
+                counts.blocking +=
+                    usize::from(of_key.waiters.iter().any(|waiter| !waiter.is_over()));
             }
         });
         counts

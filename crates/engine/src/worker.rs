@@ -29,6 +29,9 @@ use structs::random::Rng;
 /// When a pause ends that only the end of a long command ends.
 const HELD_BACK: Millis = Millis(i64::MAX);
 
+/// What a client gets in place of a reply if CLIENT UNBLOCK says so.
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
 /// The time now.
 pub fn now() -> Millis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -514,18 +517,25 @@ impl Worker {
             let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
             crate::blocking::end(&db, waiter);
             self.context.reader.leave();
+            if suspension.ends_in_error {
+                engine.count_error(UNBLOCKED.as_bytes());
+                let row = session.last_command - 1;
+                self.context.stats.by_command[row].rejected.add_own(1);
+            }
         }
         // CLIENT REPLY OFF or SKIP may have been in force when the command came.
         if !suspension.is_silent {
             let mut reply = Reply::new(out, session.protocol);
             if suspension.ends_in_error {
-                reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+                reply.error(UNBLOCKED);
             } else {
                 suspension.on_timeout.write(self.context.engine, &mut reply);
             }
         }
-        session.suspension = None;
+        let ended = session.suspension.take();
         session.publish(now().0);
+        // Not before: who looks at the client meanwhile asks the waiter whether the wait is over.
+        drop(ended);
         true
     }
 

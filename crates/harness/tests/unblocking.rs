@@ -2,18 +2,21 @@
 //! and what is pushed then is not for them.
 
 use harness::client::{Client, ask};
-use harness::info::field;
+use harness::info::{field, find, number};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
 const ROUNDS: usize = 100;
 
+/// What INFO counts of clients that wait.
+const COUNTS: [&str; 3] = ["blocked_clients", "total_blocking_keys", "clients_in_timeout_table"];
+
 /// A client that waits for a list, and its number.
 fn waiting(server: &Server, client: &mut Client) -> (Client, String) {
     let mut waiting = server.connect(Protocol::Resp2).expect("it answers");
     let id = ask(&mut waiting, &["CLIENT", "ID"]).integer().expect("a number").to_string();
-    waiting.send(&["BLPOP", "list", "0"]).expect("it is sent");
+    waiting.send(&["BLPOP", "list", "10000"]).expect("it is sent");
     eventually("it waits", || field(client, "blocked_clients") == "1");
     (waiting, id)
 }
@@ -33,11 +36,17 @@ fn end_waits(request: &[&str], then: impl Fn(Client)) {
         for round in 0..ROUNDS {
             let (waiting, id) = waiting(&server, &mut client);
             let request = [request, &[&id]].concat();
-            for words in [&request[..], &["LPUSH", "list", "element"], &["LLEN", "list"]] {
+            let info = ["INFO", "everything"];
+            let push = ["LPUSH", "list", "element"];
+            for words in [&request[..], &info, &push, &["LLEN", "list"]] {
                 client.send(words).expect("it is sent");
             }
-            let replies = [0; 3].map(|_| client.reply().expect("a reply").integer());
-            assert_eq!(replies, [Some(1); 3], "round {round}");
+            let ended = client.reply().expect("a reply").integer();
+            let info = client.reply().expect("a reply");
+            let counts = COUNTS.map(|name| find(&info, name));
+            assert_eq!(counts, COUNTS.map(|_| Some("0".to_owned())), "round {round}");
+            let replies = [0; 2].map(|_| client.reply().expect("a reply").integer());
+            assert_eq!((ended, replies), (Some(1), [Some(1); 2]), "round {round}");
             then(waiting);
             waits_no_longer(&mut client);
             assert_eq!(ask(&mut client, &["DEL", "list"]).integer(), Some(1), "round {round}");
@@ -73,4 +82,24 @@ fn who_is_unblocked_twice_was_blocked_once() {
         assert!(waiting.reply().expect("a reply").is_error());
         waits_no_longer(&mut client);
     }
+}
+
+#[test]
+fn a_wait_that_ends_in_an_error_counts_as_one() {
+    let server = Server::start(&Program::under_test(), Options::default()).expect("it starts");
+    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let (mut waiting, id) = waiting(&server, &mut client);
+    ask(&mut client, &["CLIENT", "UNBLOCK", &id, "ERROR"]);
+    assert!(waiting.reply().expect("a reply").is_error());
+    assert_eq!(field(&mut client, "errorstat_UNBLOCKED"), "count=1");
+    assert_eq!(number(&mut client, "total_error_replies"), 1);
+    let calls = field(&mut client, "cmdstat_blpop");
+    assert!(calls.ends_with("rejected_calls=1,failed_calls=0"), "{calls}");
+    waiting.send(&["BLMOVE", "list", "string", "LEFT", "LEFT", "0"]).expect("it is sent");
+    eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+    ask(&mut client, &["SET", "string", "x"]);
+    ask(&mut client, &["LPUSH", "list", "x"]);
+    assert!(waiting.reply().expect("a reply").is_error());
+    let calls = field(&mut client, "cmdstat_blmove");
+    assert!(calls.ends_with("rejected_calls=0,failed_calls=1"), "{calls}");
 }

@@ -34,7 +34,7 @@ pub(crate) fn letters(bits: u64) -> String {
 /// The line, with its line end.
 pub fn line(engine: &Engine, client: &Client, now_ms: i64) -> String {
     let live = &client.live;
-    let bits = live.flags.load(Relaxed);
+    let bits = client.flags();
     let names = client.names().clone();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let multi = live.multi.load(Relaxed) as i64 - 1;

@@ -108,8 +108,7 @@ fn server(cx: &Cx<'_>, out: &mut String) {
 fn clients(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let all = engine.clients.all();
-    let count =
-        |bit: u64| all.iter().filter(|client| client.live.flags.load(Relaxed) & bit != 0).count();
+    let count = |bit: u64| all.iter().filter(|client| client.flags() & bit != 0).count();
     line(out, "connected_clients", all.len());
     line(out, "cluster_connections", 0);
     line(out, "maxclients", engine.config.maxclients());

@@ -15,7 +15,6 @@ use crate::table::Resolved;
 use keyspace::{DbIndex, Entry, Key, Kind};
 use resp::Reply;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
 #[cold]
@@ -101,6 +100,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         }
     } else {
         if let Err(error) = &outcome {
+            guest.thread.stats().by_command[row.index].failed.add_own(1);
             refuse(&mut guest, error);
         }
         blocking::forget(&guest.db, waiter);
@@ -112,7 +112,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     drop(guest);
     if !goes_on {
         engine.tracking.flush_broadcasts(engine);
-        engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        waiter.uncount(engine);
         let written = session.written;
         let resumption = Resumption { token: waiter.token(), reply: out, written };
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));

@@ -208,7 +208,7 @@ impl Traits {
 
     /// Whether a client has each of the traits that are asked for.
     fn of(&self, client: &Client) -> [Option<bool>; 12] {
-        let bits = client.live.flags.load(Relaxed);
+        let bits = client.flags();
         let names = client.names();
         // What has no name has not the empty one either.
         let is = |own: &[u8], asked: &Vec<u8>| !own.is_empty() && own == asked.as_slice();

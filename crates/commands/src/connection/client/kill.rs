@@ -129,7 +129,7 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         if client.id == me {
             cx.session.fate = Fate::CloseAfterReplies;
         } else {
-            client.kill();
+            client.kill(cx.engine);
             cx.engine.clients.remove(client.id);
             cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
         }
