@@ -167,8 +167,9 @@ impl Waiter {
     }
 
     pub(crate) fn claim(&self) -> bool {
-        // Killed while it was served, in vain, it was put back.
+        // Killed or evicted while it was served, in vain, it was put back.
         !self.session_client.is_killed()
+            && !self.session_client.live.is_evicted.load(SeqCst)
             && self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
     }
 

@@ -102,6 +102,8 @@ impl Engine {
             }
             self.clients.remove(client.id);
             client.live.is_evicted.store(true, SeqCst);
+            // What is pushed from now on is not for it.
+            client.call_off_wait(self);
             let bytes = client.live.memory_bytes.load(SeqCst);
             // Unless it is closed already, for whatever reason.
             if client.live.leaving_bytes.compare_exchange(0, bytes, SeqCst, SeqCst).is_ok() {

@@ -85,6 +85,34 @@ fn who_is_unblocked_twice_was_blocked_once() {
 }
 
 #[test]
+fn who_is_evicted_is_not_served() {
+    let options = Options::arguments(&["--io-threads", "3"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut watch = vec!["WATCH".to_owned()];
+    watch
+        .extend((0..5000).map(|number| format!("one of very many keys that are watched {number}")));
+    for round in 0..20 {
+        let mut waiting = server.connect(Protocol::Resp2).expect("it answers");
+        waiting.command(&watch).expect("it answers");
+        waiting.send(&["BLPOP", "list", "0"]).expect("it is sent");
+        eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+        eventually("it is counted", || number(&mut client, "mem_clients_normal") > 250_000);
+        let limit = ["CONFIG", "SET", "maxmemory-clients", "200000"];
+        for words in [&limit[..], &["LPUSH", "list", "element"], &["LLEN", "list"]] {
+            client.send(words).expect("it is sent");
+        }
+        assert_eq!(client.reply().expect("a reply"), Reply::Simple(b"OK".to_vec()));
+        let replies = [0; 2].map(|_| client.reply().expect("a reply").integer());
+        assert_eq!(replies, [Some(1); 2], "round {round}");
+        waiting.expect_closed().expect("it is closed");
+        waits_no_longer(&mut client);
+        assert_eq!(ask(&mut client, &["DEL", "list"]).integer(), Some(1), "round {round}");
+        ask(&mut client, &["CONFIG", "SET", "maxmemory-clients", "0"]);
+    }
+}
+
+#[test]
 fn a_wait_that_ends_in_an_error_counts_as_one() {
     let server = Server::start(&Program::under_test(), Options::default()).expect("it starts");
     let mut client = server.connect(Protocol::Resp2).expect("it answers");
