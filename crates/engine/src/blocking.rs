@@ -168,8 +168,7 @@ impl Waiter {
 
     pub(crate) fn claim(&self) -> bool {
         // Killed or evicted while it was served, in vain, it was put back.
-        !self.session_client.is_killed()
-            && !self.session_client.live.is_evicted.load(SeqCst)
+        !self.session_client.is_leaving()
             && self.state.compare_exchange(WAITING, SERVING, AcqRel, Acquire).is_ok()
     }
 

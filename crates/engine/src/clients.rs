@@ -171,6 +171,13 @@ impl Client {
         self.has_gone(Departure::Closed)
     }
 
+    /// Whether it is going to be closed, by CLIENT KILL or for the memory it takes, whatever its thread
+    /// does now: nobody is to find it any more.
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_killed() || self.live.is_evicted.load(Acquire)
+    }
+
     /// Notes that it waits.
     pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>) {
         *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(waiter);

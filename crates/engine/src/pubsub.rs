@@ -1,9 +1,10 @@
 //! Publish/subscribe: who listens to which channel.
 //!
-//! The registry knows client numbers and threads, nothing else. A message is put together once
+//! The registry knows clients and names, nothing else. A message is put together once
 //! and posted to the mailboxes of the listeners' threads, which encode it in each client's
 //! protocol; messages of one publisher to one listener keep their order.
 
+use crate::clients::Client;
 use crate::engine::Engine;
 use crate::mailbox::{Message, Push};
 use std::collections::HashMap;
@@ -21,16 +22,9 @@ pub enum Space {
     ShardChannels,
 }
 
-/// A client that listens.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Listener {
-    /// Its number.
-    pub client: u64,
-    /// Its thread.
-    pub thread: usize,
-}
-
-type Names = HashMap<Box<[u8]>, Vec<Listener>>;
+/// Who listens to each name. Those who were killed are there until their threads have closed them, and
+/// count no more.
+type Names = HashMap<Box<[u8]>, Vec<Arc<Client>>>;
 
 /// The registry.
 #[derive(Default)]
@@ -56,7 +50,7 @@ impl PubSub {
     }
 
     /// Adds a listener; the caller knows that it does not listen yet.
-    pub fn subscribe(&self, space: Space, name: &[u8], listener: Listener) {
+    pub fn subscribe(&self, space: Space, name: &[u8], listener: Arc<Client>) {
         self.write(space).entry(Box::from(name)).or_default().push(listener);
     }
 
@@ -64,7 +58,7 @@ impl PubSub {
     pub fn unsubscribe(&self, space: Space, name: &[u8], client: u64) {
         let mut names = self.write(space);
         if let Some(listeners) = names.get_mut(name) {
-            listeners.retain(|listener| listener.client != client);
+            listeners.retain(|listener| listener.id != client);
             if listeners.is_empty() {
                 names.remove(name);
             }
@@ -74,7 +68,9 @@ impl PubSub {
     /// Names with listeners that match a pattern, or all (PUBSUB CHANNELS).
     pub fn active(&self, space: Space, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         self.read(space)
-            .keys()
+            .iter()
+            .filter(|(_, listeners)| listeners.iter().any(|listener| !listener.is_leaving()))
+            .map(|(name, _)| name)
             .filter(|name| pattern.is_none_or(|p| glob::matches(p, name, Case::Sensitive)))
             .cloned()
             .collect()
@@ -82,7 +78,7 @@ impl PubSub {
 
     /// Number of listeners of a name (PUBSUB NUMSUB).
     pub fn listeners(&self, space: Space, name: &[u8]) -> usize {
-        self.read(space).get(name).map_or(0, Vec::len)
+        self.read(space).get(name).map_or(0, |all| all.iter().filter(|c| !c.is_leaving()).count())
     }
 
     /// Number of names with listeners (PUBSUB NUMPAT, INFO).
@@ -122,11 +118,13 @@ impl PubSub {
     }
 }
 
-fn post_all(engine: &Engine, listeners: &[Listener], push: Push) -> usize {
+fn post_all(engine: &Engine, listeners: &[Arc<Client>], push: Push) -> usize {
     let push = Arc::new(push);
-    for listener in listeners {
-        let message = Message::Push(listener.client, Arc::clone(&push));
+    let mut count = 0;
+    for listener in listeners.iter().filter(|listener| !listener.is_leaving()) {
+        let message = Message::Push(listener.id, Arc::clone(&push));
         engine.mailboxes[listener.thread].post(message);
+        count += 1;
     }
-    listeners.len()
+    count
 }

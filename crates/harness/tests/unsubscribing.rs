@@ -1,7 +1,7 @@
 //! Leaving channels while others publish to them: nothing follows the reply that says so. To a client
 //! under RESP2 a message that comes later would be the reply to its next request.
 
-use harness::client::{Client, encode};
+use harness::client::{Client, ask, encode};
 use harness::crowd::Crowd;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
@@ -59,5 +59,32 @@ fn nothing_comes_once_a_client_has_left() {
         come_and_go(&mut client, &["SUBSCRIBE", "news"], &["RESET"]);
         come_and_go(&mut client, &["MONITOR"], &["RESET"]);
         publishers.stop();
+    }
+}
+
+#[test]
+fn who_is_killed_listens_no_more() {
+    let options = Options::arguments(&["--io-threads", "3"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    for round in 0..ROUNDS {
+        let mut listener = server.connect(Protocol::Resp2).expect("it answers");
+        let id = ask(&mut listener, &["CLIENT", "ID"]).integer().expect("a number").to_string();
+        for subscribe in [["SUBSCRIBE", "news"], ["PSUBSCRIBE", "n*"], ["SSUBSCRIBE", "local"]] {
+            ask(&mut listener, &subscribe);
+        }
+        let requests: [&[&str]; 5] = [
+            &["CLIENT", "KILL", "ID", &id],
+            &["PUBLISH", "news", "x"],
+            &["SPUBLISH", "local", "x"],
+            &["PUBSUB", "NUMSUB", "news"],
+            &["PUBSUB", "CHANNELS"],
+        ];
+        requests.iter().for_each(|words| client.send(words).expect("it is sent"));
+        let replies = [0; 5].map(|_| client.reply().expect("a reply"));
+        let nobody = Reply::Array(vec![Reply::Bulk(b"news".to_vec()), Reply::Integer(0)]);
+        let (none, gone) = (Reply::Integer(0), Reply::Array(Vec::new()));
+        assert_eq!(replies, [Reply::Integer(1), none.clone(), none, nobody, gone], "round {round}");
+        listener.expect_closed().expect("it is closed");
     }
 }

@@ -3,10 +3,11 @@
 //! Each name is answered with a message of its own.
 
 use engine::dispatch;
-use engine::pubsub::{Listener, Space};
+use engine::pubsub::Space;
 use engine::session::Subscriptions;
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// `SUBSCRIBE`.
 pub static SUBSCRIBE: Command = Command {
@@ -121,8 +122,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
     for name in args.from(1) {
         if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
             cx.session.count_subscription(name);
-            let client = &cx.session.client;
-            let listener = Listener { client: client.id, thread: client.thread };
+            let listener = Arc::clone(&cx.session.client);
             cx.engine.pubsub.subscribe(space, name, listener);
         }
         answer(cx, space, kind, Some(name));
