@@ -114,7 +114,7 @@ fn append(cx: &mut Cx<'_>) {
     } else if !effects.is_transaction {
         cx.session.written = cx.engine.journal.append(&mut effects.entry, true);
         if cx.engine.append_log.holds_replies() {
-            note_written(cx);
+            note_written(&mut cx.db, cx.session.written);
         }
     }
 }
@@ -123,13 +123,12 @@ fn append(cx: &mut Cx<'_>) {
 /// of line, as [`note_seen`] is, so that other policies pay for a test only.
 #[cold]
 #[inline(never)]
-fn note_written(cx: &mut Cx<'_>) {
-    let position = cx.session.written.0;
-    match &cx.db.locked {
+fn note_written(db: &mut Db<'_>, position: JournalPos) {
+    match &db.locked {
         Locked::None | Locked::World => {
-            cx.engine.append_log.written_anywhere.fetch_max(position, AcqRel);
+            db.engine.append_log.written_anywhere.fetch_max(position.0, AcqRel);
         }
-        held => held.for_each(|stripe| cx.db.with_stripe(stripe, |data| data.written = position)),
+        held => held.for_each(|stripe| db.with_stripe(stripe, |data| data.written = position.0)),
     }
 }
 
@@ -274,13 +273,17 @@ fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]
 /// Commits deletions that no command made: active expiry and eviction.
 pub(crate) fn commit_outside(db: &mut Db<'_>) {
     let engine = db.engine;
-    if db.effects.dirty > 0 {
-        let (dirty, _) = db.effects.take_dirty();
+    let (dirty, is_eviction) = db.effects.take_dirty();
+    if dirty > 0 {
         engine.stats.dirty.add(dirty);
     }
     // A transaction's entry waits for its end; that of a replay is dropped there.
     if !db.effects.entry.is_empty() && !db.effects.is_transaction && !db.effects.is_replay {
-        engine.journal.append(&mut db.effects.entry, false);
+        let position = engine.journal.append(&mut db.effects.entry, false);
+        // After a crash a key that was evicted is back, but not one whose time had come.
+        if is_eviction && engine.append_log.holds_replies() {
+            note_written(db, position);
+        }
     }
     apply_changes(db, 0);
     // A key that is gone lets no blocked command go on.

@@ -464,6 +464,25 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     assert_eq!(text(&ask(&mut connect(&server), "DBSIZE")), "11");
 }
 
+#[test]
+fn with_always_nobody_sees_an_eviction_that_is_not_on_the_disk() {
+    let faults = Faults::new("stuck-eviction");
+    let arguments = ["--appendfsync", "always", "--maxmemory-policy", "allkeys-random"];
+    let server = faults.start(&arguments);
+    let (mut client, mut reader) = (connect(&server), connect(&server));
+    ok(&mut client, "SET key value");
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+    ok(&mut client, "CONFIG SET maxmemory 1");
+    eventually("evicted", || field(&mut client, "evicted_keys") == "1");
+    reader.send(&["GET", "key"]).unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(!reader.has_data().unwrap(), "seen too early");
+    }
+    faults.set(&[]);
+    assert_eq!(reader.reply().unwrap(), Reply::Nil);
+}
+
 fn log_file(server: &Server) -> PathBuf {
     server.directory().join("appendonlydir/appendonly.aof.1.incr.aof")
 }
