@@ -331,6 +331,7 @@ impl Server {
             if let Ok(mut client) = Client::connect(self.address())
                 && let Ok(reply) = client.command(&["PING"])
                 && !reply.text().is_some_and(|text| text.starts_with(b"LOADING"))
+                && self.is_listening()
             {
                 return Ok(());
             }
@@ -350,6 +351,36 @@ impl Server {
             thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+impl Server {
+    /// Whether it is the one that listens on its port, and not a server of another test that has drawn
+    /// the same and was faster.
+    fn is_listening(&self) -> bool {
+        let process = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let sockets: Vec<String> = ["net/tcp", "net/tcp6"]
+            .iter()
+            .filter_map(|table| std::fs::read_to_string(process.join(table)).ok())
+            .flat_map(|table| listeners(&table, self.port))
+            .map(|inode| format!("socket:[{inode}]"))
+            .collect();
+        let descriptors = std::fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        descriptors
+            .filter_map(|descriptor| std::fs::read_link(descriptor.path()).ok())
+            .any(|file| sockets.iter().any(|socket| file == Path::new(socket)))
+    }
+}
+
+/// The inodes of sockets that listen on a port, in a table of the kernel's (proc_pid_net(5)).
+fn listeners(table: &str, port: u16) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let port = format!(":{port:04X}");
+    let inode = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(1)?.ends_with(&port) && *fields.get(3)? == LISTEN;
+        is_it.then(|| fields.get(9).map(|inode| inode.to_string()))?
+    };
+    table.lines().filter_map(inode).collect()
 }
 
 impl Drop for Server {
