@@ -354,6 +354,20 @@ impl Server {
 }
 
 impl Server {
+    /// Tells a test that fails what it had to say last, and whether it was still there.
+    fn tell_of(&mut self) {
+        const LINES: usize = 60;
+        let state = match self.child.try_wait() {
+            Ok(None) => "still runs".to_owned(),
+            Ok(Some(status)) => format!("has ended with {status}"),
+            Err(error) => format!("cannot be asked: {error}"),
+        };
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+        eprintln!("the server on port {} {state}; the end of its log:\n{last}", self.port);
+    }
+
     /// Whether it is the one that listens on its port, and not a server of another test that has drawn
     /// the same and was faster.
     fn is_listening(&self) -> bool {
@@ -385,6 +399,9 @@ fn listeners(table: &str, port: u16) -> Vec<String> {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if thread::panicking() {
+            self.tell_of();
+        }
         // Errors mean that it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -102,18 +102,12 @@ fn write(server: &Server, seed: u64, flushes: Flushes, stop: &AtomicBool, sent: 
     }
 }
 
-/// Tells the writers to stop, even when a step fails; and what the server had to say then.
-struct Stopping<'a> {
-    stop: &'a AtomicBool,
-    server: &'a Server,
-}
+/// Tells the writers to stop, even when a step fails.
+struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {
     fn drop(&mut self) {
-        self.stop.store(true, Relaxed);
-        if thread::panicking() {
-            eprintln!("the server's log:\n{}", self.server.log());
-        }
+        self.0.store(true, Relaxed);
     }
 }
 
@@ -127,7 +121,7 @@ pub fn beside_writers(server: &Server, rng: &mut Rng, work: impl FnOnce(&AtomicU
             let (stop, sent) = (&stop, &sent);
             scope.spawn(move || write(server, seed, flushes, stop, sent));
         }
-        let _stopping = Stopping { stop: &stop, server };
+        let _stopping = Stopping(&stop);
         work(&sent);
     });
     sent.load(Relaxed)
