@@ -10,6 +10,14 @@ pub struct DbIndex(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Millis(pub i64);
 
+impl Millis {
+    /// Milliseconds from `now` until then; 0 if it has passed.
+    #[inline]
+    pub fn left(self, now: Millis) -> i64 {
+        self.0.saturating_sub(now.0).max(0)
+    }
+}
+
 /// A key with its hash, which is computed once when the request is parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {

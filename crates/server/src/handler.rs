@@ -395,7 +395,7 @@ impl Handler for Hub {
             self.mail(cx);
         }
         if let Some(deadline) = self.worker.next_deadline() {
-            let wait = deadline.0.saturating_sub(now().0).max(0) as u64;
+            let wait = deadline.left(now()) as u64;
             cx.tick_within(Duration::from_millis(wait));
         }
     }
@@ -407,7 +407,7 @@ impl Handler for Hub {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);
         }
-        let round = Duration::from_millis((self.next_round.0 - now.0).max(1) as u64);
+        let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
         self.expiry.step(&mut self.worker).map_or(round, |pause| pause.min(round))
     }
 

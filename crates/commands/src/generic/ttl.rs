@@ -67,10 +67,10 @@ pub static PEXPIRETIME: Command = Command {
 };
 
 fn ttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, now| (at.0 - now.0).max(0).saturating_add(500) / 1000)
+    answer(cx, args, |at, now| at.left(now).saturating_add(500) / 1000)
 }
 fn pttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, now| (at.0 - now.0).max(0))
+    answer(cx, args, Millis::left)
 }
 fn expiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     answer(cx, args, |at, _| at.0.saturating_add(500) / 1000)

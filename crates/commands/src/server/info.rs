@@ -137,7 +137,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
         Some(Actions::All) => "all",
     };
     line(out, "paused_actions", actions);
-    let left = pause.map_or(0, |pause| pause.until.0 - cx.now().0);
+    let left = pause.map_or(0, |pause| pause.until.left(cx.now()));
     line(out, "paused_timeout_milliseconds", left);
 }
 
@@ -385,9 +385,9 @@ fn errorstats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn keyspace(cx: &Cx<'_>, out: &mut String) {
-    let now = cx.now().0;
+    let now = cx.now();
     for db in 0..cx.engine.keyspace.databases() {
-        let (mut keys, mut expires, mut sampled, mut ttl_sum) = (0, 0, 0i64, 0i64);
+        let (mut keys, mut expires, mut sampled, mut ttl_sum) = (0, 0, 0i128, 0i128);
         cx.db.for_each_stripe(|_, stripe| {
             let tables = stripe.db(DbIndex(db));
             keys += tables.entries().len();
@@ -395,7 +395,7 @@ fn keyspace(cx: &Cx<'_>, out: &mut String) {
             // A few of each stripe are enough for an average.
             for item in tables.expiring().iter().take(2) {
                 sampled += 1;
-                ttl_sum += item.entry().expiry().map_or(0, |at| (at.0 - now).max(0));
+                ttl_sum += i128::from(item.entry().expiry().map_or(0, |at| at.left(now)));
             }
         });
         if keys > 0 {
