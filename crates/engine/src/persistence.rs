@@ -95,6 +95,7 @@ impl Persistence {
 
     /// Notes it.
     pub fn note_cut(&self, took: Duration) {
+        self.keys_total.store(0, Relaxed);
         self.cut_us.store((took.as_micros() as u64).max(1), Relaxed);
     }
 
@@ -111,7 +112,7 @@ impl Persistence {
         (since > 0).then(|| (now_s() - since).max(0))
     }
 
-    /// Keys that the save under way has to write, about.
+    /// Keys that the snapshot under way has to write, about; 0 before they are counted.
     pub fn keys_total(&self) -> u64 {
         self.keys_total.load(Relaxed)
     }
@@ -138,7 +139,6 @@ impl Persistence {
 
     /// A save in the background begins.
     pub fn begins(&self) {
-        self.keys_total.store(0, Relaxed);
         self.last_try_s.store(now_s(), Relaxed);
         self.running_since_s.store(now_s().max(1), Relaxed);
     }

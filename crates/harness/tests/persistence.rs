@@ -1,7 +1,7 @@
 //! What commands do to files, where that can be seen only from outside.
 
 use harness::client::{Client, ask};
-use harness::info::{field, fields};
+use harness::info::{field, fields, find};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{eventually, until_not_rewriting};
@@ -315,4 +315,22 @@ fn rewrites_are_counted_from_the_last_reset_on() {
     insist(&mut client, &["BGREWRITEAOF"]);
     until_not_rewriting(&mut client);
     assert_eq!(field(&mut client, "aof_rewrites"), "1");
+}
+
+#[test]
+fn what_a_save_has_to_write_is_known_with_its_reply() {
+    const ROUNDS: usize = 30;
+    let server = start(&["--save", ""]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    ask(&mut client, &["DEBUG", "POPULATE", "200"]);
+    for round in 0..ROUNDS {
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "20000"]);
+        client.send(&["BGSAVE"]).expect("it is sent");
+        client.send(&["INFO", "persistence"]).expect("it is sent");
+        assert!(!client.reply().expect("a reply").is_error());
+        let info = client.reply().expect("a reply");
+        assert_eq!(find(&info, "current_save_keys_total").as_deref(), Some("200"), "round {round}");
+        ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+        eventually("saved", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+    }
 }

@@ -232,7 +232,15 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     let buffered = of_snapshot(|snapshot| snapshot.buffered_bytes() as u64);
     let peak = of_snapshot(|snapshot| snapshot.peak_bytes() as u64);
     let keys = of_snapshot(|snapshot| snapshot.keys());
-    let total = if snapshot.is_some() { state.keys_total().max(keys) } else { 0 };
+    let total = match (&snapshot, state.keys_total()) {
+        (None, _) => 0,
+        // It has only just begun.
+        (Some(_), 0) => {
+            let dbs = (0..cx.engine.keyspace.databases()).map(DbIndex);
+            dbs.map(|db| cx.engine.key_count(db, &cx.db) as u64).sum()
+        }
+        (Some(_), total) => total.max(keys),
+    };
     let percent = if total == 0 { 0.0 } else { keys as f64 * 100.0 / total as f64 };
     line(out, "current_cow_peak", peak);
     line(out, "current_cow_size", buffered);
