@@ -14,7 +14,8 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use structs::sync::lock;
 
 /// What the first line begins with; the number is the format's.
 pub const HEADER: &str = "dunlin-bench-ledger 1";
@@ -123,7 +124,7 @@ impl Ledger {
         if lines.is_empty() {
             return Ok(());
         }
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(lines)?;
+        lock(&self.file).write_all(lines)?;
         lines.clear();
         Ok(())
     }

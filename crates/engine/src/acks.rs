@@ -15,7 +15,8 @@ use crate::mailbox::Message;
 use keyspace::Millis;
 use resp::Reply;
 use std::sync::atomic::{AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use structs::sync::lock;
 
 const NO_LOG: Error =
     Error::text("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
@@ -83,7 +84,7 @@ pub struct AckWaiters {
 
 impl AckWaiters {
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Waiter>>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.waiters)
     }
 
     fn add(&self, waiter: &Arc<Waiter>) {

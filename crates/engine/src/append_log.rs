@@ -3,7 +3,8 @@
 
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
+use structs::sync::lock;
 
 /// Whether there is an append-only file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,7 +123,7 @@ impl AppendLog {
 
     /// Refuses writes from now on, for this reason.
     pub fn set_broken(&self, error: &str) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = error.to_owned();
+        *lock(&self.error) = error.to_owned();
         self.is_broken.store(true, SeqCst);
     }
 
@@ -133,7 +134,7 @@ impl AppendLog {
 
     /// Why writes are refused.
     pub fn error(&self) -> String {
-        self.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.error).clone()
     }
 
     /// The file has been forced to the disk as far as this.

@@ -13,9 +13,10 @@ use keyspace::keyspace::Taken;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 use structs::give_way;
+use structs::sync::{lock, wait};
 
 /// Values that take more allocations than this are freed in the background.
 pub const FREE_EFFORT: usize = 64;
@@ -113,7 +114,7 @@ impl Background {
             });
             Mutex::new(sender)
         });
-        let sender = sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = lock(sender);
         sender.send(garbage).expect("the freeing thread never ends");
     }
 
@@ -187,12 +188,12 @@ impl Background {
                 return job;
             }
             jobs.idle += 1;
-            jobs = self.job_arrived.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            jobs = wait(&self.job_arrived, jobs);
             jobs.idle -= 1;
         }
     }
 
     fn lock_jobs(&self) -> MutexGuard<'_, Jobs> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.jobs)
     }
 }

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use structs::sync::lock;
 
 /// What everybody may know of a client.
 pub struct Client {
@@ -180,11 +181,11 @@ impl Client {
 
     /// Notes that it waits.
     pub(crate) fn begin_wait(&self, waiter: &Arc<Waiter>) {
-        *self.wait.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(waiter);
+        *lock(&self.wait) = Arc::downgrade(waiter);
     }
 
     fn waiter(&self) -> Option<Arc<Waiter>> {
-        self.wait.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+        lock(&self.wait).upgrade()
     }
 
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
@@ -214,7 +215,7 @@ impl Client {
 
     /// The names, locked for a moment.
     pub fn names(&self) -> MutexGuard<'_, Names> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.names)
     }
 }
 
@@ -227,7 +228,7 @@ pub struct Clients {
 
 impl Clients {
     fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.by_id)
     }
 
     /// Adds a client; `make` gets its number.

@@ -1,4 +1,4 @@
-//! A clock cheap enough to be read after every command.
+//! The time of day, and a clock cheap enough to be read after every command.
 //!
 //! How long each command took is always counted (INFO commandstats, COMMANDLOG, LATENCY). Two
 //! reads of the system's clock a command would cost a tenth of a pipelined GET, so a thread reads
@@ -9,14 +9,21 @@
 //! Rejected: timing one command in so many (a slow command must not escape COMMANDLOG).
 #![allow(unsafe_code)]
 
+use keyspace::Millis;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long the counter is compared with the system's clock, once a process: an error of some
 /// tens of nanoseconds at either end makes less than a tenth of a thousandth.
 const CALIBRATION: Duration = Duration::from_millis(2);
 /// Binary places of [`Clock::scale`].
 const FRACTION_BITS: u32 = 32;
+
+/// The time of day.
+pub fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    Millis(since.map_or(0, |since| since.as_millis() as i64))
+}
 
 /// A reading of a [`Clock`]; means something only next to another one of the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,8 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::table::Resolved;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use structs::sync::lock;
 
 /// Words of a request that an entry keeps, and bytes of each.
 const MAX_WORDS: usize = 32;
@@ -54,7 +55,7 @@ pub struct CommandLogs {
 
 impl CommandLogs {
     fn with<R>(&self, log: Log, work: impl FnOnce(&mut Entries) -> R) -> R {
-        work(&mut self.logs[log as usize].lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut lock(&self.logs[log as usize]))
     }
 
     /// The newest `count` entries, or all.

@@ -32,7 +32,8 @@ use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
+use structs::sync::lock;
 
 /// What the I/O side does for commands; the server crate implements it.
 pub trait Host: Send + Sync {
@@ -262,7 +263,7 @@ impl Engine {
             active_expire: AtomicBool::new(true),
             debug: DebugSettings::default(),
             replication_id: Mutex::new(random_hex_40()),
-            started_ms: crate::worker::now().0,
+            started_ms: crate::clock::now().0,
             startup_bytes: OnceLock::new(),
             run_id: random_hex_40(),
             host: OnceLock::new(),
@@ -290,7 +291,7 @@ impl Engine {
     /// at which there is another state now. The world is stopped.
     pub fn read_journal(&self, if_behind: IfBehind) -> Reader<'_> {
         if !self.journal.is_read() {
-            let mut id = self.replication_id.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut id = lock(&self.replication_id);
             *id = random_hex_40();
         }
         self.journal.read(if_behind)
@@ -353,7 +354,7 @@ impl Engine {
         self.stats.errors.add(1);
         let code = line.split(|&b| b == b' ').next().unwrap_or_default();
         let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = lock(&self.errors);
         // A client that makes up codes must not fill the memory.
         if errors.len() < 128 || errors.contains_key(&code) {
             *errors.entry(code).or_default() += 1;
@@ -386,7 +387,7 @@ impl Engine {
             thread.writes.set(0);
             thread.by_command.iter().for_each(|command| command.reset());
         }
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.errors).clear();
         self.background.reset_freed();
         self.persistence.reset_saves();
         self.append_log.figures.reset();

@@ -14,8 +14,9 @@ use crate::worker::ThreadContext;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key, StripeData};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex, PoisonError};
+use structs::sync::lock;
 
 /// The long commands that hold keys at present.
 #[derive(Default)]
@@ -84,12 +85,12 @@ impl Holds {
     /// Leaves the serving of a key's blocked clients to the long command in the way. If that has
     /// ended meanwhile, what it may have missed is returned.
     pub(crate) fn serve_later(&self, ready: Ready) -> Vec<Ready> {
-        self.unserved.lock().unwrap_or_else(PoisonError::into_inner).push(ready);
+        lock(&self.unserved).push(ready);
         if self.any() { Vec::new() } else { self.take_unserved() }
     }
 
     pub(crate) fn take_unserved(&self) -> Vec<Ready> {
-        std::mem::take(&mut *self.unserved.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *lock(&self.unserved))
     }
 }
 

@@ -26,7 +26,8 @@ use keyspace::DbIndex;
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use structs::sync::lock;
 
 /// A place in the journal: bytes of the replication stream before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -248,7 +249,7 @@ impl Journal {
     }
 
     fn lock_readers(&self) -> MutexGuard<'_, Vec<Arc<ReaderState>>> {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.readers)
     }
 
     /// A reader of everything from here on. The world is stopped, or nobody writes yet: otherwise
@@ -397,7 +398,7 @@ impl ThreadNumber {
 
     #[cold]
     fn take() -> ThreadNumber {
-        let mut numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut numbers = lock(&NUMBERS);
         let number = numbers.0.pop().unwrap_or_else(|| {
             numbers.1 += 1;
             numbers.1 - 1
@@ -409,7 +410,7 @@ impl ThreadNumber {
 
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
-        NUMBERS.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
+        lock(&NUMBERS).0.push(self.0);
     }
 }
 

@@ -16,8 +16,9 @@
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+use structs::sync::lock;
 
 /// Bytes of a segment.
 pub(crate) const SEGMENT: usize = 1 << 20;
@@ -105,7 +106,7 @@ impl Segments {
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shelf)
     }
 
     fn place(&self, number: u64) -> &AtomicPtr<Segment> {

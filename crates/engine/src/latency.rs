@@ -7,8 +7,9 @@
 
 use crate::engine::Engine;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+use structs::sync::lock;
 
 /// Samples kept of each kind of event.
 pub const SAMPLES: usize = 160;
@@ -94,7 +95,7 @@ pub struct LatencyMonitor {
 
 impl LatencyMonitor {
     fn series(&self) -> MutexGuard<'_, BTreeMap<Slow, Series>> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.series)
     }
 
     /// Notes that something took so long, whatever the threshold.
@@ -135,7 +136,7 @@ impl Engine {
 
     #[cold]
     fn add_latency(&self, event: Slow, nanoseconds: u64) {
-        let at_s = crate::worker::now().0 / 1000;
+        let at_s = crate::clock::now().0 / 1000;
         self.latency.add(event, at_s, Duration::from_nanos(nanoseconds));
     }
 

@@ -4,8 +4,9 @@ use crate::engine::Engine;
 use crate::stats::Counter;
 use keyspace::Millis;
 use keyspace::world::Reader;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
-use std::sync::{Mutex, PoisonError};
+use structs::sync::lock;
 
 /// Whether, what and how far.
 #[derive(Default)]
@@ -105,13 +106,13 @@ impl Loading {
     /// A registration with the world for the calling thread, to be given back by
     /// [`Loading::return_reader`].
     pub(crate) fn take_reader(&self, engine: &'static Engine) -> Reader<'static> {
-        let spare = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = lock(&self.readers).pop();
         spare.unwrap_or_else(|| engine.keyspace.world().register())
     }
 
     /// Keeps a registration for the next thread; it must be outside.
     pub(crate) fn return_reader(&self, reader: Reader<'static>) {
-        self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        lock(&self.readers).push(reader);
     }
 }
 

@@ -11,7 +11,8 @@
 
 use crate::blocking::Resumption;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
+use structs::sync::lock;
 
 /// Bytes of messages, as they will be delivered, that may wait for a thread before it is overdue:
 /// a few milliseconds of its time.
@@ -142,7 +143,7 @@ impl Mailbox {
 
     /// Posts a message.
     pub fn post(&self, message: Message) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let before = waiting.weight;
         waiting.weight += message.weight();
         if before <= MOST_WAITING && waiting.weight > MOST_WAITING {
@@ -166,7 +167,7 @@ impl Mailbox {
 
     /// Takes the out-of-band messages for one client, in the order of posting; the others stay.
     pub fn take_pushes(&self, client: u64) -> Vec<Arc<Push>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         waiting
             .messages
             .extract_if(.., |message| matches!(message, Message::Push(to, _) if *to == client))
@@ -179,7 +180,7 @@ impl Mailbox {
 
     /// Takes all messages, in the order of posting.
     pub fn take(&self) -> Vec<Message> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         self.has_mail.store(false, Release);
         let Waiting { messages, weight } = std::mem::take(&mut *waiting);
         if weight > MOST_WAITING {

@@ -48,7 +48,7 @@ impl Default for Persistence {
 }
 
 fn now_s() -> i64 {
-    crate::worker::now().0 / 1000
+    crate::clock::now().0 / 1000
 }
 
 impl Persistence {

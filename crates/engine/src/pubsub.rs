@@ -8,8 +8,9 @@ use crate::clients::Client;
 use crate::engine::Engine;
 use crate::mailbox::{Message, Push};
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use structs::glob::{self, Case};
+use structs::sync::{read, write};
 
 /// What a subscription names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +44,10 @@ impl PubSub {
         }
     }
     fn read(&self, space: Space) -> RwLockReadGuard<'_, Names> {
-        self.names(space).read().unwrap_or_else(PoisonError::into_inner)
+        read(self.names(space))
     }
     fn write(&self, space: Space) -> RwLockWriteGuard<'_, Names> {
-        self.names(space).write().unwrap_or_else(PoisonError::into_inner)
+        write(self.names(space))
     }
 
     /// Adds a listener; the caller knows that it does not listen yet.

@@ -3,8 +3,9 @@
 //! second; INFO reads them.
 
 use crate::stats::Counter;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use structs::sync::lock;
 
 /// Samples that an average is over: a second and a half, as in Redis.
 const SAMPLES: usize = 16;
@@ -52,7 +53,7 @@ pub struct Rates {
 impl Rates {
     /// Takes a sample: the time, and what there has been so far.
     pub fn sample(&self, now_ms: i64, total: Traffic) {
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = lock(&self.history);
         let Some((then_ms, before)) = history.last.replace((now_ms, total)) else { return };
         let elapsed_ms = (now_ms - then_ms).max(1) as u64;
         // Counters that were reset meanwhile are smaller than before.
@@ -75,7 +76,7 @@ impl Rates {
 
     /// Forgets everything (CONFIG RESETSTAT).
     pub fn reset(&self) {
-        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut history = lock(&self.history);
         *history = History::default();
         self.publish(Traffic::default());
     }

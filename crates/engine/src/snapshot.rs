@@ -18,9 +18,10 @@ use keyspace::world::Reader;
 use keyspace::{DbIndex, Millis, StripeData};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::give_way;
+use structs::sync::lock;
 
 /// Bytes after which a thread gives what it has encoded to the output.
 const FLUSH: usize = 1 << 20;
@@ -81,10 +82,6 @@ pub struct Snapshots {
     current: Mutex<Option<Arc<Shared>>>,
     /// Registrations with the world, which last for ever and are used again.
     readers: Mutex<Vec<Reader<'static>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Snapshots {
@@ -186,7 +183,7 @@ impl Snapshot {
         let began = Instant::now();
         self.cut = Cut {
             position: engine.journal.position(),
-            time: crate::worker::now(),
+            time: crate::clock::now(),
             replication_id: lock(&engine.replication_id).clone(),
             stream_db: engine
                 .journal

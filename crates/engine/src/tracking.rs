@@ -15,7 +15,8 @@ use crate::mailbox::{Message, Push};
 use keyspace::Key;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
+use structs::sync::{lock, read, write};
 
 /// Readers of a key that are remembered before it is looked which of them are still connected:
 /// who comes and goes must not make the list of a key that never changes grow for ever.
@@ -57,7 +58,7 @@ impl TrackingTable {
 
     /// Adds or replaces a client.
     pub fn set(&self, cacher: Cacher) {
-        let mut cachers = self.cachers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cachers = write(&self.cachers);
         cachers.retain(|other| other.client != cacher.client);
         cachers.push(cacher);
         self.count_broadcasting(&cachers);
@@ -65,7 +66,7 @@ impl TrackingTable {
 
     /// Removes a client.
     pub fn remove(&self, client: u64) {
-        let mut cachers = self.cachers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut cachers = write(&self.cachers);
         cachers.retain(|other| other.client != client);
         self.count_broadcasting(&cachers);
     }
@@ -89,7 +90,7 @@ impl TrackingTable {
 
     /// All clients that cache.
     pub fn all(&self) -> Vec<Cacher> {
-        self.cachers.read().unwrap_or_else(PoisonError::into_inner).clone()
+        read(&self.cachers).clone()
     }
 
     /// Tells the clients that read a key, whose stripe is locked, that it changed.
@@ -109,7 +110,7 @@ impl TrackingTable {
     }
 
     fn invalidate(&self, engine: &Engine, client: u64, key: Option<&[u8]>, by: u64) {
-        let cachers = self.cachers.read().unwrap_or_else(PoisonError::into_inner);
+        let cachers = read(&self.cachers);
         let Some(cacher) = cachers.iter().find(|c| c.client == client) else { return };
         if cacher.prefixes.is_none() && !(cacher.no_loop && client == by) {
             tell(engine, cacher, key.map(|key| vec![Box::from(key)]));
@@ -120,7 +121,7 @@ impl TrackingTable {
     /// [`TrackingTable::flush_broadcasts`].
     pub(crate) fn broadcast(&self, key: &[u8], by: u64) {
         if self.is_broadcasting() {
-            let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut changed = lock(&self.changed);
             let change = changed.entry(Box::from(key)).or_insert(Some(by));
             // A key that two clients changed is news for both.
             if *change != Some(by) {
@@ -142,9 +143,9 @@ impl TrackingTable {
     #[cold]
     fn tell_broadcasts(&self, engine: &Engine) {
         // Held throughout, so that two threads' messages keep the order of the changes.
-        let mut noted = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = lock(&self.changed);
         let changed = std::mem::take(&mut *noted);
-        let cachers = self.cachers.read().unwrap_or_else(PoisonError::into_inner);
+        let cachers = read(&self.cachers);
         for cacher in cachers.iter() {
             let Some(prefixes) = &cacher.prefixes else { continue };
             let all = [Box::default()];

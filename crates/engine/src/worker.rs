@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
-use crate::clock::{Clock, Ticks};
+use crate::clock::{Clock, Ticks, now};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch;
@@ -31,12 +31,6 @@ const HELD_BACK: Millis = Millis(i64::MAX);
 
 /// What a client gets in place of a reply if CLIENT UNBLOCK says so.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-
-/// The time now.
-pub fn now() -> Millis {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Millis(since.map_or(0, |d| d.as_millis() as i64))
-}
 
 /// What commands may know of their thread.
 pub struct ThreadContext {

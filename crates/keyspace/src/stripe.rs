@@ -15,7 +15,8 @@ use crate::world::{Grace, World};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
+use structs::sync::lock;
 use structs::table::{Buckets, Item, ScanPosition, Table};
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
@@ -78,7 +79,7 @@ impl Outgrown {
     /// work is spread over those who cause it, and little waits.
     fn add(&self, world: &World, buckets: Buckets) {
         let entry = (world.grace(), buckets);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         waiting.push_back(entry);
         let free = [0; 2].map(|_| waiting.pop_front_if(|(grace, _)| world.has_passed(grace)));
         drop(waiting);
@@ -87,7 +88,7 @@ impl Outgrown {
 
     /// Frees the arrays that every thread has stopped looking at.
     pub fn collect(&self, world: &World) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         let all = std::mem::take(&mut *waiting).into_iter();
         let (free, kept): (VecDeque<_>, _) = all.partition(|(grace, _)| world.has_passed(grace));
         *waiting = kept;

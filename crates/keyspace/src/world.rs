@@ -12,7 +12,8 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+use structs::sync::lock;
 
 /// Most threads that can ever register.
 const MAX_READERS: usize = 4096;
@@ -87,7 +88,7 @@ impl World {
 
     /// Stops the world. The caller must not be inside.
     pub fn stop(&self) -> Stopped<'_> {
-        let stopper = self.stopper.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopper = lock(&self.stopper);
         self.stopping.store(1, SeqCst);
         if !self.readers_fence.load(Relaxed) {
             membarrier(MEMBARRIER_PRIVATE_EXPEDITED);

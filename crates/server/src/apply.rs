@@ -11,7 +11,8 @@ use crate::{log, start, tls};
 use config::{ApplyError, Changed, Config, OomScoreAdj};
 use engine::Engine;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use structs::sync::lock;
 
 /// Descriptors that are not for clients: files, rings, listeners.
 pub const RESERVED_FILES: u64 = 32;
@@ -192,9 +193,7 @@ impl Applier {
             OomScoreAdj::Relative => oom_score::Mode::Relative,
             OomScoreAdj::Absolute => oom_score::Mode::Absolute,
         };
-        self.oom_score
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.oom_score)
             .apply(mode, config.oom_score_adj_values(), oom_score::Class::Primary)
             .map_err(|_| "Failed to set current oom_score_adj. Check server logs.".to_owned())
     }

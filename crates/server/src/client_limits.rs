@@ -149,5 +149,5 @@ fn show_buffers(session: &Session, output: Output, input: Input) {
 }
 
 fn describe(engine: &Engine, client: &Client) -> String {
-    commands::client_line(engine, client, engine::worker::now().0).trim_end().to_owned()
+    commands::client_line(engine, client, engine::clock::now().0).trim_end().to_owned()
 }

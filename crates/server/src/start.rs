@@ -259,7 +259,7 @@ impl Pins {
 
 /// Closes the gate to clients' commands until the append-only log of so many bytes is loaded.
 fn begin_loading(engine: &Engine, bytes: Option<u64>) {
-    engine.loading.begin(bytes.unwrap_or(0), engine::worker::now());
+    engine.loading.begin(bytes.unwrap_or(0), engine::clock::now());
     signals::set_loading(true);
 }
 

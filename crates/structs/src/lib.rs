@@ -22,6 +22,7 @@ mod scan;
 pub mod set;
 pub mod sha1;
 pub mod size_class;
+pub mod sync;
 pub mod table;
 mod watched;
 pub mod zset;

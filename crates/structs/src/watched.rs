@@ -12,10 +12,11 @@
 //! nothing that they look at.
 
 use crate::cells::Cells;
+use crate::sync::lock;
 use crate::table::{Item, Occupied, Salted, Table};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Takes an element.
 type Take<T> = Box<dyn FnMut(&T) + Send>;
@@ -77,7 +78,7 @@ impl<T: Item> Watched<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Box<Watch<T>>>> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watch)
     }
 
     #[cold]

@@ -20,9 +20,10 @@ use crate::verify::Checker;
 use crate::workload::Workload;
 use cluster::Topology;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use structs::sync::lock;
 use worker::Worker;
 
 /// How often the run is looked at from outside.
@@ -70,13 +71,13 @@ impl Shared {
 
     /// The nodes, and the version of this knowledge.
     pub fn topology(&self) -> (Arc<Topology>, u64) {
-        let topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+        let topology = lock(&self.topology);
         (Arc::clone(&topology), self.topology_version.load(Ordering::Acquire))
     }
 
     /// Notes why the run cannot begin.
     pub fn fail(&self, why: String) {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
+        lock(&self.failure).get_or_insert(why);
     }
 
     /// Ends the run because no connection has come back; what was measured stays.
@@ -87,7 +88,7 @@ impl Shared {
 
     /// The reason why the run cannot begin, if there is one.
     pub fn check_failure(&self) -> Result<(), String> {
-        match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*lock(&self.failure) {
             Some(why) => Err(why.clone()),
             None => Ok(()),
         }
@@ -109,7 +110,7 @@ impl Shared {
 
     fn look_up_topology(&self, target: &Target) {
         let Ok(found) = Topology::ask(target) else { return };
-        let mut topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut topology = lock(&self.topology);
         if **topology != found {
             *topology = Arc::new(found);
             self.topology_version.fetch_add(1, Ordering::AcqRel);

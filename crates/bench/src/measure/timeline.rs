@@ -5,6 +5,7 @@
 use super::LONGEST_NS;
 use hdrhistogram::Histogram;
 use std::sync::{Mutex, PoisonError};
+use structs::sync::lock;
 
 /// What a thread has seen since it last handed over.
 pub struct Slice {
@@ -66,7 +67,7 @@ impl Timeline {
         if slice.latencies.is_empty() && slice.errors == 0 {
             return;
         }
-        let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seconds = lock(&self.0);
         // A thread that was held up for so long adds to the oldest second that is open.
         let oldest = seconds.done.last().map_or(0, |second| second.at + 1);
         let at = at.max(oldest);
@@ -87,7 +88,7 @@ impl Timeline {
 
     /// The figures of second `at` so far.
     pub fn peek(&self, at: u64) -> Option<Second> {
-        let seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let seconds = lock(&self.0);
         let done = seconds.done.iter().rev().take(8).find(|second| second.at == at);
         done.cloned().or_else(|| seconds.open.iter().find(|open| open.at == at).map(Open::figures))
     }

@@ -12,6 +12,7 @@ use engine::stats::{Counter, Durations};
 use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Engine, Flags, Group, Outcome};
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
+use structs::sync::lock;
 
 /// `INFO`.
 pub static INFO: Command = Command {
@@ -367,8 +368,7 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "role", "master");
     line(out, "connected_slaves", 0);
     line(out, "master_failover_state", "no-failover");
-    let replication_id =
-        cx.engine.replication_id.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let replication_id = lock(&cx.engine.replication_id);
     line(out, "master_replid", &*replication_id);
     line(out, "master_replid2", "0000000000000000000000000000000000000000");
     line(out, "master_repl_offset", cx.engine.journal.position().0);
@@ -386,7 +386,7 @@ fn cpu(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn errorstats(cx: &Cx<'_>, out: &mut String) {
-    let errors = cx.engine.errors.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let errors = lock(&cx.engine.errors);
     for (code, count) in errors.iter() {
         line(out, &format!("errorstat_{code}"), format!("count={count}"));
     }

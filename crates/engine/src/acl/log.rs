@@ -1,7 +1,8 @@
 //! ACL LOG: who was refused, newest first; the same again within a minute is counted, not listed.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+use structs::sync::lock;
 
 /// Entries that a new refusal is compared with.
 const COMPARED: usize = 10;
@@ -52,7 +53,7 @@ pub struct AclLog {
 
 impl AclLog {
     fn locked(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// Adds a refusal, whose number and count do not matter, and keeps the newest `most`.

@@ -14,7 +14,8 @@ pub mod rules;
 use log::AclLog;
 use rules::{PasswordHash, User};
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+use structs::sync::lock;
 
 /// The name of the only user.
 pub const DEFAULT_USER: &str = "default";
@@ -41,7 +42,7 @@ impl Acl {
     }
 
     fn locked(&self) -> MutexGuard<'_, User> {
-        self.default.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.default)
     }
 
     fn replace(&self, mut user: MutexGuard<'_, User>, new: User) {

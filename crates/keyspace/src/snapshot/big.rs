@@ -11,10 +11,11 @@ use super::Shared;
 use super::pieces::Pieces;
 use super::record::{Form, MOST_BYTES, Writer, parts_of};
 use crate::entry::{Entry, Kind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use structs::hash::{Hash, HashContents};
 use structs::list::List;
 use structs::set::{Set, SetContents};
+use structs::sync::lock;
 use structs::zset::{Zset, ZsetContents};
 
 /// How far the stream has come.
@@ -48,7 +49,7 @@ struct Seen {
 
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, Pieces> {
-        self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tokens)
     }
 
     fn add(&self, write: impl FnOnce(&mut Writer<'_>)) {

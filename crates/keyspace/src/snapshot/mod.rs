@@ -15,9 +15,10 @@ mod tests;
 
 use crate::types::DbIndex;
 use std::collections::VecDeque;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, PoisonError};
 pub(crate) use stripe::StripeSnapshot;
+use structs::sync::lock;
 
 /// Entries that were taken from one database, as [`record`] has them.
 pub struct Chunk {
@@ -174,11 +175,11 @@ impl Shared {
 
     /// The next entries that writers have handed over.
     pub fn handed_over(&self) -> Option<Chunk> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        lock(&self.queue).pop_front()
     }
 
     fn hand_over(&self, chunk: Chunk) {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(chunk);
+        lock(&self.queue).push_back(chunk);
     }
 
     /// The next value to stream.
@@ -193,7 +194,7 @@ impl Shared {
     }
 
     fn lock_big(&self) -> std::sync::MutexGuard<'_, VecDeque<BigRef>> {
-        self.big.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.big)
     }
 
     fn add_big(&self, value: BigRef) {

@@ -15,12 +15,12 @@
 use super::conn::Token;
 use super::driver::Flight;
 use super::sender::Sender;
-use super::shared::lock;
 use super::waker::Waker;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use structs::sync::lock;
 
 /// Replies of more bytes than this are the reactor's to send.
 pub(super) const LARGEST: usize = 16 << 10;

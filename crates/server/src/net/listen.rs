@@ -13,7 +13,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use structs::sync::lock;
 
 /// Where to listen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,7 +243,7 @@ impl Listeners {
 
     /// The open listeners and the version they belong to.
     pub fn snapshot(&self) -> (u64, Vec<Arc<Listener>>) {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lock(&self.open);
         (self.version(), open.1.clone())
     }
 
@@ -254,7 +255,7 @@ impl Listeners {
     /// Makes `specs` the listeners: keeps those that are open already, opens the others, closes the
     /// rest. If one cannot be opened, the listeners stay what they were.
     pub fn rebind(&self, specs: &[ListenSpec], backlog: u32) -> Result<(), BindError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         let (next_key, current) = &mut *open;
         let is_wanted = |l: &Arc<Listener>| specs.iter().any(|spec| l.serves(spec));
         let (kept, leaving): (Vec<_>, Vec<_>) = current.iter().cloned().partition(is_wanted);

@@ -11,8 +11,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use structs::sync::lock;
 
 /// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
 /// as `io-threads` allows.
@@ -79,11 +80,6 @@ pub struct Net {
     assigning: Mutex<()>,
     listeners: Listeners,
     tls: Mutex<Option<Arc<TlsContext>>>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is locked here can be left half-changed by a panic.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn micros(time: Duration) -> u32 {

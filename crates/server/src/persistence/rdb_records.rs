@@ -38,7 +38,7 @@ impl RdbRecords {
         let compression = if config.rdbcompression() { Compression::Lzf } else { Compression::Off };
         let records = Records {
             access: is_needed.then(|| engine.access_policy()),
-            now_ms: engine::worker::now().0,
+            now_ms: engine::clock::now().0,
             chunk: None,
             parts: None,
         };

@@ -15,8 +15,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use structs::sync::lock;
 
 /// How many threads write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
@@ -133,7 +134,7 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 }
 
 fn saves(engine: &'static Engine) -> io::Result<Sender<Snapshot>> {
-    let mut saves = SAVES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut saves = lock(&SAVES);
     if let Some(saves) = &*saves {
         return Ok(saves.clone());
     }
@@ -217,7 +218,7 @@ pub fn apart(engine: &'static Engine, other: OtherSnapshot, done: SaveDone) {
     let shared = Arc::new(Mutex::new(Some(done)));
     let own = Arc::clone(&shared);
     let tell = move |done: &Mutex<Option<SaveDone>>, outcome| {
-        if let Some(done) = done.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(done) = lock(done).take() {
             done(outcome);
         }
     };

@@ -32,7 +32,7 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 }
 
 fn now_s() -> i64 {
-    engine::worker::now().0 / 1000
+    engine::clock::now().0 / 1000
 }
 
 /// The save point that is due.

@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use structs::sync::lock;
 
 /// The one shutdown there may be. Who begins it, takes it back or ends it does so under this lock,
 /// so that an ABORT that was answered OK has no shutdown behind it.
@@ -42,7 +43,7 @@ enum Stage {
 }
 
 fn stage() -> MutexGuard<'static, Stage> {
-    STAGE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&STAGE)
 }
 
 /// Takes a shutdown back that has not begun, or whose last snapshot is not complete; `false` if there

@@ -20,6 +20,7 @@ use std::fs;
 use std::io;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use structs::sync::lock;
 
 unsafe extern "C" {
     static mut environ: *mut *mut c_char;
@@ -59,7 +60,7 @@ impl ArgvArea {
 
     /// Makes `title` the command line, cut to the size of the area (a NUL in it ends what is shown).
     pub fn set(&self, title: &[u8]) {
-        let mut bytes = self.bytes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut bytes = lock(&self.bytes);
         let len = title.len().min(bytes.len().saturating_sub(1));
         bytes[..len].copy_from_slice(&title[..len]);
         bytes[len..].fill(0);

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
+use structs::sync::lock;
 
 /// What a report says about the process.
 pub(super) struct About {
@@ -218,7 +219,7 @@ static SECTIONS: Mutex<Vec<Section>> = Mutex::new(Vec::new());
 /// Adds a part to every report, such as INFO's output. `render` runs on the reporter thread while
 /// the crashed thread may hold any lock; if it hangs, the report ends without it.
 pub fn add_section(title: &'static str, render: fn() -> String) {
-    SECTIONS.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((title, render));
+    lock(&SECTIONS).push((title, render));
 }
 
 /// Writes what [`add_section`] added.

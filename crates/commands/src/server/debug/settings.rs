@@ -4,9 +4,9 @@ use super::{switch, unknown};
 use config::parse_memory;
 use engine::engine::random_hex_40;
 use engine::{Args, Cx, Error, Outcome};
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::glob::{self, Case};
+use structs::sync::lock;
 
 /// The largest threshold: 4 GiB without a margin for headers.
 const MAX_PACKED_THRESHOLD: u64 = (1 << 32) - (1 << 20);
@@ -37,7 +37,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
         },
         (b"pause-cron", 3) => engine.debug.set_pauses_cron(switch(args[2])),
         (b"change-repl-id", 2) => {
-            let mut id = engine.replication_id.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut id = lock(&engine.replication_id);
             *id = random_hex_40();
         }
         (b"config-rewrite-force-all", 2) => {

@@ -36,9 +36,10 @@ use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
 pub use room::data_end;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use structs::sync::lock;
 use writer::Writer;
 
 /// Between two looks at what is due.
@@ -74,10 +75,6 @@ struct Inner {
     /// Bytes of the files that are not written any more.
     settled_bytes: u64,
     backoff: Backoff,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Aof {
@@ -381,7 +378,7 @@ impl Aof {
 
     /// Whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
-        let now_s = engine::worker::now().0 / 1000;
+        let now_s = engine::clock::now().0 / 1000;
         match lock(&self.inner).backoff.ask(now_s) {
             Answer::Now => true,
             Answer::Wait { minutes } => {

@@ -15,7 +15,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
+use structs::sync::{lock, wait};
 
 /// Bytes of room that are written at a time; the file is locked as long.
 const PIECE: usize = 256 << 10;
@@ -244,7 +245,7 @@ impl RoomJob {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<io::Result<()>>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outcome)
     }
 
     fn is_over(&self) -> bool {
@@ -260,7 +261,7 @@ impl RoomJob {
         self.is_stopped.store(true, Relaxed);
         let mut outcome = self.lock();
         while outcome.is_none() {
-            outcome = self.over.wait(outcome).unwrap_or_else(PoisonError::into_inner);
+            outcome = wait(&self.over, outcome);
         }
     }
 }

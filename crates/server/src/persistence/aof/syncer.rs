@@ -12,7 +12,8 @@ use engine::journal::JournalPos;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
+use structs::sync::wait;
 
 /// The thread, as the writer sees it.
 pub struct Syncer {
@@ -76,7 +77,7 @@ impl Syncer {
             } else if state.stops {
                 return;
             } else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state = wait(&self.changed, state);
             }
         }
     }
@@ -102,7 +103,7 @@ impl Syncer {
     pub fn wait(&self) {
         let mut state = lock(&self.state);
         while state.is_busy || state.wanted.is_some() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.changed, state);
         }
     }
 

@@ -88,7 +88,7 @@ pub fn check_rdb(
         feed: Feed::new(input, offset, true),
         scanner: Scanner::new(offset, end, PIECE_BYTES).accept_newer(true),
         summary: Summary::default(),
-        now_ms: engine::worker::now().0,
+        now_ms: engine::clock::now().0,
         end,
         at: None,
         large: None,

@@ -66,7 +66,7 @@ impl Options {
                 keeps_expired: false,
                 replaces: false,
                 world_is_stopped: false,
-                now: engine::worker::now(),
+                now: engine::clock::now(),
             },
             verifies_checksum: config.rdbchecksum() && !engine.debug.skips_checksums(),
             accepts_newer: config.rdb_version_check() == RdbVersionCheck::Relaxed,

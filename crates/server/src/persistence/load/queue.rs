@@ -5,7 +5,8 @@ use engine::load::{Cut, Head};
 use rdb::Kind;
 use std::collections::VecDeque;
 use std::sync::mpsc::Receiver;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use structs::sync::{lock, wait};
 
 /// Work for one worker.
 pub enum Job {
@@ -69,14 +70,14 @@ impl Queue {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Adds a job; waits while there are enough.
     pub fn push(&self, job: Job) -> Result<(), GivenUp> {
         let mut state = self.lock();
         while state.jobs.len() >= self.capacity && !state.gave_up {
-            state = self.drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.drained, state);
         }
         if state.gave_up {
             return Err(GivenUp);
@@ -102,7 +103,7 @@ impl Queue {
             if state.is_closed {
                 return None;
             }
-            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = wait(&self.filled, state);
         }
     }
 

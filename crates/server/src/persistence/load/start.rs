@@ -3,7 +3,7 @@
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::process::{os_error, signals};
-use engine::{Engine, worker};
+use engine::{Engine, clock};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub fn begin_at_start(engine: &Engine) -> Result<Option<Snapshot>, String> {
     if !facts.is_file() {
         return Err(format!("Fatal error: {name} is not a file"));
     }
-    engine.loading.begin(facts.len(), worker::now());
+    engine.loading.begin(facts.len(), clock::now());
     signals::set_loading(true);
     Ok(Some(Snapshot { path, file, bytes: facts.len() }))
 }
