@@ -8,7 +8,8 @@
 
 use crate::client::{Client, Reply, encode};
 use crate::generator::cluster::Topology;
-use crate::generator::{Connection, Kind};
+use crate::generator::connection::Connection;
+use crate::generator::reply::Kind;
 use crate::measure::Counts;
 use crate::options::Target;
 use crate::workload::template::Placeholders;

@@ -24,6 +24,7 @@ mod include;
 mod limits;
 mod load;
 mod memory;
+mod number;
 mod proc_title;
 mod rewrite;
 mod runtime;

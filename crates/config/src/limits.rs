@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::memory::{format_memory, parse_memory};
-use crate::value::parse_lenient_i64;
+use crate::number::parse_lenient_i64;
 
 /// The classes of clients that have a limit of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

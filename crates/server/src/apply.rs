@@ -2,16 +2,17 @@
 //!
 //! Options that the server reads whenever it needs them are not here: their new value is enough.
 
-use crate::net::Net;
+use crate::net::{Kind, ListenSpec, Net};
 use crate::persistence::aof::Aof;
 use crate::process::oom_score::{self, OomScore};
 use crate::process::title::{ProcessTitle, Variables};
 use crate::process::{crash, log as logging, open_files};
-use crate::{log, start, tls};
+use crate::{log, tls};
 use config::{ApplyError, Changed, Config, OomScoreAdj};
 use engine::Engine;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use structs::sync::lock;
 
 /// Descriptors that are not for clients: files, rings, listeners.
@@ -139,7 +140,7 @@ impl Applier {
                 Ok(())
             }
             Effect::Other("io-coalesce-usec") => {
-                self.net.set_coalescing_time(start::coalescing_time(config));
+                self.net.set_coalescing_time(coalescing_time(config));
                 Ok(())
             }
             Effect::Other("loglevel" | "log-format" | "log-timestamp-format") => {
@@ -174,7 +175,7 @@ impl Applier {
     }
 
     fn listen(&self, option: &str) -> Result<(), String> {
-        self.net.rebind(&start::listeners(&self.engine.config)).map_err(|error| {
+        self.net.rebind(&listeners(&self.engine.config)).map_err(|error| {
             log!(Warning, "Warning: {error}");
             if option == "bind" {
                 "Failed to bind to specified addresses.".to_owned()
@@ -235,4 +236,24 @@ fn warn_about_maxmemory(engine: &Engine) {
              to accept new write commands depending on the maxmemory-policy."
         );
     }
+}
+
+/// `io-coalesce-usec`.
+pub fn coalescing_time(config: &Config) -> Duration {
+    Duration::from_micros(config.io_coalesce_usec().into())
+}
+
+/// What the configuration listens on.
+pub fn listeners(config: &Config) -> Vec<ListenSpec> {
+    let binds: Vec<String> =
+        config.bind().iter().map(|bind| bind.to_string_lossy().into_owned()).collect();
+    let mut specs = ListenSpec::tcp(Kind::Tcp, &binds, config.port());
+    specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
+    let socket = config.unixsocket();
+    if !socket.is_empty() {
+        let group = config.unixsocketgroup();
+        let group = (!group.is_empty()).then(|| group.to_string_lossy().into_owned());
+        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm(), group));
+    }
+    specs
 }

@@ -119,7 +119,7 @@ fn serve(
         backend: choice.backend,
         threads: count,
         keepalive_seconds: config.tcp_keepalive(),
-        coalescing_time: coalescing_time(&config),
+        coalescing_time: apply::coalescing_time(&config),
         backlog: config.tcp_backlog(),
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
@@ -144,7 +144,7 @@ fn serve(
     signals::install(move || stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
     tls::apply(&config, &net)?;
-    let specs = listeners(&config);
+    let specs = apply::listeners(&config);
     net.rebind(&specs).map_err(|error| {
         let advice = error.advice().map_or(String::new(), |advice| advice + "\n");
         format!("Warning: {error}\n{advice}Failed listening, aborting.")
@@ -356,11 +356,6 @@ fn supervision(config: &Config) -> supervised::Mode {
     }
 }
 
-/// `io-coalesce-usec`.
-pub(crate) fn coalescing_time(config: &Config) -> Duration {
-    Duration::from_micros(config.io_coalesce_usec().into())
-}
-
 fn choose_backend(config: &Config) -> Result<Choice, Failure> {
     let forced = match config.io_backend() {
         IoBackend::Auto => None,
@@ -410,21 +405,6 @@ fn renamed(loaded: &Loaded) -> Result<Renames, LoadError> {
         renamed.push((from.into_owned(), to.into_owned()));
     }
     Ok(renamed)
-}
-
-/// What the configuration listens on.
-pub fn listeners(config: &Config) -> Vec<ListenSpec> {
-    let binds: Vec<String> =
-        config.bind().iter().map(|bind| bind.to_string_lossy().into_owned()).collect();
-    let mut specs = ListenSpec::tcp(Kind::Tcp, &binds, config.port());
-    specs.extend(ListenSpec::tcp(Kind::Tls, &binds, config.tls_port()));
-    let socket = config.unixsocket();
-    if !socket.is_empty() {
-        let group = config.unixsocketgroup();
-        let group = (!group.is_empty()).then(|| group.to_string_lossy().into_owned());
-        specs.push(ListenSpec::unix(socket.as_path(), config.unixsocketperm(), group));
-    }
-    specs
 }
 
 fn kinds(specs: &[ListenSpec]) -> Vec<&'static str> {

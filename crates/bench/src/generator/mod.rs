@@ -1,15 +1,12 @@
 //! Puts a workload on a server and measures.
 
 pub mod cluster;
-mod connection;
+pub mod connection;
 pub mod os;
-mod reply;
+pub mod reply;
 mod schedule;
 pub mod tls;
 mod worker;
-
-pub use connection::Connection;
-pub use reply::Kind;
 
 use crate::ledger::Ledger;
 use crate::measure::recorder::Recorder;

@@ -12,9 +12,9 @@
 
 use harness::server::{Options, Program, Server};
 use harness::stalls::commander::Commander;
-use harness::stalls::data::reader_keys;
+use harness::stalls::data::{Sizes, reader_keys};
 use harness::stalls::load::{Load, Seen};
-use harness::stalls::phases::{PHASES, Phase, Sizes};
+use harness::stalls::phases::{PHASES, Phase};
 use std::io;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

@@ -1,11 +1,30 @@
 //! What the phases work on.
 
 use super::commander::Commander;
-use super::load::key;
-use super::phases::Sizes;
 use crate::client::encode;
 use std::io;
 use std::time::Duration;
+
+/// How big everything is.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Keys that the readers ask for.
+    pub keys: usize,
+    /// A thousandth of what the big values hold; 1000 for the sizes of the issue.
+    pub scale: usize,
+}
+
+impl Sizes {
+    /// So many elements, at this scale.
+    pub(super) fn elements(self, thousands: usize) -> usize {
+        thousands * self.scale
+    }
+}
+
+/// The name of a key that the load is about.
+pub fn key(number: usize) -> String {
+    format!("key:{number:012}")
+}
 
 pub(super) fn nothing(_: &mut Commander, _: &Sizes) -> io::Result<()> {
     Ok(())

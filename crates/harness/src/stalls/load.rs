@@ -4,8 +4,8 @@
 //! and a slow connection delays no other.
 #![allow(unsafe_code)]
 
+use super::data::{Sizes, key};
 use super::histogram::Histogram;
-use super::phases::Sizes;
 use crate::client::encode;
 use crate::rng::Rng;
 use std::io::{self, ErrorKind, Read, Write};
@@ -18,11 +18,6 @@ use std::time::Instant;
 
 /// Makes a request of the load: one whose answer is a bulk string, null, a number or a status.
 pub type Request = fn(&mut Rng, &Sizes) -> Vec<u8>;
-
-/// The name of a key that the load is about.
-pub fn key(number: usize) -> String {
-    format!("key:{number:012}")
-}
 
 /// GET of any of the keys.
 pub fn get(rng: &mut Rng, sizes: &Sizes) -> Vec<u8> {

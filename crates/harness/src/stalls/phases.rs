@@ -2,9 +2,10 @@
 
 use super::commander::Commander;
 use super::data::{
-    big_hash, big_list, big_sets, fields, huge_hash, huge_set, nothing, reader_keys, string_keys,
+    Sizes, big_hash, big_list, big_sets, fields, huge_hash, huge_set, key, nothing, reader_keys,
+    string_keys,
 };
-use super::load::{Request, get, get_and_set, key};
+use super::load::{Request, get, get_and_set};
 use crate::client::encode;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,22 +26,6 @@ pub struct Phase {
     pub is_once: bool,
     /// What all others do.
     pub load: Request,
-}
-
-/// How big everything is.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Keys that the readers ask for.
-    pub keys: usize,
-    /// A thousandth of what the big values hold; 1000 for the sizes of the issue.
-    pub scale: usize,
-}
-
-impl Sizes {
-    /// So many elements, at this scale.
-    pub(super) fn elements(self, thousands: usize) -> usize {
-        thousands * self.scale
-    }
 }
 
 /// Every phase, in the order of running.

@@ -15,3 +15,8 @@ mod write;
 pub use scan::{Doing, Foreign, Item, Record, Scanner, Step};
 pub use shape::type_name;
 pub use write::{Access, RecordHead};
+
+/// Whether a file that begins so is an RDB file, of Redis or of Valkey.
+pub fn is_rdb(magic: [u8; 5]) -> bool {
+    &magic == b"REDIS" || &magic == b"VALKE"
+}

@@ -9,8 +9,8 @@
 
 use super::buffers::{Buffers, Filled};
 use super::conn::Token;
-use super::driver::{Batch, Event, Flight};
 use super::sys;
+use super::turn::{Batch, Event, Flight};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;

@@ -13,8 +13,8 @@
 //! must not do the work of all.
 
 use super::conn::Token;
-use super::driver::Flight;
 use super::sender::Sender;
+use super::turn::Flight;
 use super::waker::Waker;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;

@@ -44,6 +44,7 @@ mod settle;
 mod shared;
 mod sys;
 mod tls;
+mod turn;
 mod uring;
 mod waker;
 

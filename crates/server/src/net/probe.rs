@@ -5,8 +5,8 @@
 //! connected sockets, the very things the back-end depends on, and reports the first that fails.
 
 use super::conn::Token;
-use super::driver::{Batch, Event, Flight};
 use super::sys;
+use super::turn::{Batch, Event, Flight};
 use super::uring::Uring;
 use super::waker::Waker;
 use std::fmt;

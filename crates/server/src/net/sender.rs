@@ -6,8 +6,8 @@
 //! a reply sets off runs when all of them are out.
 #![allow(unsafe_code)] // The ring: each block says why what the kernel reads lives long enough.
 
-use super::driver::Flight;
 use super::probe::Backend;
+use super::turn::Flight;
 use super::uring;
 use io_uring::IoUring;
 use std::os::fd::RawFd;

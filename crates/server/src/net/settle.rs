@@ -10,9 +10,9 @@ use super::Close;
 use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
-use super::driver::Flight;
 use super::handed::{self, HandedReply};
 use super::reactor::Reactor;
+use super::turn::Flight;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 

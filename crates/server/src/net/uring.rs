@@ -14,7 +14,7 @@
 use super::buffers::{self, Buffers, Filled};
 use super::coalesce::Patience;
 use super::conn::{Token, flag};
-use super::driver::{Batch, Event, Flight, MOST_SENT};
+use super::turn::{Batch, Event, Flight, MOST_SENT};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

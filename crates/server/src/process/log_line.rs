@@ -1,7 +1,7 @@
 //! The text of one log line, in each `log-format` and `log-timestamp-format`.
 
 use super::local_time::LocalTime;
-use super::log::{Format, Level, Role, TimestampFormat};
+use super::log_choices::{Format, Level, Role, TimestampFormat};
 use std::fmt::Write as _;
 
 /// What a log line says.

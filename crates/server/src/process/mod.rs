@@ -18,6 +18,7 @@ pub mod daemonize;
 pub mod facts;
 pub mod local_time;
 pub mod log;
+mod log_choices;
 mod log_line;
 pub mod memory;
 pub mod numa;

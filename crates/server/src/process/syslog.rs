@@ -1,7 +1,7 @@
 //! `syslog-enabled`: the same messages through the system's logger.
 #![allow(unsafe_code)] // openlog(3) and syslog(3): the protocol and the socket's path belong to libc
 
-use super::log::Level;
+use super::log_choices::Level;
 use std::ffi::{CString, c_int};
 
 /// `syslog-facility`: USER or LOCAL0 to LOCAL7.

@@ -1,8 +1,14 @@
 //! A natural number of any size, with the few operations that decimal text needs.
 
-use super::long_double::Exactness;
 use super::{INT_MAX_LEN, format_u64};
 use std::cmp::Ordering;
+
+/// Whether bits were dropped below a significand.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Exactness {
+    Exact,
+    Truncated,
+}
 
 /// A big natural number: 32-bit limbs, least significant first, no leading zero limbs.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@
 //! Rejected: `libc::strtold` and `printf` by FFI (no stable Rust ABI for `long double`, and other
 //! machines have another format under that name), double-double (other rounding).
 
-use super::big::Big;
+use super::big::{Big, Exactness};
 use super::{INT_MAX_LEN, format_u64};
 use std::cmp::Ordering;
 
@@ -230,13 +230,6 @@ impl LongDouble {
             Ordering::Less => Self::rounded(b_negative, b - a, exponent, exactness),
         }
     }
-}
-
-/// Whether bits were dropped below a significand.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Exactness {
-    Exact,
-    Truncated,
 }
 
 /// The exponent after `e` or `p`: sign and digits, saturating far beyond any meaning.

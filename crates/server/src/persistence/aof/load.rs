@@ -87,7 +87,7 @@ impl Loading<'_> {
         let end = self.end;
         let mut magic = [0; 5];
         let mut offset = 0;
-        if end.at >= 5 && input.read_exact(&mut magic).is_ok() && is_rdb_magic(magic) {
+        if end.at >= 5 && input.read_exact(&mut magic).is_ok() && rdb::file::is_rdb(magic) {
             offset = self.load_rdb(&mut input, end.at)?;
         }
         input.seek(SeekFrom::Start(offset)).map_err(|error| self.unreadable(&error))?;
@@ -358,11 +358,6 @@ fn as_known_here(words: &mut Vec<&[u8]>, start: usize) {
         words[start] = b"HSET";
         words.drain(start + 2..start + 5);
     }
-}
-
-/// Whether a file that begins so is an RDB file, of Redis or of Valkey.
-pub fn is_rdb_magic(magic: [u8; 5]) -> bool {
-    &magic == b"REDIS" || &magic == b"VALKE"
 }
 
 fn read_some(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {

@@ -30,7 +30,6 @@ use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
 use keyspace::snapshot::Shared;
-pub use load::is_rdb_magic;
 use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};

@@ -3,7 +3,6 @@
 //! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
 #![allow(unsafe_code)] // fstatfs(2)
 
-use super::load::is_rdb_magic;
 use crate::persistence::direct::{AlignedBytes, set_direct};
 use replication::FileEnd;
 use replication::preallocation::{
@@ -30,7 +29,7 @@ const LOOK: usize = 64 << 10;
 pub fn data_end(file: &File) -> io::Result<FileEnd> {
     let size = file.metadata()?.len();
     let mut magic = [0; 5];
-    if file.read_exact_at(&mut magic, 0).is_ok() && is_rdb_magic(magic) {
+    if file.read_exact_at(&mut magic, 0).is_ok() && rdb::file::is_rdb(magic) {
         return Ok(FileEnd { at: size, has_room: false });
     }
     let mut bytes = vec![0; LOOK];

@@ -6,7 +6,6 @@
 //! that was stopped while it began.
 
 use super::files::Folder;
-use super::load::is_rdb_magic;
 use super::room;
 use crate::process::os_error;
 use rdb::file::{Item, Scanner, Step};
@@ -73,7 +72,7 @@ fn holds_data(path: &Path) -> io::Result<bool> {
 
 /// Whether this is a whole RDB file without a key.
 fn is_empty_rdb(bytes: &[u8]) -> bool {
-    if !bytes.first_chunk().is_some_and(|&magic| is_rdb_magic(magic)) {
+    if !bytes.first_chunk().is_some_and(|&magic| rdb::file::is_rdb(magic)) {
         return false;
     }
     let mut scanner = Scanner::new(0, bytes.len() as u64, usize::MAX);

@@ -5,7 +5,7 @@
 //! with its offset. Files of any size are read in pieces.
 
 use super::check_rdb;
-use crate::persistence::aof::{data_end, is_rdb_magic};
+use crate::persistence::aof::data_end;
 use crate::process::{facts, os_error};
 use replication::{FileEnd, Item, Manifest, StreamReader};
 use std::ffi::{OsStr, OsString};
@@ -386,7 +386,7 @@ fn begins_with_file(path: &Path) -> io::Result<bool> {
 fn is_rdb(path: &Path) -> bool {
     let mut magic = [0; 5];
     let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
-    read.is_ok() && is_rdb_magic(magic)
+    read.is_ok() && rdb::file::is_rdb(magic)
 }
 
 fn cut_off(path: &Path, bytes: u64) -> io::Result<()> {
