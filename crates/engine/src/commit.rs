@@ -13,6 +13,8 @@ use crate::engine::Engine;
 use crate::events::{Class, Event};
 use crate::journal::{Effect, Entry, JournalPos};
 use crate::locks::Locked;
+use crate::outbox::News;
+use crate::pubsub::Space;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -104,6 +106,9 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         let by = cx.session.id();
         apply_changes(&mut cx.db, by);
     }
+    if !cx.db.outbox.is_empty() && !cx.db.effects.is_transaction {
+        cx.db.outbox.send();
+    }
 }
 
 /// Appends the entry to the journal, unless its transaction goes on.
@@ -182,7 +187,7 @@ fn apply_changes(db: &mut Db<'_>, by: u64) {
         if let Some(event) = change.event
             && engine.notifies(event.class)
         {
-            notify(engine, change.db, &change.key, event);
+            notify(db, change.db, &change.key, event);
         }
     }
 }
@@ -200,22 +205,27 @@ fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
                 db.effects.ready.push((change.db, change.key.clone()));
             }
         }
-        engine.tracking.key_changed(engine, interest, &change.key, by);
+        engine.tracking.key_changed(&db.outbox, interest, &change.key, by);
     }
-    engine.tracking.broadcast(&change.key, by);
+    if engine.tracking.is_broadcasting() {
+        db.outbox.keep(News::Broadcast { key: change.key.clone(), by });
+    }
 }
 
 /// Publishes a keyspace event to the channels that the configuration asks for.
-pub fn notify(engine: &Engine, db: DbIndex, key: &[u8], event: Event) {
-    let wanted = engine.config.notify_keyspace_events();
+pub(crate) fn notify(db: &Db<'_>, index: DbIndex, key: &[u8], event: Event) {
+    let wanted = db.engine.config.notify_keyspace_events();
+    let tell = |channel: Vec<u8>, payload: &[u8]| {
+        let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
+        db.outbox.keep(News::Message { space: Space::Channels, channel, payload });
+    };
     if wanted.contains(Class::KEYSPACE) {
-        let mut channel = format!("__keyspace@{}__:", db.0).into_bytes();
+        let mut channel = format!("__keyspace@{}__:", index.0).into_bytes();
         channel.extend_from_slice(key);
-        engine.pubsub.publish(engine, &channel, event.name.as_bytes());
+        tell(channel, event.name.as_bytes());
     }
     if wanted.contains(Class::KEYEVENT) {
-        let channel = format!("__keyevent@{}__:{}", db.0, event.name);
-        engine.pubsub.publish(engine, channel.as_bytes(), key);
+        tell(format!("__keyevent@{}__:{}", index.0, event.name).into_bytes(), key);
     }
 }
 
@@ -286,6 +296,9 @@ pub(crate) fn commit_outside(db: &mut Db<'_>) {
         }
     }
     apply_changes(db, 0);
+    if !db.effects.is_transaction {
+        db.outbox.send();
+    }
     // A key that is gone lets no blocked command go on.
     db.effects.ready.clear();
 }

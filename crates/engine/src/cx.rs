@@ -11,6 +11,8 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
+use crate::outbox::News;
+use crate::pubsub::Space;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
@@ -61,6 +63,24 @@ impl Cx<'_> {
     pub fn end_transaction(&mut self) {
         self.in_transaction = false;
         self.db.effects.is_transaction = false;
+    }
+
+    /// Publishes a message, in a transaction once that has ended; returns how many clients get it.
+    pub fn publish(&self, space: Space, channel: &[u8], payload: &[u8]) -> usize {
+        let pubsub = &self.engine.pubsub;
+        if !self.db.effects.is_transaction {
+            return pubsub.publish(self.engine, space, channel, payload);
+        }
+        let count = pubsub.receivers(space, channel);
+        let (channel, payload) = (channel.into(), payload.into());
+        self.db.outbox.keep(News::Message { space, channel, payload });
+        count
+    }
+
+    /// Before somebody begins or ceases to listen: who listens now is told what a transaction has done
+    /// so far.
+    pub fn tell_listeners(&self) {
+        self.db.outbox.send();
     }
 
     /// The time of this command.

@@ -15,6 +15,7 @@ use crate::journal::Effect;
 use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::long::Asker;
+use crate::outbox::Outbox;
 use keyspace::access::{self, Policy};
 use keyspace::{
     DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
@@ -50,6 +51,8 @@ pub struct Db<'a> {
     pub touches: bool,
     pub(crate) effects: Effects,
     pub(crate) stale: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    /// What others are told of it.
+    pub(crate) outbox: Outbox<'a>,
     pub(crate) hits: Cell<u64>,
     pub(crate) misses: Cell<u64>,
     pub(crate) random: RefCell<Rng>,
@@ -81,6 +84,7 @@ impl<'a> Db<'a> {
             touches: true,
             effects: Effects::default(),
             stale: RefCell::default(),
+            outbox: Outbox::new(engine),
             hits: Cell::new(0),
             misses: Cell::new(0),
             random: RefCell::new(random),
@@ -227,7 +231,7 @@ impl<'a> Db<'a> {
 
     #[cold]
     fn miss(&self, key: Key<'_>) {
-        crate::commit::notify(self.engine, self.index, key.bytes, events::KEY_MISS);
+        crate::commit::notify(self, self.index, key.bytes, events::KEY_MISS);
     }
 
     #[inline]

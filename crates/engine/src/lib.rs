@@ -41,6 +41,7 @@ pub mod long;
 pub mod mailbox;
 pub mod monitor;
 mod name;
+mod outbox;
 pub mod pause;
 pub mod persistence;
 pub mod pubsub;

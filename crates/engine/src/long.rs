@@ -290,6 +290,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
             // Keys that it found expired are held: somebody else will delete them.
             cx.db.stale.get_mut().clear();
             held.release(&cx.db);
+            cx.db.outbox.send();
         }
         // It has changed something, and holds locks inside the world since.
         None => {

@@ -72,14 +72,25 @@ impl PubSub {
             .iter()
             .filter(|(_, listeners)| listeners.iter().any(|listener| !listener.is_leaving()))
             .map(|(name, _)| name)
-            .filter(|name| pattern.is_none_or(|p| glob::matches(p, name, Case::Sensitive)))
+            .filter(|name| pattern.is_none_or(|pattern| is_match(pattern, name)))
             .cloned()
             .collect()
     }
 
     /// Number of listeners of a name (PUBSUB NUMSUB).
     pub fn listeners(&self, space: Space, name: &[u8]) -> usize {
-        self.read(space).get(name).map_or(0, |all| all.iter().filter(|c| !c.is_leaving()).count())
+        self.read(space).get(name).map_or(0, |all| count(all))
+    }
+
+    /// How many clients would get a message.
+    pub(crate) fn receivers(&self, space: Space, channel: &[u8]) -> usize {
+        let by_name = self.listeners(space, channel);
+        if space == Space::ShardChannels {
+            return by_name;
+        }
+        let patterns = self.read(Space::Patterns);
+        let matching = patterns.iter().filter(|(pattern, _)| is_match(pattern, channel));
+        by_name + matching.map(|(_, listeners)| count(listeners)).sum::<usize>()
     }
 
     /// Number of names with listeners (PUBSUB NUMPAT, INFO).
@@ -87,15 +98,29 @@ impl PubSub {
         self.read(space).len()
     }
 
-    /// Publishes to a channel and the patterns that match it; returns how many clients got it.
-    pub fn publish(&self, engine: &Engine, channel: &[u8], payload: &[u8]) -> usize {
+    /// Publishes to a channel and the patterns that match it, or to a shard channel; returns how many
+    /// clients got it.
+    pub(crate) fn publish(
+        &self,
+        engine: &Engine,
+        space: Space,
+        channel: &[u8],
+        payload: &[u8],
+    ) -> usize {
         let mut count = 0;
-        if let Some(listeners) = self.read(Space::Channels).get(channel) {
-            let push = Push::Message { channel: channel.into(), payload: payload.into() };
+        if let Some(listeners) = self.read(space).get(channel) {
+            let (channel, payload) = (channel.into(), payload.into());
+            let push = match space {
+                Space::ShardChannels => Push::ShardMessage { channel, payload },
+                _ => Push::Message { channel, payload },
+            };
             count += post_all(engine, listeners, push);
         }
+        if space == Space::ShardChannels {
+            return count;
+        }
         for (pattern, listeners) in self.read(Space::Patterns).iter() {
-            if glob::matches(pattern, channel, Case::Sensitive) {
+            if is_match(pattern, channel) {
                 let push = Push::PatternMessage {
                     pattern: pattern.clone(),
                     channel: channel.into(),
@@ -106,17 +131,14 @@ impl PubSub {
         }
         count
     }
+}
 
-    /// Publishes to a shard channel.
-    pub fn publish_shard(&self, engine: &Engine, channel: &[u8], payload: &[u8]) -> usize {
-        match self.read(Space::ShardChannels).get(channel) {
-            None => 0,
-            Some(listeners) => {
-                let push = Push::ShardMessage { channel: channel.into(), payload: payload.into() };
-                post_all(engine, listeners, push)
-            }
-        }
-    }
+fn is_match(pattern: &[u8], name: &[u8]) -> bool {
+    glob::matches(pattern, name, Case::Sensitive)
+}
+
+fn count(listeners: &[Arc<Client>]) -> usize {
+    listeners.iter().filter(|listener| !listener.is_leaving()).count()
 }
 
 fn post_all(engine: &Engine, listeners: &[Arc<Client>], push: Push) -> usize {

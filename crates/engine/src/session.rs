@@ -124,7 +124,7 @@ pub struct Session {
     /// The position in the journal behind its last write.
     pub written: JournalPos,
     /// While replies wait for the disk: the position behind the last write that its reads may have
-    /// seen.
+    /// seen, or that it was told of.
     pub seen: JournalPos,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_postponed: bool,

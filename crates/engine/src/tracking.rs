@@ -12,6 +12,7 @@ use crate::engine::Engine;
 use crate::interest::StripeInterest;
 use crate::keys;
 use crate::mailbox::{Message, Push};
+use crate::outbox::{News, Outbox};
 use keyspace::Key;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -96,7 +97,7 @@ impl TrackingTable {
     /// Tells the clients that read a key, whose stripe is locked, that it changed.
     pub(crate) fn key_changed(
         &self,
-        engine: &Engine,
+        outbox: &Outbox<'_>,
         interest: &mut StripeInterest,
         key: &[u8],
         by: u64,
@@ -104,31 +105,30 @@ impl TrackingTable {
         let Some(readers) = interest.trackers.remove(key) else { return };
         self.keys.fetch_sub(1, Relaxed);
         self.items.fetch_sub(readers.len(), Relaxed);
-        for client in readers {
-            self.invalidate(engine, client, Some(key), by);
+        for reader in readers {
+            outbox.keep(News::Change { reader, key: key.into(), by });
         }
     }
 
-    fn invalidate(&self, engine: &Engine, client: u64, key: Option<&[u8]>, by: u64) {
+    /// Tells a client that a key which it has read was changed by another one, or itself.
+    pub(crate) fn invalidate(&self, engine: &Engine, reader: u64, key: Box<[u8]>, by: u64) {
         let cachers = read(&self.cachers);
-        let Some(cacher) = cachers.iter().find(|c| c.client == client) else { return };
-        if cacher.prefixes.is_none() && !(cacher.no_loop && client == by) {
-            tell(engine, cacher, key.map(|key| vec![Box::from(key)]));
+        let Some(cacher) = cachers.iter().find(|c| c.client == reader) else { return };
+        if cacher.prefixes.is_none() && !(cacher.no_loop && reader == by) {
+            tell(engine, cacher, Some(vec![key]));
         }
     }
 
     /// Notes that a key changed, for the broadcasting clients; see
     /// [`TrackingTable::flush_broadcasts`].
-    pub(crate) fn broadcast(&self, key: &[u8], by: u64) {
-        if self.is_broadcasting() {
-            let mut changed = lock(&self.changed);
-            let change = changed.entry(Box::from(key)).or_insert(Some(by));
-            // A key that two clients changed is news for both.
-            if *change != Some(by) {
-                *change = None;
-            }
-            self.has_changed.store(true, Release);
+    pub(crate) fn note_change(&self, key: Box<[u8]>, by: u64) {
+        let mut changed = lock(&self.changed);
+        let change = changed.entry(key).or_insert(Some(by));
+        // A key that two clients changed is news for both.
+        if *change != Some(by) {
+            *change = None;
         }
+        self.has_changed.store(true, Release);
     }
 
     /// Tells the broadcasting clients which keys changed: once for all requests that were read
@@ -167,7 +167,7 @@ impl TrackingTable {
         self.has_changed.store(false, Release);
     }
 
-    /// Tells every client to forget everything, and forgets what they have read (FLUSHALL). The
+    /// Has every client told to forget everything, and forgets what they have read (FLUSHALL). The
     /// world stands still.
     #[allow(unsafe_code)]
     pub fn invalidate_all(&self, db: &Db<'_>) {
@@ -179,9 +179,12 @@ impl TrackingTable {
         }
         self.keys.store(0, Relaxed);
         self.items.store(0, Relaxed);
-        for cacher in self.all() {
-            tell(engine, &cacher, None);
-        }
+        db.outbox.keep(News::AllChanged);
+    }
+
+    /// Tells every client to forget everything.
+    pub(crate) fn tell_all(&self, engine: &Engine) {
+        read(&self.cachers).iter().for_each(|cacher| tell(engine, cacher, None));
     }
 
     /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed.
@@ -201,10 +204,11 @@ impl TrackingTable {
                 while self.keys.load(Relaxed) > limit
                     && let Some(key) = interest.trackers.keys().next().cloned()
                 {
-                    self.key_changed(engine, interest, &key, 0);
+                    self.key_changed(&db.outbox, interest, &key, 0);
                 }
             });
         }
+        db.outbox.send();
     }
 }
 

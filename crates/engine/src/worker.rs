@@ -410,8 +410,9 @@ impl Worker {
         Fed { consumed, next }
     }
 
-    /// Writes an out-of-band message into a client's output. `false` if it has to wait for the
-    /// reply of a command that runs elsewhere: the message came after what that has done or read.
+    /// Writes an out-of-band message into a client's output, which [may have to wait](Session::seen)
+    /// for the disk then. `false` if the message has to wait for the reply of a command that runs
+    /// elsewhere: it came after what that has done or read.
     pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) -> bool {
         let follows_reply = |suspension: &Suspension| match &suspension.waiter {
             Some(waiter) => waiter.is_done(),
@@ -421,7 +422,7 @@ impl Worker {
             return false;
         }
         let mut reply = Reply::new(out, session.protocol);
-        dispatch::write_push(session, push, &mut reply);
+        dispatch::write_push(self.context.engine, session, push, &mut reply);
         if matches!(push, Push::TrackingRedirBroken(_)) {
             session.tracking_broken = true;
             session.publish(now().0);

@@ -465,6 +465,66 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
 }
 
 #[test]
+fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
+    let faults = Faults::new("stuck-messages");
+    let always = ["--appendfsync", "always", "--io-threads", "2"];
+    let server = faults.start(&[&always[..], &["--notify-keyspace-events", "KEA"]].concat());
+    let (mut writer, mut observer) = (connect(&server), connect(&server));
+    ok(&mut writer, "SET key 1");
+    // On both threads: those who hear of events, have read the key, or are told of every key.
+    let mut told: Vec<Client> = (0..6).map(|_| server.connect(Protocol::Resp3).unwrap()).collect();
+    for (number, client) in told.iter_mut().enumerate() {
+        match number % 3 {
+            0 => {
+                client.send(&["PSUBSCRIBE", "__keyevent*"]).unwrap();
+                client.message().unwrap();
+            }
+            1 => {
+                ok(client, "CLIENT TRACKING ON");
+                ask(client, "GET key");
+            }
+            _ => ok(client, "CLIENT TRACKING ON BCAST"),
+        }
+    }
+    let mut monitor = connect(&server);
+    ok(&mut monitor, "MONITOR");
+    // Changes, and how many messages each kind of listener gets.
+    let rounds: [(&[&str], u32, [usize; 3]); 3] = [
+        (&["SET key 2"], 1, [1, 1, 1]),
+        (&["MULTI", "SET key 3", "DEBUG SLEEP 0.1", "SET key 4", "EXEC"], 2, [2, 1, 1]),
+        (&["FLUSHALL"], 1, [0, 1, 1]),
+    ];
+    for (requests, changes, messages) in rounds {
+        let reads = |client: &mut Client| assert!(!ask(client, "GET key").is_error());
+        told.iter_mut().skip(1).step_by(3).for_each(reads);
+        let writes = |client: &mut Client| {
+            field(client, "rdb_changes_since_last_save").parse::<u32>().unwrap()
+        };
+        let before = writes(&mut observer);
+        faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+        for request in requests {
+            let words: Vec<&str> = request.split(' ').collect();
+            writer.send(&words).unwrap();
+        }
+        eventually("done", || writes(&mut observer) == before + changes);
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(2));
+            let hears = told.iter_mut().position(|client| client.has_data().unwrap());
+            assert_eq!(hears, None, "told too early of {requests:?}");
+        }
+        assert!(monitor.has_data().unwrap(), "MONITOR waits for nothing");
+        faults.set(&[]);
+        for (number, client) in told.iter_mut().enumerate() {
+            for _ in 0..messages[number % 3] {
+                let message = client.message().unwrap();
+                assert!(matches!(message, Reply::Push(_)), "{number} heard {message:?}");
+            }
+        }
+        requests.iter().for_each(|_| drop(writer.reply().unwrap()));
+    }
+}
+
+#[test]
 fn with_always_nobody_sees_an_eviction_that_is_not_on_the_disk() {
     let faults = Faults::new("stuck-eviction");
     let arguments = ["--appendfsync", "always", "--maxmemory-policy", "allkeys-random"];

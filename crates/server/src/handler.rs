@@ -125,15 +125,16 @@ impl Hub {
                 if !self.worker.deliver(&mut conn.session, &push, io.out()) {
                     conn.held.push(push);
                 }
+                hold_for_disk(self.engine, &conn.session, &mut io);
                 check_output(self.engine, conn, &mut io);
             }
             Message::Resume(_, resumption) => {
                 if self.worker.resume(&mut conn.session, resumption, io.out()) {
-                    hold_for_disk(self.engine, &conn.session, &mut io);
                     io.resume();
                     for push in std::mem::take(&mut conn.held) {
                         self.worker.deliver(&mut conn.session, &push, io.out());
                     }
+                    hold_for_disk(self.engine, &conn.session, &mut io);
                     check_output(self.engine, conn, &mut io);
                 }
             }
@@ -230,8 +231,8 @@ impl Hub {
     }
 }
 
-/// Keeps replies until the writes that they tell of are on the disk, if that is asked for: the client's
-/// own, and those that it has read.
+/// Keeps the output until the writes that it tells of are on the disk, if that is asked for: the
+/// client's own, those that it has read, and those that it was told of.
 #[inline]
 fn hold_for_disk(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
     if engine.append_log.holds_replies() {

@@ -1,5 +1,6 @@
 //! `PUBLISH channel message`, `SPUBLISH shardchannel message`
 
+use engine::pubsub::Space;
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `PUBLISH`.
@@ -42,13 +43,13 @@ pub static SPUBLISH: Command = Command {
 };
 
 fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let count = cx.engine.pubsub.publish(cx.engine, args[1], args[2]);
+    let count = cx.publish(Space::Channels, args[1], args[2]);
     cx.reply.integer(count as i64);
     Ok(())
 }
 
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let count = cx.engine.pubsub.publish_shard(cx.engine, args[1], args[2]);
+    let count = cx.publish(Space::ShardChannels, args[1], args[2]);
     cx.reply.integer(count as i64);
     Ok(())
 }

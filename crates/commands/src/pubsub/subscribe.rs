@@ -119,6 +119,7 @@ fn count(cx: &Cx<'_>, space: Space) -> i64 {
 }
 
 fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
+    cx.tell_listeners();
     for name in args.from(1) {
         if names(&mut cx.session.subscriptions, space).insert(Box::from(*name)) {
             cx.session.count_subscription(name);
@@ -131,6 +132,7 @@ fn add(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
 }
 
 fn remove(cx: &mut Cx<'_>, args: Args<'_>, space: Space, kind: &str) -> Outcome {
+    cx.tell_listeners();
     let given: Vec<Box<[u8]>> = if args.len() > 1 {
         args.from(1).iter().map(|&name| Box::from(name)).collect()
     } else {

@@ -1,6 +1,7 @@
 //! Out-of-band messages in the form that their client reads.
 
 use crate::cx::Cx;
+use crate::engine::Engine;
 use crate::mailbox::Push;
 use crate::session::{ReplyMode, Session};
 use resp::Reply;
@@ -31,12 +32,18 @@ fn deliver_posted(cx: &mut Cx<'_>) {
         return;
     }
     for push in mailbox.take_pushes(cx.session.id()) {
-        write_push(cx.session, &push, &mut cx.reply);
+        write_push(cx.engine, cx.session, &push, &mut cx.reply);
     }
 }
 
-/// Encodes an out-of-band message for a client, if that can still take it for what it is.
-pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) {
+/// Encodes an out-of-band message for a client, if that can still take it for what it is. What it tells
+/// of may have to be on the disk before.
+pub(crate) fn write_push(
+    engine: &Engine,
+    session: &mut Session,
+    push: &Push,
+    reply: &mut Reply<'_>,
+) {
     let is_taken = match push {
         // CLIENT REPLY is about replies; MONITOR's lines are such.
         Push::Monitor(_) => session.is_monitor && session.reply_mode == ReplyMode::On,
@@ -51,6 +58,10 @@ pub(crate) fn write_push(session: &Session, push: &Push, reply: &mut Reply<'_>) 
     };
     if !is_taken {
         return;
+    }
+    // MONITOR tells what was asked, not what was done: it goes on beside a stuck disk.
+    if engine.append_log.holds_replies() && !matches!(push, Push::Monitor(_)) {
+        session.seen = session.seen.max(engine.journal.position());
     }
     match push {
         Push::Message { channel, payload } => {
