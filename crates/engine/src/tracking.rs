@@ -79,11 +79,8 @@ impl TrackingTable {
 
     /// Number of different prefixes of the broadcasting clients.
     pub fn prefix_count(&self) -> usize {
-        let mut all: Vec<Box<[u8]>> = Vec::new();
-        for prefixes in self.all().into_iter().filter_map(|cacher| cacher.prefixes) {
-            // None stands for the empty one.
-            all.extend(if prefixes.is_empty() { vec![Box::default()] } else { prefixes });
-        }
+        let prefixes = self.all().into_iter().filter_map(|cacher| cacher.prefixes);
+        let mut all: Vec<Box<[u8]>> = prefixes.flatten().collect();
         all.sort_unstable();
         all.dedup();
         all.len()
@@ -148,8 +145,6 @@ impl TrackingTable {
         let cachers = read(&self.cachers);
         for cacher in cachers.iter() {
             let Some(prefixes) = &cacher.prefixes else { continue };
-            let all = [Box::default()];
-            let prefixes = if prefixes.is_empty() { &all[..] } else { &prefixes[..] };
             for prefix in prefixes {
                 let keys: Vec<Box<[u8]>> = changed
                     .iter()

@@ -208,9 +208,14 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     check_tracking(cx, &wanted)?;
     let mut tracking = wanted.tracking;
     if wanted.broadcast {
+        let names_prefixes = !wanted.prefixes.is_empty();
         let mut prefixes =
             cx.session.tracking.take().and_then(|old| old.broadcast).unwrap_or_default();
         prefixes.extend(wanted.prefixes);
+        if !names_prefixes && !prefixes.iter().any(|prefix| prefix.is_empty()) {
+            // Every key is below the empty one.
+            prefixes.push(Box::default());
+        }
         prefixes.sort();
         tracking.broadcast = Some(prefixes);
     }
@@ -247,10 +252,6 @@ fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
             }
         }
         prefixes = tracking.broadcast.unwrap_or_default();
-        // Without a prefix every key is below the empty one.
-        if prefixes.is_empty() && flags.contains(&"bcast") {
-            prefixes.push(Box::default());
-        }
     }
     cx.reply.map(3);
     cx.reply.bulk(b"flags");
