@@ -10,7 +10,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::events::{Class, Event};
+use crate::events::{self, Class, Event};
 use crate::journal::{Effect, Entry, JournalPos};
 use crate::locks::Locked;
 use crate::outbox::News;
@@ -156,13 +156,14 @@ pub(crate) fn note_seen(cx: &mut Cx<'_>) {
     cx.session.seen = cx.session.seen.max(JournalPos(seen));
 }
 
-/// Deletes the keys that the command found expired.
+/// Deletes the keys that the command found expired. It has read them before it changed others.
 #[cold]
 fn remove_stale(cx: &mut Cx<'_>) {
-    for (db, key) in std::mem::take(cx.db.stale.get_mut()) {
+    let own_changes = std::mem::take(&mut cx.db.effects.changes);
+    for stale in std::mem::take(cx.db.stale.get_mut()) {
         let now = cx.db.now();
-        cx.db.in_db(db, |db| {
-            let key = Key::new(&key);
+        cx.db.in_db(stale.db, |db| {
+            let key = Key::new(&stale.key);
             let index = db.index;
             // Two reads of one key report it twice, and the command may have replaced it.
             let is_stale = db.with_stripe(db.engine.keyspace.stripe_of(key), |data| {
@@ -172,8 +173,12 @@ fn remove_stale(cx: &mut Cx<'_>) {
             if is_stale {
                 db.expire(key);
             }
+            if stale.is_missed {
+                db.notify(key, events::KEY_MISS);
+            }
         });
     }
+    cx.db.effects.changes.extend(own_changes);
 }
 
 /// `by` is the client whose command made the changes, 0 if none did.

@@ -35,6 +35,15 @@ pub enum SetExpiry {
     At(Millis),
 }
 
+/// A key that a reading command found expired, which `commit` deletes, or one that it did not find
+/// after such a key.
+pub(crate) struct Stale {
+    pub(crate) db: DbIndex,
+    pub(crate) key: Box<[u8]>,
+    /// To be published as `keymiss`, after its `expired`.
+    pub(crate) is_missed: bool,
+}
+
 /// One database, as a command sees it; see the module's documentation.
 pub struct Db<'a> {
     /// Everything else, for commands about the server.
@@ -50,7 +59,7 @@ pub struct Db<'a> {
     /// Whether reading a key counts as using it (CLIENT NO-TOUCH, OBJECT, DEBUG say no).
     pub touches: bool,
     pub(crate) effects: Effects,
-    pub(crate) stale: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    pub(crate) stale: RefCell<Vec<Stale>>,
     /// What others are told of it.
     pub(crate) outbox: Outbox<'a>,
     pub(crate) hits: Cell<u64>,
@@ -186,7 +195,8 @@ impl<'a> Db<'a> {
             if self.engine.is_frozen() {
                 return None;
             }
-            self.stale.borrow_mut().push((self.index, Box::from(key.bytes)));
+            let (db, key) = (self.index, Box::from(key.bytes));
+            self.stale.borrow_mut().push(Stale { db, key, is_missed: false });
             return None;
         }
         Some(entry)
@@ -231,7 +241,24 @@ impl<'a> Db<'a> {
 
     #[cold]
     fn miss(&self, key: Key<'_>) {
-        crate::commit::notify(self, self.index, key.bytes, events::KEY_MISS);
+        let db = self.index;
+        let mut stale = self.stale.borrow_mut();
+        match stale.last_mut() {
+            None => crate::commit::notify(self, db, key.bytes, events::KEY_MISS),
+            Some(last) if !last.is_missed && last.db == db && *last.key == *key.bytes => {
+                last.is_missed = true;
+            }
+            Some(_) => stale.push(Stale { db, key: Box::from(key.bytes), is_missed: true }),
+        }
+    }
+
+    /// Leaves keys that were found expired to whoever finds them next.
+    pub(crate) fn forget_stale(&mut self) {
+        for stale in std::mem::take(self.stale.get_mut()) {
+            if stale.is_missed {
+                crate::commit::notify(self, stale.db, &stale.key, events::KEY_MISS);
+            }
+        }
     }
 
     #[inline]
@@ -470,14 +497,29 @@ impl<'a> Db<'a> {
         self.put_entry(key, entry);
     }
 
-    /// The same with a ready entry, whose key must be this one (RENAME, COPY, RESTORE).
+    /// The same with a ready entry, whose key must be this one.
     pub fn put_entry(&mut self, key: Key<'_>, entry: Entry) {
+        if !self.replace(key, entry) {
+            self.created(key);
+        }
+    }
+
+    /// The same for a key that is thought of as deleted and created anew (RENAME, COPY, RESTORE).
+    pub fn recreate(&mut self, key: Key<'_>, entry: Entry) {
+        self.replace(key, entry);
+        self.created(key);
+    }
+
+    /// Says whether the key held anything.
+    fn replace(&mut self, key: Key<'_>, entry: Entry) -> bool {
         self.settle(key);
         let index = self.index;
-        match self.data_mut(key).put(index, key.hash, entry) {
-            Some(old) => self.discard(old),
-            None => self.created(key),
+        let replaced = self.data_mut(key).put(index, key.hash, entry);
+        let was_there = replaced.is_some();
+        if let Some(old) = replaced {
+            self.discard(old);
         }
+        was_there
     }
 
     /// Takes the entry out of the keyspace (RENAME, MOVE, GETDEL). Reports nothing.

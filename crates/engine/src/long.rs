@@ -288,7 +288,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     match cx.db.held.take() {
         Some(held) => {
             // Keys that it found expired are held: somebody else will delete them.
-            cx.db.stale.get_mut().clear();
+            cx.db.forget_stale();
             held.release(&cx.db);
             cx.db.outbox.send();
         }

@@ -78,7 +78,7 @@ fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let done = cx.db.in_db(options.db, |db| {
         let free = options.replace || db.peek(to).is_none();
         if free {
-            db.put_entry(to, copy);
+            db.recreate(to, copy);
             db.changed(to, TO);
         }
         free

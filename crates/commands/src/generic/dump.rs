@@ -152,7 +152,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         _ => cx.db.fresh_access(),
     };
     let entry = value::entry(key.bytes, object, expiry, access);
-    cx.db.put_entry(key, entry);
+    cx.db.recreate(key, entry);
     cx.db.changed(key, event(Class::GENERIC, "restore"));
     if let Some(at) = expiry.filter(|_| !options.is_absolute) {
         cx.db.propagate_as(|p| {

@@ -72,7 +72,7 @@ fn move_value(cx: &mut Cx<'_>, args: Args<'_>, only_if_free: bool) -> Result<boo
         return Ok(false);
     }
     let Some(entry) = cx.db.take(from) else { return Err(Error::NoSuchKey) };
-    cx.db.put_entry(to, entry.rekeyed(to.bytes));
+    cx.db.recreate(to, entry.rekeyed(to.bytes));
     cx.db.changed(from, FROM);
     cx.db.changed(to, TO);
     Ok(true)

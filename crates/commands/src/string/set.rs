@@ -189,8 +189,14 @@ fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -> Outcome {
-    let needs_string = options.returns_old || matches!(options.condition, Condition::IfEqual(_));
-    let old = if needs_string { cx.db.string(key)?.map(|old| old.to_vec()) } else { None };
+    let old = if options.returns_old {
+        cx.db.string(key)?
+    } else if matches!(options.condition, Condition::IfEqual(_)) {
+        cx.db.target_string(key)?
+    } else {
+        None
+    };
+    let old = old.map(|old| old.to_vec());
     let allowed = match options.condition {
         Condition::Always => true,
         Condition::IfAbsent => cx.db.target(key).is_none(),

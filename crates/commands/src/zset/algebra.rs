@@ -252,8 +252,12 @@ fn parse_keys(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<Range<usize>, Er
     let keys = at + 1..at + 1 + count;
     // A key of another type is found before an option that makes no sense.
     for index in keys.clone() {
-        let kind = cx.db.peek(args.key(index)).map(Entry::kind);
+        let kind = cx.db.glimpse(args.key(index)).map(Entry::kind);
         if !matches!(kind, None | Some(Kind::Set | Kind::Zset)) {
+            // The keys up to this one have been looked for all the same.
+            for looked_at in keys.start..=index {
+                let _ = cx.db.entry(args.key(looked_at));
+            }
             return Err(Error::WrongType);
         }
     }
