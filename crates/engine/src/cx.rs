@@ -83,6 +83,16 @@ impl Cx<'_> {
         self.db.outbox.send();
     }
 
+    /// Waits for the end of the commands that other threads have begun; not within a transaction,
+    /// which holds locks that they may want.
+    pub fn outlast_others(&mut self) {
+        if self.db.locked == Locked::None {
+            self.thread.reader.leave();
+            drop(self.thread.reader.world().stop());
+            self.thread.reader.enter();
+        }
+    }
+
     /// The time of this command.
     #[inline]
     pub fn now(&self) -> Millis {

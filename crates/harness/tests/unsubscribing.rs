@@ -22,7 +22,8 @@ fn is_news(reply: &Reply) -> bool {
         Reply::Simple(line) => return line.contains(&b'"'),
         _ => None,
     };
-    kind.is_some_and(|kind| matches!(kind, b"message" | b"pmessage" | b"smessage"))
+    let kinds: [&[u8]; 4] = [b"message", b"pmessage", b"smessage", b"invalidate"];
+    kind.is_some_and(|kind| kinds.contains(&kind))
 }
 
 fn next(client: &mut Client) -> Reply {
@@ -33,6 +34,7 @@ fn next(client: &mut Client) -> Reply {
 fn come_and_go(client: &mut Client, join: &[&str], leave: &[&str]) {
     for round in 0..ROUNDS {
         client.send(join).expect("it is sent");
+        while is_news(&next(client)) {}
         while !is_news(&next(client)) {}
         client.send(leave).expect("it is sent");
         while is_news(&next(client)) {}
@@ -60,6 +62,25 @@ fn nothing_comes_once_a_client_has_left() {
         come_and_go(&mut client, &["MONITOR"], &["RESET"]);
         publishers.stop();
     }
+}
+
+#[test]
+fn nothing_comes_of_changes_once_it_is_not_asked_for() {
+    let options = Options::arguments(&["--io-threads", "3"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let writers = Crowd::start(&server, PUBLISHERS, (encode(&["SET", "k", "v"]).repeat(32), 32));
+    let mut client = server.connect(Protocol::Resp3).expect("it answers");
+    let tracking = ["CLIENT", "TRACKING"];
+    come_and_go(
+        &mut client,
+        &[&tracking[..], &["ON", "BCAST"]].concat(),
+        &["CLIENT", "TRACKING", "OFF"],
+    );
+    client.send(&["PSUBSCRIBE", "__key*__:*"]).expect("it is sent");
+    assert!(!is_news(&next(&mut client)));
+    let events = ["CONFIG", "SET", "notify-keyspace-events"];
+    come_and_go(&mut client, &[&events[..], &["KEA"]].concat(), &[&events[..], &[""]].concat());
+    writers.stop();
 }
 
 #[test]

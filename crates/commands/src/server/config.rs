@@ -1,7 +1,7 @@
 //! `CONFIG GET`, `SET`, `REWRITE`, `RESETSTAT`
 
 use config::{SetContext, SetError};
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome, dispatch};
 
 /// `CONFIG GET`.
 pub static CONFIG_GET: Command = Command {
@@ -142,6 +142,11 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         Ok(changed) => {
             if changed.iter().any(|option| option.spec.name() == "requirepass") {
                 engine.acl.require_password(&engine.config.requirepass());
+            }
+            if changed.iter().any(|option| option.spec.name() == "notify-keyspace-events") {
+                // Commands that have begun may yet publish what is not asked for any more.
+                cx.outlast_others();
+                dispatch::deliver_last_pushes(cx);
             }
             let has_log_ended = !engine.config.appendonly()
                 && changed.iter().any(|option| option.spec.name() == "appendonly");

@@ -1,6 +1,7 @@
 //! `CLIENT TRACKING`, `TRACKINGINFO`, `CACHING`, `GETREDIR`: server-assisted caching
 
 use super::modes::parse_switch;
+use engine::dispatch;
 use engine::session::Tracking;
 use engine::tracking::Cacher;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -202,6 +203,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.session.tracking = None;
         cx.session.tracking_broken = false;
         cx.engine.tracking.remove(id);
+        dispatch::deliver_last_pushes(cx);
         cx.reply.ok();
         return Ok(());
     }
