@@ -334,3 +334,21 @@ fn what_a_save_has_to_write_is_known_with_its_reply() {
         eventually("saved", || field(&mut client, "rdb_bgsave_in_progress") == "0");
     }
 }
+
+#[test]
+fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
+    let server = start(&["--appendonly", "yes", "--save", ""]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    for key in ["list", "seen"] {
+        ask(&mut client, &["RPUSH", key, "old"]);
+        ask(&mut client, &["PEXPIRE", key, "1"]);
+    }
+    // The other one is not looked at: nobody deletes it.
+    eventually("expired", || ask(&mut client, &["EXISTS", "seen"]) == Reply::Integer(0));
+    for request in [&["DEBUG", "RELOAD"][..], &["RPUSH", "list", "new"], &["DEBUG", "LOADAOF"]] {
+        assert!(!ask(&mut client, request).is_error(), "{request:?}");
+    }
+    let list = ask(&mut client, &["LRANGE", "list", "0", "-1"]);
+    assert_eq!(list, Reply::Array(vec![Reply::Bulk(b"new".to_vec())]));
+}
