@@ -71,7 +71,7 @@ pub trait Output: Send {
     fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()>;
 }
 
-/// There can be one snapshot at a time.
+/// There can be one snapshot at a time, and none of a data set that is being loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlreadyRunning;
 
@@ -109,8 +109,17 @@ impl Snapshots {
         engine: &'static Engine,
         at_cut: impl FnOnce(&Cut),
     ) -> Result<Snapshot, AlreadyRunning> {
+        let is_loading = || engine.loading.is_on();
+        if is_loading() {
+            return Err(AlreadyRunning);
+        }
         let prepared = Snapshot::prepare(engine)?;
         let stopped = engine.keyspace.world().stop();
+        // DEBUG LOADAOF may have come first: half a data set is nobody's.
+        if is_loading() {
+            drop(stopped);
+            return Err(AlreadyRunning);
+        }
         // SAFETY: stopped.
         let snapshot = unsafe { prepared.install(at_cut) };
         drop(stopped);

@@ -336,6 +336,43 @@ fn what_a_save_has_to_write_is_known_with_its_reply() {
 }
 
 #[test]
+fn a_save_that_had_to_wait_does_not_begin_while_the_log_is_loaded() {
+    let server = start(&["--appendonly", "yes", "--save", ""]);
+    let connect = || server.connect(Protocol::Resp2).expect("it runs");
+    let [mut first, mut second, mut loading, mut other] = [0; 4].map(|_| connect());
+    ask(&mut other, &["DEBUG", "POPULATE", "100"]);
+    insist(&mut other, &["BGREWRITEAOF"]);
+    until_not_rewriting(&mut other);
+    // Minutes' work both, unless the delay is taken back.
+    ask(&mut other, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+    ask(&mut other, &["CONFIG", "SET", "key-load-delay", "1000000"]);
+    first.send(&["SAVE"]).expect("it is sent");
+    eventually("the first saves", || field(&mut other, "current_save_keys_total") == "100");
+    second.send(&["SAVE"]).expect("it is sent");
+    eventually("the second waits", || {
+        let calls = find(&ask(&mut other, &["INFO", "commandstats"]), "cmdstat_save");
+        calls.is_some_and(|calls| calls.starts_with("calls=2,"))
+    });
+    loading.send(&["DEBUG", "LOADAOF"]).expect("it is sent");
+    eventually("some keys are there", || {
+        let keys = find(&ask(&mut other, &["INFO", "keyspace"]), "db0");
+        keys.is_some_and(|keys| !keys.starts_with("keys=100,"))
+    });
+    ask(&mut other, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    assert_eq!(first.reply().expect("a reply"), Reply::Simple(b"OK".to_vec()));
+    // Time for the second, if it did not wait for the load.
+    for _ in 0..100 {
+        assert_eq!(field(&mut other, "loading"), "1");
+    }
+    ask(&mut other, &["CONFIG", "SET", "key-load-delay", "0"]);
+    for client in [&mut loading, &mut second] {
+        assert_eq!(client.reply().expect("a reply"), Reply::Simple(b"OK".to_vec()));
+    }
+    ask(&mut other, &["DEBUG", "RELOAD", "NOSAVE"]);
+    assert_eq!(ask(&mut other, &["DBSIZE"]), Reply::Integer(100));
+}
+
+#[test]
 fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
     let server = start(&["--appendonly", "yes", "--save", ""]);
     let mut client = server.connect(Protocol::Resp2).expect("it runs");
