@@ -5,7 +5,9 @@
 use crate::engine::Engine;
 use crate::snapshot::Cut;
 use crate::stats::Counter;
+use keyspace::snapshot::Shared;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// The state of saving.
@@ -23,6 +25,8 @@ pub struct Persistence {
     cut_us: AtomicU64,
     /// When the one that runs in the background began, in seconds; 0 if there is none.
     running_since_s: AtomicI64,
+    /// The snapshot that it writes.
+    running: Mutex<Option<Arc<Shared>>>,
     keys_total: AtomicU64,
     last_peak: AtomicU64,
     is_scheduled: AtomicBool,
@@ -40,6 +44,7 @@ impl Default for Persistence {
             forks: Counter::default(),
             cut_us: AtomicU64::new(0),
             running_since_s: AtomicI64::new(0),
+            running: Mutex::default(),
             keys_total: AtomicU64::new(0),
             last_peak: AtomicU64::new(0),
             is_scheduled: AtomicBool::new(false),
@@ -138,9 +143,21 @@ impl Persistence {
     }
 
     /// A save in the background begins.
-    pub fn begins(&self) {
+    pub fn begins(&self, snapshot: &Arc<Shared>) {
+        self.set_running(Some(Arc::clone(snapshot)));
         self.last_try_s.store(now_s(), Relaxed);
         self.running_since_s.store(now_s().max(1), Relaxed);
+    }
+
+    fn set_running(&self, snapshot: Option<Arc<Shared>>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+
+    /// Ends the save in the background, if there is one, but no other snapshot.
+    pub fn end_running(&self) {
+        if let Some(running) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+            running.end();
+        }
     }
 
     /// How many keys it has to write.
@@ -159,6 +176,7 @@ impl Persistence {
     /// A save in the background has ended. One that was cancelled is not a failure.
     pub fn ended(&self, outcome: Outcome, peak_bytes: usize) {
         self.last_seconds.store(self.running_seconds().unwrap_or(0), Relaxed);
+        self.set_running(None);
         self.running_since_s.store(0, Relaxed);
         self.last_peak.store(peak_bytes as u64, Relaxed);
         if outcome == Outcome::Failed {
@@ -201,5 +219,24 @@ impl Engine {
         self.persistence.last_failed()
             && self.config.stop_writes_on_bgsave_error()
             && !self.config.save_points().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_began_behind_a_save_is_not_ended_in_its_place() {
+        let [save, rewrite] = [0; 2].map(|_| Arc::new(Shared::new(0, Box::new(|| {}))));
+        let persistence = Persistence::default();
+        persistence.begins(&save);
+        persistence.end_running();
+        assert!(save.is_over() && !rewrite.is_over());
+        persistence.ended(Outcome::Cancelled, 0);
+        persistence.begins(&rewrite);
+        persistence.ended(Outcome::Saved, 0);
+        persistence.end_running();
+        assert!(!rewrite.is_over(), "it has ended by itself");
     }
 }

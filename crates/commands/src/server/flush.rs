@@ -66,12 +66,8 @@ fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // What is being loaded is not all there is yet.
     let saves = !engine.config.save_points().is_empty() && !engine.loading.is_on();
     let Some(host) = engine.host().filter(|_| saves) else {
-        if engine.persistence.running_seconds().is_some()
-            && let Some(running) = engine.snapshots.current()
-        {
-            // A file with what is going now is of no use to anybody.
-            running.end();
-        }
+        // A file with what is going now is of no use to anybody.
+        engine.persistence.end_running();
         flush(cx, &dbs, in_background);
         return Ok(());
     };

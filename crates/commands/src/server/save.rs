@@ -141,9 +141,7 @@ fn cancel(cx: &mut Cx<'_>) -> Result<(), Error> {
     };
     if is_saving(cx) {
         log("Background saving will be aborted due to user request");
-        if let Some(snapshot) = engine.snapshots.current() {
-            snapshot.end();
-        }
+        engine.persistence.end_running();
         cx.reply.simple("Background saving cancelled");
     } else if engine.persistence.take_scheduled() {
         log("Scheduled background saving will be cancelled due to user request");

@@ -150,7 +150,7 @@ fn saves(engine: &'static Engine) -> io::Result<Sender<Snapshot>> {
 
 /// Begins to write a snapshot into the configured file.
 pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
-    engine.persistence.begins();
+    engine.persistence.begins(snapshot.progress());
     engine.persistence.count_fork();
     let sent = saves(engine).and_then(|saves| {
         saves.send(snapshot).map_err(|_| io::Error::other("the thread has ended"))
