@@ -12,6 +12,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -174,27 +175,30 @@ impl Check<'_> {
     fn check_file(&mut self, name: &str, path: &Path, is_last: bool) -> Result<Verdict, Stop> {
         let opened = File::open(path).and_then(|file| {
             let end = data_end(&file)?;
-            Ok((file, end))
+            let len = file.metadata()?.len();
+            let size = if has_zeros(&file, end.at)? { len } else { end.at };
+            Ok((file, end, size))
         });
-        let (mut file, end) = match opened {
+        let (mut file, end, size) = match opened {
             Ok(opened) => opened,
             Err(error) => {
                 let (path, why) = (path.display(), os_error(&error));
                 return self.failed(&format!("Cannot open file {path}: {why}, aborting..."));
             }
         };
-        let size = end.at;
         if size == 0 {
             return Ok(Verdict::Empty);
         }
-        let begin = if is_rdb(path) { self.check_preamble(&mut file, size)? } else { 0 };
+        let begin = if is_rdb(path) { self.check_preamble(&mut file, end.at)? } else { 0 };
         file.seek(SeekFrom::Start(begin))?;
-        let found = self.read(&mut file.take(size - begin), begin, end, name)?;
+        let found = self.read(&mut file.take(end.at - begin), begin, end, name)?;
         if let Some(cut) = found.later_at {
             return self.truncate_to_time(name, path, is_last, cut);
         }
         if let Some(trouble) = &found.trouble {
             writeln!(self.out, "{trouble}")?;
+        } else if size > end.at {
+            writeln!(self.out, "0x{:16x}: Zeros up to the end of the file", end.at)?;
         }
         let excess = size - found.valid;
         if excess == 0
@@ -389,6 +393,21 @@ fn is_rdb(path: &Path) -> bool {
     read.is_ok() && rdb::file::is_rdb(magic)
 }
 
+/// Whether there are zeros among the room behind the data of a file, which others do not skip.
+fn has_zeros(file: &File, data_end: u64) -> io::Result<bool> {
+    let mut buf = vec![0; PIECE];
+    let mut at = data_end;
+    loop {
+        match file.read_at(&mut buf, at) {
+            Ok(0) => return Ok(false),
+            Ok(read) if buf[..read].contains(&0) => return Ok(true),
+            Ok(read) => at += read as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 fn cut_off(path: &Path, bytes: u64) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     file.set_len(bytes)?;
@@ -435,6 +454,23 @@ mod tests {
         let (text, is_ok) = check(&path, Repair::Fix);
         assert!(is_ok && text.contains("Successfully truncated AOF"), "{text}");
         assert_eq!(std::fs::read(&path).unwrap(), good.as_bytes());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn zeros_that_others_would_refuse_are_cut_off() {
+        let folder = folder("zeros");
+        let path = folder.join("a.aof");
+        let good = command(&["SET", "k", "v"]);
+        for begin in ["", &good] {
+            std::fs::write(&path, [begin.as_bytes(), &[0; 1000]].concat()).unwrap();
+            let (text, is_ok) = check(&path, Repair::Nothing);
+            let trouble = format!("0x{:16x}: Zeros up to the end of the file", begin.len());
+            assert!(!is_ok && text.contains(&trouble), "{text}");
+            let (text, is_ok) = check(&path, Repair::Fix);
+            assert!(is_ok && text.contains("Successfully truncated AOF"), "{text}");
+            assert_eq!(std::fs::read(&path).unwrap(), begin.as_bytes());
+        }
         std::fs::remove_dir_all(folder).unwrap();
     }
 
