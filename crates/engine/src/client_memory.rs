@@ -52,14 +52,20 @@ impl Engine {
         self.client_usage.bytes.load(Relaxed).max(0).unsigned_abs()
     }
 
-    /// The bytes in use that `maxmemory` limits: without those of clients that were evicted but
-    /// whose threads have not closed them yet, or keys would have to go for them too.
+    /// The bytes in use that `maxmemory` limits.
     pub fn limited_bytes(&self) -> u64 {
-        (self.keyspace.used_bytes() as u64).saturating_sub(self.leaving_client_memory())
+        (self.keyspace.used_bytes() as u64).saturating_sub(self.unlimited_bytes())
+    }
+
+    /// The bytes in use for which no keys have to go: those of clients that were evicted but whose
+    /// threads have not closed them yet, and of the journal, which is long when a disk is slow and would
+    /// be longer by each key that goes.
+    pub fn unlimited_bytes(&self) -> u64 {
+        self.leaving_client_memory() + self.journal.held_bytes() as u64
     }
 
     /// The bytes of clients that were evicted and are not closed yet.
-    pub fn leaving_client_memory(&self) -> u64 {
+    fn leaving_client_memory(&self) -> u64 {
         self.client_usage.leaving.load(Relaxed).max(0).unsigned_abs()
     }
 

@@ -126,6 +126,12 @@ impl Journal {
         self.is_read.load(Relaxed)
     }
 
+    /// Bytes of memory that hold what somebody has yet to read, in whole segments.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.log.get().map_or(0, |log| log.segments.bytes())
+    }
+
     /// Whether writes are to wait because a reader is too far behind.
     #[inline]
     pub fn is_full(&self) -> bool {

@@ -15,7 +15,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use structs::sync::lock;
@@ -79,6 +79,8 @@ impl Segment {
 /// All segments that hold what was appended and not yet given back.
 pub(crate) struct Segments {
     places: Box<[AtomicPtr<Segment>]>,
+    /// So many places are taken.
+    taken: AtomicUsize,
     shelf: Mutex<Shelf>,
 }
 
@@ -102,7 +104,12 @@ impl Shelf {
 impl Segments {
     pub(crate) fn new() -> Segments {
         let places = (0..PLACES).map(|_| AtomicPtr::default()).collect();
-        Segments { places, shelf: Mutex::default() }
+        Segments { places, taken: AtomicUsize::new(0), shelf: Mutex::default() }
+    }
+
+    /// Bytes of the segments that have not been given back.
+    pub(crate) fn bytes(&self) -> usize {
+        self.taken.load(Relaxed) * SEGMENT
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -144,6 +151,7 @@ impl Segments {
                 let segment = shelf.take();
                 segment.number.store(number, Release);
                 self.place(number).store(Arc::into_raw(segment).cast_mut(), Release);
+                self.taken.fetch_add(1, Relaxed);
                 is_new = true;
                 continue;
             }
@@ -174,6 +182,7 @@ impl Segments {
         for number in begin..end {
             if self.find(number).is_some() {
                 let segment = self.place(number).swap(std::ptr::null_mut(), AcqRel);
+                self.taken.fetch_sub(1, Relaxed);
                 // SAFETY: it came from `Arc::into_raw`; appenders and readers are above the floor.
                 let segment = unsafe { Arc::from_raw(segment) };
                 if shelf.spares.len() < SPARES {
@@ -212,5 +221,8 @@ mod tests {
         assert!(!std::ptr::eq(segments.for_append(1).0, address), "it is still read");
         drop(held);
         assert!(std::ptr::eq(segments.for_append(2).0, address), "it was not used again");
+        assert_eq!(segments.bytes(), 2 * SEGMENT);
+        segments.give_back(3 * SEGMENT as u64);
+        assert_eq!(segments.bytes(), 0);
     }
 }

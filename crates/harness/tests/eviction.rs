@@ -11,6 +11,7 @@ use harness::info::number;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
+use harness::wait::until_not_rewriting;
 use std::thread;
 
 /// What a test's keys may take, beside what an empty server takes.
@@ -306,4 +307,24 @@ fn without_eviction_writes_are_refused_and_reads_served() {
         test.ask(&["DEL", &format!("key{}", rng.below(4 * SOME))]);
     }
     test.ask(&["SET", "x", "1"]);
+}
+
+#[test]
+fn what_waits_for_a_slow_disk_costs_no_keys() {
+    for policy in ["allkeys-lru", "noeviction"] {
+        let mut test = Test::new(policy);
+        test.ask(&["CONFIG", "SET", "appendonly", "yes"]);
+        until_not_rewriting(&mut test.client);
+        test.ask(&["SET", "other", "v"]);
+        // The first write to the file does not end before the test.
+        test.ask(&["DEBUG", "AOF-FLUSH-SLEEP", "1000000000"]);
+        let value = "v".repeat(ROOM / 32);
+        for _ in 0..128 {
+            test.ask(&["SET", "overwritten", &value]);
+        }
+        assert!(info(&mut test.client, "mem_aof_buffer") > 2 * ROOM, "{policy}: nothing waits");
+        assert!(info(&mut test.client, "mem_not_counted_for_evict") > 2 * ROOM, "{policy}");
+        assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(2), "{policy}");
+        test.server.kill().unwrap();
+    }
 }

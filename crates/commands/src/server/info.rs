@@ -177,7 +177,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "maxmemory_policy", engine.config.maxmemory_policy().name());
     line(out, "mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used.max(1) as f64));
     line(out, "mem_fragmentation_bytes", rss as i64 - used as i64);
-    line(out, "mem_not_counted_for_evict", engine.leaving_client_memory());
+    line(out, "mem_not_counted_for_evict", engine.unlimited_bytes());
     line(out, "mem_replication_backlog", 0);
     line(out, "mem_clients_slaves", 0);
     line(out, "mem_clients_normal", figures.clients);
