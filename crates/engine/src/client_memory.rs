@@ -58,10 +58,11 @@ impl Engine {
     }
 
     /// The bytes in use for which no keys have to go: those of clients that were evicted but whose
-    /// threads have not closed them yet, and of the journal, which is long when a disk is slow and would
-    /// be longer by each key that goes.
+    /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of what a
+    /// snapshot has yet to write. By each key that goes there would be more of the last two.
     pub fn unlimited_bytes(&self) -> u64 {
-        self.leaving_client_memory() + self.journal.held_bytes() as u64
+        let for_files = self.journal.held_bytes() + self.snapshots.held_bytes();
+        self.leaving_client_memory() + for_files as u64
     }
 
     /// The bytes of clients that were evicted and are not closed yet.

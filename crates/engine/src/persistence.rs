@@ -7,8 +7,9 @@ use crate::snapshot::Cut;
 use crate::stats::Counter;
 use keyspace::snapshot::Shared;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use structs::sync::lock;
 
 /// The state of saving.
 pub struct Persistence {
@@ -150,12 +151,12 @@ impl Persistence {
     }
 
     fn set_running(&self, snapshot: Option<Arc<Shared>>) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = snapshot;
+        *lock(&self.running) = snapshot;
     }
 
     /// Ends the save in the background, if there is one, but no other snapshot.
     pub fn end_running(&self) {
-        if let Some(running) = &*self.running.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(running) = &*lock(&self.running) {
             running.end();
         }
     }

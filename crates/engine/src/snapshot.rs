@@ -96,6 +96,14 @@ impl Snapshots {
         lock(&self.current).clone()
     }
 
+    /// Memory that holds what the snapshot under way has yet to write, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        if !self.is_running() {
+            return 0;
+        }
+        lock(&self.current).as_ref().map_or(0, |shared| shared.held_bytes())
+    }
+
     /// A write is about to see whether the snapshot is in its way, and will wait if so.
     pub(crate) fn wait(&self) {
         if let Some(shared) = &*lock(&self.current) {
@@ -345,9 +353,9 @@ impl<'a> Walker<'a> {
             }
             self.rest();
             if let Some(chunk) = shared.handed_over() {
-                let bytes = chunk.bytes.len();
+                let (bytes, capacity) = (chunk.bytes.len(), chunk.bytes.capacity());
                 let written = self.take(chunk, encode, output);
-                shared.give_back(bytes);
+                shared.give_back_chunk(bytes, capacity);
                 written?;
             } else if shared.is_hurried() {
                 if let Some(value) = shared.next_big() {

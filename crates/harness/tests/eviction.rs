@@ -328,3 +328,28 @@ fn what_waits_for_a_slow_disk_costs_no_keys() {
         test.server.kill().unwrap();
     }
 }
+
+#[test]
+fn what_a_snapshot_has_yet_to_write_costs_no_keys() {
+    const KEYS: usize = 6000;
+    for policy in ["allkeys-lru", "noeviction"] {
+        let mut test = Test::new(policy);
+        let set = |byte: u8| {
+            move |number: usize| {
+                vec![b"SET".to_vec(), format!("k{number}").into_bytes(), vec![byte; 3 * VALUE]]
+            }
+        };
+        test.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert!(test.each(0..KEYS, set(b'v')).is_empty());
+        let limit = info(&mut test.client, "used_memory") + ROOM;
+        test.ask(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+        // It does not end before the test.
+        test.ask(&["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+        test.ask(&["BGSAVE"]);
+        assert!(test.each(0..KEYS, set(b'w')).is_empty(), "{policy}");
+        assert!(info(&mut test.client, "current_cow_size") > ROOM, "{policy}: nothing waits");
+        assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(KEYS as i64), "{policy}");
+        assert_eq!(info(&mut test.client, "evicted_keys"), 0, "{policy}");
+        test.server.kill().unwrap();
+    }
+}

@@ -16,7 +16,7 @@ mod tests;
 use crate::types::DbIndex;
 use std::collections::VecDeque;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::*};
 pub(crate) use stripe::StripeSnapshot;
 use structs::sync::lock;
 
@@ -64,6 +64,8 @@ pub struct Shared {
     /// Bytes that writers may have handed over and nobody has written yet.
     limit: AtomicUsize,
     spent: AtomicUsize,
+    /// Bytes by which the buffers that they are in are larger.
+    slack: AtomicIsize,
     peak: AtomicUsize,
     queue: Mutex<VecDeque<Chunk>>,
     big: Mutex<VecDeque<BigRef>>,
@@ -82,6 +84,7 @@ impl Shared {
         Shared {
             limit: AtomicUsize::new(limit),
             spent: AtomicUsize::new(0),
+            slack: AtomicIsize::new(0),
             peak: AtomicUsize::new(0),
             queue: Mutex::default(),
             big: Mutex::default(),
@@ -102,6 +105,11 @@ impl Shared {
     /// Bytes handed over by writers and not yet written.
     pub fn buffered_bytes(&self) -> usize {
         self.spent.load(Relaxed)
+    }
+
+    /// The memory that they take, in bytes.
+    pub fn held_bytes(&self) -> usize {
+        self.buffered_bytes().saturating_add_signed(self.slack.load(Relaxed))
     }
 
     /// The most there ever were.
@@ -149,6 +157,16 @@ impl Shared {
     fn spend(&self, bytes: usize) {
         let spent = self.spent.fetch_add(bytes, SeqCst) + bytes;
         self.peak.fetch_max(spent, Relaxed);
+    }
+
+    fn add_slack(&self, bytes: isize) {
+        self.slack.fetch_add(bytes, Relaxed);
+    }
+
+    /// A chunk that was handed over has been written, and is freed.
+    pub fn give_back_chunk(&self, bytes: usize, capacity: usize) {
+        self.add_slack(bytes as isize - capacity as isize);
+        self.give_back(bytes);
     }
 
     /// What was handed over has been written.

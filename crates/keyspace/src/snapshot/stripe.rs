@@ -125,14 +125,16 @@ impl StripeSnapshot {
             hand_over(&shared, self.taken_of, &mut self.taken);
             self.taken_of = view.db;
         }
-        let before = self.taken.bytes.len();
+        let (before, capacity) = (self.taken.bytes.len(), self.taken.bytes.capacity());
         if before == 0 {
             self.taken.bytes.reserve(HAND_OVER + HAND_OVER / 4);
         }
         let (table, db) = (table_of(&view.place, data), view.db);
         let (big, taken) = (&mut view.big, &mut self.taken);
         view.cells.take(table, at, |entry| take(entry, big, taken, &shared, (stripe, db)));
-        shared.spend(taken.bytes.len() - before);
+        let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
+        shared.spend(spent);
+        shared.add_slack(grown as isize - spent as isize);
         if taken.bytes.len() >= HAND_OVER {
             hand_over(&shared, db, taken);
         }

@@ -238,7 +238,7 @@ fn run(seed: u64) {
         if let Some(chunk) = shared.handed_over() {
             reader.read(chunk.db, &chunk.bytes);
             reader.end();
-            shared.give_back(chunk.bytes.len());
+            shared.give_back_chunk(chunk.bytes.len(), chunk.bytes.capacity());
         } else if stripe < STRIPES && (!shared.is_hurried() || rng.index(2) == 0) {
             match with(&keyspace, stripe, StripeData::walk_snapshot) {
                 Some(chunk) => {
