@@ -94,7 +94,7 @@ pub(crate) fn note(
 ) {
     let config = &cx.engine.config;
     let slower_than = config.commandlog_execution_slower_than();
-    if slower_than >= 0 && nanoseconds >= slower_than as u64 * 1000 {
+    if slower_than >= 0 && nanoseconds / 1000 >= slower_than as u64 {
         add(cx, row, args, Log::Slow, (nanoseconds / 1000) as i64);
     }
     let larger_than = config.commandlog_reply_larger_than();

@@ -78,7 +78,7 @@ fn advise(event: Slow, config: &Config, advice: &mut BTreeSet<Advice>) {
 }
 
 fn text(advice: Advice, threshold_ms: u64) -> String {
-    let threshold_us = threshold_ms * 1000;
+    let threshold_us = threshold_ms.saturating_mul(1000);
     match advice {
         Advice::EnableSlowlog => format!(
             "Slow commands are not logged. 'CONFIG SET slowlog-log-slower-than {threshold_us}' \
