@@ -12,6 +12,9 @@ use std::ops::Range;
 /// Longest inline request and longest line of a header, in bytes.
 pub const INLINE_LIMIT: usize = 64 * 1024;
 
+/// Of a header or a word that something else follows than the end of its line.
+const BAD_LINE_END: &str = "invalid CRLF in request";
+
 /// What a client may send.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -123,6 +126,7 @@ impl Parser {
                 Header::Number(number, at) => (number, at),
                 Header::Incomplete => return too_long(input, "too big mbulk count string"),
                 Header::Invalid => return Parsed::Error("invalid multibulk length".into()),
+                Header::BadLineEnd => return Parsed::Error(BAD_LINE_END.into()),
             };
             if words > limits.words.min(i64::from(i32::MAX)) {
                 return Parsed::Error(
@@ -150,9 +154,13 @@ impl Parser {
                 },
             };
             let end = self.at + len;
+            // Until the word is complete, and if it is wrong: the error may be asked for again.
+            self.body = Some(len);
             if input.len() < end + 2 {
-                self.body = Some(len);
                 return Parsed::Incomplete { missing: end + 2 - input.len() };
+            }
+            if input[end..end + 2] != *b"\r\n" {
+                return Parsed::Error(BAD_LINE_END.into());
             }
             self.body = None;
             self.words.push(self.at..end);
@@ -189,6 +197,7 @@ impl Parser {
             }
             Header::Incomplete => Err(too_long(rest, "too big bulk count string")),
             Header::Invalid => Err(Parsed::Error("invalid bulk length".into())),
+            Header::BadLineEnd => Err(Parsed::Error(BAD_LINE_END.into())),
         }
     }
 
@@ -229,6 +238,7 @@ enum Header {
     Number(i64, usize),
     Incomplete,
     Invalid,
+    BadLineEnd,
 }
 
 /// Reads `<number>\r\n` from `input[from..]`; yields the number and where the next byte is.
@@ -249,6 +259,9 @@ fn header_slow(input: &[u8], from: usize) -> Header {
     let Some(end) = window.iter().position(|&b| b == b'\r') else { return Header::Incomplete };
     if input.len() < from + end + 2 {
         return Header::Incomplete;
+    }
+    if input[from + end + 1] != b'\n' {
+        return Header::BadLineEnd;
     }
     match structs::numbers::parse_i64(&window[..end]) {
         Some(number) => Header::Number(number, from + end + 2),
@@ -401,6 +414,15 @@ mod tests {
         check_error(b"*x\r\n", LIMITS, "invalid multibulk length");
         check_error(b"*1\r\n$-10\r\n", LIMITS, "invalid bulk length");
         check_error(b"*1\r\n$2000000000\r\n", LIMITS, "invalid bulk length");
+        for input in [
+            &b"*1\r\n$4\r\nPINGxx"[..],
+            b"*1\r\n$4\r\nPING\rx",
+            b"*1\r\n$4\r\nPINGx\n",
+            b"*1\r\n$4\rxPING\r\n",
+            b"*1\rx$4\r\nPING\r\n",
+        ] {
+            check_error(input, LIMITS, BAD_LINE_END);
+        }
         check_error(b"set \"a\r\n", LIMITS, "unbalanced quotes in request");
         check_error(&vec![b'a'; 70_000], LIMITS, "too big inline request");
         let mut long = b"*".to_vec();

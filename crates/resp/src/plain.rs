@@ -35,8 +35,7 @@ pub fn plain<'i>(input: &'i [u8], at: usize, words: &mut Vec<&'i [u8]>) -> Optio
 fn word(input: &[u8], at: usize) -> Option<(&[u8], usize)> {
     let (len, start) = length(input, at)?;
     let rest = &input[start..];
-    // Behind the word comes the end of its line, whatever that is.
-    (rest.len() >= len + 2).then(|| (&rest[..len], start + len + 2))
+    (rest.get(len..len + 2)? == b"\r\n").then(|| (&rest[..len], start + len + 2))
 }
 
 /// The length that stands at `at`, and where what it counts begins.
@@ -112,6 +111,9 @@ mod tests {
             b"*1\r\n:4\r\nPING\r\n",
             b"*1\r\n$4 \rPING\r\n",
             b"*01\r\n$4\r\nPING\r\n",
+            b"*1\r\n$4\r\nPING\rx",
+            b"*1\r\n$4\r\nPINGx\n",
+            b"*1\r\n$4\rxPING\r\n",
         ] {
             assert!(!agrees(input, 0), "{:?}", String::from_utf8_lossy(input));
         }
