@@ -44,20 +44,21 @@ pub static CLIENT_UNPAUSE: Command = Command {
 };
 
 fn client_pause(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let timeout = args
-        .integer(2)
-        .map_err(|_| Error::text("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(Error::text("ERR timeout is negative"));
-    }
     let actions = match args.len() {
         3 => Actions::All,
         4 if args.is(3, "write") => Actions::Writes,
         4 if args.is(3, "all") => Actions::All,
         _ => return Err(Error::text("ERR CLIENT PAUSE mode must be WRITE or ALL")),
     };
-    let until = Millis(cx.now().0.saturating_add(timeout));
-    cx.engine.pause.begin(actions, until, cx.now());
+    let timeout = args
+        .integer(2)
+        .map_err(|_| Error::text("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(Error::text("ERR timeout is negative"));
+    }
+    let until = cx.now().0.checked_add(timeout);
+    let until = until.ok_or(Error::text("ERR timeout is out of range"))?;
+    cx.engine.pause.begin(actions, Millis(until), cx.now());
     cx.reply.ok();
     Ok(())
 }
