@@ -373,7 +373,6 @@ impl Engine {
             &stats.errors,
             &stats.query_buffer_disconnections,
             &stats.output_buffer_disconnections,
-            &stats.acl_denied_auth,
             &stats.expire_cycles_cut_short,
             &stats.expire_cycle_ms,
         ] {
