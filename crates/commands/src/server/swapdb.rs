@@ -20,9 +20,10 @@ pub static SWAPDB: Command = Command {
 };
 
 fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let index = |word, text| match structs::numbers::parse_i64(word) {
-        Some(_) => parse_db(cx, word),
-        None => Err(Error::text(text)),
+    let index = |word, text| {
+        let number =
+            structs::numbers::parse_i64(word).and_then(|number| i32::try_from(number).ok());
+        if number.is_some() { parse_db(cx, word) } else { Err(Error::text(text)) }
     };
     let first = index(args[1], "ERR invalid first DB index")?;
     let second = index(args[2], "ERR invalid second DB index")?;
