@@ -305,7 +305,9 @@ impl StripeSnapshot {
 fn hand_over(shared: &Shared, db: DbIndex, taken: &mut Taken) {
     let Taken { bytes, keys } = std::mem::take(taken);
     shared.keys.fetch_add(keys, Relaxed);
-    if !bytes.is_empty() {
+    if bytes.is_empty() {
+        shared.give_back_chunk(0, bytes.capacity());
+    } else {
         shared.hand_over(Chunk { db, bytes, keys });
     }
 }

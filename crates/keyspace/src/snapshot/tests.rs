@@ -266,6 +266,7 @@ fn run(seed: u64) {
         assert!(with(&keyspace, stripe, |data| !data.has_snapshot()), "the stripe is done");
     }
     assert_eq!(shared.buffered_bytes(), 0, "all that was handed over was written");
+    assert_eq!(shared.held_bytes(), 0, "and all memory given back");
     let differs = |key: &&(u32, Vec<u8>)| reader.state.get(*key) != expected.get(*key);
     let wrong = expected.keys().chain(reader.state.keys()).find(differs);
     assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
