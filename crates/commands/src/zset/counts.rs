@@ -140,29 +140,47 @@ fn removed(db: &Db<'_>, args: Args<'_>, select: Result<Select<'_>, Error>) -> us
 }
 
 fn zremrangebyrank(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    remove(cx, args, event(Class::ZSET, "zremrangebyrank"), ranks(args)?)
+    remove(cx, args, event(Class::ZSET, "zremrangebyrank"), ranks(args)?).map(drop)
 }
 
 fn zremrangebyscore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    remove(cx, args, event(Class::ZSET, "zremrangebyscore"), scores(args)?)
+    remove(cx, args, event(Class::ZSET, "zremrangebyscore"), scores(args)?).map(drop)
 }
 
 fn zremrangebylex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    remove(cx, args, event(Class::ZSET, "zremrangebylex"), members(args)?)
+    let ranks = remove(cx, args, event(Class::ZSET, "zremrangebylex"), members(args)?)?;
+    if !ranks.is_empty() {
+        // Where scores differ, which members are in the range depends on how the sorted set is laid out.
+        cx.db.propagate_as(|p| {
+            p.begin(4);
+            p.word(b"ZREMRANGEBYRANK");
+            p.word(args[1]);
+            p.integer(ranks.start as i64);
+            p.integer(ranks.end as i64 - 1);
+        });
+    }
+    Ok(())
 }
 
-fn remove(cx: &mut Cx<'_>, args: Args<'_>, name: Event, select: Select<'_>) -> Outcome {
+/// Removes what is selected; the ranks that it had.
+fn remove(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    name: Event,
+    select: Select<'_>,
+) -> Result<Range<usize>, Error> {
     let key = args.key(1);
-    let mut removed = 0;
+    let mut ranks = 0..0;
     if let Some(zset) = cx.db.write::<Zset>(key)? {
-        let ranks = select(zset);
-        removed = zset.remove_ranks(ranks, |_, _| {});
+        ranks = select(zset);
+        let removed = zset.remove_ranks(ranks.clone(), |_, _| {});
+        ranks.end = ranks.start + removed;
     }
-    if removed > 0 {
+    if !ranks.is_empty() {
         cx.db.changed(key, name);
-        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.add_dirty(ranks.len() as u64 - 1);
         cx.db.remove_if_empty::<Zset>(key);
     }
-    cx.reply.integer(removed as i64);
-    Ok(())
+    cx.reply.integer(ranks.len() as i64);
+    Ok(ranks)
 }

@@ -398,18 +398,32 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let bounds = parse_bounds(args[3], args[4], &options)?;
     let (destination, source) = (args.key(1), args.key(2));
     let limits = limits::zset(&cx.engine.config);
-    let mut result = Zset::new();
+    let (mut result, mut ranks) = (Zset::new(), 0..0);
     if let Some(zset) = cx.db.read::<Zset>(source)? {
-        for (member, score) in zset.range(select(zset, &bounds, &options)) {
+        ranks = select(zset, &bounds, &options);
+        for (member, score) in zset.range(ranks.clone()) {
             member.with_bytes(|member| result.insert(member, score, &limits));
         }
     }
     let len = result.len();
-    if len == 0 {
-        cx.db.delete(destination);
-    } else {
+    if len > 0 {
         cx.db.put(destination, Value::Zset(result), None);
         cx.db.changed(destination, event(Class::ZSET, "zrangestore"));
+    } else if !cx.db.delete(destination) {
+        cx.reply.integer(0);
+        return Ok(());
+    }
+    if options.by == By::Lex {
+        // Where scores differ, which members are in the range depends on how the sorted set is laid out.
+        cx.db.propagate_as(|p| {
+            if len == 0 {
+                return p.command(&[b"DEL", destination.bytes]);
+            }
+            p.begin(5);
+            [b"ZRANGESTORE", destination.bytes, source.bytes].iter().for_each(|word| p.word(word));
+            p.integer(ranks.start as i64);
+            p.integer(ranks.end as i64 - 1);
+        });
     }
     cx.reply.integer(len as i64);
     Ok(())
