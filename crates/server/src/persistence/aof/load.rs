@@ -240,10 +240,8 @@ impl Loading<'_> {
             match replay.run(&commands) {
                 Ok(()) => break,
                 Err(ReplayError::Unknown { index, error }) => {
-                    let command = commands[index][0].escape_ascii();
                     return Err(format!(
-                        "Unknown command '{command}' reading the append only file {name} at offset \
-                         {}: {}",
+                        "Error reading the append only file {name} at offset {}: {}",
                         batch.ends[first + index].1,
                         String::from_utf8_lossy(&error.line())
                     ));

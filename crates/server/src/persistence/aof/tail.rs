@@ -36,7 +36,8 @@ impl fmt::Display for Damage {
         match self {
             Damage::Unknown { command, offset } => write!(
                 f,
-                "Unknown command '{}' at offset {offset}, in a transaction that does not end",
+                "'{}' at offset {offset}, in a transaction that does not end, is no command, or not \
+                 with so many words",
                 command.escape_ascii()
             ),
             Damage::Swallows { offset, inner } => write!(
