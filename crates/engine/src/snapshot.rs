@@ -232,9 +232,12 @@ impl Snapshot {
     }
 
     /// The keys of each database and how many of them expire, as they are now: about what the
-    /// snapshot has.
+    /// snapshot has. For whoever is about to write it.
     pub fn sizes(&self, beside: Beside) -> Vec<(DbIndex, u64, u64)> {
         let engine = self.engine;
+        // From here on it may end without a byte written, and must not wait for a world that its
+        // owner has stopped.
+        *lock(&self.written_by) = beside;
         let mut sizes: Vec<_> =
             (0..engine.keyspace.databases()).map(|db| (DbIndex(db), 0, 0)).collect();
         let walker = Walker::new(self, beside);
