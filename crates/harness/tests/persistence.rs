@@ -389,3 +389,31 @@ fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
     let list = ask(&mut client, &["LRANGE", "list", "0", "-1"]);
     assert_eq!(list, Reply::Array(vec![Reply::Bulk(b"new".to_vec())]));
 }
+
+#[test]
+fn a_save_in_the_background_goes_where_files_went_when_it_began() {
+    let server = start(&["--enable-protected-configs", "yes"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let other = server.directory().join("other");
+    std::fs::create_dir(&other).expect("it can be made");
+    let set = |client: &mut Client, option: &str, value: &str| {
+        assert_eq!(ask(client, &["CONFIG", "SET", option, value]).text(), Some(&b"OK"[..]));
+    };
+    ask(&mut client, &["DEBUG", "POPULATE", "50"]);
+    set(&mut client, "rdb-key-save-delay", "20000");
+    for (option, value) in [("dbfilename", "later.rdb"), ("dir", other.to_str().expect("ASCII"))] {
+        let file = server.directory().join(if option == "dir" { "later.rdb" } else { "dump.rdb" });
+        client.send(&["BGSAVE"]).expect("it is sent");
+        client.send(&["CONFIG", "SET", option, value]).expect("it is sent");
+        assert!(!client.reply().expect("it begins").is_error());
+        assert!(!client.reply().expect("it is set").is_error());
+        set(&mut client, "rdb-key-save-delay", "0");
+        eventually("the save ends", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+        assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok", "{}", server.log());
+        assert!(file.exists(), "{option}: {}", server.log());
+    }
+    let left: Vec<_> = std::fs::read_dir(server.directory()).expect("it can be read").collect();
+    let is_left = |name: &str| left.iter().flatten().any(|e| e.file_name() == *name);
+    assert!(!is_left(&format!("temp-{}.rdb", server.process_id())), "{left:?}");
+    assert_eq!(std::fs::read_dir(&other).expect("it can be read").count(), 0);
+}

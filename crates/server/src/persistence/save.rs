@@ -115,16 +115,33 @@ pub fn lower_priority() {
     }
 }
 
-/// Where snapshots go, and what they are called while they are written.
-fn paths(engine: &Engine) -> (PathBuf, PathBuf) {
-    let target = engine.config.dbfilename().as_path().to_path_buf();
-    let temporary = PathBuf::from(format!("temp-{}.rdb", std::process::id()));
-    signals::delete_when_killed(&temporary);
-    (temporary, target)
+/// Where a snapshot goes, and what it is called while it is written.
+struct Paths {
+    temporary: PathBuf,
+    target: PathBuf,
 }
 
-/// Snapshots on their way to the thread that writes them.
-static SAVES: Mutex<Option<Sender<Snapshot>>> = Mutex::new(None);
+impl Paths {
+    /// As they are configured now, and as they stay for one snapshot: `dir` and `dbfilename` may be
+    /// set to others before it is written.
+    fn configured(engine: &Engine) -> Paths {
+        let temporary = PathBuf::from(format!("temp-{}.rdb", std::process::id()));
+        signals::delete_when_killed(&temporary);
+        // The folder's name may lead nowhere when it or one above it was moved or is closed to us.
+        let folder = std::env::current_dir().ok().filter(|folder| folder.is_dir());
+        let folder = folder.unwrap_or_default();
+        Paths {
+            temporary: folder.join(temporary),
+            target: folder.join(engine.config.dbfilename().as_path()),
+        }
+    }
+}
+
+/// A snapshot on its way to the thread that writes it.
+type Save = (Snapshot, Paths);
+
+/// Where that thread takes them from.
+static SAVES: Mutex<Option<Sender<Save>>> = Mutex::new(None);
 
 /// Starts the thread that writes snapshots into the configured file. It is there before the first
 /// one is: BGSAVE runs in a stopped world, and to start a thread takes the kernel's lock of the
@@ -133,16 +150,16 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
     saves(engine).map(drop)
 }
 
-fn saves(engine: &'static Engine) -> io::Result<Sender<Snapshot>> {
+fn saves(engine: &'static Engine) -> io::Result<Sender<Save>> {
     let mut saves = lock(&SAVES);
     if let Some(saves) = &*saves {
         return Ok(saves.clone());
     }
     let (sender, receiver) = channel();
     thread::spawn("snapshot", move || {
-        for snapshot in receiver {
+        for (snapshot, paths) in receiver {
             log!(Notice, "Background saving started");
-            run(engine, snapshot);
+            run(engine, snapshot, paths);
         }
     })?;
     Ok(saves.insert(sender).clone())
@@ -153,7 +170,9 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     engine.persistence.begins(snapshot.progress());
     engine.persistence.count_fork();
     let sent = saves(engine).and_then(|saves| {
-        saves.send(snapshot).map_err(|_| io::Error::other("the thread has ended"))
+        saves
+            .send((snapshot, Paths::configured(engine)))
+            .map_err(|_| io::Error::other("the thread has ended"))
     });
     if let Err(error) = sent {
         log!(Warning, "Can't start a thread to save: {error}");
@@ -161,8 +180,8 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
     }
 }
 
-fn run(engine: &'static Engine, snapshot: Snapshot) {
-    let (temporary, target) = paths(engine);
+fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
+    let Paths { temporary, target } = paths;
     let written = write_file(engine, &snapshot, Beside::Clients, temporary, &target, Content::Rdb);
     let peak = snapshot.progress().peak_bytes();
     let (outcome, last) = match written {
@@ -234,7 +253,7 @@ pub fn apart(engine: &'static Engine, other: OtherSnapshot, done: SaveDone) {
 
 /// Writes the snapshot while its caller waits.
 pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
-    let (temporary, target) = paths(engine);
+    let Paths { temporary, target } = Paths::configured(engine);
     match write_file(engine, &snapshot, beside, temporary, &target, Content::Rdb) {
         Ok(_) => {
             engine.persistence.saved(snapshot.cut());
