@@ -73,12 +73,12 @@ impl Effects {
         write(&mut Effect { entry: &mut self.entry, db });
     }
 
-    /// The count of changes since the last commit, and whether the request itself made any.
-    fn take_dirty(&mut self) -> (u64, bool) {
-        let (dirty, expired) = (self.dirty, self.expired);
+    /// The count of changes since the last commit, without keys whose time had come.
+    fn take_dirty(&mut self) -> u64 {
+        let own = self.dirty - self.expired;
         self.dirty = 0;
         self.expired = 0;
-        (dirty, dirty > expired)
+        own
     }
 }
 
@@ -89,11 +89,11 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         remove_stale(cx);
     }
     if cx.db.effects.dirty > 0 {
-        let (dirty, is_own) = cx.db.effects.take_dirty();
+        let dirty = cx.db.effects.take_dirty();
         if !cx.db.effects.is_replay {
             cx.thread.stats().dirty.add_own(dirty);
         }
-        if is_own && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
+        if dirty > 0 && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
             let index = cx.db.index;
             cx.db.effects.entry.command(index, argv);
         }
@@ -285,13 +285,10 @@ fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]
     commit_outside(&mut cx.db);
 }
 
-/// Commits deletions that no command made: active expiry and eviction.
+/// Commits deletions that no command made: active expiry and eviction. No save point counts them.
 pub(crate) fn commit_outside(db: &mut Db<'_>) {
     let engine = db.engine;
-    let (dirty, is_eviction) = db.effects.take_dirty();
-    if dirty > 0 {
-        engine.stats.dirty.add(dirty);
-    }
+    let is_eviction = db.effects.take_dirty() > 0;
     // A transaction's entry waits for its end; that of a replay is dropped there.
     if !db.effects.entry.is_empty() && !db.effects.is_transaction && !db.effects.is_replay {
         let position = engine.journal.append(&mut db.effects.entry, false);

@@ -402,7 +402,8 @@ impl<'a> Db<'a> {
             self.data(key).find(index, key).and_then(Entry::object::<T>).is_some_and(T::is_empty);
         if is_empty {
             self.take(key);
-            self.changed(key, events::DEL);
+            // What emptied it has been counted.
+            self.report(key, Some(events::DEL), Cause::Command);
         }
         is_empty
     }

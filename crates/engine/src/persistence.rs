@@ -205,8 +205,7 @@ pub enum Outcome {
 impl Engine {
     /// Changes of the data set of all times.
     pub fn changes(&self) -> u64 {
-        let of_threads: u64 = self.thread_stats.iter().map(|stats| stats.dirty.get()).sum();
-        self.stats.dirty.get() + of_threads
+        self.thread_stats.iter().map(|stats| stats.dirty.get()).sum()
     }
 
     /// Changes since the last good file.

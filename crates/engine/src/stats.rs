@@ -35,8 +35,6 @@ impl Counter {
 /// Counters that slow paths add to.
 #[derive(Default)]
 pub struct Stats {
-    /// Changes that no command made: expiry, eviction. Those of commands are in [`ThreadStats`].
-    pub dirty: Counter,
     /// Keys deleted because their time came.
     pub expired: Counter,
     /// Keys evicted.
@@ -74,7 +72,7 @@ pub struct Stats {
 pub struct ThreadStats {
     /// Commands run.
     pub commands: Counter,
-    /// Changes that commands made.
+    /// Changes that commands made; keys that expire or are evicted are none.
     pub dirty: Counter,
     /// Keys found.
     pub hits: Counter,

@@ -417,3 +417,56 @@ fn a_save_in_the_background_goes_where_files_went_when_it_began() {
     assert!(!is_left(&format!("temp-{}.rdb", server.process_id())), "{left:?}");
     assert_eq!(std::fs::read_dir(&other).expect("it can be read").count(), 0);
 }
+
+#[test]
+fn keys_whose_time_has_come_and_keys_evicted_are_no_changes_to_save() {
+    let server = start(&[]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let changes = |client: &mut Client| field(client, "rdb_changes_since_last_save");
+    ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    for key in ["a", "b", "c"] {
+        assert!(!ask(&mut client, &["SET", key, "v", "PX", "1"]).is_error());
+    }
+    eventually("a time has come", || ask(&mut client, &["EXISTS", "a", "b"]).integer() == Some(0));
+    assert_eq!(changes(&mut client), "3");
+    eventually("c's time has come", || ask(&mut client, &["TTL", "c"]).integer() == Some(-2));
+    // Over a key whose time has come: one change.
+    assert!(!ask(&mut client, &["SET", "c", "v"]).is_error());
+    assert_eq!(changes(&mut client), "4");
+    for key in ["d", "e"] {
+        assert!(!ask(&mut client, &["SET", key, "v", "PX", "1"]).is_error());
+    }
+    ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "1"]);
+    eventually("they are gone", || ask(&mut client, &["DBSIZE"]).integer() == Some(1));
+    assert_eq!(changes(&mut client), "6");
+    ask(&mut client, &["CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "maxmemory", "1"]);
+    eventually("it is evicted", || ask(&mut client, &["DBSIZE"]).integer() == Some(0));
+    assert_eq!(field(&mut client, "evicted_keys"), "1");
+    assert_eq!(changes(&mut client), "6");
+}
+
+#[test]
+fn each_element_that_is_removed_is_a_change_to_save() {
+    let server = start(&[]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    for (command, changes) in [
+        ("HSET h a 1 b 2 c 3", "3"),
+        ("HDEL h a b none", "5"),
+        ("HDEL h none", "5"),
+        ("SADD s a b c d", "9"),
+        ("SPOP s", "10"),
+        ("SPOP s 2", "12"),
+        ("SPOP s 5", "13"),
+        ("SADD s a b c", "16"),
+        ("SREM s a b c", "19"),
+        ("ZADD z 1 a 2 b", "21"),
+        ("ZREM z a b", "23"),
+        ("RPUSH l a a b", "26"),
+        ("LREM l 0 a", "28"),
+        ("LPOP l", "29"),
+    ] {
+        let words: Vec<_> = command.split(' ').collect();
+        assert!(!ask(&mut client, &words).is_error(), "{command}");
+        assert_eq!(field(&mut client, "rdb_changes_since_last_save"), changes, "{command}");
+    }
+}

@@ -31,6 +31,7 @@ fn hdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if removed > 0 {
         cx.db.changed(key, event(Class::HASH, "hdel"));
+        cx.db.add_dirty(removed as u64 - 1);
         cx.db.remove_if_empty::<Hash>(key);
     }
     cx.reply.integer(removed as i64);

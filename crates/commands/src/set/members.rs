@@ -156,6 +156,7 @@ fn srem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if removed > 0 {
         cx.db.changed(key, SREM_EVENT);
+        cx.db.add_dirty(removed as u64 - 1);
         cx.db.remove_if_empty::<Set>(key);
     }
     cx.reply.integer(removed as i64);

@@ -80,6 +80,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         });
     }
     if wanted > 0 {
+        cx.db.add_dirty(wanted as u64 - 1);
         report(cx, key, popped);
     }
     Ok(())

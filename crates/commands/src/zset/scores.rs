@@ -121,6 +121,7 @@ fn zrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if removed > 0 {
         cx.db.changed(key, event(Class::ZSET, "zrem"));
+        cx.db.add_dirty(removed as u64 - 1);
         cx.db.remove_if_empty::<Zset>(key);
     }
     cx.reply.integer(removed as i64);
