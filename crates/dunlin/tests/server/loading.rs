@@ -107,6 +107,19 @@ fn slow_with(folder: Folder, port: u16, text: &str, arguments: &[&str]) -> Runni
 }
 
 #[test]
+fn half_a_data_set_takes_no_files_place() {
+    let file = snapshot(|encoder| numbers(encoder, 50_000));
+    let (port, text) = port();
+    let running = slow_with(folder_with(&file), port, &text, &["--enable-debug-command", "yes"]);
+    let mut client = client(port);
+    for command in ["RELOAD", "LOADAOF"] {
+        let refusal = ["-LOADING Redis is loading the dataset in memory"];
+        assert_eq!(ask(&mut client, &["DEBUG", command]), refusal);
+    }
+    assert!(fs::read(running.folder.path("dump.rdb")).unwrap() == file, "it is another file");
+}
+
+#[test]
 fn clients_hear_of_loading_meanwhile() {
     let file = snapshot(|encoder| numbers(encoder, 50_000));
     let (port, text) = port();

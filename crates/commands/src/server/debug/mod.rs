@@ -40,6 +40,10 @@ pub static DEBUG: Command = Command {
 
 fn debug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let name = args[1].to_ascii_lowercase();
+    // A part of the data set would take the place of all of it, on the disk too.
+    if matches!(name.as_slice(), b"reload" | b"loadaof") && cx.engine.loading.is_on() {
+        return Err(Error::Loading);
+    }
     match (name.as_slice(), args.len()) {
         (b"help", 2) => help::help(cx),
         (b"sleep", 3) => sleep(cx, args),
