@@ -107,6 +107,19 @@ fn slow_with(folder: Folder, port: u16, text: &str, arguments: &[&str]) -> Runni
 }
 
 #[test]
+fn a_time_that_a_file_cannot_have_been_written_at_is_no_trouble() {
+    for at in [i64::MIN, i64::MAX] {
+        let file = snapshot(|encoder| {
+            encoder.aux_integer("ctime", at);
+            numbers(encoder, 3);
+        });
+        let (port, text) = port();
+        let _running = Running::start(folder_with(&file), &["--port", &text]);
+        assert_eq!(ask(&mut client(port), &["DBSIZE"]), ["Integer(3)"]);
+    }
+}
+
+#[test]
 fn half_a_data_set_takes_no_files_place() {
     let file = snapshot(|encoder| numbers(encoder, 50_000));
     let (port, text) = port();
