@@ -86,7 +86,7 @@ pub fn check_rdb(
 ) -> io::Result<Option<Summary>> {
     let mut check = Check {
         feed: Feed::new(input, offset, true),
-        scanner: Scanner::new(offset, end, PIECE_BYTES).accept_newer(true),
+        scanner: Scanner::new(offset, end, PIECE_BYTES),
         summary: Summary::default(),
         now_ms: engine::clock::now().0,
         end,
@@ -393,6 +393,8 @@ mod tests {
             assert!(said.contains("--- RDB ERROR DETECTED ---"), "{said}");
         }
         assert!(checked(b"FOREIGN FILE").1.contains("[offset 0] Wrong signature"));
-        assert!(checked(b"REDIS9999").1.contains("Unexpected EOF"));
+        let newer = checked(b"REDIS9999\xff\0\0\0\0\0\0\0\0");
+        assert_eq!(newer.0, None);
+        assert!(newer.1.contains("Can't handle RDB format version 9999"), "{}", newer.1);
     }
 }
