@@ -470,3 +470,15 @@ fn each_element_that_is_removed_is_a_change_to_save() {
         assert_eq!(field(&mut client, "rdb_changes_since_last_save"), changes, "{command}");
     }
 }
+
+#[test]
+fn a_reload_that_cannot_save_is_answered_and_nothing_is_gone() {
+    let server = start(&["--enable-protected-configs", "yes", "--dbfilename", "taken"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
+    // No file can be made under the name that it has until it is complete.
+    let temporary = format!("temp-{}.rdb", server.process_id());
+    std::fs::create_dir(server.directory().join(temporary)).expect("it can be made");
+    assert!(ask(&mut client, &["DEBUG", "RELOAD"]).is_error());
+    assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]));
+}

@@ -406,15 +406,12 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
     patient.lay(&[whole[0], (INCR, &lost), (MANIFEST, NAMES.as_bytes())]);
     patient.refuses("SELECT", &[INCR, "offset 0", "out of range"]);
     // What is wrong with a command is said, and nothing else.
-    let (unknown, short) = (encode(&["NOSUCH", "k"]), encode(&["SET", "k"]));
-    let what_is_wrong =
-        [(unknown, "offset 0: ERR unknown command"), (short, "offset 0: ERR wrong number of")];
-    for (log, problem) in what_is_wrong {
-        patient.lay(&[whole[0], (INCR, &log), (MANIFEST, NAMES.as_bytes())]);
-        patient.refuses(
-            "a command that cannot be",
-            &["Error reading the append only file", INCR, problem],
-        );
+    for (words, problem) in [
+        (&["NOSUCH", "k"], "Unknown command 'NOSUCH' reading the append only file"),
+        (&["SET", "k"], "Error reading the append only file"),
+    ] {
+        patient.lay(&[whole[0], (INCR, &encode(words)), (MANIFEST, NAMES.as_bytes())]);
+        patient.refuses("a command that cannot be", &[problem, INCR, "offset 0: ERR "]);
     }
 }
 

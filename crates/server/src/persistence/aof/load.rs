@@ -9,6 +9,7 @@ use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
+use engine::Error;
 use engine::replay::{Replay, ReplayError};
 use engine::worker::ThreadContext;
 use replication::manifest::LogFile;
@@ -240,8 +241,12 @@ impl Loading<'_> {
             match replay.run(&commands) {
                 Ok(()) => break,
                 Err(ReplayError::Unknown { index, error }) => {
+                    let what = match error {
+                        Error::Arity(_) => "Error".to_owned(),
+                        _ => format!("Unknown command '{}'", commands[index][0].escape_ascii()),
+                    };
                     return Err(format!(
-                        "Error reading the append only file {name} at offset {}: {}",
+                        "{what} reading the append only file {name} at offset {}: {}",
                         batch.ends[first + index].1,
                         String::from_utf8_lossy(&error.line())
                     ));
