@@ -124,7 +124,9 @@ impl Manifest {
                 kind = value.first().copied().unwrap_or(0);
             }
         }
-        let name = name.filter(|name| !name.is_empty() && seq != 0 && kind != 0).ok_or(INVALID)?;
+        // Behind the last number there is none.
+        let is_number = seq != 0 && seq < i64::MAX;
+        let name = name.filter(|name| !name.is_empty() && is_number && kind != 0).ok_or(INVALID)?;
         let file = LogFile { name, seq };
         match kind {
             b'b' if self.base.is_some() => return Err("Found duplicate base file information"),
@@ -251,6 +253,8 @@ mod tests {
         assert_eq!(problem("file a seq 1\n"), "Invalid AOF manifest file format");
         assert_eq!(problem("file a seq 1 type\n"), "Invalid AOF manifest file format");
         assert_eq!(problem("file a seq x type b\n"), "Invalid AOF manifest file format");
+        let last = format!("file a seq {} type i\n", i64::MAX);
+        assert_eq!(problem(&last), "Invalid AOF manifest file format");
         assert_eq!(problem("file ../a seq 1 type b\n"), "File can't be a path, just a filename");
         assert_eq!(problem("file a seq 1 type x\n"), "Unknown AOF file type");
         assert_eq!(problem("file a seq 1 type b"), "The AOF manifest file contains too long line");
