@@ -19,7 +19,7 @@ use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Chosen entries that somebody was quicker to take, before there is nothing to evict.
 const PATIENCE: usize = 4 * STRIPES;
@@ -119,6 +119,27 @@ impl OverLimit {
     }
 }
 
+/// How an attempt to make room has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// There is room.
+    Made,
+    /// Its time was up: others go on. Commands are served meanwhile.
+    Coming,
+    /// Nothing more can be evicted.
+    Nowhere,
+}
+
+/// How long one attempt may last, by `maxmemory-eviction-tenacity`: linear up to 0.5 ms at 10, from
+/// there on 15 % more for each step, and without end at 100.
+fn longest(tenacity: u32) -> Duration {
+    match tenacity {
+        0..=10 => Duration::from_micros(50) * tenacity,
+        11..=99 => Duration::from_micros(500).mul_f64(1.15f64.powi(tenacity as i32 - 10)),
+        _ => Duration::MAX,
+    }
+}
+
 /// An entry that could go.
 struct Candidate {
     stripe: usize,
@@ -127,41 +148,48 @@ struct Candidate {
     score: u64,
 }
 
-/// Evicts until memory is below the limit; `false` if that is not possible.
+/// Evicts until memory is below the limit, or time is up; `false` if that is not possible.
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
     if engine.limited_bytes() <= limit || engine.is_frozen() {
         return true;
     }
-    let has_room = engine.timed(Slow::EvictionCycle, || evict_down_to(&mut cx.db, limit));
-    engine.over_limit.note(has_room);
-    has_room
+    evict_down_to(&mut cx.db, limit) != Room::Nowhere
 }
 
 /// The same without a command: housekeeping does it, so that a lower limit takes effect though
 /// nobody sends anything.
-pub fn keep_limit(worker: &mut Worker) {
+pub fn keep_limit(worker: &mut Worker) -> Room {
     let engine = worker.engine();
     let limit = engine.config.maxmemory();
     let is_over = limit > 0 && engine.limited_bytes() > limit;
     if !is_over {
         engine.over_limit.note(true);
-        return;
+        return Room::Made;
     }
+    let mut room = Room::Made;
     worker.with_db(|db| {
         // Looked at inside the world, which a pause stops to begin.
         if !engine.is_frozen() {
-            let has_room = engine.timed(Slow::EvictionCycle, || evict_down_to(db, limit));
-            engine.over_limit.note(has_room);
+            room = evict_down_to(db, limit);
         }
     });
+    room
+}
+
+fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {
+    let engine = db.engine;
+    let room = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit));
+    engine.over_limit.note(room == Room::Made);
+    room
 }
 
 /// What is to be freed is fixed at the start and counted by what the entries held: messages to
 /// clients that cached them take memory too, and must not make the next entries go.
-fn evict_down_to(db: &mut Db<'_>, limit: u64) -> bool {
+fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
     let engine = db.engine;
+    let (began, longest) = (Instant::now(), longest(engine.config.maxmemory_eviction_tenacity()));
     let policy = engine.config.maxmemory_policy();
     // What is being freed in the background need not be made room for: until it is, some is allowed.
     let excess = || {
@@ -172,18 +200,21 @@ fn evict_down_to(db: &mut Db<'_>, limit: u64) -> bool {
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
     while freed < wanted && excess() > 0 {
         if policy == MaxmemoryPolicy::NoEviction || engine.in_vain.holds(db, policy) {
-            return false;
+            return Room::Nowhere;
         }
         let Some(candidate) = choose(db, policy).filter(|_| in_vain < PATIENCE) else {
             // What was evicted may still wait to be freed.
-            return excess() == 0;
+            return if excess() == 0 { Room::Made } else { Room::Nowhere };
         };
         match engine.timed(Slow::EvictionDel, || evict(db, &candidate)) {
             0 => in_vain += 1,
             bytes => freed += bytes as u64,
         }
+        if began.elapsed() > longest && freed < wanted && excess() > 0 {
+            return Room::Coming;
+        }
     }
-    true
+    Room::Made
 }
 
 fn is_volatile(policy: MaxmemoryPolicy) -> bool {

@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode};
-use harness::info::number;
+use harness::info::{find, number};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -351,5 +351,32 @@ fn what_a_snapshot_has_yet_to_write_costs_no_keys() {
         assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(KEYS as i64), "{policy}");
         assert_eq!(info(&mut test.client, "evicted_keys"), 0, "{policy}");
         test.server.kill().unwrap();
+    }
+}
+
+#[test]
+fn a_lower_limit_is_reached_bit_by_bit() {
+    const KEYS: usize = 1000;
+    let options = ["--io-threads", "1", "--maxmemory-policy", "allkeys-random"];
+    let events = ["--notify-keyspace-events", "Ee"];
+    let options = Options::arguments(&[&options[..], &events].concat());
+    let server = Server::start(&Program::under_test(), options).unwrap();
+    let mut listener = server.connect(Protocol::Resp2).unwrap();
+    listener.command(&["SUBSCRIBE", "__keyevent@0__:evicted"]).unwrap();
+    let mut client = server.connect(Protocol::Resp2).unwrap();
+    client.command(&["DEBUG", "POPULATE", &KEYS.to_string(), "key", "1000"]).unwrap();
+    let limit = (info(&mut client, "used_memory") - KEYS * 500).to_string();
+    let lower = ["CONFIG", "SET", "maxmemory-eviction-tenacity", "0", "maxmemory", &limit];
+    let requests: [&[&str]; 4] =
+        [&lower, &["SET", "a", "1"], &["SET", "b", "1"], &["INFO", "everything"]];
+    client.send_raw(&requests.iter().flat_map(|words| encode(words)).collect::<Vec<u8>>()).unwrap();
+    for _ in 0..3 {
+        assert_eq!(client.reply().unwrap(), Reply::Simple(b"OK".to_vec()));
+    }
+    let evicted = find(&client.reply().unwrap(), "evicted_keys").unwrap();
+    assert_eq!(evicted, "3", "one for each command");
+    // The rest goes without a further command.
+    for _ in 0..KEYS / 3 {
+        listener.message().unwrap();
     }
 }

@@ -6,6 +6,7 @@ use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
+use engine::evict::{self, Room};
 use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
@@ -23,6 +24,9 @@ const PEAK_MS: i64 = 5000;
 
 /// Longest time between two rounds of housekeeping.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// Between two turns of eviction that were too short.
+const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection, as the handler knows it.
 pub struct Conn {
@@ -56,6 +60,8 @@ pub struct Hub {
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
     next_round: Millis,
+    /// Keys have to go, and the last turn was too short for them.
+    is_evicting: bool,
     expiry: engine::expire::Cycle,
 }
 
@@ -68,6 +74,7 @@ impl Hub {
             by_client: HashMap::new(),
             paused: Vec::new(),
             next_round: Millis(0),
+            is_evicting: false,
             expiry: engine::expire::Cycle::default(),
         }
     }
@@ -225,7 +232,7 @@ impl Hub {
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);
-            engine::evict::keep_limit(&mut self.worker);
+            self.is_evicting = evict::keep_limit(&mut self.worker) == Room::Coming;
             self.engine.sample_rates(now);
         }
     }
@@ -408,9 +415,12 @@ impl Handler for Hub {
         if now >= self.next_round {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);
+        } else if self.is_evicting {
+            self.is_evicting = evict::keep_limit(&mut self.worker) == Room::Coming;
         }
         let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
-        self.expiry.step(&mut self.worker).map_or(round, |pause| pause.min(round))
+        let most = if self.is_evicting { EVICTION_PAUSE } else { round };
+        self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most))
     }
 
     fn problem(&mut self, problem: Problem<'_>) {

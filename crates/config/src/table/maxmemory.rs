@@ -13,8 +13,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "what to give up at the limit",
     ),
     int("maxmemory-samples", (1, 64), "5", "keys compared to find one to evict"),
-    int("maxmemory-eviction-tenacity", (0, 100), "10", "how long a turn of eviction may take")
-        .not_yet(),
+    int("maxmemory-eviction-tenacity", (0, 100), "10", "how long a turn of eviction may take"),
     int("lfu-log-factor", COUNT, "10", "how slowly the LFU counter grows"),
     int("lfu-decay-time", COUNT, "1", "minutes after which the LFU counter halves"),
     int("active-expire-effort", (1, 10), "1", "how hard to look for expired keys"),
