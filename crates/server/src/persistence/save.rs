@@ -214,17 +214,18 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
 
 /// A snapshot of now, or of as soon as there can be one.
 pub fn begin(engine: &'static Engine, other: OtherSnapshot) -> Snapshot {
-    if other == OtherSnapshot::IsEnded
-        && let Some(running) = engine.snapshots.current()
-    {
-        // A rewrite of the append-only file is not asked for again by whoever asked for this one.
-        let figures = &engine.append_log.figures;
-        if figures.is_rewriting.load(Acquire) {
-            figures.is_scheduled.store(true, Release);
-        }
-        running.end();
-    }
     loop {
+        // Also one that has begun since: a rewrite is announced before it has a snapshot.
+        if other == OtherSnapshot::IsEnded
+            && let Some(running) = engine.snapshots.current()
+        {
+            // A rewrite of the append-only file is not asked for again by whoever asked for this one.
+            let figures = &engine.append_log.figures;
+            if figures.is_rewriting.load(Acquire) {
+                figures.is_scheduled.store(true, Release);
+            }
+            running.end();
+        }
         match Snapshots::begin(engine, |_| {}) {
             Ok(snapshot) => return snapshot,
             Err(AlreadyRunning) => std::thread::sleep(Duration::from_millis(1)),
