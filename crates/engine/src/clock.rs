@@ -25,6 +25,11 @@ pub fn now() -> Millis {
     Millis(since.map_or(0, |since| since.as_millis() as i64))
 }
 
+/// The time of day in seconds since the epoch of Unix.
+pub fn now_s() -> i64 {
+    now().0 / 1000
+}
+
 /// A reading of a [`Clock`]; means something only next to another one of the same process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks(u64);

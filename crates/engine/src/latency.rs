@@ -136,7 +136,7 @@ impl Engine {
 
     #[cold]
     fn add_latency(&self, event: Slow, nanoseconds: u64) {
-        let at_s = crate::clock::now().0 / 1000;
+        let at_s = crate::clock::now_s();
         self.latency.add(event, at_s, Duration::from_nanos(nanoseconds));
     }
 

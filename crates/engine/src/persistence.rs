@@ -2,6 +2,7 @@
 //! and what has changed since. INFO, LASTSAVE, the save points and the refusal of writes while
 //! snapshots fail all look here; the server's files do the work.
 
+use crate::clock::now_s;
 use crate::engine::Engine;
 use crate::snapshot::Cut;
 use crate::stats::Counter;
@@ -51,10 +52,6 @@ impl Default for Persistence {
             is_scheduled: AtomicBool::new(false),
         }
     }
-}
-
-fn now_s() -> i64 {
-    crate::clock::now().0 / 1000
 }
 
 impl Persistence {

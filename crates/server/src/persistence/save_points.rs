@@ -5,6 +5,7 @@ use crate::log;
 use crate::process::thread;
 use config::SavePoint;
 use engine::Engine;
+use engine::clock::now_s;
 use engine::snapshot::Snapshots;
 use std::io;
 use std::time::Duration;
@@ -29,10 +30,6 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
         }
     })
     .map(drop)
-}
-
-fn now_s() -> i64 {
-    engine::clock::now().0 / 1000
 }
 
 /// The save point that is due.

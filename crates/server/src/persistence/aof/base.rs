@@ -16,7 +16,7 @@ pub fn write_empty(engine: &Engine, path: &Path) -> io::Result<()> {
     if engine.config.aof_use_rdb_preamble() {
         encoder.file_header();
         encoder.aux_integer("redis-bits", 64);
-        encoder.aux_integer("ctime", engine::clock::now().0 / 1000);
+        encoder.aux_integer("ctime", engine::clock::now_s());
         encoder.aux_integer("aof-base", 1);
         encoder.end_of_file();
         let sum = if engine.config.rdbchecksum() { crc64(0, encoder.as_bytes()) } else { 0 };

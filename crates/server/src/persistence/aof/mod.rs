@@ -377,7 +377,7 @@ impl Aof {
 
     /// Whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
-        let now_s = engine::clock::now().0 / 1000;
+        let now_s = engine::clock::now_s();
         match lock(&self.inner).backoff.ask(now_s) {
             Answer::Now => true,
             Answer::Wait { minutes } => {

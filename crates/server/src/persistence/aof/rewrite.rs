@@ -49,7 +49,7 @@ impl Aof {
         if figures.is_rewriting.swap(true, AcqRel) {
             return false;
         }
-        figures.rewrite_began_s.store(engine::clock::now().0 / 1000, Relaxed);
+        figures.rewrite_began_s.store(engine::clock::now_s(), Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
         // With the flag, since who sees a rewrite under way may expect it to be counted.
         self.engine.persistence.count_fork();
@@ -71,7 +71,7 @@ impl Aof {
     fn finished(&self, outcome: Result<u64, Trouble>) {
         let log = &self.engine.append_log;
         let figures = &log.figures;
-        let seconds = engine::clock::now().0 / 1000 - figures.rewrite_began_s.load(Relaxed);
+        let seconds = engine::clock::now_s() - figures.rewrite_began_s.load(Relaxed);
         let is_ok = outcome.is_ok();
         match outcome {
             Ok(lapses) => log.repair(lapses),

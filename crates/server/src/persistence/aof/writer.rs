@@ -400,7 +400,7 @@ impl Work {
 
     /// The annotation that says the time, once a second if that is wanted; otherwise nothing.
     fn time_note(&mut self) -> Vec<u8> {
-        let second = engine::clock::now().0 / 1000;
+        let second = engine::clock::now_s();
         if !self.engine.config.aof_timestamp_enabled() || second == self.last_second {
             return Vec::new();
         }

@@ -18,7 +18,7 @@ impl Report {
             b"redis-ver" => log!(Notice, "Loading RDB produced by version {text}"),
             b"valkey-ver" => log!(Notice, "Loading RDB produced by Valkey version {text}"),
             b"ctime" => {
-                let age = (engine::clock::now().0 / 1000).saturating_sub(number()).max(0);
+                let age = engine::clock::now_s().saturating_sub(number()).max(0);
                 log!(Notice, "RDB age {age} seconds");
             }
             b"used-mem" => {
