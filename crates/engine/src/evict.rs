@@ -121,7 +121,7 @@ impl OverLimit {
 
 /// How an attempt to make room has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Room {
+enum Room {
     /// There is room.
     Made,
     /// Its time was up: others go on. Commands are served meanwhile.
@@ -160,22 +160,19 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
 
 /// The same without a command: housekeeping does it, so that a lower limit takes effect though
 /// nobody sends anything.
-pub fn keep_limit(worker: &mut Worker) -> Room {
+/// Whether there is more to do as soon as possible.
+pub fn keep_limit(worker: &mut Worker) -> bool {
     let engine = worker.engine();
     let limit = engine.config.maxmemory();
     let is_over = limit > 0 && engine.limited_bytes() > limit;
     if !is_over {
         engine.over_limit.note(true);
-        return Room::Made;
+        return false;
     }
-    let mut room = Room::Made;
     worker.with_db(|db| {
         // Looked at inside the world, which a pause stops to begin.
-        if !engine.is_frozen() {
-            room = evict_down_to(db, limit);
-        }
-    });
-    room
+        !engine.is_frozen() && evict_down_to(db, limit) == Room::Coming
+    })
 }
 
 fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {
@@ -198,7 +195,11 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
+    let mut is_first = true;
     while freed < wanted && excess() > 0 {
+        if !std::mem::take(&mut is_first) && began.elapsed() > longest {
+            return Room::Coming;
+        }
         if policy == MaxmemoryPolicy::NoEviction || engine.in_vain.holds(db, policy) {
             return Room::Nowhere;
         }
@@ -209,9 +210,6 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
         match engine.timed(Slow::EvictionDel, || evict(db, &candidate)) {
             0 => in_vain += 1,
             bytes => freed += bytes as u64,
-        }
-        if began.elapsed() > longest && freed < wanted && excess() > 0 {
-            return Room::Coming;
         }
     }
     Room::Made

@@ -6,7 +6,7 @@ use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
-use engine::evict::{self, Room};
+use engine::evict;
 use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
@@ -232,7 +232,7 @@ impl Hub {
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);
-            self.is_evicting = evict::keep_limit(&mut self.worker) == Room::Coming;
+            self.is_evicting = evict::keep_limit(&mut self.worker);
             self.engine.sample_rates(now);
         }
     }
@@ -416,7 +416,7 @@ impl Handler for Hub {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);
         } else if self.is_evicting {
-            self.is_evicting = evict::keep_limit(&mut self.worker) == Room::Coming;
+            self.is_evicting = evict::keep_limit(&mut self.worker);
         }
         let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };
