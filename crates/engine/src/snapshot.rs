@@ -162,7 +162,7 @@ pub struct Snapshot {
     cut: Cut,
     started: Instant,
     next_stripe: AtomicUsize,
-    written_by: Mutex<Beside>,
+    beside: Mutex<Beside>,
 }
 
 impl Snapshot {
@@ -189,7 +189,7 @@ impl Snapshot {
             cut,
             started: Instant::now(),
             next_stripe: AtomicUsize::new(0),
-            written_by: Mutex::new(Beside::Clients),
+            beside: Mutex::new(Beside::Clients),
         })
     }
 
@@ -231,16 +231,19 @@ impl Snapshot {
         &self.shared
     }
 
+    /// Says beside whom it is written, and ends: first of all, for it may end without a byte
+    /// written, and must not wait for a world that its owner has stopped.
+    pub fn begin_beside(&self, beside: Beside) {
+        *lock(&self.beside) = beside;
+    }
+
     /// The keys of each database and how many of them expire, as they are now: about what the
-    /// snapshot has. For whoever is about to write it.
-    pub fn sizes(&self, beside: Beside) -> Vec<(DbIndex, u64, u64)> {
+    /// snapshot has.
+    pub fn sizes(&self) -> Vec<(DbIndex, u64, u64)> {
         let engine = self.engine;
-        // From here on it may end without a byte written, and must not wait for a world that its
-        // owner has stopped.
-        *lock(&self.written_by) = beside;
         let mut sizes: Vec<_> =
             (0..engine.keyspace.databases()).map(|db| (DbIndex(db), 0, 0)).collect();
-        let walker = Walker::new(self, beside);
+        let walker = Walker::new(self);
         for stripe in 0..STRIPES {
             walker.with_stripe(stripe, |data| {
                 for (db, keys, expiring) in &mut sizes {
@@ -259,12 +262,10 @@ impl Snapshot {
     /// snapshot for all of them.
     pub fn write(
         &self,
-        beside: Beside,
         encode: &mut dyn Encode,
         output: &Mutex<&mut dyn Output>,
     ) -> io::Result<()> {
-        *lock(&self.written_by) = beside;
-        let mut walker = Walker::new(self, beside);
+        let mut walker = Walker::new(self);
         let result = walker.run(encode, output);
         if result.is_err() {
             self.shared.end();
@@ -276,8 +277,7 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         self.shared.end();
-        let beside = *lock(&self.written_by);
-        let walker = Walker::new(self, beside);
+        let walker = Walker::new(self);
         walker.inside(|| self.engine.keyspace.end_snapshot());
         drop(walker);
         self.engine.snapshots.is_running.store(false, Relaxed);
@@ -306,9 +306,9 @@ fn ended(shared: &Shared) -> io::Error {
 }
 
 impl<'a> Walker<'a> {
-    fn new(snapshot: &'a Snapshot, beside: Beside) -> Walker<'a> {
+    fn new(snapshot: &'a Snapshot) -> Walker<'a> {
         let engine = snapshot.engine;
-        let reader = (beside == Beside::Clients).then(|| {
+        let reader = (*lock(&snapshot.beside) == Beside::Clients).then(|| {
             let spare = lock(&engine.snapshots.readers).pop();
             spare.unwrap_or_else(|| engine.keyspace.world().register())
         });

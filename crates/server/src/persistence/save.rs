@@ -46,7 +46,8 @@ pub fn write_file(
         },
         content,
     };
-    let sizes = snapshot.sizes(beside);
+    snapshot.begin_beside(beside);
+    let sizes = snapshot.sizes();
     engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
     let mut file =
         SnapshotFile::create(temporary, options, snapshot.cut(), &sizes).inspect_err(|error| {
@@ -88,12 +89,12 @@ pub fn write_all<E: engine::snapshot::Encode>(
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|number| {
                 let name = format!("snapshot-{}", number + 1);
-                let work = || snapshot.write(beside, &mut encoder(), &output);
+                let work = || snapshot.write(&mut encoder(), &output);
                 // With fewer threads it takes longer, and that is all.
                 std::thread::Builder::new().name(name).spawn_scoped(scope, work).ok()
             })
             .collect();
-        let mut result = snapshot.write(beside, &mut encoder(), &output);
+        let mut result = snapshot.write(&mut encoder(), &output);
         for helper in helpers {
             let its = helper.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             // The first cause is worth more than that the others were stopped because of it.
