@@ -106,8 +106,14 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
         let by = cx.session.id();
         apply_changes(&mut cx.db, by);
     }
-    if !cx.db.outbox.is_empty() && !cx.db.effects.is_transaction {
-        cx.db.outbox.send();
+    tell_others(&mut cx.db);
+}
+
+/// Tells others what was done, unless its transaction goes on.
+#[inline]
+fn tell_others(db: &mut Db<'_>) {
+    if !db.outbox.is_empty() && !db.effects.is_transaction {
+        db.outbox.send();
     }
 }
 
@@ -298,9 +304,7 @@ pub(crate) fn commit_outside(db: &mut Db<'_>) {
         }
     }
     apply_changes(db, 0);
-    if !db.effects.is_transaction {
-        db.outbox.send();
-    }
+    tell_others(db);
     // A key that is gone lets no blocked command go on.
     db.effects.ready.clear();
 }

@@ -140,16 +140,16 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     });
     match set {
         Ok(changed) => {
-            if changed.iter().any(|option| option.spec.name() == "requirepass") {
+            let has_changed = |name| changed.iter().any(|option| option.spec.name() == name);
+            if has_changed("requirepass") {
                 engine.acl.require_password(&engine.config.requirepass());
             }
-            if changed.iter().any(|option| option.spec.name() == "notify-keyspace-events") {
+            if has_changed("notify-keyspace-events") {
                 // Commands that have begun may yet publish what is not asked for any more.
                 cx.outlast_others();
                 dispatch::deliver_last_pushes(cx);
             }
-            let has_log_ended = !engine.config.appendonly()
-                && changed.iter().any(|option| option.spec.name() == "appendonly");
+            let has_log_ended = !engine.config.appendonly() && has_changed("appendonly");
             match engine.host().filter(|_| has_log_ended && !in_transaction) {
                 Some(host) => host.end_append_log(cx.late_reply()),
                 None => cx.reply.ok(),
