@@ -569,7 +569,13 @@ impl<'a> Db<'a> {
     /// Reports that `key` was changed by this event. Call it once a key and change, after it.
     #[inline]
     pub fn changed(&mut self, key: Key<'_>, event: Event) {
-        self.effects.dirty += 1;
+        self.changed_in(key, event, 1);
+    }
+
+    /// As [`Db::changed`], in so many elements: each counts as a change since the last save.
+    #[inline]
+    pub fn changed_in(&mut self, key: Key<'_>, event: Event, elements: u64) {
+        self.effects.dirty += elements;
         self.report(key, Some(event), Cause::Command);
     }
 
@@ -610,7 +616,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Adds to the count of changes since the last save beyond one a key (MSET counts each).
+    /// Adds to the count of changes since the last save what no report counts.
     pub fn add_dirty(&mut self, changes: u64) {
         self.effects.dirty += changes;
     }

@@ -229,8 +229,7 @@ fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step], end: usize) -> Outcome
         }
     }
     if changes > 0 {
-        db.changed(key, EVENT);
-        db.add_dirty(changes - 1);
+        db.changed_in(key, EVENT, changes);
     } else if grows {
         // Every write overflowed, but the string is there now, or longer.
         db.changed_silently(key);

@@ -403,8 +403,7 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) ->
         cx.db.delete(to);
     } else {
         cx.db.put(to, Value::List(list.finish(&limits)), None);
-        cx.db.changed(to, SORT_STORE);
-        cx.db.add_dirty(values as u64 - 1);
+        cx.db.changed_in(to, SORT_STORE, values as u64);
     }
     cx.reply.integer(values as i64);
     Ok(())

@@ -30,8 +30,7 @@ fn hdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         removed = args.from(2).iter().filter(|field| hash.remove(field)).count();
     }
     if removed > 0 {
-        cx.db.changed(key, event(Class::HASH, "hdel"));
-        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.changed_in(key, event(Class::HASH, "hdel"), removed as u64);
         cx.db.remove_if_empty::<Hash>(key);
     }
     cx.reply.integer(removed as i64);

@@ -91,8 +91,7 @@ fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, E
     for index in (2..args.len()).step_by(2) {
         added += i64::from(hash.set(args[index], args[index + 1], &limits));
     }
-    cx.db.changed(key, HSET_EVENT);
-    cx.db.add_dirty((args.len() as u64 - 2) / 2 - 1);
+    cx.db.changed_in(key, HSET_EVENT, (args.len() as u64 - 2) / 2);
     Ok(added)
 }
 

@@ -142,8 +142,7 @@ fn lrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let most = if count == 0 { usize::MAX } else { count.unsigned_abs() as usize };
     let removed = list.remove(end, args[3], most, &limits);
     if removed > 0 {
-        cx.db.changed(key, event(Class::LIST, "lrem"));
-        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.changed_in(key, event(Class::LIST, "lrem"), removed as u64);
         cx.db.remove_if_empty::<List>(key);
     }
     cx.reply.integer(removed as i64);

@@ -102,7 +102,6 @@ fn pop(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
 
 /// Reports that elements were popped.
 pub(crate) fn popped(cx: &mut Cx<'_>, key: Key<'_>, end: End, count: usize) {
-    cx.db.changed(key, if end == End::Left { LPOP_EVENT } else { RPOP_EVENT });
-    cx.db.add_dirty(count as u64 - 1);
+    cx.db.changed_in(key, if end == End::Left { LPOP_EVENT } else { RPOP_EVENT }, count as u64);
     cx.db.remove_if_empty::<List>(key);
 }

@@ -120,8 +120,7 @@ fn push(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
         list.push_all(end, args.from(2).iter().copied(), &limits);
     }
     let len = list.len();
-    cx.db.changed(key, push_event(end));
-    cx.db.add_dirty(args.len() as u64 - 3);
+    cx.db.changed_in(key, push_event(end), args.len() as u64 - 2);
     cx.reply.integer(len as i64);
     Ok(())
 }

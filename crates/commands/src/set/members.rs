@@ -141,8 +141,7 @@ fn sadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         added += u64::from(set.insert(member, &limits));
     }
     if added > 0 {
-        cx.db.changed(key, SADD_EVENT);
-        cx.db.add_dirty(added - 1);
+        cx.db.changed_in(key, SADD_EVENT, added);
     }
     cx.reply.integer(added as i64);
     Ok(())
@@ -155,8 +154,7 @@ fn srem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         removed = args.from(2).iter().filter(|member| set.remove(member)).count();
     }
     if removed > 0 {
-        cx.db.changed(key, SREM_EVENT);
-        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.changed_in(key, SREM_EVENT, removed as u64);
         cx.db.remove_if_empty::<Set>(key);
     }
     cx.reply.integer(removed as i64);

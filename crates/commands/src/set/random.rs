@@ -80,14 +80,14 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         });
     }
     if wanted > 0 {
-        cx.db.add_dirty(wanted as u64 - 1);
-        report(cx, key, popped);
+        report(cx, key, wanted, popped);
     }
     Ok(())
 }
 
-fn report(cx: &mut Cx<'_>, key: Key<'_>, popped: Vec<Vec<u8>>) {
-    cx.db.changed(key, event(Class::SET, "spop"));
+/// `popped` is for the journal, if anybody reads it.
+fn report(cx: &mut Cx<'_>, key: Key<'_>, count: usize, popped: Vec<Vec<u8>>) {
+    cx.db.changed_in(key, event(Class::SET, "spop"), count as u64);
     cx.db.propagate_as(|p| {
         p.begin(2 + popped.len());
         p.word(b"SREM");

@@ -177,8 +177,7 @@ fn remove(
         ranks.end = ranks.start + removed;
     }
     if !ranks.is_empty() {
-        cx.db.changed(key, name);
-        cx.db.add_dirty(ranks.len() as u64 - 1);
+        cx.db.changed_in(key, name, ranks.len() as u64);
         cx.db.remove_if_empty::<Zset>(key);
     }
     cx.reply.integer(ranks.len() as i64);

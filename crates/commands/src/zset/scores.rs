@@ -120,8 +120,7 @@ fn zrem(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         removed = args.from(2).iter().filter(|member| zset.remove(member).is_some()).count();
     }
     if removed > 0 {
-        cx.db.changed(key, event(Class::ZSET, "zrem"));
-        cx.db.add_dirty(removed as u64 - 1);
+        cx.db.changed_in(key, event(Class::ZSET, "zrem"), removed as u64);
         cx.db.remove_if_empty::<Zset>(key);
     }
     cx.reply.integer(removed as i64);

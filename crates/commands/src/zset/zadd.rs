@@ -160,8 +160,7 @@ fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
     }
     if added + updated > 0 {
-        cx.db.changed(key, event(Class::ZSET, "zadd"));
-        cx.db.add_dirty(added + updated - 1);
+        cx.db.changed_in(key, event(Class::ZSET, "zadd"), added + updated);
     }
     let counted = if options.counts_changed { added + updated } else { added };
     cx.reply.integer(counted as i64);

@@ -176,8 +176,7 @@ fn pop_pairs(
         Extreme::Min => ("zpopmin", &b"ZPOPMIN"[..]),
         Extreme::Max => ("zpopmax", &b"ZPOPMAX"[..]),
     };
-    cx.db.changed(key, event(Class::ZSET, name));
-    cx.db.add_dirty(pairs as u64 - 1);
+    cx.db.changed_in(key, event(Class::ZSET, name), pairs as u64);
     cx.db.propagate_as(|p| {
         p.begin(3);
         p.word(command);
