@@ -12,18 +12,33 @@ pub struct Args<'a> {
     /// The word whose hash is known, 0 if none.
     hashed: usize,
     hash: u64,
+    /// The request as it came, if the journal would spell it the same way; else empty.
+    sent: &'a [u8],
 }
 
 impl<'a> Args<'a> {
-    /// Words without a known hash.
+    /// Words of which nothing else is known.
+    #[inline]
     pub fn new(words: &'a [&'a [u8]]) -> Args<'a> {
-        Args { words, hashed: 0, hash: 0 }
+        Args { words, hashed: 0, hash: 0, sent: &[] }
     }
 
-    /// Words of which one, a key, has been hashed already.
+    /// The hash of one of the words, a key, is known.
     #[inline]
-    pub fn with_hash(words: &'a [&'a [u8]], hashed: usize, hash: u64) -> Args<'a> {
-        Args { words, hashed, hash }
+    pub fn with_hash(self, hashed: usize, hash: u64) -> Args<'a> {
+        Args { hashed, hash, ..self }
+    }
+
+    /// The bytes that the words came in are [plain](resp::plain), or there are none.
+    #[inline]
+    pub fn with_sent(self, sent: &'a [u8]) -> Args<'a> {
+        Args { sent, ..self }
+    }
+
+    /// The request as the journal spells it, or nothing if that would have to be composed.
+    #[inline]
+    pub fn sent(self) -> &'a [u8] {
+        self.sent
     }
 
     /// Number of words, the command's name included.

@@ -4,10 +4,12 @@
 //! bucket, the entry. So requests are taken apart before they are run, and each step is taken for
 //! all of them before the next is taken for any: the loads of different keys overlap.
 
+use crate::args::Args;
 use crate::dispatch::{prefetch_bucket, prefetch_entry};
 use crate::engine::Engine;
 use crate::table::Resolved;
 use keyspace::{DbIndex, Key};
+use std::ops::Range;
 
 /// Requests that are taken apart together; about what a core can have under way.
 pub(crate) const MOST: usize = 32;
@@ -16,13 +18,38 @@ pub(crate) const MOST: usize = 32;
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     /// Its words in the batch's argv.
-    pub words: (usize, usize),
-    /// Where it ends in the input.
+    words: (usize, usize),
+    /// Where it begins in the input.
+    begin: usize,
+    /// Where it ends.
     pub end: usize,
     /// Its row, if the name and the number of words are right.
     pub resolved: Option<&'static Resolved>,
-    /// Stripe and hash of its only key.
-    pub key: Option<(usize, u64)>,
+    /// Whether it is [plain](resp::plain).
+    is_plain: bool,
+    /// The word that is its only key, 0 if it has none or several.
+    hashed: u32,
+    /// The key's hash.
+    hash: u64,
+    /// The key's stripe.
+    stripe: usize,
+}
+
+impl Request {
+    /// Its words and what is known of them; `argv` and `input` are those that it was found in.
+    #[inline(always)]
+    pub fn args<'a>(&self, argv: &'a [&'a [u8]], input: &'a [u8]) -> Args<'a> {
+        let sent = if self.is_plain { &input[self.begin..self.end] } else { &[] };
+        Args::new(&argv[self.words.0..self.words.1])
+            .with_hash(self.hashed as usize, self.hash)
+            .with_sent(sent)
+    }
+
+    /// Bytes of it, as it was sent.
+    #[inline(always)]
+    pub fn bytes(&self) -> usize {
+        self.end - self.begin
+    }
 }
 
 /// See the module.
@@ -41,13 +68,25 @@ impl Batch {
         self.requests.clear();
     }
 
-    /// Adds the request whose words are in `argv` from `start` on and which ends at `end`.
+    /// Adds the request whose words are in `argv` from `start` on and which is `sent` of the input.
     #[inline(always)]
-    pub fn add(&mut self, engine: &'static Engine, argv: &[&[u8]], start: usize, end: usize) {
+    pub fn add(
+        &mut self,
+        engine: &'static Engine,
+        argv: &[&[u8]],
+        start: usize,
+        sent: Range<usize>,
+        is_plain: bool,
+    ) {
         let words = &argv[start..];
         let resolved = engine.table.resolve(words).ok();
-        let key = resolved.and_then(|row| fetch_stripe(engine, row, words));
-        self.requests.push(Request { words: (start, argv.len()), end, resolved, key });
+        let key = resolved.and_then(|row| Some((row, fetch_stripe(engine, row, words)?)));
+        let (hashed, (stripe, hash)) =
+            key.map_or((0, (0, 0)), |(row, key)| (row.single_key as u32, key));
+        let words = (start, argv.len());
+        let (begin, end) = (sent.start, sent.end);
+        let request = Request { words, begin, end, resolved, is_plain, hashed, hash, stripe };
+        self.requests.push(request);
     }
 
     /// Asks for the buckets and the entries. For a single request it is too late for that.
@@ -68,10 +107,10 @@ impl Batch {
     fn for_each_key(&self, mut visit: impl FnMut(usize, u64)) {
         let mut last = None;
         for request in &self.requests {
-            if let Some((stripe, hash)) = request.key.filter(|_| request.key != last) {
-                visit(stripe, hash);
+            if request.hashed > 0 && last != Some(request.hash) {
+                visit(request.stripe, request.hash);
+                last = Some(request.hash);
             }
-            last = request.key;
         }
     }
 }

@@ -102,12 +102,9 @@ pub(crate) fn note(
         add(cx, row, args, Log::LargeReply, reply_bytes as i64);
     }
     let larger_than = config.commandlog_request_larger_than();
-    // Only a request of many words or one long word can be large: most are not even summed.
-    if larger_than >= 0 && (args.len() > 8 || args.words().iter().any(|w| w.len() > 4096)) {
-        let bytes = args.words().iter().map(|word| word.len() as i64).sum();
-        if bytes > larger_than {
-            add(cx, row, args, Log::LargeRequest, bytes);
-        }
+    let request_bytes = cx.session.request_bytes as i64;
+    if larger_than >= 0 && request_bytes > larger_than {
+        add(cx, row, args, Log::LargeRequest, request_bytes);
     }
 }
 

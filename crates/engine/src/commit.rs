@@ -6,6 +6,7 @@
 //! unlocked, so the order of journal entries agrees with the order of changes of every key.
 #![allow(unsafe_code)]
 
+use crate::args::Args;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -84,7 +85,7 @@ impl Effects {
 
 /// Commits what the command that `cx` has just run did. The stripes are still locked.
 #[inline]
-pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
+pub(crate) fn commit(cx: &mut Cx<'_>, args: Args<'_>) {
     if !cx.db.stale.get_mut().is_empty() {
         remove_stale(cx);
     }
@@ -94,8 +95,7 @@ pub(crate) fn commit(cx: &mut Cx<'_>, argv: &[&[u8]]) {
             cx.thread.stats().dirty.add_own(dirty);
         }
         if dirty > 0 && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
-            let index = cx.db.index;
-            cx.db.effects.entry.command(index, argv);
+            propagate(cx, args);
         }
     }
     cx.db.effects.is_rewritten = false;
@@ -117,16 +117,36 @@ fn tell_others(db: &mut Db<'_>) {
     }
 }
 
+/// The journal gets the request itself: at once, and as it came, if it is the whole entry.
+#[inline]
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>) {
+    let (index, effects) = (cx.db.index, &mut cx.db.effects);
+    let is_whole = effects.entry.is_empty() && !effects.is_transaction && !effects.is_replay;
+    if is_whole && !args.sent().is_empty() {
+        let position = cx.engine.journal.append_command(index, args.sent());
+        hold_until_written(cx, position);
+    } else {
+        effects.entry.command(index, args.words());
+    }
+}
+
 /// Appends the entry to the journal, unless its transaction goes on.
 fn append(cx: &mut Cx<'_>) {
     let effects = &mut cx.db.effects;
     if effects.is_replay {
         effects.entry.clear();
     } else if !effects.is_transaction {
-        cx.session.written = cx.engine.journal.append(&mut effects.entry, true);
-        if cx.engine.append_log.holds_replies() {
-            note_written(&mut cx.db, cx.session.written);
-        }
+        let position = cx.engine.journal.append(&mut effects.entry, true);
+        hold_until_written(cx, position);
+    }
+}
+
+/// The reply may have to wait until the journal is on the disk up to here.
+#[inline]
+fn hold_until_written(cx: &mut Cx<'_>, position: JournalPos) {
+    cx.session.written = position;
+    if cx.engine.append_log.holds_replies() {
+        note_written(&mut cx.db, position);
     }
 }
 

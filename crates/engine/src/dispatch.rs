@@ -290,12 +290,12 @@ fn overflow(cx: &mut Cx<'_>, started: usize) {
 }
 
 /// Commits one command of a transaction, whose locks stay held.
-pub fn commit_queued(cx: &mut Cx<'_>, words: &[&[u8]]) {
+pub fn commit_queued(cx: &mut Cx<'_>, args: Args<'_>) {
     cx.block_request = None;
     if cx.engine.monitors.load(Relaxed) > 0 {
-        crate::monitor::feed(cx, cx.resolved.command, words);
+        crate::monitor::feed(cx, cx.resolved.command, args.words());
     }
-    commit::commit(cx, words);
+    commit::commit(cx, args);
 }
 
 /// What follows the command while its locks are held.
@@ -305,7 +305,7 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
         suspend(cx, args);
     }
     let before = cx.session.written;
-    commit::commit(cx, args.words());
+    commit::commit(cx, args);
     // What was written comes behind all that was seen.
     if cx.engine.append_log.holds_replies() && cx.session.written == before {
         commit::note_seen(cx);

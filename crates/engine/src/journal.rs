@@ -165,6 +165,13 @@ impl Journal {
         end
     }
 
+    /// Appends an entry of one command, spelled as [`Entry`] would, and returns the position behind it.
+    /// The stripes that it is about are locked.
+    #[inline]
+    pub fn append_command(&self, db: DbIndex, command: &[u8]) -> JournalPos {
+        self.append_bytes(db, db, command)
+    }
+
     fn append_bytes(&self, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
         let log = self.log.get_or_init(Log::new);
         let number = ThreadNumber::get();

@@ -269,7 +269,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     cx.db.set_background(reader);
     cx.start_timing();
     dispatch::call(cx, row, args);
-    commit::commit(cx, args.words());
+    commit::commit(cx, args);
     reader.leave();
 }
 
@@ -303,7 +303,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
 
 /// Commits what the command did under locks, and gives these back.
 fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
-    commit::commit(cx, args.words());
+    commit::commit(cx, args);
     let locked = std::mem::replace(&mut cx.db.locked, Locked::None);
     locked.release(&cx.engine.keyspace);
     dispatch::serve_ready(cx);

@@ -124,7 +124,7 @@ fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<()
             return Err(ReplayError::Unknown { index, error });
         };
         let args = match key {
-            Some((_, hash)) => Args::with_hash(words, row.single_key, hash),
+            Some((_, hash)) => Args::new(words).with_hash(row.single_key, hash),
             None => Args::new(words),
         };
         let outcome = run_one(cx, row, args, key);
@@ -167,7 +167,7 @@ fn run_one(
 fn apply(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
     let outcome = (row.command.run)(cx, args);
     cx.block_request = None;
-    commit::commit(cx, args.words());
+    commit::commit(cx, args);
     cx.db.effects.ready.clear();
     outcome
 }

@@ -133,6 +133,8 @@ pub struct Session {
     pub(crate) commands: u64,
     /// Index of the last command, plus one.
     pub(crate) last_command: usize,
+    /// Bytes of the request that runs, as it was sent; that of EXEC while its commands run.
+    pub(crate) request_bytes: usize,
 }
 
 impl Session {
@@ -168,6 +170,7 @@ impl Session {
             parser: Parser::new(),
             commands: 0,
             last_command: 0,
+            request_bytes: 0,
         }
     }
 
@@ -177,6 +180,7 @@ impl Session {
             db: self.db,
             protocol: self.protocol,
             tracking: self.tracking.clone(),
+            request_bytes: self.request_bytes,
             no_touch: self.no_touch,
             is_local: self.is_local,
             transport_flags: self.transport_flags,

@@ -303,8 +303,8 @@ impl Worker {
                 let parser = &mut cx.session.parser;
                 let found = if parser.is_inside_request() { None } else { plain(input, at, argv) };
                 if let Some(end) = found {
+                    batch.add(engine, argv, start, at..end, true);
                     at = end;
-                    batch.add(engine, argv, start, at);
                     continue;
                 }
                 match cx.session.parser.next(&input[at..], limits) {
@@ -318,7 +318,8 @@ impl Worker {
                                     words.into_iter().map(|word| &inline[word]).collect();
                                 let end = at + used;
                                 cx.start_timing();
-                                match run(&mut cx, &words, None, None) {
+                                cx.session.request_bytes = used;
+                                match run(&mut cx, Args::new(&words), None) {
                                     Ok(()) => {
                                         consumed = end;
                                         if cx.reply.len() > most_output {
@@ -333,8 +334,8 @@ impl Worker {
                         }
                         let words = cx.session.parser.words();
                         argv.extend(words.iter().map(|w| &input[at + w.start..at + w.end]));
+                        batch.add(engine, argv, start, at..at + used, false);
                         at += used;
-                        batch.add(engine, argv, start, at);
                     }
                     Parsed::Incomplete { missing } => {
                         stop = Some(Next::Read { missing });
@@ -356,12 +357,8 @@ impl Worker {
             let mut cut = None;
             cx.start_timing();
             for request in batch.requests() {
-                let words = &argv[request.words.0..request.words.1];
-                if words.is_empty() {
-                    consumed = request.end;
-                    continue;
-                }
-                match run(&mut cx, words, request.resolved, request.key) {
+                cx.session.request_bytes = request.bytes();
+                match run(&mut cx, request.args(argv, input), request.resolved) {
                     Ok(()) => consumed = request.end,
                     Err(cause) => {
                         cut = Some(cause);
@@ -563,19 +560,10 @@ fn limits(session: &Session, engine: &Engine) -> Limits {
 }
 
 #[inline]
-fn run(
-    cx: &mut Cx<'_>,
-    words: &[&[u8]],
-    resolved: Option<&'static Resolved>,
-    key: Option<(usize, u64)>,
-) -> Result<(), Next> {
-    if words.is_empty() {
+fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> Result<(), Next> {
+    if args.is_empty() {
         return Ok(());
     }
-    let args = match (resolved, key) {
-        (Some(row), Some((_, hash))) => Args::with_hash(words, row.single_key, hash),
-        _ => Args::new(words),
-    };
     match dispatch::process(cx, resolved, args) {
         Ok(()) => Ok(()),
         Err(dispatch::NotNow::Busy(Busy)) => Err(Next::Again),

@@ -2,7 +2,8 @@
 //!
 //! Nearly every request has fewer than ten words of fewer than a hundred bytes, and has arrived
 //! whole. Such a one needs none of the [`Parser`](crate::Parser)'s state, and its words go straight
-//! to where they are used.
+//! to where they are used. There is one way to spell it, so that what a client sent can go into the
+//! journal as it is.
 
 /// `$`, one digit, and the line's end, as four bytes read at once; the digit's place left free.
 const ONE_DIGIT: u32 = u32::from_le_bytes([b'$', 0, b'\r', b'\n']);
@@ -84,6 +85,8 @@ mod tests {
         assert_eq!(at + consumed, end);
         let expected: Vec<&[u8]> = parser.words().iter().map(|w| &input[at..][w.clone()]).collect();
         assert_eq!(&words[1..], expected);
+        let owned: Vec<Vec<u8>> = expected.iter().map(|word| word.to_vec()).collect();
+        assert_eq!(&input[at..end], encode(&owned), "not as the journal spells it");
         true
     }
 

@@ -99,8 +99,9 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     for queued in multi.queue() {
         let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
         let row = &cx.thread.engine.table.all()[queued.command];
-        dispatch::call(cx, row, Args::new(&words));
-        dispatch::commit_queued(cx, &words);
+        let args = Args::new(&words);
+        dispatch::call(cx, row, args);
+        dispatch::commit_queued(cx, args);
     }
     cx.end_transaction();
     cx.resolved = exec;

@@ -106,7 +106,7 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         blocking::forget(&guest.db, waiter);
         waiter.finish();
     }
-    commit::commit(&mut guest, args.words());
+    commit::commit(&mut guest, args);
     std::mem::replace(&mut guest.db.locked, Locked::None).release(&engine.keyspace);
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
