@@ -1,10 +1,10 @@
 //! Commands that wait: BLPOP and its kin, and work that a background thread does for a client.
 //!
 //! A blocked command is kept as a [`Waiter`] in the registry of each of its keys, oldest first.
-//! Whoever changes such a key serves the waiters when its own command is committed and unlocked:
-//! it runs the waiter's command again, on the waiter's behalf, with the locks that the command
-//! needs, and posts the reply to the client's thread. So the waiter that waits longest is served
-//! first, and the client that pushed sees the key as the waiter left it.
+//! Whoever changes such a key serves the waiters when its own command is committed, and before its
+//! locks are given back: it runs the waiter's command again, on the waiter's behalf, with what further
+//! locks the command needs, and posts the reply to the client's thread. So the waiter that waits
+//! longest is served first, and everybody else sees the key as the waiter left it.
 //!
 //! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
 //!

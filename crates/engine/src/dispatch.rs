@@ -86,9 +86,8 @@ pub(crate) fn process(
         after_reply(cx, row, started);
         deliver_own_pushes(cx);
     }
-    if !cx.db.effects.ready.is_empty() {
-        serve_ready(cx);
-    }
+    // Whom the locks of others kept from being served.
+    serve_first(cx);
     Ok(())
 }
 
@@ -191,6 +190,7 @@ fn run_in_stopped_world(
     cx.start_timing();
     call(cx, row, args);
     finish(cx, args);
+    serve_first(cx);
     cx.db.locked = Locked::None;
     drop(stopped);
     cx.thread.reader.enter();
@@ -224,8 +224,17 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     }
     call(cx, row, args);
     finish(cx, args);
+    serve_first(cx);
     std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
     Ok(())
+}
+
+/// Serves who waited for what the command has just changed, before anybody else sees that.
+#[inline]
+fn serve_first(cx: &mut Cx<'_>) {
+    if !cx.db.effects.ready.is_empty() {
+        serve_ready(cx);
+    }
 }
 
 /// Runs a command whose locks are held, and turns its error into its reply.

@@ -106,6 +106,20 @@ impl Locked {
         self.for_each(|stripe| keyspace.stripe(stripe).lock());
     }
 
+    /// Takes the locks of further stripes beside those that are held. Whatever their order, nobody
+    /// waits for them in a circle: they are only tried, and none is kept if one cannot be had.
+    pub(crate) fn extend(&mut self, need: &Locked, keyspace: &Keyspace) -> Result<(), Busy> {
+        let mut missing = Locked::None;
+        need.for_each(|stripe| {
+            if !self.covers(stripe) {
+                missing.add(stripe);
+            }
+        });
+        missing.acquire(keyspace)?;
+        missing.for_each(|stripe| self.add(stripe));
+        Ok(())
+    }
+
     /// Visits the stripes in ascending order.
     pub(crate) fn for_each(&self, mut visit: impl FnMut(usize)) {
         match self {

@@ -304,6 +304,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
 /// Commits what the command did under locks, and gives these back.
 fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args);
+    dispatch::serve_ready(cx);
     let locked = std::mem::replace(&mut cx.db.locked, Locked::None);
     locked.release(&cx.engine.keyspace);
     dispatch::serve_ready(cx);

@@ -3,13 +3,13 @@
 use super::locking::{is_held_back, stripes_of};
 use super::refuse;
 use crate::args::Args;
-use crate::blocking::{self, Resumption, Waiter};
+use crate::blocking::{self, Ready, Resumption, Waiter};
 use crate::command::{Command, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::latency::Slow;
-use crate::locks::Locked;
+use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
 use crate::table::Resolved;
 use keyspace::{DbIndex, Entry, Key, Kind};
@@ -17,18 +17,24 @@ use resp::Reply;
 use std::sync::Arc;
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
+///
+/// The first time the locks of the command that made them ready are still held, so that nobody else
+/// takes what is there for who waits. A client that needs a stripe which cannot be had soon beside
+/// them, and all after it, are left for a second time, without any locks.
 #[cold]
 pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     let mut ready = std::mem::take(&mut cx.db.effects.ready);
-    while !ready.is_empty() {
-        let mut more = Vec::new();
-        for (db, key) in ready {
-            for waiter in waiters_of(&cx.db, db, &key) {
-                let Some(kind) = kind_of(&cx.db, db, &key) else { break };
-                serve(cx, &waiter, kind, &mut more);
+    let mut served = 0;
+    while let Some((db, key)) = ready.get(served).cloned() {
+        for waiter in waiters_of(&cx.db, db, &key) {
+            let Some(kind) = kind_of(&cx.db, db, &key) else { break };
+            if serve(cx, &waiter, kind, &mut ready).is_err() {
+                ready.drain(..served);
+                cx.db.effects.ready = ready;
+                return;
             }
         }
-        ready = more;
+        served += 1;
     }
 }
 
@@ -58,13 +64,23 @@ fn is_woken_by(command: &Command, kind: Kind) -> bool {
 }
 
 /// Runs a waiter's command again on its behalf, because of a key of this type.
-fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbIndex, Box<[u8]>)>) {
+///
+/// # Errors
+/// It cannot while the locks of another command are held.
+fn serve(
+    cx: &mut Cx<'_>,
+    waiter: &Arc<Waiter>,
+    kind: Kind,
+    ready: &mut Vec<Ready>,
+) -> Result<(), Busy> {
     let engine = cx.thread.engine;
     let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-    let Ok(row) = engine.table.resolve(&words) else { return };
+    let Ok(row) = engine.table.resolve(&words) else { return Ok(()) };
     if !is_woken_by(row.command, kind) || !waiter.claim() {
-        return;
+        return Ok(());
     }
+    let held = std::mem::replace(&mut cx.db.locked, Locked::None);
+    let is_locked = held != Locked::None;
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Vec::new();
@@ -81,16 +97,21 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
     };
     guest.db.index = waiter.db;
     guest.db.touches = !waiter.no_touch;
+    guest.db.locked = held;
     let need = stripes_of(&guest, row.command, args);
     if !lock_to_serve(&mut guest, need, row, args) {
+        cx.db.locked = std::mem::replace(&mut guest.db.locked, Locked::None);
         drop(guest);
         if !waiter.put_back() {
-            return blocking::end(&cx.db, waiter);
+            blocking::end(&cx.db, waiter);
+        } else if is_locked {
+            return Err(Busy);
+        } else {
+            for key in waiter.keys() {
+                ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
+            }
         }
-        for key in waiter.keys() {
-            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
-        }
-        return;
+        return Ok(());
     }
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
     let goes_on = guest.block_request.take().is_some();
@@ -107,9 +128,14 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         waiter.finish();
     }
     commit::commit(&mut guest, args);
-    std::mem::replace(&mut guest.db.locked, Locked::None).release(&engine.keyspace);
+    let locked = std::mem::replace(&mut guest.db.locked, Locked::None);
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
+    if is_locked {
+        cx.db.locked = locked;
+    } else {
+        locked.release(&engine.keyspace);
+    }
     if !goes_on {
         engine.tracking.flush_broadcasts(engine);
         waiter.uncount(engine);
@@ -117,13 +143,24 @@ fn serve(cx: &mut Cx<'_>, waiter: &Arc<Waiter>, kind: Kind, ready: &mut Vec<(DbI
         let resumption = Resumption { token: waiter.token(), reply: out, written };
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
     }
+    Ok(())
 }
 
-/// Takes the locks for a blocked command; `false` if a long command is in the way.
+/// Takes the locks for a blocked command, beside those that are held already if there are any;
+/// `false` if a long command is in the way, or they cannot be had soon beside others.
 fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
     /// Attempts before a lock that somebody holds beside a long command counts as that one's.
     const PATIENCE: usize = 1000;
+    /// Attempts while other locks are held, which somebody may be waiting for.
+    const PATIENCE_WITH_LOCKS: usize = 100;
     let keyspace = &guest.engine.keyspace;
+    if guest.db.locked != Locked::None {
+        let is_had = (0..PATIENCE_WITH_LOCKS).any(|_| {
+            let extended = guest.db.locked.extend(&need, keyspace);
+            extended.inspect_err(|_| std::thread::yield_now()).is_ok()
+        });
+        return is_had && !(guest.engine.holds.any() && is_held_back(guest, row, args));
+    }
     let mut attempts = 0;
     while need.acquire(keyspace).is_err() {
         attempts += 1;
