@@ -202,6 +202,19 @@ impl Waiter {
         matches!(before, Ok(_) | Err(SERVING))
     }
 
+    /// The same for a client that stays and may see which of both it was: `true` says that it is not
+    /// served.
+    pub(crate) fn call_off_unserved(&self) -> bool {
+        loop {
+            match self.state.compare_exchange(WAITING, CALLED_OFF, AcqRel, Acquire) {
+                Ok(_) => return true,
+                // Whoever serves it has all locks and waits for nobody.
+                Err(SERVING) => std::thread::yield_now(),
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// The same for a client that goes away, after whom nobody asks again: if somebody serves it
     /// just now, that one ends the wait.
     pub(crate) fn abandon(&self) -> bool {
@@ -410,6 +423,24 @@ mod tests {
         waiter.session_client.depart(Departure::Closed);
         assert!(waiter.put_back() && !waiter.claim());
         assert!(waiter.abandon(), "its thread ends the wait");
+    }
+
+    #[test]
+    fn who_is_unblocked_while_it_is_served_is_so_only_if_that_is_in_vain() {
+        for is_in_vain in [true, false] {
+            let waiter = waiter();
+            assert!(waiter.claim());
+            let is_called_off = std::thread::scope(|scope| {
+                let other = scope.spawn(|| waiter.call_off_unserved());
+                if is_in_vain {
+                    assert!(waiter.put_back());
+                } else {
+                    waiter.finish();
+                }
+                other.join().expect("it ends")
+            });
+            assert_eq!(is_called_off, is_in_vain);
+        }
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Client {
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
     /// this token. `None` if it does not wait.
     pub fn call_off_wait(&self, engine: &Engine) -> Option<u64> {
-        let waiter = self.waiter().filter(|waiter| waiter.call_off())?;
+        let waiter = self.waiter().filter(|waiter| waiter.call_off_unserved())?;
         waiter.uncount(engine);
         waiter.token()
     }

@@ -84,6 +84,33 @@ fn who_is_unblocked_twice_was_blocked_once() {
     }
 }
 
+/// An element comes and the wait is ended at the same time: either the one or the other.
+#[test]
+fn who_is_served_is_not_unblocked() {
+    let options = Options::arguments(&["--io-threads", "3"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let mut clients = [(); 3].map(|()| server.connect(Protocol::Resp2).expect("it answers"));
+    for round in 0..5 * ROUNDS {
+        let [client, pushing, ending] = &mut clients;
+        let (mut waiting, id) = waiting(&server, client);
+        let (push, end) = (["LPUSH", "list", "element"], ["CLIENT", "UNBLOCK", &id]);
+        if round % 2 == 0 {
+            pushing.send(&push).expect("it is sent");
+            ending.send(&end).expect("it is sent");
+        } else {
+            ending.send(&end).expect("it is sent");
+            pushing.send(&push).expect("it is sent");
+        }
+        assert_eq!(pushing.reply().expect("a reply").integer(), Some(1), "round {round}");
+        let is_unblocked = ending.reply().expect("a reply").integer() == Some(1);
+        let is_served = waiting.reply().expect("a reply") != Reply::NilArray;
+        assert_ne!(is_unblocked, is_served, "round {round}");
+        let left = ask(client, &["LLEN", "list"]).integer();
+        assert_eq!(left, Some(i64::from(!is_served)), "round {round}");
+        ask(client, &["DEL", "list"]);
+    }
+}
+
 #[test]
 fn who_is_evicted_is_not_served() {
     let options = Options::arguments(&["--io-threads", "3"]);

@@ -76,7 +76,7 @@ fn serve(
     let engine = cx.thread.engine;
     let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
     let Ok(row) = engine.table.resolve(&words) else { return Ok(()) };
-    if !is_woken_by(row.command, kind) || !waiter.claim() {
+    if !is_woken_by(row.command, kind) || !waiter.is_waiting() {
         return Ok(());
     }
     let held = std::mem::replace(&mut cx.db.locked, Locked::None);
@@ -102,32 +102,16 @@ fn serve(
     if !lock_to_serve(&mut guest, need, row, args) {
         cx.db.locked = std::mem::replace(&mut guest.db.locked, Locked::None);
         drop(guest);
-        if !waiter.put_back() {
-            blocking::end(&cx.db, waiter);
-        } else if is_locked {
+        if is_locked {
             return Err(Busy);
-        } else {
-            for key in waiter.keys() {
-                ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
-            }
+        }
+        for key in waiter.keys() {
+            ready.append(&mut engine.holds.serve_later((waiter.db, key.clone())));
         }
         return Ok(());
     }
-    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(&mut guest, args));
-    let goes_on = guest.block_request.take().is_some();
-    if goes_on {
-        if !waiter.put_back() {
-            blocking::end(&guest.db, waiter);
-        }
-    } else {
-        if let Err(error) = &outcome {
-            guest.thread.stats().by_command[row.index].failed.add_own(1);
-            refuse(&mut guest, error);
-        }
-        blocking::forget(&guest.db, waiter);
-        waiter.finish();
-    }
-    commit::commit(&mut guest, args);
+    // Only now, so that who wants to know whether it is served need not wait for the locks.
+    let is_served = waiter.claim() && run_claimed(&mut guest, waiter, args);
     let locked = std::mem::replace(&mut guest.db.locked, Locked::None);
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
@@ -136,7 +120,7 @@ fn serve(
     } else {
         locked.release(&engine.keyspace);
     }
-    if !goes_on {
+    if is_served {
         engine.tracking.flush_broadcasts(engine);
         waiter.uncount(engine);
         let written = session.written;
@@ -144,6 +128,27 @@ fn serve(
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
     }
     Ok(())
+}
+
+/// Runs the command of a waiter that has been claimed, whose locks are held; `false` if it waits on.
+fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool {
+    let (engine, row) = (guest.engine, guest.resolved);
+    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(guest, args));
+    let goes_on = guest.block_request.take().is_some();
+    if goes_on {
+        if !waiter.put_back() {
+            blocking::end(&guest.db, waiter);
+        }
+    } else {
+        if let Err(error) = &outcome {
+            guest.thread.stats().by_command[row.index].failed.add_own(1);
+            refuse(guest, error);
+        }
+        blocking::forget(&guest.db, waiter);
+        waiter.finish();
+    }
+    commit::commit(guest, args);
+    !goes_on
 }
 
 /// Takes the locks for a blocked command, beside those that are held already if there are any;
