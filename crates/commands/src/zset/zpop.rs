@@ -252,8 +252,8 @@ fn zmpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn bzmpop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let deadline = parse_timeout(args[1], cx.now())?;
     let options = parse(args, 2)?;
+    let deadline = parse_timeout(args[1], cx.now())?;
     if pop_several(cx, args, &options)? {
         return Ok(());
     }
