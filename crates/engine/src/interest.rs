@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::blocking::Waiter;
+use crate::clients::Client;
 use crate::db::Db;
 use keyspace::DbIndex;
 use keyspace::keyspace::STRIPES;
@@ -15,12 +16,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// A client's watch: raised by the first change of any key it watches.
-#[derive(Debug, Default)]
 pub struct Watch {
+    client: Arc<Client>,
     dirty: AtomicBool,
 }
 
 impl Watch {
+    /// The watch of a client, which nothing has raised yet.
+    pub(crate) fn new(client: &Arc<Client>) -> Watch {
+        Watch { client: Arc::clone(client), dirty: AtomicBool::new(false) }
+    }
     /// A watched key changed.
     pub fn raise(&self) {
         self.dirty.store(true, Release);
@@ -101,7 +106,8 @@ impl Db<'_> {
             // reference lives.
             let interest = unsafe { self.engine.interests.stripe(index) };
             for of_key in interest.keys.values() {
-                counts.watched += usize::from(!of_key.watches.is_empty());
+                let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
+                counts.watched += usize::from(is_watched);
                 counts.blocking +=
                     usize::from(of_key.waiters.iter().any(|waiter| !waiter.is_over()));
             }

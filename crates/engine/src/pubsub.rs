@@ -70,7 +70,7 @@ impl PubSub {
     pub fn active(&self, space: Space, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         self.read(space)
             .iter()
-            .filter(|(_, listeners)| listeners.iter().any(|listener| !listener.is_leaving()))
+            .filter(|(_, listeners)| is_heard(listeners))
             .map(|(name, _)| name)
             .filter(|name| pattern.is_none_or(|pattern| is_match(pattern, name)))
             .cloned()
@@ -95,7 +95,7 @@ impl PubSub {
 
     /// Number of names with listeners (PUBSUB NUMPAT, INFO).
     pub fn count(&self, space: Space) -> usize {
-        self.read(space).len()
+        self.read(space).values().filter(|listeners| is_heard(listeners)).count()
     }
 
     /// Publishes to a channel and the patterns that match it, or to a shard channel; returns how many
@@ -135,6 +135,10 @@ impl PubSub {
 
 fn is_match(pattern: &[u8], name: &[u8]) -> bool {
     glob::matches(pattern, name, Case::Sensitive)
+}
+
+fn is_heard(listeners: &[Arc<Client>]) -> bool {
+    listeners.iter().any(|listener| !listener.is_leaving())
 }
 
 fn count(listeners: &[Arc<Client>]) -> usize {

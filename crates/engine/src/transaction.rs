@@ -60,7 +60,9 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     // watch is there to be raised.
     cx.db.remove_expired(key);
     crate::commit::commit_outside(&mut cx.db);
-    let watch = Arc::clone(cx.session.watch.get_or_insert_default());
+    let session = &mut *cx.session;
+    let watch = session.watch.get_or_insert_with(|| Arc::new(Watch::new(&session.client)));
+    let watch = Arc::clone(watch);
     cx.session.watched_bytes += key.bytes.len() + NAME_OVERHEAD;
     cx.session.watched.push((db, Box::from(key.bytes)));
     let engine = cx.engine;

@@ -3,6 +3,7 @@
 
 use harness::client::{Client, ask, encode};
 use harness::crowd::Crowd;
+use harness::info::find;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 
@@ -107,5 +108,37 @@ fn who_is_killed_listens_no_more() {
         let (none, gone) = (Reply::Integer(0), Reply::Array(Vec::new()));
         assert_eq!(replies, [Reply::Integer(1), none.clone(), none, nobody, gone], "round {round}");
         listener.expect_closed().expect("it is closed");
+    }
+}
+
+/// What is counted of those who listen and watch.
+const COUNTS: [&str; 4] =
+    ["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "total_watched_keys"];
+
+#[test]
+fn who_is_killed_is_counted_no_more() {
+    let options = Options::arguments(&["--io-threads", "3"]);
+    let server = Server::start(&Program::under_test(), options).expect("it starts");
+    let mut client = server.connect(Protocol::Resp3).expect("it answers");
+    for round in 0..ROUNDS {
+        let mut listening = server.connect(Protocol::Resp3).expect("it answers");
+        let id = ask(&mut listening, &["CLIENT", "ID"]).integer().expect("a number").to_string();
+        ask(&mut listening, &["WATCH", "key"]);
+        for join in [["SUBSCRIBE", "news"], ["PSUBSCRIBE", "n*"], ["SSUBSCRIBE", "local"]] {
+            listening.send(&join).expect("it is sent");
+            next(&mut listening);
+        }
+        let counts = ask(&mut client, &["INFO", "everything"]);
+        assert_eq!(COUNTS.map(|name| find(&counts, name)), COUNTS.map(|_| Some("1".to_owned())));
+        for words in
+            [&["CLIENT", "KILL", "ID", &id][..], &["PUBSUB", "NUMPAT"], &["INFO", "everything"]]
+        {
+            client.send(words).expect("it is sent");
+        }
+        let [killed, patterns] = [0; 2].map(|_| client.reply().expect("a reply").integer());
+        assert_eq!((killed, patterns), (Some(1), Some(0)), "round {round}");
+        let counts = client.reply().expect("a reply");
+        let counts = COUNTS.map(|name| find(&counts, name));
+        assert_eq!(counts, COUNTS.map(|_| Some("0".to_owned())), "round {round}");
     }
 }
