@@ -575,7 +575,9 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> 
 
 #[cold]
 fn protocol_error(cx: &mut Cx<'_>, text: &str) {
-    cx.reply.error(&format!("ERR Protocol error: {text}"));
+    if cx.session.reply_mode == ReplyMode::On {
+        cx.reply.error(&format!("ERR Protocol error: {text}"));
+    }
     cx.session.fate = Fate::CloseAfterReplies;
 }
 

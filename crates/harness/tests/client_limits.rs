@@ -421,6 +421,18 @@ fn what_came_before_a_protocol_error_is_answered() {
 }
 
 #[test]
+fn who_wants_no_replies_is_not_told_of_a_protocol_error() {
+    on_each_backend(&[], |server| {
+        for mode in ["OFF", "SKIP"] {
+            let mut client = connect(server);
+            let bad = &b"*1\r\n!4\r\nPING\r\n"[..];
+            client.send_raw(&[&encode(&["CLIENT", "REPLY", mode]), bad].concat()).unwrap();
+            client.expect_closed().unwrap();
+        }
+    });
+}
+
+#[test]
 fn messages_to_oneself_follow_the_reply() {
     on_each_backend(&[], |server| {
         let mut client = server.connect(Protocol::Resp3).unwrap();
