@@ -161,9 +161,15 @@ fn ltrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limits = limits::list(cx.engine);
     if let Some(list) = cx.db.write::<List>(key)? {
         let range = super::range(start, stop, list.len()).unwrap_or(0..0);
-        list.trim(range.start, range.len(), &limits);
-        cx.db.changed(key, event(Class::LIST, "ltrim"));
-        cx.db.remove_if_empty::<List>(key);
+        let removed = list.len() - range.len();
+        if removed == 0 {
+            // Published all the same.
+            cx.db.notify(key, event(Class::LIST, "ltrim"));
+        } else {
+            list.trim(range.start, range.len(), &limits);
+            cx.db.changed_in(key, event(Class::LIST, "ltrim"), removed as u64);
+            cx.db.remove_if_empty::<List>(key);
+        }
     }
     cx.reply.ok();
     Ok(())
