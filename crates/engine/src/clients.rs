@@ -231,12 +231,16 @@ impl Clients {
         lock(&self.by_id)
     }
 
-    /// Adds a client; `make` gets its number.
-    pub fn add(&self, make: impl FnOnce(u64) -> Client) -> Arc<Client> {
+    /// Adds a client, unless there are `most` already; `make` gets its number.
+    pub fn add(&self, most: usize, make: impl FnOnce(u64) -> Client) -> Option<Arc<Client>> {
+        let mut clients = self.map();
+        if clients.len() >= most {
+            return None;
+        }
         let id = self.next_id.fetch_add(1, Relaxed) + 1;
         let client = Arc::new(make(id));
-        self.map().insert(id, Arc::clone(&client));
-        client
+        clients.insert(id, Arc::clone(&client));
+        Some(client)
     }
 
     /// Removes a client.
@@ -257,5 +261,39 @@ impl Clients {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.map().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(id: u64) -> Client {
+        Client {
+            id,
+            thread: 0,
+            addr: String::new(),
+            laddr: String::new(),
+            fd: 0,
+            created_ms: 0,
+            names: Mutex::default(),
+            wait: Mutex::default(),
+            live: Live::default(),
+        }
+    }
+
+    #[test]
+    fn threads_that_add_at_the_same_time_keep_the_limit() {
+        const MOST: usize = 100;
+        let clients = Clients::default();
+        let add = || (0..MOST).filter(|_| clients.add(MOST, client).is_some()).count();
+        let added: usize = std::thread::scope(|scope| {
+            let threads = [(); 4].map(|()| scope.spawn(add));
+            threads.map(|thread| thread.join().expect("it ends")).iter().sum()
+        });
+        assert_eq!((added, clients.count()), (MOST, MOST));
+        // Who was refused has had no number.
+        clients.remove(1);
+        assert_eq!(clients.add(MOST, client).map(|client| client.id), Some(MOST as u64 + 1));
     }
 }

@@ -172,12 +172,11 @@ impl Worker {
         &self.context
     }
 
-    /// A connection was accepted.
-    pub fn connect(&mut self, peer: Peer) -> Session {
+    /// A connection was accepted; `None` if that is one more than `maxclients`.
+    pub fn connect(&mut self, peer: Peer) -> Option<Session> {
         let engine = self.context.engine;
         engine.startup_bytes();
-        engine.stats.connections.add(1);
-        let client = engine.clients.add(|id| Client {
+        let client = engine.clients.add(engine.config.maxclients(), |id| Client {
             id,
             thread: self.context.index,
             addr: peer.addr,
@@ -187,13 +186,14 @@ impl Worker {
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             wait: std::sync::Mutex::default(),
             live: crate::clients::Live::default(),
-        });
+        })?;
+        engine.stats.connections.add(1);
         let mut session = Session::new(client, engine.acl.is_open());
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
         session.publish(now().0);
         engine.count_client_memory(&session.client, session.memory_bytes());
-        session
+        Some(session)
     }
 
     /// A connection is gone.

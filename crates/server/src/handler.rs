@@ -83,11 +83,15 @@ impl Hub {
         self.worker.context().index
     }
 
+    fn refuse_one_too_many(&self, io: &mut ConnIo<'_>) {
+        self.engine.stats.rejected_connections.add(1);
+        io.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
+    }
+
     fn refuse(&self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> bool {
         let config = &self.engine.config;
         if self.engine.clients.count() >= config.maxclients() {
-            self.engine.stats.rejected_connections.add(1);
-            io.out().extend_from_slice(b"-ERR max number of clients reached\r\n");
+            self.refuse_one_too_many(io);
             return true;
         }
         if config.protected_mode() && self.engine.acl.needs_no_password() && !peer.is_local() {
@@ -299,13 +303,18 @@ impl Handler for Hub {
             Kind::Tls => flag::TLS,
             Kind::Unix => flag::UNIX_SOCKET,
         };
-        let session = self.worker.connect(Peer {
+        let connected = self.worker.connect(Peer {
             addr: peer.addr_text(),
             laddr: peer.local_text(),
             fd: peer.fd,
             is_local: peer.is_local(),
             transport_flags,
         });
+        let Some(session) = connected else {
+            // Another thread has accepted one meanwhile.
+            self.refuse_one_too_many(io);
+            return None;
+        };
         self.by_client.insert(session.id(), peer.id);
         Some(Conn {
             session,
