@@ -54,12 +54,16 @@ impl Engine {
 
     /// The bytes in use that `maxmemory` limits.
     pub fn limited_bytes(&self) -> u64 {
-        (self.keyspace.used_bytes() as u64).saturating_sub(self.unlimited_bytes())
+        // What is not limited is noted before it is allocated and until it is freed: seen in between, it
+        // must not look like what is.
+        let before = self.unlimited_bytes();
+        let used = self.keyspace.used_bytes() as u64;
+        used.saturating_sub(before.max(self.unlimited_bytes()))
     }
 
     /// The bytes in use for which no keys have to go: those of clients that were evicted but whose
-    /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of what a
-    /// snapshot has yet to write. By each key that goes there would be more of the last two.
+    /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of a
+    /// snapshot. By each key that goes there would be more of the last two.
     pub fn unlimited_bytes(&self) -> u64 {
         let for_files = self.journal.held_bytes() + self.snapshots.held_bytes();
         self.leaving_client_memory() + for_files as u64

@@ -12,8 +12,9 @@ use crate::engine::Engine;
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use keyspace::keyspace::STRIPES;
+use keyspace::memory::block_size;
 use keyspace::snapshot::record::Tokens;
-use keyspace::snapshot::{BigRef, Chunk, Shared};
+use keyspace::snapshot::{BigRef, Chunk, Shared, Workspace};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Millis, StripeData};
 use std::io;
@@ -25,6 +26,10 @@ use structs::sync::lock;
 
 /// Bytes after which a thread gives what it has encoded to the output.
 const FLUSH: usize = 1 << 20;
+/// Room for them, and for what comes with the last of them.
+const FLUSH_ROOM: usize = FLUSH + (128 << 10);
+/// What a thread has beside: entries as they were taken.
+const BESIDE_FLUSH: usize = 128 << 10;
 /// Bytes of a big value that are taken at a stretch.
 const PIECE: usize = 16 << 10;
 /// How long a thread works at a stretch while clients are served. Short stretches matter more than
@@ -62,6 +67,10 @@ pub trait Encode: Send {
     fn encode(&mut self, tokens: Tokens<'_>, out: &mut Vec<u8>);
     /// A value has ended: nothing of it may be kept back.
     fn end_of_value(&mut self, out: &mut Vec<u8>);
+    /// Bytes that hold what was kept back.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// Where a snapshot goes.
@@ -96,7 +105,7 @@ impl Snapshots {
         lock(&self.current).clone()
     }
 
-    /// Memory that holds what the snapshot under way has yet to write, in bytes.
+    /// Memory of the snapshot under way: what it has yet to write, and what it needs for that, in bytes.
     pub fn held_bytes(&self) -> usize {
         if !self.is_running() {
             return 0;
@@ -296,6 +305,8 @@ struct Walker<'a> {
     stretch_began: Instant,
     /// Which of its last eight offers of the processor somebody took: the newest in the lowest bit.
     taken: u8,
+    /// What all this takes. Last: it is dropped after the rest.
+    workspace: Workspace,
 }
 
 fn ended(shared: &Shared) -> io::Error {
@@ -321,6 +332,7 @@ impl<'a> Walker<'a> {
             stretch_began: Instant::now(),
             // Scarce until they turn out not to be.
             taken: u8::MAX,
+            workspace: Workspace::new(&snapshot.shared, 0),
         }
     }
 
@@ -350,6 +362,8 @@ impl<'a> Walker<'a> {
 
     fn run(&mut self, encode: &mut dyn Encode, output: &Mutex<&mut dyn Output>) -> io::Result<()> {
         let shared = Arc::clone(&self.snapshot.shared);
+        self.count_workspace(FLUSH_ROOM, encode);
+        self.out.reserve_exact(FLUSH_ROOM);
         loop {
             if shared.is_over() {
                 return Err(ended(&shared));
@@ -395,13 +409,22 @@ impl<'a> Walker<'a> {
             self.flush(&mut **lock(output))?;
             self.out_db = chunk.db;
         }
-        encode.encode(Tokens::new(&chunk.bytes), &mut self.out);
+        self.encode(&chunk.bytes, encode);
         encode.end_of_value(&mut self.out);
         if self.out.len() >= FLUSH {
             self.flush(&mut **lock(output))?;
         }
         self.delay(chunk.keys);
         Ok(())
+    }
+
+    fn encode(&mut self, tokens: &[u8], encode: &mut dyn Encode) {
+        encode.encode(Tokens::new(tokens), &mut self.out);
+        self.count_workspace(self.out.capacity(), encode);
+    }
+
+    fn count_workspace(&mut self, out_bytes: usize, encode: &dyn Encode) {
+        self.workspace.set(block_size(out_bytes) + block_size(encode.held_bytes()) + BESIDE_FLUSH);
     }
 
     fn flush(&mut self, output: &mut dyn Output) -> io::Result<()> {
@@ -424,6 +447,7 @@ impl<'a> Walker<'a> {
         self.flush(&mut **output)?;
         self.out_db = value.db;
         // It is exchanged for what writers have filled: with room in it they need not allocate.
+        let _room = Workspace::new(&shared, 16 * PIECE);
         let mut tokens = Vec::with_capacity(16 * PIECE);
         loop {
             tokens.clear();
@@ -434,7 +458,7 @@ impl<'a> Walker<'a> {
             if shared.is_over() {
                 return Err(ended(&shared));
             }
-            encode.encode(Tokens::new(&tokens), &mut self.out);
+            self.encode(&tokens, encode);
             if !goes_on {
                 break;
             }

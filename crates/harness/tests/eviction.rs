@@ -11,7 +11,7 @@ use harness::info::{find, number};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
-use harness::wait::until_not_rewriting;
+use harness::wait::{eventually, until_not_rewriting};
 use std::thread;
 
 /// What a test's keys may take, beside what an empty server takes.
@@ -352,6 +352,32 @@ fn what_a_snapshot_has_yet_to_write_costs_no_keys() {
         assert_eq!(info(&mut test.client, "evicted_keys"), 0, "{policy}");
         test.server.kill().unwrap();
     }
+}
+
+#[test]
+fn what_a_snapshot_needs_for_itself_costs_no_keys() {
+    const KEYS: usize = 3000;
+    let mut test = Test::new("allkeys-lru");
+    test.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    let set =
+        |number| vec![b"SET".to_vec(), format!("k{number}").into_bytes(), vec![b'v'; 6 * VALUE]];
+    assert!(test.each(0..KEYS, set).is_empty());
+    // Much less than what threads encode into, and the block that goes to the disk.
+    let limit = info(&mut test.client, "used_memory") + ROOM / 8;
+    test.ask(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
+    for save in [["BGSAVE"].as_slice(), &["BGREWRITEAOF"]] {
+        for _ in 0..3 {
+            test.ask(save);
+            // Every command looks for room.
+            eventually("it is written", || {
+                let under_way = ["rdb_bgsave_in_progress", "aof_rewrite_in_progress"];
+                under_way.iter().all(|name| info(&mut test.client, name) == 0)
+            });
+        }
+        assert_eq!(info(&mut test.client, "evicted_keys"), 0, "{save:?}");
+    }
+    assert_eq!(test.ask(&["DBSIZE"]), Reply::Integer(KEYS as i64));
+    eventually("it is given back", || info(&mut test.client, "mem_not_counted_for_evict") == 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! table grows. Whoever is about to change an item of a cell that is not done takes all of the
 //! cell's items first; a walk takes the others. Memory: a bit for some six items.
 
+use crate::size_class::block_size;
 use crate::table::{Item, Order, ScanPosition, Table};
 
 /// The cells; see the module's documentation.
@@ -22,6 +23,11 @@ impl Cells {
     pub fn of<T: Item, O: Order>(table: &Table<T, O>) -> Cells {
         let count = if table.is_empty() { 0 } else { table.homes() };
         Cells { count, done: vec![0; count.div_ceil(64)].into(), next: 0 }
+    }
+
+    /// Bytes allocated for them.
+    pub fn allocated_bytes(&self) -> usize {
+        block_size(size_of_val(&*self.done))
     }
 
     /// Whether every cell is done.

@@ -15,8 +15,8 @@ mod tests;
 
 use crate::types::DbIndex;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex};
 pub(crate) use stripe::StripeSnapshot;
 use structs::sync::lock;
 
@@ -66,6 +66,8 @@ pub struct Shared {
     spent: AtomicUsize,
     /// Bytes by which the buffers that they are in are larger.
     slack: AtomicIsize,
+    /// Bytes that the work itself takes ([`Workspace`]).
+    workspace: AtomicUsize,
     peak: AtomicUsize,
     queue: Mutex<VecDeque<Chunk>>,
     big: Mutex<VecDeque<BigRef>>,
@@ -85,6 +87,7 @@ impl Shared {
             limit: AtomicUsize::new(limit),
             spent: AtomicUsize::new(0),
             slack: AtomicIsize::new(0),
+            workspace: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             queue: Mutex::default(),
             big: Mutex::default(),
@@ -107,9 +110,10 @@ impl Shared {
         self.spent.load(Relaxed)
     }
 
-    /// The memory that they take, in bytes.
+    /// The memory that they and the work itself take, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.buffered_bytes().saturating_add_signed(self.slack.load(Relaxed))
+        let buffers = self.buffered_bytes().saturating_add_signed(self.slack.load(Relaxed));
+        buffers + self.workspace.load(Relaxed)
     }
 
     /// The most there ever were.
@@ -228,5 +232,36 @@ impl Shared {
             big.push_front(value);
             self.is_hurried.store(true, Relaxed);
         }
+    }
+}
+
+/// Memory that somebody needs to write a snapshot, whatever there is to write: counted with it as
+/// long as this lives.
+pub struct Workspace {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Workspace {
+    /// Counts so many bytes; before they are allocated, or they may cost a key.
+    pub fn new(shared: &Arc<Shared>, bytes: usize) -> Workspace {
+        shared.workspace.fetch_add(bytes, Relaxed);
+        Workspace { shared: Arc::clone(shared), bytes }
+    }
+
+    /// From now on it is so many.
+    pub fn set(&mut self, bytes: usize) {
+        if bytes != self.bytes {
+            // Never less than there is in between.
+            self.shared.workspace.fetch_add(bytes, Relaxed);
+            self.shared.workspace.fetch_sub(self.bytes, Relaxed);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        self.shared.workspace.fetch_sub(self.bytes, Relaxed);
     }
 }

@@ -6,8 +6,9 @@
 
 use super::big::BigValue;
 use super::record;
-use super::{BigRef, Chunk, Shared, Touch, Urgency};
+use super::{BigRef, Chunk, Shared, Touch, Urgency, Workspace};
 use crate::entry::Entry;
+use crate::memory::block_size;
 use crate::stripe::{DbTables, StripeData};
 use crate::types::{DbIndex, Key};
 use std::sync::Arc;
@@ -54,7 +55,12 @@ pub(crate) struct StripeSnapshot {
     /// What writers have handed over, of database `taken_of`.
     taken: Taken,
     taken_of: DbIndex,
+    /// The hook and its views. Last: it is dropped after them.
+    workspace: Workspace,
 }
+
+/// What a hook takes that was not touched.
+const HOOK_BYTES: usize = block_size(size_of::<StripeSnapshot>());
 
 fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
     match place {
@@ -87,8 +93,9 @@ fn take(
 
 impl StripeSnapshot {
     pub fn new(shared: Arc<Shared>, stripe: usize) -> StripeSnapshot {
+        let workspace = Workspace::new(&shared, HOOK_BYTES);
         let taken = Taken::default();
-        StripeSnapshot { shared, stripe, views: None, taken, taken_of: DbIndex(0) }
+        StripeSnapshot { shared, stripe, views: None, taken, taken_of: DbIndex(0), workspace }
     }
 
     fn begin(&mut self, data: &StripeData) {
@@ -100,7 +107,11 @@ impl StripeSnapshot {
                 cells: Cells::of(&data.db(db).entries),
                 big: Vec::new(),
             };
-            self.views = Some(dbs.map(view).collect());
+            let views: Vec<View> = dbs.map(view).collect();
+            let cells: usize = views.iter().map(|view| view.cells.allocated_bytes()).sum();
+            let own = block_size(views.capacity() * size_of::<View>());
+            self.workspace.set(HOOK_BYTES + own + cells);
+            self.views = Some(views);
         }
     }
 

@@ -130,4 +130,8 @@ impl Encode for RdbRecords {
         let Records { parts, chunk, .. } = &self.records;
         debug_assert!(parts.is_none() && chunk.is_none(), "a value was cut short");
     }
+
+    fn held_bytes(&self) -> usize {
+        self.records.parts.as_ref().map_or(0, |(joined, _)| joined.capacity())
+    }
 }

@@ -5,12 +5,15 @@
 use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
 use super::snapshot_file::{Content, Options, SnapshotFile};
+use super::unbuffered;
 use crate::log;
 use crate::process::{os_error, priority, signals, thread};
 use engine::Engine;
 use engine::engine::{OtherSnapshot, SaveDone};
 use engine::persistence::Outcome;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
+use keyspace::memory::block_size;
+use keyspace::snapshot::Workspace;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -18,6 +21,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
+
+/// What an encoder takes at most, whatever it encodes: the table of its compressor.
+const ENCODER_BYTES: usize = 128 << 10;
 
 /// How many threads write a snapshot.
 pub fn threads(engine: &Engine) -> usize {
@@ -47,6 +53,7 @@ pub fn write_file(
         content,
     };
     snapshot.begin_beside(beside);
+    let _block = Workspace::new(snapshot.progress(), block_size(unbuffered::MEMORY));
     let sizes = snapshot.sizes();
     engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
     let mut file =
@@ -84,17 +91,21 @@ pub fn write_all<E: engine::snapshot::Encode>(
     encoder: &(dyn Fn() -> E + Sync),
 ) -> io::Result<()> {
     let output = Mutex::new(output);
+    let write = || {
+        let _room = Workspace::new(snapshot.progress(), ENCODER_BYTES);
+        let mut encoder = encoder();
+        snapshot.write(&mut encoder, &output)
+    };
     let helpers = if beside == Beside::Clients { threads(engine).saturating_sub(1) } else { 0 };
     std::thread::scope(|scope| {
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|number| {
                 let name = format!("snapshot-{}", number + 1);
-                let work = || snapshot.write(&mut encoder(), &output);
                 // With fewer threads it takes longer, and that is all.
-                std::thread::Builder::new().name(name).spawn_scoped(scope, work).ok()
+                std::thread::Builder::new().name(name).spawn_scoped(scope, write).ok()
             })
             .collect();
-        let mut result = snapshot.write(&mut encoder(), &output);
+        let mut result = write();
         for helper in helpers {
             let its = helper.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")));
             // The first cause is worth more than that the others were stopped because of it.

@@ -14,6 +14,8 @@ use std::path::Path;
 
 /// What a write takes to the disk at a time, in bytes.
 const BLOCK: usize = 1 << 20;
+/// What a file takes in memory, in bytes.
+pub const MEMORY: usize = BLOCK + ALIGNMENT;
 /// Bytes after which the kernel is asked to begin writing if the file is an ordinary one, so that
 /// the fsync at the end finds little left to do.
 const SYNC_EVERY: u64 = 4 << 20;
