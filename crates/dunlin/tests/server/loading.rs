@@ -6,6 +6,7 @@ use harness::wait::eventually;
 use rdb::file::{Access, RecordHead};
 use rdb::{Compression, Encoder, Kind, ObjectRef};
 use std::fs;
+use std::io::Write as _;
 use std::process::{Command, Stdio};
 use structs::crc64::crc64;
 
@@ -364,4 +365,16 @@ fn snapshots_are_checked_without_a_server() {
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("--- RDB ERROR DETECTED ---\n"), "{said}");
     assert_eq!(check("none.rdb").0, Some(1));
+
+    // What comes through a pipe, as out of an archive, has no length.
+    for (file, status) in [(&sound[..], 0), (&sound[..sound.len() - 9], 1)] {
+        let mut check = Command::new(env!("CARGO_BIN_EXE_dunlin"));
+        check.args(["check", "rdb", "/dev/stdin"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut check = check.spawn().unwrap();
+        check.stdin.take().unwrap().write_all(file).unwrap();
+        let output = check.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        assert!(said.contains("[info] 10 keys read\n"), "{said}");
+    }
 }

@@ -72,11 +72,13 @@ fn check_path(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
         }
     };
     writeln!(out, "[offset 0] Checking RDB file {name}")?;
-    Ok(check_rdb(&mut file, 0, facts.len(), out, err)?.is_some())
+    // How much comes through a pipe nobody knows.
+    let end = if facts.is_file() { facts.len() } else { u64::MAX };
+    Ok(check_rdb(&mut file, 0, end, out, err)?.is_some())
 }
 
-/// Checks the file that begins at byte `offset` of a container that ends at byte `end`; `input` is
-/// what follows. Says on `out` what it finds and on `err` how far it is. `None`: it is not sound.
+/// Checks the file that begins at byte `offset` of a container that ends at byte `end`, `u64::MAX` if
+/// that is not known; `input` is what follows. Says on `out` what it finds and on `err` how far it is. `None`: it is not sound.
 pub fn check_rdb(
     input: &mut dyn Read,
     offset: u64,
@@ -171,8 +173,12 @@ impl Check<'_> {
         if self.said.elapsed() >= PROGRESS_EVERY {
             self.said = Instant::now();
             let position = self.scanner.position();
-            let percent = position as f64 / self.end.max(1) as f64 * 100.0;
-            writeln!(self.err, "[offset {position}] {percent:.1}% checked")?;
+            if self.end == u64::MAX {
+                writeln!(self.err, "[offset {position}] so far")?;
+            } else {
+                let percent = position as f64 / self.end.max(1) as f64 * 100.0;
+                writeln!(self.err, "[offset {position}] {percent:.1}% checked")?;
+            }
         }
         match self.feed.read() {
             Ok(0) => Err(Stop::Unsound("Unexpected EOF reading RDB file".into())),
