@@ -121,6 +121,13 @@ impl fmt::Display for Failure {
                      behind it can be loaded, not even with rdb-skip-unknown-types"
                 );
             }
+            Cause::Malformed(rdb::Error::Version(version)) => {
+                write!(f, "{file} is of an unsupported RDB version {version}")?;
+                if *version > rdb::NEWEST_VERSION {
+                    f.write_str("; rdb-version-check relaxed tries to load it")?;
+                }
+                return Ok(());
+            }
             Cause::Read(error) => write!(f, "Can't read {file} at offset {offset}: {error}")?,
             Cause::Truncated => {
                 write!(f, "Short read loading {file}: it ends unexpectedly at offset {offset}")?;
