@@ -26,6 +26,7 @@ impl Watch {
     pub(crate) fn new(client: &Arc<Client>) -> Watch {
         Watch { client: Arc::clone(client), dirty: AtomicBool::new(false) }
     }
+
     /// A watched key changed.
     pub fn raise(&self) {
         self.dirty.store(true, Release);

@@ -1,6 +1,6 @@
 //! The requests that clients really send, parsed in one go.
 //!
-//! Nearly every request has fewer than ten words of fewer than a hundred bytes, and has arrived
+//! Nearly every request has fewer than ten words of fewer than ten thousand bytes, and has arrived
 //! whole. Such a one needs none of the [`Parser`](crate::Parser)'s state, and its words go straight
 //! to where they are used. There is one way to spell it, so that what a client sent can go into the
 //! journal as it is.
@@ -49,8 +49,25 @@ fn length(input: &[u8], at: usize) -> Option<(usize, usize)> {
         return Some((tens, at + 4));
     }
     let ones = usize::from(head[2].wrapping_sub(b'0'));
-    let fits = bits & 0xff00_00ff == TWO_DIGITS && last == b'\n';
-    (fits && (1..10).contains(&tens) && ones < 10).then_some((tens * 10 + ones, at + 5))
+    if bits & 0xff00_00ff == TWO_DIGITS && last == b'\n' {
+        return ((1..10).contains(&tens) && ones < 10).then_some((tens * 10 + ones, at + 5));
+    }
+    longer_length(input, at)
+}
+
+/// The same for a length of up to four digits.
+fn longer_length(input: &[u8], at: usize) -> Option<(usize, usize)> {
+    let [b'$', first @ b'1'..=b'9', rest @ ..] = input.get(at..)? else { return None };
+    let mut len = usize::from(first - b'0');
+    let mut digits = 1;
+    while let digit @ 0..10 = rest.get(digits - 1)?.wrapping_sub(b'0') {
+        len = len * 10 + usize::from(digit);
+        digits += 1;
+        if digits > 4 {
+            return None;
+        }
+    }
+    rest[digits - 1..].starts_with(b"\r\n").then_some((len, at + 1 + digits + 2))
 }
 
 #[cfg(test)]
@@ -91,12 +108,12 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_one_and_two_digits_are_plain() {
-        for len in 0..100 {
-            let words = vec![b"SET".to_vec(), vec![b'k'; len], vec![b'v'; 99 - len]];
+    fn lengths_of_up_to_four_digits_are_plain() {
+        for len in (0..1200).chain(9990..10_000) {
+            let words = vec![b"SET".to_vec(), vec![b'k'; len], vec![b'v'; 9999 - len]];
             assert!(agrees(&encode(&words), 0), "{len}");
         }
-        assert!(!agrees(&encode(&[vec![b'k'; 100]]), 0));
+        assert!(!agrees(&encode(&[vec![b'k'; 10_000]]), 0));
         assert!(agrees(&encode(&vec![vec![b'k'; 9]; 9]), 0));
         assert!(!agrees(&encode(&vec![vec![b'k'; 9]; 10]), 0));
     }
@@ -117,6 +134,10 @@ mod tests {
             b"*1\r\n$4\r\nPING\rx",
             b"*1\r\n$4\r\nPINGx\n",
             b"*1\r\n$4\rxPING\r\n",
+            b"*1\r\n$400\r\nPING\r\n",
+            b"*1\r\n$4a0\r\nPING\r\n",
+            b"*1\r\n$40000\r\nPING\r\n",
+            b"*1\r\n$400\rxPING\r\n",
         ] {
             assert!(!agrees(input, 0), "{:?}", String::from_utf8_lossy(input));
         }
@@ -129,7 +150,13 @@ mod tests {
     proptest! {
         #[test]
         fn plain_agrees_with_the_parser(
-            words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..110), 1..12),
+            words in prop::collection::vec(
+                prop_oneof![
+                    9 => prop::collection::vec(any::<u8>(), 0..110),
+                    1 => prop::collection::vec(any::<u8>(), 0..1100),
+                ],
+                1..12,
+            ),
             changed in prop::option::of((any::<prop::sample::Index>(), any::<u8>())),
             before in prop::collection::vec(any::<u8>(), 0..3),
         ) {

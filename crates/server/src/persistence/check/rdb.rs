@@ -78,7 +78,8 @@ fn check_path(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
 }
 
 /// Checks the file that begins at byte `offset` of a container that ends at byte `end`, `u64::MAX` if
-/// that is not known; `input` is what follows. Says on `out` what it finds and on `err` how far it is. `None`: it is not sound.
+/// that is not known; `input` is what follows. Says on `out` what it finds and on `err` how far it
+/// is. `None`: it is not sound.
 pub fn check_rdb(
     input: &mut dyn Read,
     offset: u64,
