@@ -12,7 +12,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 PEERS = subprocess.run([f"{HERE}/peers"], capture_output=True, text=True, check=True).stdout.strip()
 TARGET = os.environ.get("CARGO_TARGET_DIR", f"{HERE}/../target")
-BENCHMARK = ["chroot", PEERS, "valkey-benchmark"]
+# UNDER is what the load generator is started under, say "taskset -c 0".
+BENCHMARK = [*os.environ.get("UNDER", "").split(), "chroot", PEERS, "valkey-benchmark"]
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
