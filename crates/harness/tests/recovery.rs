@@ -388,6 +388,18 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
         (fs::read(stays).unwrap(), fs::read(base_stays).unwrap()),
         (log.clone(), base.clone())
     );
+    // Nor does an old-style file beside them make them others' files.
+    let old = encode(&["SET", "old", "1"]);
+    for (what, files) in [("beside old", &whole[..]), ("moved", &[("appendonly.aof", &log[..])])] {
+        patient.lay(files);
+        fs::write(patient.path("appendonly.aof"), &old).unwrap();
+        patient.refuses(what, &[files[files.len() - 1].0, MANIFEST, "would be overwritten"]);
+        assert_eq!(fs::read(patient.path("appendonly.aof")).unwrap(), old, "{what}");
+        for (name, bytes) in files {
+            assert_eq!(&fs::read(patient.log_path(name)).unwrap(), bytes, "{what}: {name}");
+        }
+        fs::remove_file(patient.path("appendonly.aof")).unwrap();
+    }
     // A begin that was interrupted leaves files without anything in them.
     patient.lay(&[(BASE, &base), (INCR, b"")]);
     patient.holds("an interrupted begin", &Contents::new());

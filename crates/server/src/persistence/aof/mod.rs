@@ -112,10 +112,10 @@ impl Aof {
         let mut manifest = self.folder.read_manifest()?;
         let mut bytes = 0;
         if self.engine.config.appendonly() {
-            self.folder.upgrade(&mut manifest)?;
             if manifest.is_empty() {
                 strays::refuse(&self.folder)?;
             }
+            self.folder.upgrade(&mut manifest)?;
             bytes = self.folder.total_size(&manifest)?;
         }
         let is_empty = manifest.is_empty();

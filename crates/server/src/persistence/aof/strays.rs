@@ -1,9 +1,9 @@
 //! Files of a log that no manifest names.
 //!
-//! A server that finds no manifest begins a new log, whose files have the names of the oldest ones
-//! of any log. If such files are there and hold data, the manifest was lost, or not copied with
-//! them: going on would overwrite what may be the only copy. Empty ones are what a server leaves
-//! that was stopped while it began.
+//! A server that finds no manifest begins a new log, empty or with an old-style file, and its files
+//! have the names of the oldest ones of any log. If such files are there and hold data, the manifest
+//! was lost, or not copied with them: going on would overwrite what may be the only copy. Empty ones
+//! are what a server leaves that was stopped while it began.
 
 use super::files::Folder;
 use super::room;
@@ -35,7 +35,10 @@ pub fn refuse(folder: &Folder) -> Result<(), String> {
     for entry in entries {
         let entry = entry.map_err(|error| failed(folder.dir(), &error))?;
         let path = entry.path();
-        if is_part(folder.stem(), entry.file_name().as_bytes())
+        let name = entry.file_name();
+        // An old-style file would be moved there.
+        let is_target = name.as_bytes() == folder.stem() && folder.old_style().is_file();
+        if (is_target || is_part(folder.stem(), name.as_bytes()))
             && holds_data(&path).map_err(|error| failed(&path, &error))?
         {
             return Err(format!(
