@@ -757,6 +757,36 @@ fn a_rewrite_that_fails_anywhere_changes_nothing() {
 }
 
 #[test]
+fn a_first_base_that_is_not_installed_leaves_no_file_of_a_log() {
+    let faults = Faults::new("first-base");
+    for fault in [
+        ("rename", EIO, "appendonly.aof.1.incr.aof"),
+        ("write", ENOSPC, "temp-appendonly.aof.manifest"),
+        ("rename", EIO, "appendonly.aof.manifest"),
+    ] {
+        let mut server = faults.start(&["--appendonly", "no"]);
+        let mut client = connect(&server);
+        ok(&mut client, "SET k v");
+        faults.set(&[fault]);
+        let before = server.log();
+        ok(&mut client, "CONFIG SET appendonly yes");
+        hears(&server, &before, FAILED);
+        ok(&mut client, "CONFIG SET appendonly no");
+        eventually("over", || field(&mut client, "aof_rewrite_in_progress") == "0");
+        faults.set(&[]);
+        let entries = fs::read_dir(server.directory().join("appendonlydir")).unwrap().flatten();
+        let names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        let is_part = |name: &str| name.ends_with(".rdb") || name.ends_with(".incr.aof");
+        assert!(!names.iter().any(|name| is_part(&name.to_string_lossy())), "{fault:?}: {names:?}");
+        // They would keep the next server from starting.
+        server.kill().unwrap();
+        let folder = server.directory().to_str().unwrap();
+        let next = faults.start(&["--dir", folder]);
+        ok(&mut connect(&next), "SET k v");
+    }
+}
+
+#[test]
 fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
     let faults = Faults::new("snapshot");
     let server = faults.start(&["--appendonly", "no", "--save", "3600 1000000"]);

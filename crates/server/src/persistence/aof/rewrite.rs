@@ -22,7 +22,7 @@ use engine::snapshot::{AlreadyRunning, Beside, Snapshot, Snapshots};
 use replication::manifest::{BaseFormat, LogFile as Named};
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 
@@ -249,20 +249,22 @@ impl Aof {
         let mut manifest = inner.manifest.clone();
         let installed = manifest.replace_base(self.folder.stem(), format);
         assert!(installed == *base, "one rewrite at a time");
+        let mut moved = None;
         if began_as == LogState::Beginning {
             // What came before the log was switched off is contained in the base.
             manifest.retire_incr(0);
-            let incr = manifest.add_incr(self.folder.stem());
-            let (from, to) = (self.folder.temporary_incr(), self.folder.path(&incr.name));
-            fs::rename(&from, &to).map_err(|error| {
-                format!("Error moving {}: {}", from.display(), os_error(&error))
-            })?;
+            moved = Some(self.folder.path(&manifest.add_incr(self.folder.stem()).name));
         } else {
             manifest.retire_incr(usize::from(is_written));
         }
-        if let Err(why) = self.folder.replace_manifest(&manifest) {
-            // It would take the room that the next attempt needs.
+        let replaced = moved.as_ref().map_or(Ok(()), |to| self.move_temporary_incr(to));
+        if let Err(why) = replaced.and_then(|()| self.folder.replace_manifest(&manifest)) {
+            // They would take the room that the next attempt needs, and without a manifest they
+            // would keep the next server from starting.
             let _ = fs::remove_file(self.folder.path(&base.name));
+            if let Some(moved) = moved {
+                let _ = fs::remove_file(moved);
+            }
             return Err(why.into());
         }
         // From here on it is the log, so this base must not be written a second time.
@@ -270,6 +272,12 @@ impl Aof {
         let synced = self.folder.sync_dir();
         self.settle(&mut inner, synced.is_ok());
         Ok(synced?)
+    }
+
+    fn move_temporary_incr(&self, to: &Path) -> Result<(), String> {
+        let from = self.folder.temporary_incr();
+        fs::rename(&from, to)
+            .map_err(|error| format!("Error moving {}: {}", from.display(), os_error(&error)))
     }
 
     /// `is_sure`: the manifest that names the new base survives a crash of the machine, so what it
