@@ -427,6 +427,22 @@ fn a_rewrite_whose_log_was_switched_off_has_not_failed() {
 }
 
 #[test]
+fn a_rewrite_that_waits_is_forgotten_when_the_log_is_switched_off() {
+    let faults = Faults::new("scheduled");
+    let server = faults.start(&["--appendonly", "no"]);
+    let mut client = connect(&server);
+    faults.set(&[("stuck-fsync", 0, ".rdb")]);
+    ok(&mut client, "SET k v");
+    ok(&mut client, "BGSAVE");
+    ok(&mut client, "CONFIG SET appendonly yes");
+    assert_eq!(field(&mut client, "aof_rewrite_scheduled"), "1");
+    ok(&mut client, "CONFIG SET appendonly no");
+    assert_eq!(field(&mut client, "aof_rewrite_scheduled"), "0");
+    faults.set(&[]);
+    eventually("saved", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+}
+
+#[test]
 fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
     let faults = Faults::new("stuck-always");
     let mut server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);

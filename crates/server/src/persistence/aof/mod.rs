@@ -230,6 +230,8 @@ impl Aof {
         if !self.engine.config.appendonly() {
             let together = lock(&self.switching);
             log.set_state(LogState::Off);
+            // It may still wait for a snapshot, without a writer that the keeper would find.
+            log.figures.is_scheduled.store(false, Release);
             if let Some(writer) = &*lock(&self.writing) {
                 writer.end_here();
             }
