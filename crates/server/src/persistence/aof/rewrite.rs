@@ -297,6 +297,9 @@ impl Aof {
             }
         }
         if is_sure {
+            if let Some(writer) = &inner.writer {
+                writer.contained();
+            }
             self.delete_history_in(inner);
         }
     }

@@ -51,6 +51,8 @@ struct Orders {
     /// Everything from a position on goes to another file. The thread may be so far behind that
     /// there is a second one before it comes to the first.
     switches: VecDeque<(JournalPos, LogFile)>,
+    /// What is before this position is in a base, for good.
+    contained: JournalPos,
     /// Write everything, force it to the disk, and end.
     stops: bool,
 }
@@ -151,6 +153,17 @@ impl Writer {
     /// world is stopped, and `at` is where the journal ends.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
         lock(&self.orders).switches.push_back((at, file));
+        self.wake();
+    }
+
+    /// A base that is in force for good has everything up to the last switch. What cannot be written of
+    /// that need not be: its file was deleted, and as long as it is open it takes up its room.
+    pub fn contained(&self) {
+        let mut orders = lock(&self.orders);
+        if let Some((at, _)) = orders.switches.back() {
+            orders.contained = *at;
+        }
+        drop(orders);
         self.wake();
     }
 
@@ -286,6 +299,9 @@ impl Work {
 
     /// Writes what the journal has, up to where the file changes; says whether there was any.
     fn drain(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
+        if self.write_failed {
+            self.skip(lock(&writer.orders).contained.min(writer.target()));
+        }
         let end = self.reader.readable();
         // Looked at after what is readable: what was appended behind a limit comes with it.
         let end = end.min(writer.limit()).min(writer.target());
@@ -301,6 +317,20 @@ impl Work {
         self.size.store(self.file.size(), Relaxed);
         self.engine.append_log.written.store(self.reader.position().0, Release);
         true
+    }
+
+    /// Leaves out what the journal has up to `end`, since a base has it.
+    fn skip(&mut self, end: JournalPos) {
+        if end <= self.reader.position() {
+            return;
+        }
+        while let Some(chunk) = self.reader.chunk(end) {
+            if self.reader.advance(chunk.len()) {
+                self.post_recheck();
+            }
+        }
+        self.engine.append_log.written.store(self.reader.position().0, Release);
+        self.wrote();
     }
 
     /// Whether what the journal has up to `end` is written in place, with so many bytes before it.
