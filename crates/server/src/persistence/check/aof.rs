@@ -119,7 +119,7 @@ impl Check<'_> {
 
     /// The manifest that this file is; `None` if it is a log.
     fn manifest(&mut self, path: &Path) -> Result<Option<Manifest>, Stop> {
-        match begins_with_file(path) {
+        match is_manifest(path) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(error) => {
@@ -376,15 +376,17 @@ struct Found {
     trouble: Option<String>,
 }
 
-/// Whether the first line that is no annotation begins as those of manifests do.
-fn begins_with_file(path: &Path) -> io::Result<bool> {
+/// Whether the first line that is no annotation begins as those of manifests do, or the name is that of
+/// one and the line is of no log: taken for a log, it would be cut off.
+fn is_manifest(path: &Path) -> io::Result<bool> {
     let mut lines = BufReader::new(File::open(path)?);
     while let Some(b'#') = lines.fill_buf()?.first() {
         lines.skip_until(b'\n')?;
     }
     let mut beginning = Vec::new();
     lines.take(5).read_to_end(&mut beginning)?;
-    Ok(beginning == b"file ")
+    let is_named_so = path.as_os_str().as_bytes().ends_with(b".manifest");
+    Ok(beginning == b"file " || (is_named_so && beginning.first() != Some(&b'*')))
 }
 
 fn is_rdb(path: &Path) -> bool {
@@ -492,6 +494,29 @@ mod tests {
         let (text, is_ok) = check(&manifest, Repair::Nothing);
         assert!(is_ok && text.contains("INCR AOF a.1.incr.aof is empty"), "{text}");
         assert!(text.contains("All AOF files and manifest are valid"), "{text}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_manifest_is_never_cut_off() {
+        let folder = folder("manifests");
+        let path = folder.join("a.manifest");
+        std::fs::write(folder.join("i"), command(&["SET", "k", "v"])).unwrap();
+        for text in ["FILE i seq 1 type i\n", "file\ti seq 1 type i\n", "seq 1 type i file i\n"] {
+            std::fs::write(&path, text).unwrap();
+            let (said, is_ok) = check(&path, Repair::Fix);
+            assert!(is_ok && said.contains("INCR AOF i is valid"), "{text}: {said}");
+            assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
+        }
+        for (text, why) in [("", "Found an empty"), ("xfile i seq 1 type i\n", "Invalid AOF")] {
+            std::fs::write(&path, text).unwrap();
+            let (said, is_ok) = check(&path, Repair::Fix);
+            assert!(!is_ok && said.contains(why), "{text}: {said}");
+            assert_eq!(std::fs::read(&path).unwrap(), text.as_bytes());
+        }
+        // Whatever a log is called, it is one.
+        std::fs::write(&path, command(&["SET", "k", "v"])).unwrap();
+        assert!(check(&path, Repair::Nothing).1);
         std::fs::remove_dir_all(folder).unwrap();
     }
 
