@@ -478,9 +478,24 @@ fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
     }
 }
 
-/// A port nobody listens on now.
+/// A port nobody listens on now. It is below those that the system gives to connections, or one of
+/// these might have it in the moment in which a server starts, or starts again.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut last = io::ErrorKind::AddrInUse.into();
+    for _ in 0..COUNT {
+        // Each process begins somewhere else.
+        let number =
+            std::process::id().wrapping_mul(251).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = (FIRST + number % COUNT) as u16;
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 fn new_directory(program: &Program) -> io::Result<PathBuf> {

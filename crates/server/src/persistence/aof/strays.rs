@@ -36,8 +36,10 @@ pub fn refuse(folder: &Folder) -> Result<(), String> {
         let entry = entry.map_err(|error| failed(folder.dir(), &error))?;
         let path = entry.path();
         let name = entry.file_name();
-        // An old-style file would be moved there.
-        let is_target = name.as_bytes() == folder.stem() && folder.old_style().is_file();
+        // An old-style file would be moved there, unless it is there (`appenddirname .`).
+        let is_target = name.as_bytes() == folder.stem()
+            && fs::canonicalize(folder.old_style())
+                .is_ok_and(|old| fs::canonicalize(&path).is_ok_and(|new| new != old));
         if (is_target || is_part(folder.stem(), name.as_bytes()))
             && holds_data(&path).map_err(|error| failed(&path, &error))?
         {
