@@ -359,21 +359,10 @@ pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::{Client, Departure, Live};
-    use std::sync::Mutex;
+    use crate::clients::{Client, Departure};
 
     fn waiter() -> Waiter {
-        let client = Client {
-            id: 1,
-            thread: 0,
-            addr: String::new(),
-            laddr: String::new(),
-            fd: 0,
-            created_ms: 0,
-            names: Mutex::default(),
-            wait: Mutex::default(),
-            live: Live::default(),
-        };
+        let client = Client::unconnected(1, 0);
         Waiter {
             client: 1,
             thread: 0,

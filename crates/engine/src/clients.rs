@@ -4,6 +4,7 @@
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
 use crate::blocking::Waiter;
+use crate::clock::now;
 use crate::engine::Engine;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -151,6 +152,21 @@ pub mod flag {
 }
 
 impl Client {
+    /// One that nobody has connected as, for what runs commands by itself.
+    pub(crate) fn unconnected(id: u64, thread: usize) -> Client {
+        Client {
+            id,
+            thread,
+            addr: String::new(),
+            laddr: String::new(),
+            fd: -1,
+            created_ms: now().0,
+            names: Mutex::default(),
+            wait: Mutex::default(),
+            live: Live::default(),
+        }
+    }
+
     /// Notes that it has gone.
     pub(crate) fn depart(&self, departure: Departure) {
         self.live.departure.fetch_max(departure as u8, AcqRel);
@@ -268,24 +284,11 @@ impl Clients {
 mod tests {
     use super::*;
 
-    fn client(id: u64) -> Client {
-        Client {
-            id,
-            thread: 0,
-            addr: String::new(),
-            laddr: String::new(),
-            fd: 0,
-            created_ms: 0,
-            names: Mutex::default(),
-            wait: Mutex::default(),
-            live: Live::default(),
-        }
-    }
-
     #[test]
     fn threads_that_add_at_the_same_time_keep_the_limit() {
         const MOST: usize = 100;
         let clients = Clients::default();
+        let client = |id| Client::unconnected(id, 0);
         let add = || (0..MOST).filter(|_| clients.add(MOST, client).is_some()).count();
         let added: usize = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(add));

@@ -8,9 +8,8 @@
 
 use crate::args::Args;
 use crate::batch::fetch_stripe;
-use crate::clients::{Client, Live, Names};
-use crate::clock::Ticks;
-use crate::clock::now;
+use crate::clients::Client;
+use crate::clock::{Ticks, now};
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
@@ -24,7 +23,7 @@ use crate::table::Resolved;
 use crate::worker::ThreadContext;
 use keyspace::{DbIndex, Millis};
 use resp::{Protocol, Reply};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// The row of each command, with stripe and hash of its only key.
 type Rows = Vec<Option<(&'static Resolved, Option<(usize, u64)>)>>;
@@ -60,17 +59,7 @@ pub enum ReplayError {
 impl<'t> Replay<'t> {
     /// Begins in database 0. The thread must be outside the world.
     pub fn new(thread: &'t ThreadContext) -> Replay<'t> {
-        let client = Client {
-            id: 0,
-            thread: thread.index,
-            addr: String::new(),
-            laddr: String::new(),
-            fd: -1,
-            created_ms: now().0,
-            names: Mutex::new(Names::default()),
-            wait: Mutex::default(),
-            live: Live::default(),
-        };
+        let client = Client::unconnected(0, thread.index);
         let mut session = Session::new(Arc::new(client), true);
         session.db = DbIndex(0);
         Replay { thread, session, replies: Vec::new(), rows: Vec::new() }
