@@ -122,7 +122,10 @@ impl fmt::Display for Failure {
                 );
             }
             Cause::Malformed(rdb::Error::Version(version)) => {
-                write!(f, "{file} is of an unsupported RDB version {version}")?;
+                write!(
+                    f,
+                    "Can't load {file} at offset {offset}: unsupported RDB version {version}"
+                )?;
                 if *version > rdb::NEWEST_VERSION {
                     f.write_str("; rdb-version-check relaxed tries to load it")?;
                 }
