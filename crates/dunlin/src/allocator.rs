@@ -6,14 +6,23 @@
 //! (`MI_MAX_ALIGN_SIZE` in `.cargo/config.toml`), so requests for no more do not mention it.
 #![allow(unsafe_code)]
 
+use keyspace::memory::Purging;
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
 
-/// Has mimalloc give the system what it keeps for the calling thread, and what ended threads left.
-pub fn purge() {
+/// The option for the milliseconds after which a thread that allocates gives back what has been free
+/// for so long; the bindings have no name for it.
+const PURGE_DELAY: mi::mi_option_t = 15;
+/// Longer than anybody waits with asking.
+const A_DAY_MS: std::ffi::c_long = 86_400_000;
+
+/// How mimalloc gives memory back to the system.
+pub const PURGING: Purging = Purging {
     // SAFETY: takes a plain flag.
-    unsafe { mi::mi_collect(true) }
-}
+    now: || unsafe { mi::mi_collect(true) },
+    // SAFETY: takes plain numbers; what the environment (MIMALLOC_PURGE_DELAY) says stays.
+    only_now: || unsafe { mi::mi_option_set_default(PURGE_DELAY, A_DAY_MS) },
+};
 
 /// What every block is aligned to.
 const ALIGNMENT: usize = 8;
@@ -84,6 +93,18 @@ mod tests {
                 assert_eq!(mi::mi_usable_size(at.cast()), block_size(size), "{size} bytes");
                 Mimalloc.dealloc(at, layout);
             }
+        }
+    }
+
+    /// The number is that of another option once the library counts its options differently.
+    #[test]
+    fn the_delay_of_purging_is_the_option_that_it_is_taken_for() {
+        const DEFAULT_MS: std::ffi::c_long = 1000;
+        // SAFETY: takes plain numbers.
+        unsafe {
+            assert_eq!(mi::mi_option_get(PURGE_DELAY), DEFAULT_MS);
+            (PURGING.only_now)();
+            assert_eq!(mi::mi_option_get(PURGE_DELAY), A_DAY_MS);
         }
     }
 

@@ -24,7 +24,7 @@ const MISUSE: u8 = 2;
 
 fn main() -> ExitCode {
     #[cfg(feature = "mimalloc")]
-    keyspace::memory::set_purge(allocator::purge);
+    keyspace::memory::set_purging(allocator::PURGING);
     match parse(std::env::args_os().collect()) {
         Request::Server(args) => server::run(args),
         Request::CheckRdb { program, args } => {

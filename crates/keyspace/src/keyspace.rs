@@ -6,6 +6,7 @@ use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
 use crate::types::{DbIndex, Key};
 use crate::world::World;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Number of stripes: a power of two, many more than cores, and small enough that the stripes'
 /// headers stay in a core's cache.
@@ -69,7 +70,13 @@ impl Keyspace {
         &*self.stripes
     }
 
-    /// Frees what tables have outgrown; to be called now and then.
+    /// Waits until a table has outgrown an array, for so long at most.
+    pub fn wait_for_outgrown(&self, patience: Duration) {
+        self.common.outgrown.wait(patience);
+    }
+
+    /// Frees what tables have outgrown, as far as nobody looks at it any more; to be called after
+    /// [`Keyspace::wait_for_outgrown`], when a moment has passed.
     pub fn collect_outgrown(&self) {
         self.common.outgrown.collect(&self.common.world);
     }
@@ -140,6 +147,7 @@ mod tests {
     use crate::types::Millis;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::ops::Range;
 
     const DB: DbIndex = DbIndex(0);
 
@@ -164,6 +172,33 @@ mod tests {
     fn release(stripe: &Stripe) {
         // SAFETY: only called by `with`, which holds the lock.
         unsafe { stripe.unlock() }
+    }
+
+    fn fill(keyspace: &Keyspace, numbers: Range<u32>) {
+        for number in numbers {
+            let name = format!("key:{number}").into_bytes();
+            let entry = Entry::new_string(&name, b"value", Some(Millis(1)), 0);
+            with(keyspace, &name, |s, key| drop(s.put(DB, key.hash, entry)));
+        }
+    }
+
+    #[test]
+    fn outgrown_arrays_wait_for_readers_and_for_who_frees_them() {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        let outgrown = &keyspace.common.outgrown;
+        fill(&keyspace, 0..10_000);
+        let (arrays, bytes) = outgrown.waiting();
+        assert!(arrays > 2 && bytes > 0, "those of entries and of what expires");
+        let reader = keyspace.world().register();
+        reader.enter();
+        fill(&keyspace, 10_000..100_000);
+        keyspace.wait_for_outgrown(Duration::from_secs(600));
+        keyspace.collect_outgrown();
+        let (arrays, bytes) = outgrown.waiting();
+        assert!(arrays > 2 && bytes > 0, "a reader may be looking at them");
+        reader.leave();
+        keyspace.collect_outgrown();
+        assert_eq!(outgrown.waiting(), (0, 0));
     }
 
     proptest! {

@@ -68,19 +68,35 @@ pub fn reset_peak() {
     PEAK.store(0, Relaxed);
 }
 
-static PURGE: OnceLock<fn()> = OnceLock::new();
-
-/// Says how the allocator is asked to give back what the calling thread keeps for later; by the
-/// program that installs it.
-pub fn set_purge(purge: fn()) {
-    // The first says it: there is one allocator.
-    let _ = PURGE.set(purge);
+/// How the allocator gives memory back to the system.
+#[derive(Clone, Copy, Debug)]
+pub struct Purging {
+    /// Gives back what it keeps for the calling thread's next blocks, and what no thread keeps.
+    pub now: fn(),
+    /// From here on it gives back only in `now`, and no thread finds itself doing so while it allocates.
+    pub only_now: fn(),
 }
 
-/// Has the allocator give back to the system what it keeps for the calling thread's next blocks.
+static PURGING: OnceLock<Purging> = OnceLock::new();
+
+/// Says how the allocator purges; by the program that installs it.
+pub fn set_purging(purging: Purging) {
+    // The first says it: there is one allocator.
+    let _ = PURGING.set(purging);
+}
+
+/// Has the allocator give back to the system what it keeps for the calling thread's next blocks,
+/// and what no thread keeps.
 pub fn purge() {
-    if let Some(purge) = PURGE.get() {
-        purge();
+    if let Some(purging) = PURGING.get() {
+        (purging.now)();
+    }
+}
+
+/// From here on the allocator gives memory back in [`purge`] only: the caller sees to that.
+pub fn purge_only_when_asked() {
+    if let Some(purging) = PURGING.get() {
+        (purging.only_now)();
     }
 }
 

@@ -15,8 +15,9 @@ use crate::world::{Grace, World};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, LazyLock, Mutex};
-use structs::sync::lock;
+use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::time::Duration;
+use structs::sync::{lock, wait_timeout};
 use structs::table::{Buckets, Item, ScanPosition, Table};
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
@@ -68,32 +69,72 @@ impl DbTables {
 /// What a database looks like that holds nothing.
 static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 
-/// Arrays that tables have outgrown, until no prefetch can be looking at them.
+/// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
+const MOST_OUTGROWN_BYTES: usize = 16 << 20;
+
+/// Arrays that tables have outgrown, until no prefetch can be looking at them and somebody frees
+/// them: a thread that has nothing else to do, or else those who cause the growth.
 #[derive(Default)]
 pub struct Outgrown {
-    waiting: Mutex<VecDeque<(Grace, Buckets)>>,
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    arrays: VecDeque<(Grace, Buckets)>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// The oldest, if every thread has stopped looking at it.
+    fn pop(&mut self, world: &World) -> Option<Buckets> {
+        let (_, buckets) = self.arrays.pop_front_if(|(grace, _)| world.has_passed(grace))?;
+        self.bytes -= buckets.bytes();
+        Some(buckets)
+    }
 }
 
 impl Outgrown {
-    /// Takes an array in, and frees up to two of the oldest: when many tables grow at a time, the
-    /// work is spread over those who cause it, and little waits.
+    /// Takes an array in. Where too many wait, it frees up to two of the oldest: then the work is
+    /// spread over those who cause it.
     fn add(&self, world: &World, buckets: Buckets) {
-        let entry = (world.grace(), buckets);
+        let grace = world.grace();
         let mut waiting = lock(&self.waiting);
-        waiting.push_back(entry);
-        let free = [0; 2].map(|_| waiting.pop_front_if(|(grace, _)| world.has_passed(grace)));
+        let is_first = waiting.arrays.is_empty();
+        waiting.bytes += buckets.bytes();
+        waiting.arrays.push_back((grace, buckets));
+        let most = if waiting.bytes > MOST_OUTGROWN_BYTES { 2 } else { 0 };
+        let free: [_; 2] = std::array::from_fn(|at| (at < most).then(|| waiting.pop(world)));
         drop(waiting);
         drop(free);
+        if is_first {
+            self.arrived.notify_one();
+        }
+    }
+
+    /// How many arrays wait, and their bytes.
+    #[cfg(test)]
+    pub fn waiting(&self) -> (usize, usize) {
+        let waiting = lock(&self.waiting);
+        (waiting.arrays.len(), waiting.bytes)
+    }
+
+    /// Waits until there is an array, for so long at most.
+    pub fn wait(&self, patience: Duration) {
+        let waiting = lock(&self.waiting);
+        drop(wait_timeout(&self.arrived, waiting, patience, |waiting| waiting.arrays.is_empty()));
     }
 
     /// Frees the arrays that every thread has stopped looking at.
     pub fn collect(&self, world: &World) {
-        let mut waiting = lock(&self.waiting);
-        let all = std::mem::take(&mut *waiting).into_iter();
-        let (free, kept): (VecDeque<_>, _) = all.partition(|(grace, _)| world.has_passed(grace));
-        *waiting = kept;
-        drop(waiting);
-        drop(free);
+        // One at a time, since nobody who grows may wait until the system has them all.
+        loop {
+            let oldest = lock(&self.waiting).pop(world);
+            if oldest.is_none() {
+                return;
+            }
+        }
     }
 }
 
@@ -295,10 +336,13 @@ impl StripeData {
             (result, entry.address(), entry.expiry().is_some())
         });
         match (index, expires) {
+            (None, false) => return Some(result),
             (Some(mut slot), true) => slot.update(|alias| *alias = Expiring(address)),
             (Some(slot), false) => drop(slot.remove_hashed(key.hash)),
             (None, true) => expiring.insert_absent(key.hash, Expiring(address)),
-            (None, false) => {}
+        }
+        if expiring.has_retired() {
+            self.retire(db);
         }
         Some(result)
     }
@@ -320,18 +364,22 @@ impl StripeData {
     pub fn insert_absent(&mut self, db: DbIndex, hash: u64, entry: Entry) {
         self.before_change(db, hash, Touch::Whole);
         let tables = self.db_mut(db);
+        let mut has_retired = false;
         if entry.expiry().is_some() {
             tables.expiring.insert_absent(hash, Expiring(entry.address()));
+            has_retired = tables.expiring.has_retired();
         }
         tables.entries.insert_absent(hash, entry);
-        if tables.entries.has_retired() {
+        if has_retired || tables.entries.has_retired() {
             self.retire(db);
         }
     }
 
     #[cold]
     fn retire(&mut self, db: DbIndex) {
-        if let Some(buckets) = self.db_mut(db).entries.take_retired() {
+        let tables = self.db_mut(db);
+        let retired = [tables.entries.take_retired(), tables.expiring.take_retired()];
+        for buckets in retired.into_iter().flatten() {
             self.common.outgrown.add(&self.common.world, buckets);
         }
     }
@@ -354,13 +402,15 @@ impl StripeData {
         self.before_change(db, key.hash, Touch::Whole);
         let tables = self.held_db_mut(db)?;
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
+        let mut has_retired = false;
         if slot.get().expiry().is_some() {
             tables.expiring.remove(key.hash, key.bytes);
+            has_retired = tables.expiring.has_retired();
         }
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
         let entry = slot.remove_hashed(key.hash);
         let is_last = tables.entries.is_empty();
-        if tables.entries.has_retired() {
+        if has_retired || tables.entries.has_retired() {
             self.retire(db);
         }
         if is_last && db.0 > 0 {

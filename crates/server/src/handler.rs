@@ -232,7 +232,6 @@ impl Hub {
         });
         self.expiry.begin(&self.worker);
         if self.thread() == 0 {
-            self.engine.keyspace.collect_outgrown();
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);

@@ -10,8 +10,8 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save, save_points};
 use crate::process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
-    log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
-    supervised, syslog, thread, title,
+    log as logging, memory::Memory, numa, open_files, pidfile, priority, reclaim, shutdown,
+    signals, supervised, syslog, thread, title,
 };
 use crate::tls;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
@@ -182,6 +182,8 @@ fn serve(
     if !engine.loading.is_on() {
         persistence::shutdown::data_set_is_complete();
     }
+    reclaim::start(engine)
+        .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
     let reactors = start_reactors(engine, &net, &pins.reactors)?;
     banner::initialized();
     let is_ready = if config.appendonly() {

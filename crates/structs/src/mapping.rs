@@ -23,15 +23,30 @@ pub fn mapped_bytes() -> usize {
     MAPPED.load(Relaxed)
 }
 
+/// When a mapping gets its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pages {
+    /// At once, for what is soon written everywhere.
+    Now,
+    /// Each when it is first touched.
+    WhenTouched,
+}
+
 /// Maps `bytes`, all zero; `None` if the kernel refuses.
-pub(crate) fn map_zeroed(bytes: usize) -> Option<NonNull<u8>> {
+///
+/// A page that is read before it is written is taken twice: the kernel first lends its page of
+/// zeros, and on the write has to tell every processor that runs a thread of ours that the loan is
+/// over. In a virtual machine such a message can take until the other processor's next tick. Hence
+/// [`Pages::Now`].
+pub(crate) fn map_zeroed(bytes: usize, pages: Pages) -> Option<NonNull<u8>> {
+    let populate = if pages == Pages::Now { libc::MAP_POPULATE } else { 0 };
     // SAFETY: a new anonymous mapping overlaps nothing.
     let at = unsafe {
         libc::mmap(
             ptr::null_mut(),
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | populate,
             -1,
             0,
         )
@@ -74,7 +89,7 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// `len` bytes, all zero; `None` if the kernel refuses.
     pub fn zeroed(len: usize) -> Option<Mapped> {
-        map_zeroed(len).map(|start| Mapped { start, len })
+        map_zeroed(len, Pages::WhenTouched).map(|start| Mapped { start, len })
     }
 }
 
@@ -109,13 +124,16 @@ mod tests {
     #[test]
     fn mapped_memory_is_zero_and_counted() {
         let bytes = 3 * PAGE;
-        let at = map_zeroed(bytes).unwrap();
-        // Other tests map too, so only a lower bound is known.
-        assert!(mapped_bytes() >= bytes);
-        // SAFETY: mapped above, and unmapped once.
-        unsafe {
-            assert!(std::slice::from_raw_parts(at.as_ptr(), bytes).iter().all(|&byte| byte == 0));
-            unmap(at, bytes);
+        for pages in [Pages::Now, Pages::WhenTouched] {
+            let at = map_zeroed(bytes, pages).unwrap();
+            // Other tests map too, so only a lower bound is known.
+            assert!(mapped_bytes() >= bytes);
+            // SAFETY: mapped above, and unmapped once.
+            unsafe {
+                let mapped = std::slice::from_raw_parts(at.as_ptr(), bytes);
+                assert!(mapped.iter().all(|&byte| byte == 0));
+                unmap(at, bytes);
+            }
         }
     }
 

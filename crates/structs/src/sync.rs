@@ -6,6 +6,7 @@
 use std::sync::{
     Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+use std::time::Duration;
 
 /// [`Mutex::lock`]
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -20,6 +21,17 @@ pub fn read<T: ?Sized>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
 /// [`RwLock::write`]
 pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
     lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// [`Condvar::wait_timeout_while`]; what is lost is whether the time was over.
+pub fn wait_timeout<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    patience: Duration,
+    still: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let result = condition.wait_timeout_while(guard, patience, still);
+    result.unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// [`Condvar::wait`]

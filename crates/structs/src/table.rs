@@ -41,7 +41,8 @@
 #![allow(unsafe_code)]
 
 use crate::hashing::{self, fingerprint, position};
-use crate::{give_way, mapping, size_class::block_size};
+use crate::mapping::{self, Pages};
+use crate::{give_way, size_class::block_size};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -52,6 +53,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 pub const BUCKET_SLOTS: usize = 7;
 /// Bytes from which on an array is a mapping, if its table's items ask for it.
 const MAPPED_FROM: usize = mapping::PAGE;
+/// Bytes up to which an array that a table grows into gets its pages at once: some 150 µs' work.
+const POPULATED_UP_TO: usize = 512 << 10;
 /// Bytes at the start of an item that a lookup reads: a header and a short key.
 const ITEM_HEAD: usize = 40;
 /// Homes that one insertion moves while the table changes its size: some microseconds' work. Until
@@ -207,11 +210,11 @@ impl Buckets {
         Layout::array::<Bucket>(count).expect("a bucket array fits the address space")
     }
     /// At least `count` buckets, and as many more as fit into the same memory.
-    fn new(count: usize, may_map: bool) -> Buckets {
+    fn new(count: usize, may_map: bool, pages: Pages) -> Buckets {
         let bytes = Buckets::layout(count).size();
         if may_map && bytes >= MAPPED_FROM {
             let bytes = bytes.next_multiple_of(mapping::PAGE);
-            if let Some(start) = mapping::map_zeroed(bytes) {
+            if let Some(start) = mapping::map_zeroed(bytes, pages) {
                 let count = bytes / size_of::<Bucket>();
                 return Buckets { start: start.cast(), count, source: Source::Mapping };
             }
@@ -224,6 +227,10 @@ impl Buckets {
             Some(start) => Buckets { start, count, source: Source::Allocator },
             None => handle_alloc_error(layout),
         }
+    }
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        Buckets::layout(self.count).size()
     }
     #[inline]
     fn bucket(&self, index: usize) -> &Bucket {
@@ -385,7 +392,9 @@ impl<T: Item, O: Order> Table<T, O> {
     pub fn with_capacity(items: usize) -> Table<T, O> {
         let mut table = Table::new();
         if items > 0 {
-            table.install(Buckets::new(Table::<T, O>::buckets_for(items), T::MAPS_ARRAYS));
+            let count = Table::<T, O>::buckets_for(items);
+            // The number may be a guess, or a lie.
+            table.install(Buckets::new(count, T::MAPS_ARRAYS, Pages::WhenTouched));
         }
         table
     }
@@ -630,7 +639,9 @@ impl<T: Item, O: Order> Table<T, O> {
 
     fn resize(&mut self, count: usize) {
         debug_assert!(self.migration.is_none());
-        if let Some(old) = self.install(Buckets::new(count, T::MAPS_ARRAYS)) {
+        let is_small = Buckets::layout(count).size() <= POPULATED_UP_TO;
+        let pages = if is_small { Pages::Now } else { Pages::WhenTouched };
+        if let Some(old) = self.install(Buckets::new(count, T::MAPS_ARRAYS, pages)) {
             self.migration = Some(Box::new(Migration { old, cursor: 0 }));
             self.step(HOMES_PER_STEP);
         }

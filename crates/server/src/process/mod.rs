@@ -26,6 +26,7 @@ pub mod oom_score;
 pub mod open_files;
 pub mod pidfile;
 pub mod priority;
+pub mod reclaim;
 mod registers;
 pub mod shutdown;
 pub mod signal_safe;
