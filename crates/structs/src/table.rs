@@ -32,8 +32,9 @@
 //! SMEMBERS returned) therefore have an order each of their own: [`Salted`].
 //!
 //! Lookups that run beside a writer are not supported, with one exception: [`Table::prefetch`]
-//! reads racily and therefore touches only atomics. Old arrays must outlive such readers; the
-//! owner collects them with [`Table::take_retired`] and frees them when it knows it may.
+//! reads racily and therefore touches only atomics. It sees the old array until the last home has
+//! moved. Old arrays must outlive such readers; the owner collects them with
+//! [`Table::take_retired`] and frees them when it knows it may.
 //!
 //! Cost: 9.14 bytes a slot at a fill between 0.61 and 0.86, about 12 bytes an item. Rejected:
 //! chained buckets (a Poisson tail of near-empty overflow buckets), power-of-two doubling (a
@@ -41,8 +42,7 @@
 #![allow(unsafe_code)]
 
 use crate::hashing::{self, fingerprint, position};
-use crate::mapping::{self, Pages};
-use crate::{give_way, size_class::block_size};
+use crate::{give_way, mapping, size_class::block_size};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -53,8 +53,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering::*};
 pub const BUCKET_SLOTS: usize = 7;
 /// Bytes from which on an array is a mapping, if its table's items ask for it.
 const MAPPED_FROM: usize = mapping::PAGE;
-/// Bytes up to which an array that a table grows into gets its pages at once: some 150 µs' work.
-const POPULATED_UP_TO: usize = 512 << 10;
+/// Buckets of a new array that get their pages together, ahead of the items: 20 µs' work.
+const BUCKETS_POPULATED: usize = 1024;
 /// Bytes at the start of an item that a lookup reads: a header and a short key.
 const ITEM_HEAD: usize = 40;
 /// Homes that one insertion moves while the table changes its size: some microseconds' work. Until
@@ -210,11 +210,11 @@ impl Buckets {
         Layout::array::<Bucket>(count).expect("a bucket array fits the address space")
     }
     /// At least `count` buckets, and as many more as fit into the same memory.
-    fn new(count: usize, may_map: bool, pages: Pages) -> Buckets {
+    fn new(count: usize, may_map: bool) -> Buckets {
         let bytes = Buckets::layout(count).size();
         if may_map && bytes >= MAPPED_FROM {
             let bytes = bytes.next_multiple_of(mapping::PAGE);
-            if let Some(start) = mapping::map_zeroed(bytes, pages) {
+            if let Some(start) = mapping::map_zeroed(bytes) {
                 let count = bytes / size_of::<Bucket>();
                 return Buckets { start: start.cast(), count, source: Source::Mapping };
             }
@@ -226,6 +226,14 @@ impl Buckets {
         match NonNull::new(start) {
             Some(start) => Buckets { start, count, source: Source::Allocator },
             None => handle_alloc_error(layout),
+        }
+    }
+    /// Gives a part of a mapping its pages: those from bucket `from`, which begins one, to `to`.
+    fn populate(&self, from: usize, to: usize) {
+        if self.source == Source::Mapping {
+            let bytes = (to - from) * size_of::<Bucket>();
+            // SAFETY: `from` and `to` are at most `count`, and page boundaries if they are less.
+            unsafe { mapping::populate(self.start.add(from).cast(), bytes) }
         }
     }
     /// Bytes of memory.
@@ -275,10 +283,26 @@ fn boundary(index: usize, count: usize) -> Option<u64> {
     multiple.checked_mul(1 << 16)
 }
 
-/// The old array during a change of size: homes below `cursor` have moved.
+/// The new array during a change of size: homes of the old one below `cursor` have moved.
 struct Migration {
-    old: Buckets,
+    new: Buckets,
     cursor: usize,
+    /// Buckets of the new array that have their pages.
+    populated: usize,
+}
+
+impl Migration {
+    /// Sees to it that the buckets that the old array's homes below `end` of `count` move to have their
+    /// pages.
+    fn populate(&mut self, end: usize, count: usize) {
+        // Those behind may take what overflows.
+        let needed = (end as u128 * self.new.count as u128 / count as u128) as usize + 64;
+        while self.populated < needed.min(self.new.count) {
+            let to = (self.populated + BUCKETS_POPULATED).min(self.new.count);
+            self.new.populate(self.populated, to);
+            self.populated = to;
+        }
+    }
 }
 
 /// Where [`Table::scan`] goes on; a position in the order of hashes, valid for ever.
@@ -393,8 +417,7 @@ impl<T: Item, O: Order> Table<T, O> {
         let mut table = Table::new();
         if items > 0 {
             let count = Table::<T, O>::buckets_for(items);
-            // The number may be a guess, or a lie.
-            table.install(Buckets::new(count, T::MAPS_ARRAYS, Pages::WhenTouched));
+            table.install(Buckets::new(count, T::MAPS_ARRAYS));
         }
         table
     }
@@ -411,9 +434,9 @@ impl<T: Item, O: Order> Table<T, O> {
         self.len == 0
     }
 
-    /// Slots allocated, those of an array that is being left included.
+    /// Slots allocated, those of an array that items are moving to included.
     pub fn slots(&self) -> usize {
-        (self.count() + self.migration.as_ref().map_or(0, |m| m.old.count)) * BUCKET_SLOTS
+        (self.count() + self.new_count()) * BUCKET_SLOTS
     }
 
     /// Bytes of the bucket arrays.
@@ -496,13 +519,18 @@ impl<T: Item, O: Order> Table<T, O> {
     /// [`Table::area`] of a hash that the table's order has been applied to.
     #[inline]
     fn area_at(&self, hash: u64) -> (*const Bucket, usize, usize) {
-        if let Some(m) = &self.migration {
-            let index = home(hash, m.old.count);
-            if index >= m.cursor {
-                return (m.old.start.as_ptr(), m.old.count, index);
-            }
+        let index = home(hash, self.count());
+        if let Some(m) = &self.migration
+            && index < m.cursor
+        {
+            return (m.new.start.as_ptr(), m.new.count, home(hash, m.new.count));
         }
-        (self.start.load(Relaxed), self.count(), home(hash, self.count()))
+        (self.start.load(Relaxed), self.count(), index)
+    }
+
+    /// Buckets of the array that items are moving to, if any.
+    fn new_count(&self) -> usize {
+        self.migration.as_ref().map_or(0, |m| m.new.count)
     }
 
     #[inline]
@@ -639,10 +667,11 @@ impl<T: Item, O: Order> Table<T, O> {
 
     fn resize(&mut self, count: usize) {
         debug_assert!(self.migration.is_none());
-        let is_small = Buckets::layout(count).size() <= POPULATED_UP_TO;
-        let pages = if is_small { Pages::Now } else { Pages::WhenTouched };
-        if let Some(old) = self.install(Buckets::new(count, T::MAPS_ARRAYS, pages)) {
-            self.migration = Some(Box::new(Migration { old, cursor: 0 }));
+        let new = Buckets::new(count, T::MAPS_ARRAYS);
+        if self.count() == 0 {
+            self.install(new);
+        } else {
+            self.migration = Some(Box::new(Migration { new, cursor: 0, populated: 0 }));
             self.step(HOMES_PER_STEP);
         }
     }
@@ -650,60 +679,65 @@ impl<T: Item, O: Order> Table<T, O> {
     /// Moves the next `homes` homes to the new array.
     fn step(&mut self, homes: usize) {
         let Some(mut m) = self.migration.take() else { return };
-        let end = (m.cursor + homes).min(m.old.count);
+        let count = self.count();
+        let end = (m.cursor + homes).min(count);
+        m.populate(end, count);
         while m.cursor < end {
             let next = (m.cursor + HOMES_FETCHED).min(end);
             for index in m.cursor..next {
-                let bucket = m.old.bucket(index);
+                let bucket = self.bucket(index);
                 for slot in bucket.occupied() {
                     prefetch(bucket.item(slot));
                 }
             }
             for index in m.cursor..next {
-                self.move_home(&m.old, index);
+                self.move_home(index, &m.new);
             }
             m.cursor = next;
         }
         self.migration = Some(m);
-        if end == self.migration.as_ref().map_or(0, |m| m.old.count) {
+        if end == count {
             self.finish_migration();
         }
     }
 
     fn finish_migration(&mut self) {
-        self.retired = self.migration.take().map(|m| m.old);
+        if let Some(m) = self.migration.take() {
+            self.retired = self.install(m.new);
+        }
     }
 
-    /// Moves every item at home in bucket `home_index` of `old`.
-    fn move_home(&self, old: &Buckets, home_index: usize) {
-        let (start, count) = (self.start.load(Relaxed), self.count());
+    /// Moves every item at home in bucket `home_index` to `new`.
+    fn move_home(&self, home_index: usize, new: &Buckets) {
+        let count = self.count();
         let mut index = home_index;
-        for _ in 0..old.count {
-            let bucket = old.bucket(index);
+        for _ in 0..count {
+            let bucket = self.bucket(index);
             for slot in bucket.occupied() {
                 let item = as_item::<T>(bucket.item(slot));
                 let hash = hashing::hash(item.key());
                 let ordered = self.order.apply(hash);
-                if home(ordered, old.count) == home_index {
+                if home(ordered, count) == home_index {
                     let raw = bucket.clear(slot);
-                    let home = home(ordered, count);
-                    Table::<T, O>::place(start, count, home, fingerprint(hash), raw);
-                    Table::<T, O>::forget_overflow(old, home_index, index);
+                    let home = home(ordered, new.count);
+                    let start = new.start.as_ptr();
+                    Table::<T, O>::place(start, new.count, home, fingerprint(hash), raw);
+                    self.forget_overflow(home_index, index);
                 }
             }
             if bucket.over() == 0 {
                 return;
             }
-            index = if index + 1 == old.count { 0 } else { index + 1 };
+            index = if index + 1 == count { 0 } else { index + 1 };
         }
     }
 
     /// Takes back what `place` counted for an item between its home and its bucket.
-    fn forget_overflow(array: &Buckets, home_index: usize, found: usize) {
+    fn forget_overflow(&self, home_index: usize, found: usize) {
         let mut index = home_index;
         while index != found {
-            array.bucket(index).subtract_over();
-            index = if index + 1 == array.count { 0 } else { index + 1 };
+            self.bucket(index).subtract_over();
+            index = if index + 1 == self.count() { 0 } else { index + 1 };
         }
     }
 
@@ -743,8 +777,8 @@ impl<T: Item, O: Order> Table<T, O> {
         let mut next = boundary(home_index + 1, count);
         if let Some(m) = &self.migration {
             // A walk in the new array must not run past what has moved there.
-            let moved_to = boundary(m.cursor, m.old.count);
-            if ptr::eq(start, self.start.load(Relaxed)) {
+            let moved_to = boundary(m.cursor, self.count());
+            if ptr::eq(start, m.new.start.as_ptr()) {
                 next = match (next, moved_to) {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
@@ -779,14 +813,13 @@ impl<T: Item, O: Order> Table<T, O> {
         if self.len == 0 {
             return None;
         }
-        let old = self.migration.as_ref().map_or(0, |m| m.old.count);
-        let total = (self.count() + old) as u128;
+        let total = (self.count() + self.new_count()) as u128;
         loop {
             let number = random();
             let index = ((u128::from(number) * total) >> 64) as usize;
             let slot = (number & 0xffff) as usize % 8;
             let bucket = match (&self.migration, index.checked_sub(self.count())) {
-                (Some(m), Some(index)) => m.old.bucket(index),
+                (Some(m), Some(index)) => m.new.bucket(index),
                 _ => self.bucket(index),
             };
             if slot < BUCKET_SLOTS && (bucket.meta() >> (slot * 8)) & 0xff != 0 {
@@ -798,10 +831,9 @@ impl<T: Item, O: Order> Table<T, O> {
 
     /// All items, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        let old = self.migration.as_ref().map_or(0, |m| m.old.count);
-        (0..self.count() + old).flat_map(move |index| {
+        (0..self.count() + self.new_count()).flat_map(move |index| {
             let bucket = match (&self.migration, index.checked_sub(self.count())) {
-                (Some(m), Some(index)) => m.old.bucket(index),
+                (Some(m), Some(index)) => m.new.bucket(index),
                 _ => self.bucket(index),
             };
             bucket.occupied().map(move |slot| {
@@ -865,7 +897,7 @@ impl<T: Item, O: Order> Table<T, O> {
 
 impl<T: Item, O: Order> Drop for Table<T, O> {
     fn drop(&mut self) {
-        let arrays = [self.migration.take().map(|m| m.old), {
+        let arrays = [self.migration.take().map(|m| m.new), {
             let count = self.count();
             NonNull::new(self.start.swap(ptr::null_mut(), Relaxed)).map(|start| Buckets {
                 start,
