@@ -43,21 +43,38 @@ pub struct AppendError {
 }
 
 impl LogFile {
-    /// Opens a file to append to it, and makes it if need be. Room at its end is cut off.
+    /// Opens a file of the log to go on behind its end. Room there is cut off.
     ///
     /// # Errors
     /// The system's.
     pub fn open(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
         let end = room::data_end(&file)?;
         if end.has_room {
             room::cut(&file, end.at)?;
         }
-        let size = end.at;
+        Ok(LogFile::of(path, file, end.at, debug))
+    }
+
+    /// Makes a new file of the log. One of that name that the log does not have yet (of another log, over
+    /// which a backup was laid, say) is emptied, for good before the log names it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn create(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.len() > 0 {
+            file.set_len(0)?;
+            file.sync_all()?;
+        }
+        Ok(LogFile::of(path, file, 0, debug))
+    }
+
+    fn of(path: &Path, file: File, size: u64, debug: &'static DebugSettings) -> LogFile {
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into();
         let file = Arc::new(file);
-        Ok(LogFile { file, name, size, in_place: None, may_be_in_place: None, debug })
+        LogFile { file, name, size, in_place: None, may_be_in_place: None, debug }
     }
 
     /// Its bytes.

@@ -34,6 +34,8 @@ use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
 pub use room::data_end;
+use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -178,7 +180,8 @@ impl Aof {
         let last = manifest.incr.last().filter(|_| !self.has_gap.load(Relaxed)).cloned();
         let is_new = last.is_none();
         let incr = last.unwrap_or_else(|| manifest.add_incr(&stem));
-        let file = self.open_file(&self.folder.path(&incr.name))?;
+        let path = self.folder.path(&incr.name);
+        let file = if is_new { self.create_file(&path)? } else { self.open_file(&path)? };
         if manifest != inner.manifest {
             self.folder.write_manifest(&manifest)?;
         }
@@ -197,11 +200,12 @@ impl Aof {
         Ok(())
     }
 
-    fn open_file(&self, path: &std::path::Path) -> Result<LogFile, String> {
-        LogFile::open(path, &self.engine.debug).map_err(|error| {
-            let why = os_error(&error);
-            format!("Can't open the append-only file {}: {why}", path.display())
-        })
+    fn open_file(&self, path: &Path) -> Result<LogFile, String> {
+        LogFile::open(path, &self.engine.debug).map_err(|error| unopened(path, &error))
+    }
+
+    fn create_file(&self, path: &Path) -> Result<LogFile, String> {
+        LogFile::create(path, &self.engine.debug).map_err(|error| unopened(path, &error))
     }
 
     fn base_format(&self) -> BaseFormat {
@@ -480,4 +484,8 @@ impl Aof {
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");
         Ok(())
     }
+}
+
+fn unopened(path: &Path, error: &io::Error) -> String {
+    format!("Can't open the append-only file {}: {}", path.display(), os_error(error))
 }

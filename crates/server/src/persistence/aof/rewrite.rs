@@ -177,7 +177,7 @@ impl Aof {
         let Some(writer) = writer else { return Err(Trouble::Cancelled) };
         let mut manifest = inner.manifest.clone();
         let incr = manifest.add_incr(self.folder.stem());
-        let file = self.open_file(&self.folder.path(&incr.name))?;
+        let file = self.create_file(&self.folder.path(&incr.name))?;
         // Were it not on the disk for good, what is written to the increment could be lost with it.
         self.folder.write_manifest(&manifest)?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
@@ -209,7 +209,7 @@ impl Aof {
         }
         // What an earlier attempt has left.
         self.drop_beginning(&mut inner);
-        let file = self.open_file(&self.folder.temporary_incr())?;
+        let file = self.create_file(&self.folder.temporary_incr())?;
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
         let snapshot = self.begin(|| reader = Some(engine.read_journal(IfBehind::HoldWriters)))?;
