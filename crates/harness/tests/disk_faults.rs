@@ -750,6 +750,7 @@ fn a_rewrite_that_fails_anywhere_changes_nothing() {
             }
             hears(&server, &before, FAILED);
             eventually("over", || field(&mut client, "aof_rewrite_in_progress") == "0");
+            nothing_is_left_behind(&server);
             ok(&mut client, &format!("RPUSH list {count}"));
             count += 1;
             faults.set(&[]);
@@ -767,9 +768,18 @@ fn a_rewrite_that_fails_anywhere_changes_nothing() {
             check_list(&server, count);
         }
     }
+}
+
+/// The directory of the log has the manifest and what that names, and no other file.
+#[track_caller]
+fn nothing_is_left_behind(server: &Server) {
     let folder = server.directory().join("appendonlydir");
-    let files = fs::read_dir(folder).unwrap().count();
-    assert!(files <= 4, "{files} files are left");
+    let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest")).unwrap();
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let name = entry.file_name().into_string().unwrap();
+        let is_named = manifest.contains(&format!("file {name} seq"));
+        assert!(is_named || name == "appendonly.aof.manifest", "{name} is left behind");
+    }
 }
 
 #[test]
@@ -811,8 +821,12 @@ fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
     ok(&mut client, "SET k old");
     ok(&mut client, "SAVE");
     let good = fs::read(&file).unwrap();
-    for fault in [("fsync", EIO, "temp-"), ("write", ENOSPC, "temp-"), ("rename", EIO, "dump.rdb")]
-    {
+    for (fault, said) in [
+        (("fsync", EIO, "temp-"), "Failed writing the temp RDB file"),
+        (("write", ENOSPC, "temp-"), "Failed writing the temp RDB file"),
+        (("rename", EIO, "dump.rdb"), "Error moving temp DB file"),
+    ] {
+        let before = server.log();
         ok(&mut client, "SET k new");
         faults.set(&[fault]);
         ok(&mut client, "BGSAVE");
@@ -820,6 +834,9 @@ fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
         assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err", "{fault:?}");
         assert!(text(&ask(&mut client, "SET k x")).starts_with("MISCONF"));
         assert_eq!(fs::read(&file).unwrap(), good, "{fault:?}");
+        let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
+        hears(&server, &before, &format!("{said} {}", temporary.display()));
+        assert!(!temporary.exists(), "{fault:?}");
         faults.set(&[]);
         ok(&mut client, "SAVE");
         fs::write(&file, &good).unwrap();

@@ -56,30 +56,27 @@ pub fn write_file(
     let _block = Workspace::new(snapshot.progress(), block_size(unbuffered::MEMORY));
     let sizes = snapshot.sizes();
     engine.persistence.set_keys_total(sizes.iter().map(|(_, keys, _)| keys).sum());
-    let mut file =
-        SnapshotFile::create(temporary, options, snapshot.cut(), &sizes).inspect_err(|error| {
-            log!(
-                Warning,
-                "Failed opening the temp RDB file {} (in server root dir {}) for saving: {}",
-                target.display(),
-                engine.config.dir().display(),
-                os_error(error)
-            );
-        })?;
-    if file.has_commands() {
-        write_all(engine, snapshot, beside, &mut file, &AofRecords::default)?;
+    let (from, to) = (temporary.display().to_string(), target.display());
+    let tell = |what: &str, error: &io::Error| {
+        if error.kind() != io::ErrorKind::Interrupted {
+            let (dir, why) = (engine.config.dir(), os_error(error));
+            log!(Warning, "{what} (in server root dir {}): {why}", dir.display());
+        }
+    };
+    let mut file = SnapshotFile::create(temporary, options, snapshot.cut(), &sizes)
+        .inspect_err(|error| tell(&format!("Failed opening the temp RDB file {from}"), error))?;
+    let written = if file.has_commands() {
+        write_all(engine, snapshot, beside, &mut file, &AofRecords::default)
     } else {
-        write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))?;
-    }
-    file.finish(target).inspect_err(|error| {
-        log!(
-            Warning,
-            "Error moving temp DB file to the final destination {} (in server root dir {}): {}",
-            target.display(),
-            engine.config.dir().display(),
-            os_error(error)
-        );
-    })
+        write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))
+    };
+    let bytes = written
+        .and_then(|()| file.complete())
+        .inspect_err(|error| tell(&format!("Failed writing the temp RDB file {from}"), error))?;
+    file.rename(target).inspect_err(|error| {
+        tell(&format!("Error moving temp DB file {from} on the final destination {to}"), error);
+    })?;
+    Ok(bytes)
 }
 
 /// Writes all of a snapshot to `output`, on as many threads as there may be.

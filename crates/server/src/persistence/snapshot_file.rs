@@ -42,9 +42,11 @@ pub type Sizes = Vec<(DbIndex, u64, u64)>;
 
 /// A file that is being written.
 pub struct SnapshotFile {
-    /// `None` once it is finished.
+    /// `None` once it is complete.
     file: Option<UnbufferedFile>,
     temporary: PathBuf,
+    /// It is not the temporary file any more.
+    has_name: bool,
     options: Options,
     checksum: u64,
     db: Option<DbIndex>,
@@ -62,6 +64,7 @@ impl SnapshotFile {
         let mut this = SnapshotFile {
             file: Some(UnbufferedFile::create(&temporary, options.incremental_fsync)?),
             temporary,
+            has_name: false,
             checksum: 0,
             db: None,
             sizes: sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect(),
@@ -99,11 +102,11 @@ impl SnapshotFile {
         if self.options.checksum {
             self.checksum = crc64(self.checksum, bytes);
         }
-        self.file.as_mut().expect("it is not finished").append(bytes)
+        self.file.as_mut().expect("it is not complete").append(bytes)
     }
 
-    /// Ends the file, forces it to the disk and gives it its name; how many bytes it has.
-    pub fn finish(mut self, target: &Path) -> io::Result<u64> {
+    /// Ends the file and forces it to the disk; how many bytes it has.
+    pub fn complete(&mut self) -> io::Result<u64> {
         if !self.has_commands() {
             let mut end = Encoder::new(Compression::Off);
             end.end_of_file();
@@ -112,20 +115,18 @@ impl SnapshotFile {
             end.checksum(if self.options.checksum { self.checksum } else { 0 });
             self.append(end.as_bytes())?;
         }
-        let file = self.file.take().expect("it is finished once");
+        let file = self.file.take().expect("it is completed once");
         let bytes = file.len();
-        let renamed = file.finish().and_then(|()| std::fs::rename(&self.temporary, target));
-        if let Err(error) = renamed {
-            self.remove();
-            return Err(error);
-        }
-        sync_folder_of(target)?;
+        file.finish()?;
         Ok(bytes)
     }
 
-    fn remove(&self) {
-        // A file that is in nobody's way if it cannot be removed.
-        let _ = std::fs::remove_file(&self.temporary);
+    /// Gives the complete file its name, for good.
+    pub fn rename(mut self, target: &Path) -> io::Result<()> {
+        assert!(self.file.is_none(), "it is complete");
+        std::fs::rename(&self.temporary, target)?;
+        self.has_name = true;
+        sync_folder_of(target)
     }
 }
 
@@ -169,8 +170,9 @@ impl Output for SnapshotFile {
 
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
-        if self.file.is_some() {
-            self.remove();
+        if !self.has_name {
+            // A file that is in nobody's way if it cannot be removed.
+            let _ = std::fs::remove_file(&self.temporary);
         }
     }
 }

@@ -122,15 +122,21 @@ impl Folder {
         let failed = |what: &str, path: &Path, error: io::Error| {
             format!("{what} {}: {}", path.display(), os_error(&error))
         };
-        let mut file = File::create(&temporary)
-            .map_err(|error| failed("Can't open the AOF manifest file", &temporary, error))?;
-        file.write_all(&manifest.format()).map_err(|error| {
-            failed("Error trying to write the temporary AOF manifest file", &temporary, error)
-        })?;
-        file.sync_all()
-            .map_err(|error| failed("Fail to fsync the temp AOF file", &temporary, error))?;
-        fs::rename(&temporary, &path).map_err(|error| {
-            failed("Error trying to rename the temporary AOF manifest file", &temporary, error)
+        let write = || {
+            let mut file = File::create(&temporary)
+                .map_err(|error| failed("Can't open the AOF manifest file", &temporary, error))?;
+            file.write_all(&manifest.format()).map_err(|error| {
+                failed("Error trying to write the temporary AOF manifest file", &temporary, error)
+            })?;
+            file.sync_all()
+                .map_err(|error| failed("Fail to fsync the temp AOF file", &temporary, error))?;
+            fs::rename(&temporary, &path).map_err(|error| {
+                failed("Error trying to rename the temporary AOF manifest file", &temporary, error)
+            })
+        };
+        write().inspect_err(|_| {
+            // It is in nobody's way if it cannot be removed.
+            let _ = fs::remove_file(&temporary);
         })
     }
 

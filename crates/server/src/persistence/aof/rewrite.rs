@@ -151,6 +151,8 @@ impl Aof {
         *lock(&self.rewriting) = None;
         drop(snapshot);
         written.map_err(|error| {
+            // It may have its name already, without being sure to keep it.
+            let _ = fs::remove_file(self.folder.path(&base.name));
             let why = os_error(&error);
             match error.kind() {
                 io::ErrorKind::Interrupted => Trouble::Cancelled,
@@ -177,9 +179,13 @@ impl Aof {
         let Some(writer) = writer else { return Err(Trouble::Cancelled) };
         let mut manifest = inner.manifest.clone();
         let incr = manifest.add_incr(self.folder.stem());
-        let file = self.create_file(&self.folder.path(&incr.name))?;
+        let path = self.folder.path(&incr.name);
+        let file = self.create_file(&path)?;
+        self.folder.replace_manifest(&manifest).inspect_err(|_| {
+            let _ = fs::remove_file(&path);
+        })?;
         // Were it not on the disk for good, what is written to the increment could be lost with it.
-        self.folder.write_manifest(&manifest)?;
+        self.folder.sync_dir()?;
         log!(Notice, "Creating AOF incr file {} on background rewrite", incr.display());
         let mut file = Some(file);
         let journal = &self.engine.journal;
@@ -192,7 +198,7 @@ impl Aof {
         if snapshot.is_err() {
             // The increment stays empty: it is not in the manifest that counts, nor in the way.
             self.folder.write_manifest(&inner.manifest)?;
-            let _ = fs::remove_file(self.folder.path(&incr.name));
+            let _ = fs::remove_file(&path);
             return snapshot;
         }
         inner.settled_bytes += writer.size();
