@@ -156,6 +156,8 @@ struct Loader {
     include_depth: usize,
     /// The points of all `save` lines so far; the first line replaces the default.
     save_points: Option<Vec<SavePoint>>,
+    /// The next `save` line starts over: it stands behind an `include` of its own file.
+    is_behind_include: bool,
     renames: Vec<Directive>,
     users: Vec<Directive>,
     modules: Vec<Directive>,
@@ -170,6 +172,7 @@ impl Loader {
             dir,
             include_depth: 0,
             save_points: None,
+            is_behind_include: false,
             renames: Vec::new(),
             users: Vec::new(),
             modules: Vec::new(),
@@ -225,9 +228,10 @@ impl Loader {
         Ok(())
     }
 
-    /// Lines of `save` add up; `save ""` starts over.
+    /// Lines of `save` add up; `save ""` starts over, and so does the first one behind an `include`,
+    /// since what a file says is to win over what it includes before.
     fn add_save_points(&mut self, words: &[Vec<u8>], points: &[SavePoint]) -> Vec<SavePoint> {
-        let starts_over = words.len() == 1;
+        let starts_over = std::mem::take(&mut self.is_behind_include) || words.len() == 1;
         let all = self.save_points.get_or_insert_default();
         if starts_over {
             all.clear();
@@ -293,7 +297,9 @@ impl Loader {
             text = fs::read(self.dir.join(given)).map_err(unreadable)?;
         }
         self.include_depth += 1;
+        self.is_behind_include = false;
         self.read(&text)?;
+        self.is_behind_include = true;
         self.include_depth -= 1;
         Ok(())
     }

@@ -112,6 +112,13 @@ fn save_lines_add_up() {
     assert_eq!(points("save \"\""), "");
     assert_eq!(points("save 900 1\nsave \"\"\nsave 60 5"), "60 5");
     assert_eq!(points("save"), "");
+    // What is included before does not add to what the file says itself.
+    let files = Files::new("save", &[("a", "save 1 1\nsave 2 2\n"), ("b", "save 3 3\n")]);
+    let (a, b) =
+        (format!("include {}\n", files.path("a")), format!("include {}\n", files.path("b")));
+    assert_eq!(points(&format!("{a}{b}")), "1 1 2 2 3 3");
+    assert_eq!(points(&format!("save 9 9\n{a}")), "9 9 1 1 2 2");
+    assert_eq!(points(&format!("{a}{b}save 4 4\nsave 5 5\n")), "4 4 5 5");
 }
 
 #[test]
