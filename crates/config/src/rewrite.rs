@@ -6,9 +6,9 @@
 //! longer set) are removed. Empty lines in a row become one.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use crate::limits::OutputLimits;
@@ -188,10 +188,13 @@ fn known_name(name: &[u8]) -> Option<String> {
 
 /// Replaces a file so that after a crash either the old or the new content is there: a temporary
 /// file beside it is written, forced to the disk and renamed, and the directory is forced too.
-/// The file is readable by all and writable by its owner, as far as the umask allows.
+/// The file keeps its mode, and owner and group if it may. A new one is readable by all and writable
+/// by its owner, as far as the umask allows.
 pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = temporary_beside(path);
-    let written = write_synced(&temporary, content).and_then(|()| fs::rename(&temporary, path));
+    let old = fs::metadata(path).ok();
+    let written =
+        write_synced(&temporary, content, old.as_ref()).and_then(|()| fs::rename(&temporary, path));
     if let Err(error) = written {
         // The error that matters is the first; a file left behind is only litter.
         let _ = fs::remove_file(&temporary);
@@ -201,8 +204,14 @@ pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-fn write_synced(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path)?;
+fn write_synced(path: &Path, content: &[u8], old: Option<&Metadata>) -> io::Result<()> {
+    let mode = old.map_or(0o644, |old| old.mode() & 0o777);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+    if let Some(old) = old {
+        // Only root can give it to somebody else; whose it is matters less than what it says.
+        let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
     file.write_all(content)?;
     file.sync_all()
 }

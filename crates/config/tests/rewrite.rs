@@ -1,6 +1,8 @@
 //! `CONFIG REWRITE`: against Valkey's output, and that what is written reads back.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 use config::{Config, OPTIONS, SetContext, load_text, replace_file};
 use proptest::prelude::*;
@@ -91,6 +93,11 @@ fn a_file_is_replaced_or_left() {
     std::fs::write(&file, "old").expect("writable");
     replace_file(&file, b"new").expect("writable");
     assert_eq!(std::fs::read(&file).expect("readable"), b"new");
+    // Who was kept from reading the old one does not read the new one.
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+    replace_file(&file, b"secret").expect("writable");
+    let mode = std::fs::metadata(&file).expect("readable").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
     assert!(replace_file(&dir.join("nosuch/dunlin.conf"), b"new").is_err());
     assert_eq!(std::fs::read_dir(&dir).expect("readable").count(), 1, "nothing is left behind");
     std::fs::remove_dir_all(&dir).expect("ours to remove");

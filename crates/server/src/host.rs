@@ -4,13 +4,14 @@ use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net};
 use crate::persistence::{load, save, shutdown};
-use crate::process::{crash, facts};
+use crate::process::{crash, facts, os_error};
 use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::engine::{Host, OtherSnapshot, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
 use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,9 +68,22 @@ impl ServerHost {
         let Some(path) = &self.config_file else {
             return Err("The server is running without a config file".into());
         };
-        let existing = std::fs::read(path).unwrap_or_default();
-        config::replace_file(path, &text_of(&existing))
-            .map_err(|error| format!("Rewriting config file: {}", crate::process::os_error(&error)))
+        let existing = match std::fs::read(path) {
+            // It was deleted since the start, and is made anew.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other,
+        };
+        match existing.and_then(|text| config::replace_file(path, &text_of(&text))) {
+            Ok(()) => {
+                log!(Notice, "CONFIG REWRITE executed with success.");
+                Ok(())
+            }
+            Err(error) => {
+                let why = os_error(&error);
+                log!(Warning, "CONFIG REWRITE failed: {why} ({})", path.display());
+                Err(format!("Rewriting config file: {why}"))
+            }
+        }
     }
 }
 
@@ -142,7 +156,7 @@ impl Host for ServerHost {
             format!(
                 "Error loading ACLs, opening file '{}': {}",
                 path.as_path().display(),
-                crate::process::os_error(&error)
+                os_error(&error)
             )
         })
     }
@@ -154,7 +168,7 @@ impl Host for ServerHost {
                 Warning,
                 "Can't save the ACL file {}: {}",
                 path.as_path().display(),
-                crate::process::os_error(&error)
+                os_error(&error)
             );
             "There was an error trying to save the ACLs. Please check the server logs for more \
              information"

@@ -81,6 +81,27 @@ fn a_rewritten_file_keeps_its_comments_and_is_what_the_server_starts_from() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_not_rewritten() {
+    let folder = Folder::new();
+    let (port, text) = port();
+    let config = folder.file("dunlin.conf", "rename-command FLUSHALL \"\"\n");
+    let running = Running::start(folder, &[&config, "--port", &text]);
+    let client = &mut client(port);
+    // A link to itself cannot be opened by anybody, and could be replaced by everybody.
+    std::fs::remove_file(&config).unwrap();
+    std::os::unix::fs::symlink(&config, &config).unwrap();
+    let reply = ask(client, &["CONFIG", "REWRITE"]);
+    assert_eq!(reply, ["-ERR Rewriting config file: Too many levels of symbolic links"]);
+    assert!(std::fs::symlink_metadata(&config).unwrap().is_symlink());
+    let line = running.line("# CONFIG REWRITE failed: Too many levels of symbolic links ");
+    assert!(line.contains("dunlin.conf"), "{line}");
+    // One that is gone has nothing to lose.
+    std::fs::remove_file(&config).unwrap();
+    assert_eq!(ask(client, &["CONFIG", "REWRITE"]), ["OK"]);
+    assert!(running.folder.read("dunlin.conf").contains(&format!("port {port}")));
+}
+
+#[test]
 fn without_a_file_there_is_nothing_to_rewrite() {
     let (port, text) = port();
     let _running = Running::start(Folder::new(), &["--port", &text]);
