@@ -74,8 +74,9 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// Why it cannot be written.
     fn complete_append_log(&self) -> Result<(), String>;
-    /// Replies OK once the append-only file that was switched off is complete, on the disk, and closed.
-    fn end_append_log(&self, reply: LateReply);
+    /// Replies OK once the append-only file is as the options say: complete, on the disk, and closed if it
+    /// was switched off; without room ahead of it if there is to be none.
+    fn settle_append_log(&self, reply: LateReply);
     /// Whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
     /// Loads the append-only file again, which is complete, into an empty data set that nobody uses;

@@ -9,7 +9,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, ask};
-use harness::environment::{new_seed, variable};
+use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
@@ -287,4 +287,33 @@ fn what_was_promised_outlives_every_change_of_mind() {
         is_promised |= at_least.iter().all(|count| *count > 0);
     }
     assert!(is_promised, "no life had anything to keep");
+}
+
+#[test]
+fn room_that_is_not_wanted_any_more_is_cut_off_without_a_write() {
+    if !has_room_ahead_of_logs() {
+        return;
+    }
+    let options = Options::arguments(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let server = Server::start(&Program::under_test(), options).unwrap();
+    let client = &mut server.connect(Protocol::Resp2).unwrap();
+    let log = server.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let has_room = || {
+        let bytes = fs::read(&log).unwrap();
+        data_before_room(&bytes) < bytes.len()
+    };
+    let begin = |client: &mut Client| {
+        eventually("room", || {
+            ok(client, "INCR n");
+            has_room()
+        });
+    };
+    begin(client);
+    // With the reply: whoever copies the file from now on reads no room that is written into later.
+    ok(client, "CONFIG SET aof-preallocation-size 0");
+    assert!(!has_room());
+    ok(client, "CONFIG SET aof-preallocation-size 64kb");
+    begin(client);
+    ok(client, "CONFIG SET appendfsync everysec");
+    eventually("no room", || !has_room());
 }

@@ -159,7 +159,7 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
-            Effect::Other("appendfsync") => {
+            Effect::Other("appendfsync" | "aof-preallocation-size") => {
                 self.aof.follow_policy();
                 Ok(())
             }

@@ -224,8 +224,8 @@ impl Host for ServerHost {
         self.applier.aof().complete()
     }
 
-    fn end_append_log(&self, reply: LateReply) {
-        self.applier.aof().end(reply);
+    fn settle_append_log(&self, reply: LateReply) {
+        self.applier.aof().reply_when_settled(reply);
     }
 
     fn has_append_log(&self) -> bool {

@@ -149,9 +149,13 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 cx.outlast_others();
                 dispatch::deliver_last_pushes(cx);
             }
+            // Files that may be moved or copied with the reply.
             let has_log_ended = !engine.config.appendonly() && has_changed("appendonly");
-            match engine.host().filter(|_| has_log_ended && !in_transaction) {
-                Some(host) => host.end_append_log(cx.late_reply()),
+            let has_room_ended = engine.config.aof_preallocation_size() == 0
+                && has_changed("aof-preallocation-size");
+            let waits = (has_log_ended || has_room_ended) && !in_transaction;
+            match engine.host().filter(|_| waits) {
+                Some(host) => host.settle_append_log(cx.late_reply()),
                 None => cx.reply.ok(),
             }
             Ok(())

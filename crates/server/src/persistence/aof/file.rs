@@ -136,6 +136,11 @@ impl LogFile {
         self.in_place.is_some()
     }
 
+    /// Whether it is written in place.
+    pub fn is_in_place(&self) -> bool {
+        self.in_place.is_some()
+    }
+
     /// From now on the file is appended to.
     ///
     /// # Errors

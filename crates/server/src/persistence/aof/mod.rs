@@ -61,8 +61,8 @@ pub struct Aof {
     /// Held while the log is switched on and a rewrite is asked for, which belong together; while it is
     /// switched off and its end noted; and while it becomes one, which it must not after that.
     switching: Mutex<()>,
-    /// Who has switched the log off and waits for its end.
-    ending: Mutex<Vec<LateReply>>,
+    /// Who has switched the log off, or the room ahead of it, and waits for that.
+    settling: Mutex<Vec<LateReply>>,
     /// The number of the rewrite that has been told to end.
     ending_rewrite: AtomicU64,
     /// The snapshot of the rewrite under way.
@@ -99,7 +99,7 @@ impl Aof {
             is_stopping: AtomicBool::new(false),
             keeper: Mutex::default(),
             switching: Mutex::default(),
-            ending: Mutex::default(),
+            settling: Mutex::default(),
             ending_rewrite: AtomicU64::new(0),
             rewriting: Mutex::new(None),
         })
@@ -271,7 +271,7 @@ impl Aof {
         Ok(())
     }
 
-    /// `CONFIG SET appendfsync`: holds for the next reply.
+    /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.
     pub fn follow_policy(&self) {
         if let Some(writer) = &*lock(&self.writing) {
             writer.follow_policy();
@@ -300,7 +300,7 @@ impl Aof {
     fn keep(self: &Arc<Self>) {
         while !self.is_stopping.load(Acquire) {
             self.follow_configuration();
-            self.reply_if_ended();
+            self.reply_if_settled();
             self.count();
             self.rewrite_if_due();
             std::thread::park_timeout(ROUND);
@@ -329,18 +329,19 @@ impl Aof {
         }
     }
 
-    /// Replies once the log that was switched off is complete, on the disk, and closed.
-    pub fn end(&self, reply: LateReply) {
-        lock(&self.ending).push(reply);
+    /// Replies once the log is as the options say: complete, on the disk, and closed if it was switched
+    /// off; without room ahead of it if there is to be none.
+    pub fn reply_when_settled(&self, reply: LateReply) {
+        lock(&self.settling).push(reply);
         self.look();
     }
 
-    fn reply_if_ended(&self) {
-        // Looked at first: the end that each of them waits for was set before.
-        let mut waiting = std::mem::take(&mut *lock(&self.ending));
-        let is_ending = lock(&self.inner).writer.as_ref().is_some_and(|writer| writer.is_ending());
-        if is_ending || self.is_rewrite_ending() {
-            lock(&self.ending).append(&mut waiting);
+    fn reply_if_settled(&self) {
+        // Looked at first: what each of them waits for was set before.
+        let mut waiting = std::mem::take(&mut *lock(&self.settling));
+        let is_at_work = |writer: &Arc<Writer>| writer.is_ending() || writer.has_unwanted_room();
+        if lock(&self.inner).writer.as_ref().is_some_and(is_at_work) || self.is_rewrite_ending() {
+            lock(&self.settling).append(&mut waiting);
         }
         for reply in waiting {
             reply.send(|reply| reply.ok());

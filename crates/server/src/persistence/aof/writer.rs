@@ -79,6 +79,8 @@ pub struct Writer {
     failures: AtomicU64,
     /// The thread writes no more.
     is_over: AtomicBool,
+    /// There may be room ahead of the file.
+    has_room: AtomicBool,
     /// Held by who looks whether replies are to wait.
     policy: Mutex<()>,
 }
@@ -135,6 +137,7 @@ impl Writer {
             is_trusted: AtomicBool::new(is_trusted),
             failures: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
+            has_room: AtomicBool::new(false),
             policy: Mutex::default(),
         });
         // Before the first reply; the thread may take a while to begin.
@@ -237,6 +240,12 @@ impl Writer {
         self.is_over.load(Acquire)
     }
 
+    /// Whether there is room ahead of the file although none is wanted any more. What cannot be cut off
+    /// does not count: the log says so.
+    pub fn has_unwanted_room(&self) -> bool {
+        self.has_room.load(Acquire) && self.engine.config.aof_preallocation_size() == 0
+    }
+
     /// Bytes of the file that is being written.
     pub fn size(&self) -> u64 {
         self.size.load(Relaxed)
@@ -265,6 +274,7 @@ struct Work {
     size: Arc<AtomicU64>,
     /// So many more batches are appended whatever their size.
     to_append: u32,
+    /// When room could not be made or cut off.
     no_room: Option<Instant>,
 }
 
@@ -285,7 +295,8 @@ impl Work {
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.let_go();
-            self.make_room();
+            self.make_room(policy);
+            writer.has_room.store(self.file.is_in_place() && self.no_room.is_none(), Release);
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
                 return self.finish(writer);
             }
@@ -310,6 +321,7 @@ impl Work {
         }
         let time = self.time_note();
         if self.goes_in_place(policy, end, time.len()) {
+            writer.has_room.store(true, Release);
             self.write_batch(writer, end, &time, policy);
         } else {
             self.append(writer, end, &time, policy);
@@ -379,12 +391,17 @@ impl Work {
         }
     }
 
-    /// Has room made if that is due, so that the next batches find some.
-    fn make_room(&mut self) {
+    /// Has room made if that is due, so that the next batches find some. What is not wanted any more is cut
+    /// off, also if nothing is written: a copy of the file may lack what is written there while it is made.
+    fn make_room(&mut self, policy: AppendFsync) {
         if self.no_room.is_some_and(|since| since.elapsed() < ROOM_RETRY) {
             return;
         }
         self.no_room = None;
+        if policy != AppendFsync::Always || self.room_wanted() == 0 {
+            self.no_room = (!cut_room(&mut self.file)).then(Instant::now);
+            return;
+        }
         match self.file.room_to_make(self.room_wanted()) {
             Ok(None) => {}
             Ok(Some(job)) => self.syncer.make_room(job),
@@ -674,11 +691,13 @@ impl Work {
     }
 }
 
-/// Nothing is written to the file any more.
-fn cut_room(file: &mut LogFile) {
-    if let Err(error) = file.write_at_end() {
+/// Nothing is written there any more. Whether it could be cut off.
+fn cut_room(file: &mut LogFile) -> bool {
+    let cut = file.write_at_end();
+    if let Err(error) = &cut {
         // It takes up room, and whoever reads the file skips it.
-        let (name, why) = (file.name(), os_error(&error));
+        let (name, why) = (file.name(), os_error(error));
         log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
     }
+    cut.is_ok()
 }
