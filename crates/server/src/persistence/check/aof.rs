@@ -327,6 +327,14 @@ impl Check<'_> {
                         consumed
                     }
                     Ok(Item::Comment { consumed }) => {
+                        // Of what is behind it nobody knows whether it is later.
+                        if matches!(self.repair, Repair::TruncateTo(_))
+                            && buf[at..filled].starts_with(b"#TS:")
+                        {
+                            return self.failed(&format!(
+                                "0x{offset:16x}: Invalid timestamp annotation in AOF {name}"
+                            ));
+                        }
                         lines += 1;
                         consumed
                     }
@@ -533,6 +541,14 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), before.as_bytes());
         let (text, is_ok) = check(&path, Repair::TruncateTo(50));
         assert!(!is_ok && text.contains("has nothing before timestamp 50"), "{text}");
+        // A time that is damaged may be any.
+        let damaged = before.clone() + "#TS:2x0\r\n" + &command(&["SET", "k", "2"]);
+        std::fs::write(&path, &damaged).unwrap();
+        assert!(check(&path, Repair::Nothing).1);
+        let (text, is_ok) = check(&path, Repair::TruncateTo(150));
+        let trouble = format!("0x{:16x}: Invalid timestamp annotation", before.len());
+        assert!(!is_ok && text.contains(&trouble), "{text}");
+        assert_eq!(std::fs::read(&path).unwrap(), damaged.as_bytes());
         std::fs::remove_dir_all(folder).unwrap();
     }
 }
