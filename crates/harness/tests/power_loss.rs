@@ -4,7 +4,8 @@
 //!
 //! Writers work while the log is rewritten, switched off and on, snapshots are saved and the server is
 //! killed and started again. With `always` some of what they write is too large for a batch, there is
-//! little room ahead of the log, and the policy is another one for a while; afterwards servers start from what instants of that history could have left
+//! little room ahead of the log, at times none, and the policy is another one for a while; afterwards servers start from what
+//! instants of that history could have left
 //! (`harness::power_loss`). `DUNLIN_INSTANTS=2000` looks at so many of a run, `DUNLIN_SEED=17` takes
 //! the choices of that seed (clients meet as they will).
 
@@ -156,6 +157,10 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
                 disturb(server, &mut client, "CONFIG SET appendfsync everysec", "");
                 disturb(server, &mut client, "CONFIG SET appendfsync always", "");
                 known.off.push((from, size()));
+                for room in ["0", "100001", "64kb"] {
+                    let command = format!("CONFIG SET aof-preallocation-size {room}");
+                    disturb(server, &mut client, &command, "");
+                }
             }
             let counts = std::array::from_fn(|writer| length(&mut client, writer));
             disturb(server, &mut client, "BGSAVE", "Background saving terminated with success");
