@@ -436,6 +436,8 @@ fn what_another_log_left_is_not_in_the_next_increment() {
     let left = encode(&["SET", "stray", "value"]);
     let next = "appendonly.aof.2.incr.aof";
     patient.lay(&[(BASE, &base), (INCR, &log), (next, &left), (MANIFEST, NAMES.as_bytes())]);
+    let kept = patient.path("kept");
+    fs::hard_link(patient.log_path(next), &kept).unwrap();
     patient.start().unwrap();
     let wanted = all(&patient.server);
     assert_eq!(wanted.len(), 1);
@@ -447,6 +449,7 @@ fn what_another_log_left_is_not_in_the_next_increment() {
     patient.server.kill().unwrap();
     patient.read = patient.server.log().len();
     patient.holds("after a rewrite", &wanted);
+    assert_eq!(fs::read(kept).unwrap(), left, "somebody else's copy");
     // An increment that the start adds.
     let (only_base, _) = NAMES.split_at(NAMES.find('\n').unwrap() + 1);
     patient.lay(&[(BASE, &base), (INCR, &left), (MANIFEST, only_base.as_bytes())]);

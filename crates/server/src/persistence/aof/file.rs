@@ -7,7 +7,7 @@
 use super::room::{self, InPlace, RoomJob};
 use engine::debug::{DebugSettings, DiskFault};
 use replication::preallocation::{SECTOR, may_begin};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -56,18 +56,17 @@ impl LogFile {
         Ok(LogFile::of(path, file, end.at, debug))
     }
 
-    /// Makes a new file of the log. One of that name that the log does not have yet (of another log, over
-    /// which a backup was laid, say) is emptied, for good before the log names it.
+    /// Makes a new file of the log. One that has its name without being part of the log (of another
+    /// history, over which a backup was laid, say) gives way; links to it that a backup has keep it.
     ///
     /// # Errors
     /// The system's.
     pub fn create(path: &Path, debug: &'static DebugSettings) -> io::Result<LogFile> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path)?;
-        if file.metadata()?.len() > 0 {
-            file.set_len(0)?;
-            file.sync_all()?;
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
         }
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
         Ok(LogFile::of(path, file, 0, debug))
     }
 
