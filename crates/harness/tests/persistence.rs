@@ -482,3 +482,27 @@ fn a_reload_that_cannot_save_is_answered_and_nothing_is_gone() {
     assert!(ask(&mut client, &["DEBUG", "RELOAD"]).is_error());
     assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]));
 }
+
+#[test]
+fn a_log_whose_manifest_is_gone_is_not_loaded_again() {
+    let server = start(&["--appendonly", "yes"]);
+    let mut client = server.connect(Protocol::Resp2).expect("it serves");
+    let manifest = server.directory().join("appendonlydir/appendonly.aof.manifest");
+    insist(&mut client, &["SET", "k", "v"]);
+    let text = std::fs::read(&manifest).expect("it is there");
+    for left in [None, Some(&b"nonsense\n"[..])] {
+        std::fs::remove_file(&manifest).expect("it is there");
+        left.into_iter().for_each(|text| std::fs::write(&manifest, text).expect("there is room"));
+        let lines = server.log().lines().count();
+        let reply = client.command(&["DEBUG", "LOADAOF"]).expect("a reply");
+        assert!(reply.is_error(), "{reply:?}");
+        let name = "appendonly.aof.manifest";
+        eventually(name, || server.log().lines().skip(lines).any(|line| line.contains(name)));
+        let reply = client.command(&["GET", "k"]).expect("a reply");
+        assert_eq!(reply.text(), Some(&b"v"[..]), "nothing is gone");
+        std::fs::write(&manifest, &text).expect("there is room");
+    }
+    insist(&mut client, &["DEBUG", "LOADAOF"]);
+    let reply = client.command(&["GET", "k"]).expect("a reply");
+    assert_eq!(reply.text(), Some(&b"v"[..]));
+}

@@ -146,9 +146,15 @@ impl Aof {
         Ok(())
     }
 
-    /// Whether there are files of one.
+    /// Whether there are files of one, as the manifest on the disk says; if not, the server's log says why.
     pub fn is_there(&self) -> bool {
-        !lock(&self.inner).manifest.is_empty()
+        let why = match self.folder.read_manifest() {
+            Ok(manifest) if !manifest.is_empty() => return true,
+            Ok(_) => format!("{} names no files to load", self.folder.manifest().display()),
+            Err(why) => why,
+        };
+        why.lines().for_each(|line| log!(Warning, "{line}"));
+        false
     }
 
     /// Begins to write, where the log that was loaded ends, or a new one; and to look after it.
