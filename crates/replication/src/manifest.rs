@@ -100,6 +100,12 @@ impl Manifest {
                 ManifestError { line: Some((index + 1, text)), problem }
             })?;
         }
+        // A new file must not have the name of one that is about to be deleted.
+        for file in &manifest.history {
+            let is_incr = file.name.ends_with(b".incr.aof");
+            let last = if is_incr { &mut manifest.incr_seq } else { &mut manifest.base_seq };
+            *last = file.seq.max(*last);
+        }
         Ok(manifest)
     }
 
@@ -195,6 +201,14 @@ impl Manifest {
         file
     }
 
+    /// Forgets history and says what of it is to be deleted: not what is to be loaded as well, since
+    /// Valkey may give a new increment the name of an old one.
+    pub fn take_history(&mut self) -> Vec<LogFile> {
+        let mut history = std::mem::take(&mut self.history);
+        history.retain(|old| self.files().all(|file| file.name != old.name));
+        history
+    }
+
     /// All increments but the last so many become history: a new base contains them.
     pub fn retire_incr(&mut self, keep: usize) {
         let retired = self.incr.len().saturating_sub(keep);
@@ -264,6 +278,30 @@ mod tests {
         let error = Manifest::parse(format!("{good}nonsense\n").as_bytes()).unwrap_err();
         assert_eq!(error.line, Some((2, "nonsense".to_owned())));
         assert!(error.to_string().contains("Reading the manifest file, at line 2\n"));
+    }
+
+    #[test]
+    fn a_new_file_has_no_name_of_history() {
+        let text = b"file a.2.base.rdb seq 2 type b\n\
+                     file a.3.base.rdb seq 3 type h\n\
+                     file a.2.incr.aof seq 2 type h\n\
+                     file a.1.incr.aof seq 1 type h\n";
+        let mut manifest = Manifest::parse(text).unwrap();
+        assert_eq!(manifest.add_incr(b"a").name, b"a.3.incr.aof");
+        assert_eq!(manifest.add_incr(b"a").name, b"a.4.incr.aof");
+        assert_eq!(manifest.replace_base(b"a", BaseFormat::Rdb).name, b"a.4.base.rdb");
+    }
+
+    #[test]
+    fn what_is_to_be_loaded_is_not_deleted_with_history() {
+        let text = b"file a.2.base.rdb seq 2 type b\n\
+                     file a.1.incr.aof seq 1 type h\n\
+                     file a.1.base.rdb seq 1 type h\n\
+                     file a.1.incr.aof seq 1 type i\n";
+        let mut manifest = Manifest::parse(text).unwrap();
+        let old: Vec<_> = manifest.take_history().into_iter().map(|file| file.name).collect();
+        assert_eq!(old, [b"a.1.base.rdb"]);
+        assert!(manifest.history.is_empty() && manifest.files().count() == 2);
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Folder {
         if manifest.history.is_empty() {
             return;
         }
-        for file in std::mem::take(&mut manifest.history) {
+        for file in manifest.take_history() {
             log!(Notice, "Removing the history file {} in the background", file.display());
             match fs::remove_file(self.path(&file.name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
