@@ -13,6 +13,8 @@
 mod batches;
 #[path = "recovery/checks.rs"]
 mod checks;
+#[path = "recovery/strays.rs"]
+mod strays;
 
 use harness::client::{Client, encode};
 use harness::contents::{Contents, contents};

@@ -187,11 +187,14 @@ impl Aof {
         let is_new = last.is_none();
         let incr = last.unwrap_or_else(|| manifest.add_incr(&stem));
         let path = self.folder.path(&incr.name);
-        let file = if is_new { self.create_file(&path)? } else { self.open_file(&path)? };
+        let (what, file) = if is_new {
+            ("Creating", self.create_file(&path)?)
+        } else {
+            ("Opening", self.open_file(&path)?)
+        };
         if manifest != inner.manifest {
             self.folder.write_manifest(&manifest)?;
         }
-        let what = if is_new { "Creating" } else { "Opening" };
         log!(Notice, "{what} AOF incr file {} on server start", incr.display());
         inner.manifest = manifest;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
@@ -248,7 +251,7 @@ impl Aof {
             drop(together);
             self.engine.serve_acks();
         } else if log.state() == LogState::Off {
-            self.folder.create().map_err(|why| {
+            self.make_folder().map_err(|why| {
                 log!(Warning, "{why}");
                 "Unable to turn on AOF. Check server logs.".to_owned()
             })?;
@@ -277,6 +280,17 @@ impl Aof {
         Ok(())
     }
 
+    /// Makes the directory for files of a log that is not written now.
+    ///
+    /// # Errors
+    /// There can be none, or it has files of another log.
+    fn make_folder(&self) -> Result<(), String> {
+        self.folder.create()?;
+        let has_manifest = !self.folder.read_manifest()?.is_empty();
+        if has_manifest { Ok(()) } else { strays::refuse(&self.folder) }
+    }
+
+    /// `CONFIG SET appendfsync`: holds for the next reply.
     /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.
     pub fn follow_policy(&self) {
         if let Some(writer) = &*lock(&self.writing) {

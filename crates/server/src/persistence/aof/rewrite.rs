@@ -132,7 +132,7 @@ impl Aof {
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
         let lapses = self.engine.append_log.lapses();
-        self.folder.create()?;
+        if state == LogState::Off { self.make_folder() } else { self.folder.create() }?;
         let snapshot = match state {
             LogState::Off => self.begin(|| {})?,
             LogState::On => self.begin_with_increment()?,
