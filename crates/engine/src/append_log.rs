@@ -181,6 +181,17 @@ impl AppendLog {
         self.repaired_lapses.load(SeqCst) < self.lapses()
     }
 
+    /// Whether a rewrite is under way; and whether there is one to come, because it was put off, or
+    /// the log is none without it or may lack something. Never neither while one is about to begin or
+    /// the log about to become one.
+    pub fn rewrites(&self) -> (bool, bool) {
+        // Each changes after the next one does.
+        let is_put_off = self.figures.is_scheduled.load(Acquire);
+        let is_under_way = self.figures.is_rewriting.load(Acquire);
+        let is_needed = self.state() == LogState::Beginning || self.needs_rewrite();
+        (is_under_way, is_put_off || (is_needed && !is_under_way))
+    }
+
     /// Says how to wake the writing thread; once.
     pub fn set_nudge(&self, nudge: Nudge) {
         assert!(self.nudge.set(nudge).is_ok(), "there is one writing thread");

@@ -12,7 +12,7 @@ use harness::info::field;
 use harness::preload::Preload;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
-use harness::wait::eventually;
+use harness::wait::{eventually, until_not_rewriting};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -810,6 +810,22 @@ fn a_first_base_that_is_not_installed_leaves_no_file_of_a_log() {
         let next = faults.start(&["--dir", folder]);
         ok(&mut connect(&next), "SET k v");
     }
+}
+
+#[test]
+fn a_log_without_its_first_base_says_that_it_waits_for_it() {
+    let faults = Faults::new("no-base");
+    let server = faults.start(&["--appendonly", "no"]);
+    let mut client = connect(&server);
+    faults.set(&[("rename", EIO, "base.rdb")]);
+    let before = server.log();
+    ok(&mut client, "CONFIG SET appendonly yes");
+    hears(&server, &before, "has repeatedly failed and triggered the limit");
+    let fields = ["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
+    assert_eq!(fields.map(|name| field(&mut client, name)), ["1", "0", "1"]);
+    faults.set(&[]);
+    ok(&mut client, "BGREWRITEAOF");
+    until_not_rewriting(&mut client);
 }
 
 #[test]

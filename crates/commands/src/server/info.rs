@@ -276,13 +276,13 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let (log, figures) = (&engine.append_log, &engine.append_log.figures);
     let is_on = log.state() != LogState::Off;
-    let is_rewriting = figures.is_rewriting.load(Relaxed);
+    let (is_rewriting, is_rewrite_to_come) = log.rewrites();
     let status = |failed: bool| if failed { "err" } else { "ok" };
     let now_s = cx.now().0 / 1000;
     let current = if is_rewriting { now_s - figures.rewrite_began_s.load(Relaxed) } else { -1 };
     line(out, "aof_enabled", u8::from(is_on));
     line(out, "aof_rewrite_in_progress", u8::from(is_rewriting));
-    line(out, "aof_rewrite_scheduled", u8::from(figures.is_scheduled.load(Relaxed)));
+    line(out, "aof_rewrite_scheduled", u8::from(is_rewrite_to_come));
     line(out, "aof_last_rewrite_time_sec", figures.last_rewrite_s.load(Relaxed));
     line(out, "aof_current_rewrite_time_sec", current);
     line(out, "aof_last_bgrewrite_status", status(figures.rewrite_failed.load(Relaxed)));
@@ -294,7 +294,7 @@ fn append_log(cx: &Cx<'_>, out: &mut String) {
     if is_on {
         line(out, "aof_current_size", figures.current_size.load(Relaxed));
         line(out, "aof_base_size", figures.base_size.load(Relaxed));
-        line(out, "aof_pending_rewrite", u8::from(figures.is_scheduled.load(Relaxed)));
+        line(out, "aof_pending_rewrite", u8::from(is_rewrite_to_come));
         line(out, "aof_buffer_length", unwritten(engine));
         line(out, "aof_pending_bio_fsync", figures.pending_fsyncs.load(Relaxed));
         line(out, "aof_delayed_fsync", figures.delayed_fsyncs.load(Relaxed));

@@ -382,7 +382,7 @@ impl Aof {
         if figures.is_rewriting.load(Acquire) || self.engine.snapshots.is_running() {
             return;
         }
-        let is_asked = figures.is_scheduled.swap(false, AcqRel);
+        let is_asked = figures.is_scheduled.load(Acquire);
         // A log that is none without a base, or that may lack something on the disk.
         let is_needed = log.state() == LogState::Beginning || log.needs_rewrite();
         if is_asked || (is_needed && self.may_retry()) {

@@ -49,6 +49,8 @@ impl Aof {
         if figures.is_rewriting.swap(true, AcqRel) {
             return false;
         }
+        // It is the one that was put off.
+        figures.is_scheduled.store(false, Release);
         figures.rewrite_began_s.store(engine::clock::now_s(), Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
         // With the flag, since who sees a rewrite under way may expect it to be counted.
