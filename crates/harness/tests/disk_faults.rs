@@ -481,6 +481,25 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
 }
 
 #[test]
+fn what_was_written_before_always_is_not_seen_before_it_is_on_the_disk() {
+    let faults = Faults::new("before-always");
+    let server = faults.start(&["--appendfsync", "no", "--io-threads", "2"]);
+    let mut client = connect(&server);
+    ok(&mut client, "SET k w");
+    written(server.directory(), &mut client);
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+    ok(&mut client, "CONFIG SET appendfsync always");
+    let mut readers: Vec<Client> = (0..6).map(|_| connect(&server)).collect();
+    readers.iter_mut().for_each(|reader| reader.send(&["GET", "k"]).unwrap());
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(readers.iter_mut().all(|reader| !reader.has_data().unwrap()), "seen too early");
+    }
+    faults.set(&[]);
+    readers.iter_mut().for_each(|reader| assert_eq!(text(&reader.reply().unwrap()), "w"));
+}
+
+#[test]
 fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
     let faults = Faults::new("stuck-messages");
     let always = ["--appendfsync", "always", "--io-threads", "2"];

@@ -180,6 +180,12 @@ impl Net {
         }
     }
 
+    /// From now on output is [held](super::ConnIo::hold_until) for positions behind this one, also for
+    /// those that were released. A reactor knows by the end of its turn.
+    pub fn release_only(&self, position: u64) {
+        self.released.store(position, Ordering::SeqCst);
+    }
+
     /// Lets go of output that is [held](super::ConnIo::hold_until) for positions up to this one.
     /// Most of it is sent by the calling thread, with `sender`.
     pub fn release(&self, position: u64, sender: &mut Sender) {

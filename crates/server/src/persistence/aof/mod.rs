@@ -290,7 +290,6 @@ impl Aof {
         if has_manifest { Ok(()) } else { strays::refuse(&self.folder) }
     }
 
-    /// `CONFIG SET appendfsync`: holds for the next reply.
     /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.
     pub fn follow_policy(&self) {
         if let Some(writer) = &*lock(&self.writing) {

@@ -66,6 +66,7 @@ impl Orders {
 /// The writer, as others see it.
 pub struct Writer {
     engine: &'static Engine,
+    net: Arc<Net>,
     orders: Mutex<Orders>,
     thread: Thread,
     handle: Mutex<Option<JoinHandle<()>>>,
@@ -81,7 +82,7 @@ pub struct Writer {
     is_over: AtomicBool,
     /// There may be room ahead of the file.
     has_room: AtomicBool,
-    /// Held by who looks whether replies are to wait.
+    /// Held by who looks whether replies are to wait, and by who lets go of them.
     policy: Mutex<()>,
 }
 
@@ -129,6 +130,7 @@ impl Writer {
         })?;
         let writer = Arc::new(Writer {
             engine,
+            net: Arc::clone(net),
             orders: Mutex::default(),
             thread: handle.thread().clone(),
             handle: Mutex::new(Some(handle)),
@@ -215,7 +217,12 @@ impl Writer {
         let _looking = lock(&self.policy);
         let policy = self.engine.config.appendfsync();
         let holds = policy == AppendFsync::Always && self.is_trusted.load(Acquire);
-        self.engine.append_log.set_holds_replies(holds, self.engine.journal.position());
+        let log = &self.engine.append_log;
+        if holds && !log.holds_replies() {
+            // What was let go of without an fsync is held from now on, if somebody reads it.
+            self.net.release_only(log.synced().0);
+        }
+        log.set_holds_replies(holds, self.engine.journal.position());
         policy
     }
 
@@ -294,7 +301,7 @@ impl Work {
             }
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
-            self.let_go();
+            self.let_go(writer);
             self.make_room(policy);
             writer.has_room.store(self.file.is_in_place() && self.no_room.is_none(), Release);
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
@@ -587,11 +594,11 @@ impl Work {
     }
 
     /// Lets go of the replies that are safe.
-    fn let_go(&mut self) {
+    fn let_go(&mut self, writer: &Writer) {
         let log = &self.engine.append_log;
         // The policy as it is now: a reply that waits since it changed has been promised an fsync.
-        let policy = self.engine.config.appendfsync();
-        let safe = if policy == AppendFsync::Always && !self.skips_sync() {
+        let _looking = lock(&writer.policy);
+        let safe = if log.holds_replies() && !self.skips_sync() {
             log.synced().0
         } else {
             self.reader.position().0
