@@ -68,7 +68,7 @@ pub struct Figures {
     pub rewrites: AtomicU64,
     /// Those of them that INFO does not count any more (CONFIG RESETSTAT).
     pub forgotten_rewrites: AtomicU64,
-    /// Failures in a row.
+    /// Failures in a row, which slow down the attempts.
     pub consecutive_failures: AtomicU64,
     /// An fsync is under way on its own thread.
     pub pending_fsyncs: AtomicU64,
@@ -83,6 +83,7 @@ impl Figures {
     pub(crate) fn reset(&self) {
         self.forgotten_rewrites.store(self.rewrites.load(Relaxed), Relaxed);
         self.delayed_fsyncs.store(0, Relaxed);
+        self.consecutive_failures.store(0, Relaxed);
     }
 }
 

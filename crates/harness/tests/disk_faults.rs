@@ -842,6 +842,13 @@ fn a_log_without_its_first_base_says_that_it_waits_for_it() {
     hears(&server, &before, "has repeatedly failed and triggered the limit");
     let fields = ["aof_enabled", "aof_rewrite_in_progress", "aof_rewrite_scheduled"];
     assert_eq!(fields.map(|name| field(&mut client, name)), ["1", "0", "1"]);
+    // Where the failures are forgotten, the waits are too.
+    for forgets in [&["CONFIG RESETSTAT"][..], &["MULTI", "BGREWRITEAOF", "EXEC"]] {
+        let before = server.log();
+        forgets.iter().for_each(|request| ok(&mut client, request));
+        hears(&server, &before, "has repeatedly failed and triggered the limit");
+        assert_eq!(field(&mut client, "aof_rewrites_consecutive_failures"), "3", "{forgets:?}");
+    }
     faults.set(&[]);
     ok(&mut client, "BGREWRITEAOF");
     until_not_rewriting(&mut client);

@@ -1,7 +1,7 @@
 //! When the append-only log is rewritten by itself, and how long to wait when that fails.
 
 /// Failures in a row from which on retrying slows down.
-const PATIENCE: u32 = 3;
+const PATIENCE: u64 = 3;
 /// The longest wait between two attempts, in minutes.
 const MOST_MINUTES: i64 = 60;
 
@@ -20,7 +20,6 @@ pub fn has_grown(current: u64, base: u64, percentage: u32, min_size: u64) -> boo
 /// waits a minute, then two, four … up to an hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Backoff {
-    failures: u32,
     minutes: i64,
     not_before_s: i64,
 }
@@ -38,19 +37,11 @@ pub enum Answer {
 }
 
 impl Backoff {
-    /// A rewrite has ended.
-    pub fn finished(&mut self, is_ok: bool) {
-        if is_ok {
+    /// May an attempt begin now (seconds since the epoch), after so many failures in a row? Those that
+    /// a person asks for need not wait. Where the failures are forgotten, so are the waits.
+    pub fn ask(&mut self, failures: u64, now_s: i64) -> Answer {
+        if failures < PATIENCE {
             *self = Backoff::default();
-        } else {
-            self.failures += 1;
-        }
-    }
-
-    /// May an attempt begin now (seconds since the epoch)? Those that a person asks for need not
-    /// wait.
-    pub fn ask(&mut self, now_s: i64) -> Answer {
-        if self.failures < PATIENCE {
             return Answer::Now;
         }
         if self.not_before_s != 0 {
@@ -84,19 +75,18 @@ mod tests {
     #[test]
     fn repeated_failures_wait_longer_and_longer() {
         let mut backoff = Backoff::default();
-        for _ in 0..2 {
-            backoff.finished(false);
-            assert_eq!(backoff.ask(0), Answer::Now);
+        for failures in 0..3 {
+            assert_eq!(backoff.ask(failures, 0), Answer::Now);
         }
         let mut now = 1000;
-        for minutes in [1, 2, 4, 8, 16, 32, 60, 60] {
-            backoff.finished(false);
-            assert_eq!(backoff.ask(now), Answer::Wait { minutes: Some(minutes) });
-            assert_eq!(backoff.ask(now + minutes * 60 - 1), Answer::Wait { minutes: None });
+        for (failures, minutes) in (3..).zip([1, 2, 4, 8, 16, 32, 60, 60]) {
+            assert_eq!(backoff.ask(failures, now), Answer::Wait { minutes: Some(minutes) });
+            let nearly = now + minutes * 60 - 1;
+            assert_eq!(backoff.ask(failures, nearly), Answer::Wait { minutes: None });
             now += minutes * 60;
-            assert_eq!(backoff.ask(now), Answer::Now);
+            assert_eq!(backoff.ask(failures, now), Answer::Now);
         }
-        backoff.finished(true);
+        assert_eq!(backoff.ask(0, now), Answer::Now);
         assert_eq!(backoff, Backoff::default());
     }
 }

@@ -404,7 +404,8 @@ impl Aof {
     /// Whether earlier failures allow another attempt now.
     fn may_retry(&self) -> bool {
         let now_s = engine::clock::now_s();
-        match lock(&self.inner).backoff.ask(now_s) {
+        let failures = self.engine.append_log.figures.consecutive_failures.load(Relaxed);
+        match lock(&self.inner).backoff.ask(failures, now_s) {
             Answer::Now => true,
             Answer::Wait { minutes } => {
                 if let Some(minutes) = minutes {

@@ -97,7 +97,6 @@ impl Aof {
         if !is_ok && log.state() == LogState::Beginning {
             self.drop_beginning(&mut inner);
         }
-        inner.backoff.finished(is_ok);
         figures.last_rewrite_s.store(seconds, Relaxed);
         figures.rewrite_failed.store(!is_ok, Relaxed);
         let failures = if is_ok { 0 } else { figures.consecutive_failures.load(Relaxed) + 1 };
