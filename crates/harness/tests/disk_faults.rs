@@ -378,16 +378,49 @@ fn a_stuck_disk_may_be_two_rewrites_behind() {
     check_list(&server, 5);
 }
 
+/// Whether the directory of the log has a file whose name begins so.
+fn has_file(server: &Server, name: &str) -> bool {
+    let files = fs::read_dir(server.directory().join("appendonlydir"));
+    let mut names = files.into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.any(|file| file.to_string_lossy().starts_with(name))
+}
+
+/// Switches the log on. Its first base has its name, and the disk is stuck with the manifest.
+fn begin_up_to_the_manifest(faults: &Faults, server: &Server, client: &mut Client) {
+    faults.set(&[("stuck-fsync", 0, "temp-rewriteaof-bg-")]);
+    ok(client, "CONFIG SET appendonly yes");
+    eventually("the base is written", || has_file(server, "temp-rewriteaof-bg-"));
+    faults.set(&[("stuck-fsync", 0, ".manifest")]);
+    eventually("the base is there", || has_file(server, "temp-appendonly.aof.manifest"));
+    assert!(has_file(server, "appendonly.aof.1.base.rdb"));
+}
+
+#[test]
+fn a_log_that_is_killed_as_it_becomes_one_can_begin_again() {
+    let faults = Faults::new("killed-beginning");
+    for at_start in [false, true] {
+        let mut server = faults.start(&["--appendonly", "no"]);
+        let mut client = connect(&server);
+        ok(&mut client, "SET k v");
+        begin_up_to_the_manifest(&faults, &server, &mut client);
+        server.kill().unwrap();
+        faults.set(&[]);
+        let folder = server.directory().to_str().unwrap();
+        let is_on = if at_start { "yes" } else { "no" };
+        let next = faults.start(&["--dir", folder, "--appendonly", is_on]);
+        client = connect(&next);
+        ok(&mut client, "CONFIG SET appendonly yes");
+        written(server.directory(), &mut client);
+    }
+}
+
 #[test]
 fn a_log_that_is_switched_off_as_it_becomes_one_can_be_switched_on() {
     for on_again_meanwhile in [false, true] {
         let faults = Faults::new(&format!("stuck-manifest-{on_again_meanwhile}"));
         let server = faults.start(&["--appendonly", "no", "--io-threads", "2"]);
         let (mut client, mut other) = (connect(&server), connect(&server));
-        faults.set(&[("stuck-fsync", 0, ".manifest")]);
-        ok(&mut client, "CONFIG SET appendonly yes");
-        let manifest = server.directory().join("appendonlydir/temp-appendonly.aof.manifest");
-        eventually("the base is there", || manifest.exists());
+        begin_up_to_the_manifest(&faults, &server, &mut client);
         client.send(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
         eventually("switched off", || field(&mut other, "aof_enabled") == "0");
         if on_again_meanwhile {
@@ -411,12 +444,7 @@ fn a_rewrite_whose_log_was_switched_off_has_not_failed() {
     faults.set(&[("stuck-fsync", 0, "temp-rewriteaof-bg-")]);
     let before = server.log();
     ok(&mut client, "BGREWRITEAOF");
-    let is_written = || {
-        let files = fs::read_dir(server.directory().join("appendonlydir")).unwrap().flatten();
-        let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
-        files.map(name).any(|name| name.starts_with("temp-rewriteaof-bg-"))
-    };
-    eventually("the base is written", is_written);
+    eventually("the base is written", || has_file(&server, "temp-rewriteaof-bg-"));
     client.send(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
     eventually("switched off", || field(&mut other, "aof_enabled") == "0");
     faults.set(&[]);

@@ -11,7 +11,7 @@
 //! manifest names files from which everything can be loaded. If the snapshot fails, the log simply
 //! goes on in one file more.
 
-use super::{Aof, Inner, lock};
+use super::{Aof, Inner, lock, strays};
 use crate::log;
 use crate::persistence::save;
 use crate::persistence::snapshot_file::Content;
@@ -133,7 +133,10 @@ impl Aof {
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
         let lapses = self.engine.append_log.lapses();
-        if state == LogState::Off { self.make_folder() } else { self.folder.create() }?;
+        self.folder.create()?;
+        if state != LogState::On {
+            self.make_manifest()?;
+        }
         let snapshot = match state {
             LogState::Off => self.begin(|| {})?,
             LogState::On => self.begin_with_increment()?,
@@ -164,6 +167,17 @@ impl Aof {
         })?;
         self.install(state, &base, format)?;
         Ok(lapses)
+    }
+
+    /// Makes a manifest that names nothing if there is none. The first base has its name before it is in
+    /// a manifest: were the server killed then, it would be taken for what is left of another log.
+    fn make_manifest(&self) -> Result<(), String> {
+        strays::refuse(&self.folder)?;
+        let inner = lock(&self.inner);
+        if inner.manifest.is_empty() && !self.folder.manifest().exists() {
+            self.folder.write_manifest(&inner.manifest)?;
+        }
+        Ok(())
     }
 
     fn begin(&self, at_cut: impl FnOnce()) -> Result<Snapshot, Trouble> {
@@ -266,8 +280,7 @@ impl Aof {
         }
         let replaced = moved.as_ref().map_or(Ok(()), |to| self.move_temporary_incr(to));
         if let Err(why) = replaced.and_then(|()| self.folder.replace_manifest(&manifest)) {
-            // They would take the room that the next attempt needs, and without a manifest they
-            // would keep the next server from starting.
+            // They would take the room that the next attempt needs.
             let _ = fs::remove_file(self.folder.path(&base.name));
             if let Some(moved) = moved {
                 let _ = fs::remove_file(moved);
