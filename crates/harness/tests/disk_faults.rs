@@ -415,6 +415,26 @@ fn a_log_that_is_killed_as_it_becomes_one_can_begin_again() {
 }
 
 #[test]
+fn a_log_is_none_before_its_manifest_is_on_the_disk() {
+    let faults = Faults::new("unsure-manifest");
+    let server = faults.start(&["--appendonly", "no", "--appendfsync", "always"]);
+    let mut client = connect(&server);
+    begin_up_to_the_manifest(&faults, &server, &mut client);
+    let before = server.log();
+    faults.set(&[("fsync", EIO, "appendonlydir$")]);
+    hears(&server, &before, "Fail to fsync AOF directory");
+    hears(&server, &before, FAILED);
+    ok(&mut client, "SET k v");
+    let waited = ask(&mut client, "WAITAOF 1 0 10");
+    assert_eq!(waited.elements().unwrap()[0].integer(), Some(0), "the machine may lose the log");
+    faults.set(&[]);
+    ok(&mut client, "BGREWRITEAOF");
+    ok(&mut client, "SET k w");
+    let waited = ask(&mut client, "WAITAOF 1 0 0");
+    assert_eq!(waited.elements().unwrap()[0].integer(), Some(1));
+}
+
+#[test]
 fn a_log_that_is_switched_off_as_it_becomes_one_can_be_switched_on() {
     for on_again_meanwhile in [false, true] {
         let faults = Faults::new(&format!("stuck-manifest-{on_again_meanwhile}"));

@@ -300,8 +300,8 @@ impl Aof {
             .map_err(|error| format!("Error moving {}: {}", from.display(), os_error(&error)))
     }
 
-    /// `is_sure`: the manifest that names the new base survives a crash of the machine, so what it
-    /// replaces can go.
+    /// `is_sure`: the manifest that names the new base survives a crash of the machine. So what it
+    /// replaces can go, and a log that was none is one.
     fn settle(&self, inner: &mut Inner, is_sure: bool) {
         let log = &self.engine.append_log;
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
@@ -311,7 +311,7 @@ impl Aof {
             log.figures.base_size.store(bytes, Relaxed);
             let _together = lock(&self.switching);
             // It may have been switched off meanwhile, and on again, for which the next rewrite is.
-            if log.state() == LogState::Beginning && !writer.is_ending() {
+            if is_sure && log.state() == LogState::Beginning && !writer.is_ending() {
                 log.set_state(LogState::On);
                 writer.trust();
             }
