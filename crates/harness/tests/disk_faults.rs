@@ -529,6 +529,21 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
 }
 
 #[test]
+fn with_always_who_waits_for_a_stuck_disk_is_not_idle() {
+    let faults = Faults::new("stuck-idle");
+    // One thread looks at both clients in the same round.
+    let server = faults.start(&["--appendfsync", "always", "--io-threads", "1"]);
+    let (mut writer, mut idle) = (connect(&server), connect(&server));
+    ok(&mut idle, "CONFIG SET timeout 1");
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+    writer.send(&["SET", "k", "v"]).unwrap();
+    eventually("done", || field(&mut idle, "db0").starts_with("keys=1,"));
+    assert!(idle.reply().is_err(), "who waits for nothing and has been here for less long is idle");
+    faults.set(&[]);
+    assert_eq!(text(&writer.reply().unwrap()), "OK");
+}
+
+#[test]
 fn what_was_written_before_always_is_not_seen_before_it_is_on_the_disk() {
     let faults = Faults::new("before-always");
     let server = faults.start(&["--appendfsync", "no", "--io-threads", "2"]);

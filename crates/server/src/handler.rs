@@ -213,8 +213,8 @@ impl Hub {
                 live.last_seen_ms.store(now.0, Relaxed);
             }
             let idle = now.0 - live.last_seen_ms.load(Relaxed);
-            // Nor is it idle who is kept waiting, by CLIENT PAUSE or a long command.
-            let waits = session.is_blocked() || io.is_paused();
+            // Nor is it idle who is kept waiting, by CLIENT PAUSE, a long command or the disk.
+            let waits = session.is_blocked() || io.is_paused() || io.holds_output();
             let may_idle = waits || session.is_subscribed() || session.is_monitor;
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {
                 log!(Verbose, "Closing idle client");

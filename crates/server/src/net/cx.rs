@@ -58,6 +58,12 @@ impl ConnIo<'_> {
         }
     }
 
+    /// Whether there is output that waits to be [released](super::Net::release).
+    pub fn holds_output(&self) -> bool {
+        let link = &self.core.links[self.slot as usize];
+        link.holds() || link.is(flag::HANDED)
+    }
+
     /// Bytes of output that the socket has not taken yet.
     #[inline]
     pub fn pending_output(&self) -> usize {
