@@ -544,6 +544,24 @@ fn with_always_who_waits_for_a_stuck_disk_is_not_idle() {
 }
 
 #[test]
+fn with_always_nobody_waits_for_a_log_that_was_switched_off_before() {
+    let faults = Faults::new("stuck-off");
+    let server = faults.start(&["--appendfsync", "always", "--io-threads", "2"]);
+    let (mut writer, mut client, mut other) =
+        (connect(&server), connect(&server), connect(&server));
+    faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+    writer.send(&["SET", "before", "1"]).unwrap();
+    eventually("done", || field(&mut other, "db0").starts_with("keys=1,"));
+    client.send(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
+    eventually("switched off", || field(&mut other, "aof_enabled") == "0");
+    ok(&mut other, "SET after 1");
+    assert!(!writer.has_data().unwrap() && !client.has_data().unwrap(), "these are in the log");
+    faults.set(&[]);
+    assert_eq!(text(&writer.reply().unwrap()), "OK");
+    assert_eq!(text(&client.reply().unwrap()), "OK");
+}
+
+#[test]
 fn what_was_written_before_always_is_not_seen_before_it_is_on_the_disk() {
     let faults = Faults::new("before-always");
     let server = faults.start(&["--appendfsync", "no", "--io-threads", "2"]);

@@ -188,10 +188,11 @@ impl Writer {
         orders.switches.pop_front().map(|(_, file)| file)
     }
 
-    /// Nothing that is appended to the journal from now on is written, although the threads go on
-    /// until they are [stopped](Writer::stop).
+    /// Nothing that is appended to the journal from now on is written, so nobody who begins now waits
+    /// for it, although the threads go on until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
         self.end.fetch_min(self.engine.journal.position().0, AcqRel);
+        self.follow_policy();
     }
 
     /// Whether it has been told so.
@@ -216,7 +217,8 @@ impl Writer {
         // Who looks last has seen the latest.
         let _looking = lock(&self.policy);
         let policy = self.engine.config.appendfsync();
-        let holds = policy == AppendFsync::Always && self.is_trusted.load(Acquire);
+        let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
+        let holds = policy == AppendFsync::Always && is_trusted;
         let log = &self.engine.append_log;
         if holds && !log.holds_replies() {
             // What was let go of without an fsync is held from now on, if somebody reads it.
@@ -596,9 +598,11 @@ impl Work {
     /// Lets go of the replies that are safe.
     fn let_go(&mut self, writer: &Writer) {
         let log = &self.engine.append_log;
-        // The policy as it is now: a reply that waits since it changed has been promised an fsync.
+        // The policy as it is now: a reply that waits since it changed has been promised an fsync. So has
+        // one that waits while the log ends, although later ones need not wait.
         let _looking = lock(&writer.policy);
-        let safe = if log.holds_replies() && !self.skips_sync() {
+        let ends = writer.is_ending() && self.engine.config.appendfsync() == AppendFsync::Always;
+        let safe = if (log.holds_replies() || ends) && !self.skips_sync() {
             log.synced().0
         } else {
             self.reader.position().0
