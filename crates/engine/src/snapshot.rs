@@ -11,6 +11,7 @@
 use crate::engine::Engine;
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
+use config::Config;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::block_size;
 use keyspace::snapshot::record::Tokens;
@@ -105,6 +106,13 @@ impl Snapshots {
         lock(&self.current).clone()
     }
 
+    /// `CONFIG SET snapshot-buffer-limit` holds for the snapshot under way, too.
+    pub fn follow_limit(&self, config: &Config) {
+        if let Some(shared) = self.current() {
+            shared.set_limit(buffer_limit(config));
+        }
+    }
+
     /// Memory of the snapshot under way: what it has yet to write, and what it needs for that, in bytes.
     pub fn held_bytes(&self) -> usize {
         if !self.is_running() {
@@ -155,6 +163,10 @@ impl Snapshots {
     }
 }
 
+fn buffer_limit(config: &Config) -> usize {
+    usize::try_from(config.snapshot_buffer_limit()).unwrap_or(usize::MAX)
+}
+
 /// Who writes a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
@@ -182,8 +194,7 @@ impl Snapshot {
             return Err(AlreadyRunning);
         }
         let wake = || engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
-        let limit = usize::try_from(engine.config.snapshot_buffer_limit()).unwrap_or(usize::MAX);
-        let shared = Arc::new(Shared::new(limit, Box::new(wake)));
+        let shared = Arc::new(Shared::new(buffer_limit(&engine.config), Box::new(wake)));
         *current = Some(Arc::clone(&shared));
         let cut = Cut {
             position: JournalPos::default(),

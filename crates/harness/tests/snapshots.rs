@@ -181,6 +181,29 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
 }
 
 #[test]
+fn another_budget_holds_for_the_snapshot_under_way() {
+    let server = start(&["--snapshot-buffer-limit", "1"]);
+    let mut client = connect(&server);
+    ok(&mut client, "DEBUG POPULATE 5000");
+    // Its threads write nothing but what they begin with.
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 100000000");
+    ok(&mut client, "BGSAVE");
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut writer = connect(&server);
+            (0..5000).for_each(|at| ok(&mut writer, &format!("SET key:{at} x")));
+            is_done.store(true, Relaxed);
+        });
+        eventually("the budget is spent", || field(&mut client, "snapshot_buffer_bytes") != "0");
+        ok(&mut client, "CONFIG SET snapshot-buffer-limit 64mb");
+        eventually("the writes", || is_done.load(Relaxed));
+    });
+    ok(&mut client, "BGSAVE CANCEL");
+    wait_for_save(&mut client);
+}
+
+#[test]
 fn nothing_forks() {
     let wrapper = env!("CARGO_BIN_EXE_no_fork");
     let options = Options::arguments(&["--save", "", "--enable-debug-command", "yes"]);

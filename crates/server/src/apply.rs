@@ -159,6 +159,10 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
+            Effect::Other("snapshot-buffer-limit") => {
+                self.engine.snapshots.follow_limit(config);
+                Ok(())
+            }
             Effect::Other("appendfsync" | "aof-preallocation-size") => {
                 self.aof.follow_policy();
                 Ok(())

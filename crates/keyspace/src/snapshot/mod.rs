@@ -13,12 +13,16 @@ mod stripe;
 #[cfg(test)]
 mod tests;
 
+use crate::keyspace::STRIPES;
 use crate::types::DbIndex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 pub(crate) use stripe::StripeSnapshot;
 use structs::sync::lock;
+
+/// Bytes that a stripe collects before it hands them over, at most.
+const HAND_OVER: usize = 8 << 10;
 
 /// Entries that were taken from one database, as [`record`] has them.
 pub struct Chunk {
@@ -81,10 +85,11 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A snapshot that may hold so many bytes, and that wakes who waits for it by `wake`.
+    /// A snapshot that may hold so many bytes, but at least one, since no room at all would never be
+    /// given back; and that wakes who waits for it by `wake`.
     pub fn new(limit: usize, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
         Shared {
-            limit: AtomicUsize::new(limit),
+            limit: AtomicUsize::new(limit.max(1)),
             spent: AtomicUsize::new(0),
             slack: AtomicIsize::new(0),
             workspace: AtomicUsize::new(0),
@@ -100,9 +105,17 @@ impl Shared {
         }
     }
 
-    /// Changes the limit (CONFIG SET).
+    /// Changes the limit (CONFIG SET). Who waits tries again, for there may be room now.
     pub fn set_limit(&self, bytes: usize) {
-        self.limit.store(bytes, Relaxed);
+        self.limit.store(bytes.max(1), SeqCst);
+        self.recheck();
+    }
+
+    /// The bytes that a stripe may collect before it hands them over: as many as all stripes
+    /// together may keep back while the other half of the budget goes on, since nobody comes by for
+    /// them before the walk does.
+    fn kept_back(&self) -> usize {
+        (self.limit.load(Relaxed) / 2 / STRIPES).min(HAND_OVER)
     }
 
     /// Bytes handed over by writers and not yet written.
@@ -150,7 +163,7 @@ impl Shared {
     }
 
     fn is_spent(&self) -> bool {
-        self.spent.load(SeqCst) >= self.limit.load(Relaxed)
+        self.spent.load(SeqCst) >= self.limit.load(SeqCst)
     }
 
     /// Whether clients wait for the snapshot, or soon will.
@@ -177,7 +190,8 @@ impl Shared {
     pub fn give_back(&self, bytes: usize) {
         let spent = self.spent.fetch_sub(bytes, SeqCst) - bytes;
         // With a little room to spare, so that not every chunk wakes everybody.
-        if spent < self.limit.load(Relaxed) / 4 * 3 {
+        let limit = self.limit.load(SeqCst);
+        if spent < limit - limit / 4 {
             self.recheck();
         }
     }

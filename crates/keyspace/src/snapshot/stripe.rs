@@ -16,8 +16,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use structs::cells::Cells;
 use structs::table::{ScanPosition, Table};
 
-/// Bytes that a stripe collects before it hands them over.
-const HAND_OVER: usize = 8 << 10;
 /// Cells that the walk takes at a stretch, and bytes after which it stops all the same.
 const STRETCH_CELLS: usize = 32;
 const STRETCH_BYTES: usize = 32 << 10;
@@ -136,9 +134,10 @@ impl StripeSnapshot {
             hand_over(&shared, self.taken_of, &mut self.taken);
             self.taken_of = view.db;
         }
+        let kept_back = shared.kept_back();
         let (before, capacity) = (self.taken.bytes.len(), self.taken.bytes.capacity());
         if before == 0 {
-            self.taken.bytes.reserve(HAND_OVER + HAND_OVER / 4);
+            self.taken.bytes.reserve(kept_back + kept_back / 4);
         }
         let (table, db) = (table_of(&view.place, data), view.db);
         let (big, taken) = (&mut view.big, &mut self.taken);
@@ -146,7 +145,7 @@ impl StripeSnapshot {
         let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
         shared.spend(spent);
         shared.add_slack(grown as isize - spent as isize);
-        if taken.bytes.len() >= HAND_OVER {
+        if taken.bytes.len() >= kept_back {
             hand_over(&shared, db, taken);
         }
     }

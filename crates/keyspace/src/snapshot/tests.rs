@@ -9,6 +9,7 @@ use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key, Millis};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use structs::hash::{Hash, HashLimits};
 use structs::list::{List, ListLimits};
 use structs::random::Rng;
@@ -270,6 +271,64 @@ fn run(seed: u64) {
     let differs = |key: &&(u32, Vec<u8>)| reader.state.get(*key) != expected.get(*key);
     let wrong = expected.keys().chain(reader.state.keys()).find(differs);
     assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
+}
+
+#[test]
+fn writers_go_on_when_what_they_handed_over_is_written() {
+    const KEYS: usize = 4_000;
+    for limit in [0, 1, 3, 1 << 10, 1 << 16, 1 << 20] {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        let set = |index: usize, value: &[u8]| {
+            let name = format!("key:{index}").into_bytes();
+            let key = Key::new(&name);
+            with(&keyspace, keyspace.stripe_of(key), |data| {
+                let goes_on =
+                    !data.is_delayed(DbIndex(0), key.hash, Touch::Whole, Urgency::Waiting);
+                if goes_on {
+                    let entry = Entry::new(&name, Value::String(value.to_vec()), None, 0);
+                    drop(data.put(DbIndex(0), key.hash, entry));
+                }
+                goes_on
+            })
+        };
+        assert!((0..KEYS).all(|index| set(index, &[b'x'; 400])));
+        let woken = Arc::new(AtomicUsize::new(0));
+        let wake = Arc::clone(&woken);
+        let wake = move || {
+            wake.fetch_add(1, Relaxed);
+        };
+        let shared = Arc::new(Shared::new(limit, Box::new(wake)));
+        // SAFETY: nobody else has the keyspace.
+        unsafe { keyspace.begin_snapshot(&shared) };
+        // No walk comes by: all that makes room is what writers have handed over.
+        for index in 0..KEYS {
+            shared.wait();
+            if !set(index, b"y") {
+                woken.store(0, Relaxed);
+                while let Some(chunk) = shared.handed_over() {
+                    shared.give_back_chunk(chunk.bytes.len(), chunk.bytes.capacity());
+                }
+                assert!(woken.load(Relaxed) > 0, "limit {limit}: the writer is told");
+                assert!(set(index, b"y"), "limit {limit}: there is room");
+            }
+        }
+        keyspace.end_snapshot();
+    }
+}
+
+#[test]
+fn another_limit_is_told_to_those_who_wait() {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let wake = Arc::clone(&woken);
+    let wake = move || {
+        wake.fetch_add(1, Relaxed);
+    };
+    let shared = Shared::new(10, Box::new(wake));
+    shared.spend(10);
+    shared.wait();
+    assert!(shared.is_spent());
+    shared.set_limit(11);
+    assert!(!shared.is_spent() && woken.load(Relaxed) == 1);
 }
 
 /// `DUNLIN_SEED` runs one seed, `DUNLIN_SNAPSHOT_SEEDS` so many.
