@@ -46,6 +46,12 @@ impl Folder {
         self.path(&[b"temp-", &self.stem[..], b".incr"].concat())
     }
 
+    /// The mark of a log that begins while the server runs. It is there before any of its files, until
+    /// there is a manifest that names them.
+    pub fn beginning(&self) -> PathBuf {
+        self.path(&[b"temp-", &self.stem[..], b".beginning"].concat())
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         &self.dir

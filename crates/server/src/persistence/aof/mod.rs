@@ -114,7 +114,9 @@ impl Aof {
         let mut manifest = self.folder.read_manifest()?;
         let mut bytes = 0;
         if self.engine.config.appendonly() {
-            strays::refuse(&self.folder)?;
+            if manifest.is_empty() {
+                strays::refuse(&self.folder)?;
+            }
             self.folder.upgrade(&mut manifest)?;
             bytes = self.folder.total_size(&manifest)?;
         }
@@ -249,7 +251,7 @@ impl Aof {
             drop(together);
             self.engine.serve_acks();
         } else if log.state() == LogState::Off {
-            self.folder.create().and_then(|()| strays::refuse(&self.folder)).map_err(|why| {
+            self.make_folder().map_err(|why| {
                 log!(Warning, "{why}");
                 "Unable to turn on AOF. Check server logs.".to_owned()
             })?;
@@ -276,6 +278,16 @@ impl Aof {
         }
         self.look();
         Ok(())
+    }
+
+    /// Makes the directory for files of a log that is not written now.
+    ///
+    /// # Errors
+    /// There can be none, or it has files of another log.
+    fn make_folder(&self) -> Result<(), String> {
+        self.folder.create()?;
+        let has_manifest = !self.folder.read_manifest()?.is_empty();
+        if has_manifest { Ok(()) } else { strays::refuse(&self.folder) }
     }
 
     /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.

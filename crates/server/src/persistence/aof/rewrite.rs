@@ -11,7 +11,7 @@
 //! manifest names files from which everything can be loaded. If the snapshot fails, the log simply
 //! goes on in one file more.
 
-use super::{Aof, Inner, lock, strays};
+use super::{Aof, Inner, lock};
 use crate::log;
 use crate::persistence::save;
 use crate::persistence::snapshot_file::Content;
@@ -133,9 +133,9 @@ impl Aof {
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
         let lapses = self.engine.append_log.lapses();
-        self.folder.create()?;
-        if state != LogState::On {
-            self.make_manifest()?;
+        if state == LogState::Off { self.make_folder() } else { self.folder.create() }?;
+        if lock(&self.inner).manifest.is_empty() {
+            self.mark_beginning()?;
         }
         let snapshot = match state {
             LogState::Off => self.begin(|| {})?,
@@ -169,15 +169,12 @@ impl Aof {
         Ok(lapses)
     }
 
-    /// Makes a manifest that names nothing if there is none. The first base has its name before it is in
-    /// a manifest: were the server killed then, it would be taken for what is left of another log.
-    fn make_manifest(&self) -> Result<(), String> {
-        strays::refuse(&self.folder)?;
-        let inner = lock(&self.inner);
-        if inner.manifest.is_empty() && !self.folder.manifest().exists() {
-            self.folder.write_manifest(&inner.manifest)?;
-        }
-        Ok(())
+    /// The first base has its name before it is in a manifest. Were the server killed in between, it
+    /// would be taken for what is left of another log.
+    fn mark_beginning(&self) -> Result<(), String> {
+        let path = self.folder.beginning();
+        fs::write(&path, b"")
+            .map_err(|error| format!("Can't write {}: {}", path.display(), os_error(&error)))
     }
 
     fn begin(&self, at_cut: impl FnOnce()) -> Result<Snapshot, Trouble> {
@@ -289,6 +286,7 @@ impl Aof {
         }
         // From here on it is the log, so this base must not be written a second time.
         inner.manifest = manifest;
+        let _ = fs::remove_file(self.folder.beginning());
         let synced = self.folder.sync_dir();
         self.settle(&mut inner, synced.is_ok());
         Ok(synced?)

@@ -3,8 +3,8 @@
 //! A server that finds no manifest begins a new log, empty or with an old-style file, and its files
 //! have the names of the oldest ones of any log. If such files are there and hold data, the manifest
 //! was lost, or not copied with them: going on would overwrite what may be the only copy. Empty ones
-//! are what a server leaves that was stopped while it began; beside a manifest, such as one that names
-//! nothing yet, they are what a rewrite leaves.
+//! are what a server leaves that was stopped while it began. So are those beside the
+//! [mark](Folder::beginning) of a log that was about to begin while the server ran.
 
 use super::files::Folder;
 use super::room;
@@ -21,9 +21,9 @@ const EMPTY_BASE: u64 = 4096;
 /// Looks for them.
 ///
 /// # Errors
-/// Why no log may begin: such a file, or one that cannot be looked at.
+/// Why the server must not start: such a file, or one that cannot be looked at.
 pub fn refuse(folder: &Folder) -> Result<(), String> {
-    if folder.manifest().exists() {
+    if folder.beginning().exists() {
         return Ok(());
     }
     let failed = |path: &Path, error: &io::Error| {
