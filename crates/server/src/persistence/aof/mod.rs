@@ -352,7 +352,12 @@ impl Aof {
     /// off; without room ahead of it if there is to be none.
     pub fn reply_when_settled(&self, reply: LateReply) {
         lock(&self.settling).push(reply);
-        self.look();
+        if lock(&self.keeper).is_some() {
+            self.look();
+        } else {
+            // The data set is being loaded: nobody looks yet, nor is there a log to wait for.
+            self.reply_if_settled();
+        }
     }
 
     fn reply_if_settled(&self) {
