@@ -717,6 +717,16 @@ fn a_log_does_without_room_that_cannot_be_written() {
     });
     faults.set(&[]);
     wait_for_room(&server, &mut client, &mut count, 64 << 10);
+    // What there is can be cut off although more of it could not be made a moment ago.
+    faults.set(&[("room", ENOSPC, ".incr.aof")]);
+    let before = server.log();
+    eventually(SAID, || {
+        ok(&mut client, &format!("SET large {}", "v".repeat(100_000)));
+        server.log()[before.len()..].contains(SAID)
+    });
+    ok(&mut client, "CONFIG SET aof-preallocation-size 0");
+    let log = fs::read(log_file(&server)).unwrap();
+    assert!(log.ends_with(b"\r\n"), "there is room");
     crash(&mut server);
     check_list(&server, count);
 }

@@ -38,7 +38,7 @@ const RETRY: Duration = Duration::from_millis(100);
 const COMPLAINT: Duration = Duration::from_secs(30);
 /// Between two fsyncs of `everysec`.
 const SECOND: Duration = Duration::from_secs(1);
-/// Between two attempts to make room when the last one failed.
+/// Between two attempts to make room, or to cut it off, when the last one failed.
 const ROOM_RETRY: Duration = Duration::from_secs(1);
 /// So many batches after one that is too large for it are not written in place either.
 const APPENDED: u32 = 64;
@@ -122,6 +122,7 @@ impl Writer {
             size: Arc::clone(&size),
             to_append: 0,
             no_room: None,
+            not_cut: None,
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
             if let Ok(writer) = receive.recv() {
@@ -283,8 +284,10 @@ struct Work {
     size: Arc<AtomicU64>,
     /// So many more batches are appended whatever their size.
     to_append: u32,
-    /// When room could not be made or cut off.
+    /// When room could not be made.
     no_room: Option<Instant>,
+    /// When room could not be cut off.
+    not_cut: Option<Instant>,
 }
 
 impl Work {
@@ -305,7 +308,7 @@ impl Work {
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.let_go(writer);
             self.make_room(policy);
-            writer.has_room.store(self.file.is_in_place() && self.no_room.is_none(), Release);
+            writer.has_room.store(self.file.is_in_place() && self.not_cut.is_none(), Release);
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
                 return self.finish(writer);
             }
@@ -403,14 +406,18 @@ impl Work {
     /// Has room made if that is due, so that the next batches find some. What is not wanted any more is cut
     /// off, also if nothing is written: a copy of the file may lack what is written there while it is made.
     fn make_room(&mut self, policy: AppendFsync) {
-        if self.no_room.is_some_and(|since| since.elapsed() < ROOM_RETRY) {
+        let is_recent = |at: Instant| at.elapsed() < ROOM_RETRY;
+        if policy != AppendFsync::Always || self.room_wanted() == 0 {
+            if !self.not_cut.is_some_and(is_recent) {
+                self.not_cut = (!cut_room(&mut self.file)).then(Instant::now);
+            }
+            return;
+        }
+        self.not_cut = None;
+        if self.no_room.is_some_and(is_recent) {
             return;
         }
         self.no_room = None;
-        if policy != AppendFsync::Always || self.room_wanted() == 0 {
-            self.no_room = (!cut_room(&mut self.file)).then(Instant::now);
-            return;
-        }
         match self.file.room_to_make(self.room_wanted()) {
             Ok(None) => {}
             Ok(Some(job)) => self.syncer.make_room(job),
