@@ -140,10 +140,10 @@ impl Folder {
                 failed("Error trying to rename the temporary AOF manifest file", &temporary, error)
             })
         };
-        write().inspect_err(|_| {
-            // It is in nobody's way if it cannot be removed.
-            let _ = fs::remove_file(&temporary);
-        })
+        let written = write();
+        // A log that has a manifest does not begin any more. Neither file is in the way if it stays.
+        let _ = fs::remove_file(if written.is_ok() { self.beginning() } else { temporary });
+        written
     }
 
     /// Forces the directory's own entries to the disk.

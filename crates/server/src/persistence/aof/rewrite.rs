@@ -286,7 +286,6 @@ impl Aof {
         }
         // From here on it is the log, so this base must not be written a second time.
         inner.manifest = manifest;
-        let _ = fs::remove_file(self.folder.beginning());
         let synced = self.folder.sync_dir();
         self.settle(&mut inner, synced.is_ok());
         Ok(synced?)
