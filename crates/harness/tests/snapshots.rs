@@ -322,6 +322,27 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_save_that_was_put_off_is_made() {
+    let server = start(&["--appendonly", "yes", "--io-threads", "2"]);
+    let mut client = connect(&server);
+    let mut busy = connect(&server);
+    for saves in 1..=15 {
+        for request in ["MULTI", "BGSAVE", "BGREWRITEAOF", "EXEC"] {
+            ok(&mut client, request);
+        }
+        // A snapshot begins when no command runs, so these lengthen the moment at which the rewrite
+        // has its place already and is not under way yet. Whether a look at what was put off falls
+        // into it is luck, so it is tried often.
+        for _ in 0..3 {
+            busy.send(&["DEBUG", "SLEEP", "0.1"]).unwrap();
+        }
+        (0..3).for_each(|_| drop(busy.reply().unwrap()));
+        eventually("the save", || field(&mut client, "rdb_saves") == saves.to_string());
+        wait_for_save(&mut client);
+    }
+}
+
+#[test]
 fn a_shutdown_saves_if_save_points_are_set() {
     for (save, keys) in [("3600 1", 1), ("", 0)] {
         let options = Options::arguments(&["--save", save]);

@@ -48,9 +48,9 @@ fn look(engine: &'static Engine) {
     let now = now_s();
     let rests = state.last_failed() && now - state.last_try_s() <= BACK_OFF_S;
     if state.is_scheduled() {
-        if !rests {
-            state.take_scheduled();
-            begin(engine);
+        // Something else may have begun since, and the save is put off once more.
+        if !rests && state.take_scheduled() && !begin(engine) {
+            state.schedule();
         }
         return;
     }
@@ -64,10 +64,10 @@ fn look(engine: &'static Engine) {
     }
 }
 
-fn begin(engine: &'static Engine) {
-    if let Ok(snapshot) = Snapshots::begin(engine, |_| {}) {
-        save::in_background(engine, snapshot);
-    }
+/// Begins a save; `false` if there is another snapshot.
+fn begin(engine: &'static Engine) -> bool {
+    let snapshot = Snapshots::begin(engine, |_| {});
+    snapshot.map(|snapshot| save::in_background(engine, snapshot)).is_ok()
 }
 
 /// Warns when the last good snapshot is older than twice the interval that asks for it; returns
