@@ -410,7 +410,9 @@ fn a_log_that_is_killed_as_it_becomes_one_can_begin_again() {
         let next = faults.start(&["--dir", folder, "--appendonly", is_on]);
         client = connect(&next);
         ok(&mut client, "CONFIG SET appendonly yes");
+        until_not_rewriting(&mut client);
         written(server.directory(), &mut client);
+        assert!(!has_file(&server, "temp-"), "what says that there is no log yet is gone");
     }
 }
 
