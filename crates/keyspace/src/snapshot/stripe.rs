@@ -290,6 +290,10 @@ impl StripeSnapshot {
         most: usize,
     ) -> bool {
         let shared = Arc::clone(&self.shared);
+        // From the end on changes do not come by here: the value may be another one.
+        if shared.is_over() {
+            return false;
+        }
         let Some(view) = self.views().iter_mut().find(|view| view.db == value.db) else {
             return false;
         };

@@ -340,3 +340,30 @@ fn a_snapshot_is_the_state_of_its_instant() {
         None => (0..number("DUNLIN_SNAPSHOT_SEEDS").unwrap_or(2)).for_each(run),
     }
 }
+
+#[test]
+fn a_value_that_changes_after_the_end_is_not_streamed_on() {
+    let keyspace = Keyspace::new(1, Assignment::ByHash);
+    let key = Key::new(b"key");
+    let stripe = keyspace.stripe_of(key);
+    let put = |len: usize| {
+        let entry = Entry::new(key.bytes, Value::String(vec![b'x'; len]), None, 0);
+        with(&keyspace, stripe, |data| drop(data.put(DbIndex(0), key.hash, entry)));
+    };
+    put(200_000);
+    let shared = Arc::new(Shared::new(1 << 26, Box::new(|| {})));
+    // SAFETY: nobody else has the keyspace.
+    unsafe { keyspace.begin_snapshot(&shared) };
+    while with(&keyspace, stripe, StripeData::walk_snapshot).is_some() {}
+    let value = shared.next_big().expect("it is streamed apart");
+    let stream = || {
+        let mut out = Vec::new();
+        (with(&keyspace, stripe, |data| data.stream_snapshot(value, &mut out, 1 << 13)), out)
+    };
+    assert!(stream().0, "there is more");
+    shared.end();
+    // Nobody has to hand over the rest any more.
+    put(10);
+    assert_eq!(stream(), (false, Vec::new()));
+    keyspace.end_snapshot();
+}
