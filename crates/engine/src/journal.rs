@@ -180,8 +180,9 @@ impl Journal {
             log.cells_used.fetch_max(number as u64 + 1, AcqRel);
         }
         let mut state = self.state.load(Relaxed);
-        // Noted before the place is reserved: a reader that sees the reservation sees this too.
-        cell.store((state >> 8) + 1, Relaxed);
+        // Noted before the place is reserved: a reader that sees the reservation sees this too; and who
+        // sees this, which says that all before is copied, sees what this thread copied last.
+        cell.store((state >> 8) + 1, Release);
         let (begin, before, end) = loop {
             let needs_select = state & UNKNOWN_DB == UNKNOWN_DB || state & 0xff != code(first);
             let before = if needs_select { select(first).len() } else { 0 };
