@@ -128,13 +128,11 @@ impl Outgrown {
 
     /// Frees the arrays that every thread has stopped looking at.
     pub fn collect(&self, world: &World) {
-        // One at a time, since nobody who grows may wait until the system has them all.
-        loop {
-            let oldest = lock(&self.waiting).pop(world);
-            if oldest.is_none() {
-                return;
-            }
-        }
+        let mut waiting = lock(&self.waiting);
+        let free = std::iter::from_fn(|| waiting.pop(world)).collect();
+        // Nobody who grows may wait until the system has them.
+        drop(waiting);
+        Buckets::free(free);
     }
 }
 

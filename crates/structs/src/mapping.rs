@@ -9,8 +9,10 @@
 //! one array of fixed-size chunks (a second dependent load in every lookup).
 #![allow(unsafe_code)]
 
+use std::ffi::c_long;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The smallest page of any processor we run on; where pages are larger a little is wasted.
@@ -56,6 +58,32 @@ pub(crate) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
     unsafe {
         // Without it (before Linux 5.14, or short of memory) the pages come as they are touched.
         libc::madvise(at.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE);
+    }
+}
+
+/// Takes the pages out of mappings that are about to be given back. With one call for many, all
+/// processors are told once and not once for each.
+///
+/// # Safety
+/// Each came from [`map_zeroed`], with its bytes, and nobody uses it any more.
+pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>) {
+    /// What one call takes.
+    const MOST: usize = 1024;
+    // SAFETY: takes plain numbers.
+    static SELF: LazyLock<c_long> =
+        LazyLock::new(|| unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) });
+    let range = |(at, len): (NonNull<u8>, usize)| libc::iovec {
+        iov_base: at.as_ptr().cast(),
+        iov_len: len,
+    };
+    let ranges: Vec<libc::iovec> = mappings.map(range).collect();
+    for some in ranges.chunks(MOST) {
+        // SAFETY: the caller's contract. Where the kernel cannot (before Linux 6.13), the pages go with
+        // their mapping.
+        unsafe {
+            let (start, count) = (some.as_ptr(), some.len());
+            libc::syscall(libc::SYS_process_madvise, *SELF, start, count, libc::MADV_DONTNEED, 0);
+        }
     }
 }
 
@@ -135,6 +163,7 @@ mod tests {
             let mapped = std::slice::from_raw_parts(at.as_ptr(), bytes);
             assert_eq!(mapped[0], 7);
             assert!(mapped[1..].iter().all(|&byte| byte == 0));
+            empty([(at, bytes)].into_iter());
             unmap(at, bytes);
         }
     }

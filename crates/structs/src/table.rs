@@ -236,6 +236,13 @@ impl Buckets {
             unsafe { mapping::populate(self.start.add(from).cast(), bytes) }
         }
     }
+    /// Frees arrays, those that are mappings in one go as far as the kernel can.
+    pub fn free(arrays: Vec<Buckets>) {
+        let mapped = arrays.iter().filter(|array| array.source == Source::Mapping);
+        // SAFETY: they are owned, and dropped here.
+        unsafe { mapping::empty(mapped.map(|array| (array.start.cast(), array.bytes()))) };
+        drop(arrays);
+    }
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
         Buckets::layout(self.count).size()
