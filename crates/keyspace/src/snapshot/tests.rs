@@ -273,6 +273,16 @@ fn run(seed: u64) {
     assert!(wrong.is_none(), "seed {seed}: {wrong:?}");
 }
 
+/// What a snapshot shares with its writers, and how often these were told that there is room.
+fn counting(limit: usize) -> (Arc<Shared>, Arc<AtomicUsize>) {
+    let woken = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&woken);
+    let wake = move || {
+        count.fetch_add(1, Relaxed);
+    };
+    (Arc::new(Shared::new(limit, Box::new(wake))), woken)
+}
+
 #[test]
 fn writers_go_on_when_what_they_handed_over_is_written() {
     const KEYS: usize = 4_000;
@@ -292,12 +302,7 @@ fn writers_go_on_when_what_they_handed_over_is_written() {
             })
         };
         assert!((0..KEYS).all(|index| set(index, &[b'x'; 400])));
-        let woken = Arc::new(AtomicUsize::new(0));
-        let wake = Arc::clone(&woken);
-        let wake = move || {
-            wake.fetch_add(1, Relaxed);
-        };
-        let shared = Arc::new(Shared::new(limit, Box::new(wake)));
+        let (shared, woken) = counting(limit);
         // SAFETY: nobody else has the keyspace.
         unsafe { keyspace.begin_snapshot(&shared) };
         // No walk comes by: all that makes room is what writers have handed over.
@@ -318,12 +323,7 @@ fn writers_go_on_when_what_they_handed_over_is_written() {
 
 #[test]
 fn another_limit_is_told_to_those_who_wait() {
-    let woken = Arc::new(AtomicUsize::new(0));
-    let wake = Arc::clone(&woken);
-    let wake = move || {
-        wake.fetch_add(1, Relaxed);
-    };
-    let shared = Shared::new(10, Box::new(wake));
+    let (shared, woken) = counting(10);
     shared.spend(10);
     shared.wait();
     assert!(shared.is_spent());

@@ -114,9 +114,7 @@ impl Aof {
         let mut manifest = self.folder.read_manifest()?;
         let mut bytes = 0;
         if self.engine.config.appendonly() {
-            if manifest.is_empty() {
-                strays::refuse(&self.folder)?;
-            }
+            strays::refuse(&self.folder, &manifest)?;
             self.folder.upgrade(&mut manifest)?;
             bytes = self.folder.total_size(&manifest)?;
         }
@@ -286,8 +284,7 @@ impl Aof {
     /// There can be none, or it has files of another log.
     fn make_folder(&self) -> Result<(), String> {
         self.folder.create()?;
-        let has_manifest = !self.folder.read_manifest()?.is_empty();
-        if has_manifest { Ok(()) } else { strays::refuse(&self.folder) }
+        strays::refuse(&self.folder, &self.folder.read_manifest()?)
     }
 
     /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.

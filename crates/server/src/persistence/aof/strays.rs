@@ -10,6 +10,7 @@ use super::files::Folder;
 use super::room;
 use crate::process::os_error;
 use rdb::file::{Item, Scanner, Step};
+use replication::Manifest;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,12 +19,12 @@ use std::path::Path;
 /// A base without a key is shorter than this.
 const EMPTY_BASE: u64 = 4096;
 
-/// Looks for them.
+/// Looks for them, if the directory's manifest names none.
 ///
 /// # Errors
-/// Why the server must not start: such a file, or one that cannot be looked at.
-pub fn refuse(folder: &Folder) -> Result<(), String> {
-    if folder.beginning().exists() {
+/// Why there can be no log here: such a file, or one that cannot be looked at.
+pub fn refuse(folder: &Folder, manifest: &Manifest) -> Result<(), String> {
+    if !manifest.is_empty() || folder.beginning().exists() {
         return Ok(());
     }
     let failed = |path: &Path, error: &io::Error| {
