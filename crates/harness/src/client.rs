@@ -196,10 +196,47 @@ impl Client {
     }
 }
 
+/// A request as tests write it: words, or a line of words with spaces between them.
+pub trait Request: std::fmt::Debug {
+    /// Its words.
+    fn words(&self) -> Vec<&str>;
+}
+
+impl Request for [&str] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl<const N: usize> Request for [&str; N] {
+    fn words(&self) -> Vec<&str> {
+        self.to_vec()
+    }
+}
+
+impl Request for str {
+    fn words(&self) -> Vec<&str> {
+        self.split(' ').collect()
+    }
+}
+
+impl Request for String {
+    fn words(&self) -> Vec<&str> {
+        self.as_str().words()
+    }
+}
+
 /// The reply to a request, in tests to which a lost connection is a failure.
 #[track_caller]
-pub fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    client.command(words).unwrap_or_else(|why| panic!("{words:?}: {why}"))
+pub fn ask<R: Request + ?Sized>(client: &mut Client, request: &R) -> Reply {
+    client.command(&request.words()).unwrap_or_else(|why| panic!("{request:?}: {why}"))
+}
+
+/// As [`ask`], of a request that must not be refused.
+#[track_caller]
+pub fn ok<R: Request + ?Sized>(client: &mut Client, request: &R) {
+    let reply = ask(client, request);
+    assert!(!reply.is_error(), "{request:?}: {reply:?}");
 }
 
 /// Whether an error says that the other side is gone.

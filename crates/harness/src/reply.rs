@@ -69,6 +69,14 @@ impl Reply {
         }
     }
 
+    /// What it says, a number too; nothing if it is neither text nor a number.
+    pub fn shown(&self) -> String {
+        match self {
+            Reply::Integer(number) => number.to_string(),
+            _ => String::from_utf8_lossy(self.text().unwrap_or_default()).into_owned(),
+        }
+    }
+
     /// The number of an integer reply.
     pub fn integer(&self) -> Option<i64> {
         match self {

@@ -252,6 +252,12 @@ impl Server {
         Client::connect_with(self.address(), protocol)
     }
 
+    /// A client that speaks RESP2, in tests to which a refused connection is a failure.
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        self.connect(Protocol::Resp2).unwrap_or_else(|why| panic!("{why}\n{}", self.log()))
+    }
+
     /// What it has logged so far, of all its runs.
     pub fn log(&self) -> String {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()

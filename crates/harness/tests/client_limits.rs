@@ -4,7 +4,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, encode};
+use harness::client::{Client, ask, encode};
 use harness::info;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
@@ -24,26 +24,18 @@ fn on_each_backend(arguments: &[&str], test: impl Fn(&Server)) {
     }
 }
 
-fn connect(server: &Server) -> Client {
-    server.connect(Protocol::Resp2).unwrap()
-}
-
 fn ok() -> Reply {
     Reply::Simple(b"OK".to_vec())
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap()).into_owned()
-}
-
 /// A number of INFO.
 fn number(server: &Server, name: &str) -> u64 {
-    info::number(&mut connect(server), name)
+    info::number(&mut server.client(), name)
 }
 
 /// The names of the connected clients that have one.
 fn named_clients(server: &Server) -> Vec<String> {
-    let list = text(&connect(server).command(&["CLIENT", "LIST"]).unwrap());
+    let list = ask(&mut server.client(), "CLIENT LIST").shown();
     let name = |line: &str| {
         line.split(' ').find_map(|field| field.strip_prefix("name=")).unwrap_or("").to_owned()
     };
@@ -51,7 +43,7 @@ fn named_clients(server: &Server) -> Vec<String> {
 }
 
 fn named(server: &Server, name: &str) -> Client {
-    let mut client = connect(server);
+    let mut client = server.client();
     assert_eq!(client.command(&["CLIENT", "SETNAME", name]).unwrap(), ok());
     client
 }
@@ -60,7 +52,7 @@ fn named(server: &Server, name: &str) -> Client {
 fn a_request_beyond_the_query_buffer_limit() {
     on_each_backend(&["--client-query-buffer-limit", "1mb"], |server| {
         // Exactly as much as is allowed is not too much.
-        let mut client = connect(server);
+        let mut client = server.client();
         client.send(&["SET", "k", &"x".repeat(1_000_000)]).unwrap();
         assert_eq!(client.reply().unwrap(), ok());
         client.send_raw(b"*2\r\n$4\r\nECHO\r\n$9000000\r\n").unwrap();
@@ -71,7 +63,7 @@ fn a_request_beyond_the_query_buffer_limit() {
         let line = "Closing client that reached max query buffer length: id=";
         eventually("it was logged", || server.log().contains(line));
         // What MULTI has queued counts as well.
-        let mut client = connect(server);
+        let mut client = server.client();
         assert_eq!(client.command(&["MULTI"]).unwrap(), ok());
         let value = "x".repeat(400_000);
         let queued = (0..10).take_while(|_| client.command(&["SET", "k", &value]).is_ok()).count();
@@ -82,11 +74,11 @@ fn a_request_beyond_the_query_buffer_limit() {
 #[test]
 fn replies_beyond_the_hard_limit() {
     on_each_backend(&["--client-output-buffer-limit", "normal 1mb 0 0"], |server| {
-        let mut client = connect(server);
+        let mut client = server.client();
         let value = "x".repeat(100_000);
         assert_eq!(client.command(&["SET", "big", &value]).unwrap(), ok());
         // One reply that is too large is not sent, not even in part.
-        let mut greedy = connect(server);
+        let mut greedy = server.client();
         greedy.send(&["MGET"].iter().chain([&"big"; 20]).collect::<Vec<_>>()).unwrap();
         greedy.expect_closed().unwrap();
         // Nor is a reply that would take all the memory there is even put together.
@@ -94,22 +86,22 @@ fn replies_beyond_the_hard_limit() {
         client.command(&["SADD", "s", "m"]).unwrap();
         client.command(&["ZADD", "z", "1", "m"]).unwrap();
         for (command, key) in [("HRANDFIELD", "h"), ("SRANDMEMBER", "s"), ("ZRANDMEMBER", "z")] {
-            let mut greedy = connect(server);
+            let mut greedy = server.client();
             greedy.send(&[command, key, "-9000000000"]).unwrap();
             greedy.expect_closed().unwrap();
         }
         // A pipeline is cut where the limit is reached.
-        let mut greedy = connect(server);
+        let mut greedy = server.client();
         let requests = [encode(&["GET", "big"]), encode(&["INCR", "count"])].concat().repeat(200);
         let _ = greedy.send_raw(&requests);
         eventually("disconnected", || {
             number(server, "client_output_buffer_limit_disconnections") == 5
         });
         let count = client.command(&["GET", "count"]).unwrap();
-        assert!(text(&count).parse::<u32>().unwrap() < 200, "{count:?}");
+        assert!(count.shown().parse::<u32>().unwrap() < 200, "{count:?}");
         assert!(server.log().contains("overcoming of output buffer limits"));
         // A transaction runs to its end all the same.
-        let mut greedy = connect(server);
+        let mut greedy = server.client();
         greedy.command(&["MULTI"]).unwrap();
         greedy.command(&["SET", "before", "1"]).unwrap();
         greedy.send(&["MGET"].iter().chain([&"big"; 20]).collect::<Vec<_>>()).unwrap();
@@ -125,7 +117,7 @@ fn replies_beyond_the_hard_limit() {
 fn a_string_beyond_the_hard_limit_is_refused_before_others_are_answered() {
     let limit = ["--client-output-buffer-limit", "normal 3000000 0 0", "--io-threads", "1"];
     on_each_backend(&limit, |server| {
-        let mut witness = connect(server);
+        let mut witness = server.client();
         // Such a string would otherwise be copied in the background, while others are served.
         witness.command(&["SETRANGE", "k", "4000000", "x"]).unwrap();
         for command in [&["GET", "k"][..], &["GETRANGE", "k", "0", "-1"]] {
@@ -134,7 +126,7 @@ fn a_string_beyond_the_hard_limit_is_refused_before_others_are_answered() {
             reader.send(command).unwrap();
             witness.send(&["CLIENT", "LIST"]).unwrap();
             signal(server.process_id(), "CONT").unwrap();
-            let list = text(&witness.reply().unwrap());
+            let list = witness.reply().unwrap().shown();
             // It may be on its way out still.
             let mut lines = list.lines().filter(|line| line.contains("name=reader"));
             assert!(lines.all(|line| line.contains(" flags=c ")), "{command:?}: {list}");
@@ -148,7 +140,7 @@ fn a_string_beyond_the_hard_limit_is_refused_before_others_are_answered() {
 fn subscribers_that_do_not_read() {
     let limits = "pubsub 4mb 1mb 1";
     on_each_backend(&["--client-output-buffer-limit", limits], |server| {
-        let mut publisher = connect(server);
+        let mut publisher = server.client();
         let payload = "x".repeat(100_000);
         let subscribe = |name: &str| {
             let mut client = named(server, name);
@@ -165,7 +157,7 @@ fn subscribers_that_do_not_read() {
         let slow = subscribe("slow");
         eventually("over the soft limit", || {
             publisher.command(&["PUBLISH", "news", &payload]).unwrap();
-            let list = text(&publisher.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap());
+            let list = publisher.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).unwrap().shown();
             let unsent = list.split(' ').find_map(|field| field.strip_prefix("omem="));
             unsent.unwrap().parse::<u64>().unwrap() > 1_500_000
         });
@@ -188,7 +180,7 @@ fn subscribers_that_do_not_read() {
 fn a_pipeline_whose_replies_nobody_reads_is_kept() {
     const REPLIES: usize = 40;
     on_each_backend(&[], |server| {
-        let mut client = connect(server);
+        let mut client = server.client();
         assert_eq!(client.command(&["SET", "big", &"x".repeat(1_000_000)]).unwrap(), ok());
         let before = number(server, "used_memory");
         let mut late = named(server, "late");
@@ -222,7 +214,7 @@ fn clients_with_caches_come_and_go() {
         assert_eq!(number(server, "tracking_total_keys"), 1);
         let remembered = number(server, "tracking_total_items");
         assert!((2..=200).contains(&remembered), "{remembered} readers of one key");
-        connect(server).command(&["SET", "k", "v"]).unwrap();
+        server.client().command(&["SET", "k", "v"]).unwrap();
         assert!(matches!(stays.message().unwrap(), Reply::Push(_)));
         assert_eq!(number(server, "tracking_total_items"), 0);
     });
@@ -230,7 +222,7 @@ fn clients_with_caches_come_and_go() {
 
 /// A field of a client's line in CLIENT LIST.
 fn field(server: &Server, name: &str, field: &str) -> u64 {
-    let list = text(&connect(server).command(&["CLIENT", "LIST"]).unwrap());
+    let list = ask(&mut server.client(), "CLIENT LIST").shown();
     let name = format!("name={name}");
     let line = list.lines().find(|line| line.split(' ').any(|word| word == name));
     let line = line.unwrap_or_else(|| panic!("no client with {name}"));
@@ -249,7 +241,7 @@ fn an_announced_word_counts() {
         let free = field(server, "announcer", "qbuf-free");
         assert!((4_999_000..5_001_000).contains(&free), "{free} bytes free");
         assert_eq!(field(server, "announcer", "argv-mem"), 4);
-        let mut other = connect(server);
+        let mut other = server.client();
         let set = ["CONFIG", "SET", "maxmemory-clients", "4mb"];
         assert_eq!(other.command(&set).unwrap(), ok());
         assert!(named_clients(server).is_empty());
@@ -286,7 +278,7 @@ fn clients_that_take_too_much_memory() {
         assert_eq!(named_clients(server), ["small", "kept", "last"]);
         eventually("it was logged", || server.log().contains("Evicting client: id="));
         // A lower limit applies at once.
-        let mut client = connect(server);
+        let mut client = server.client();
         let set = ["CONFIG", "SET", "maxmemory-clients", "6mb"];
         assert_eq!(client.command(&set).unwrap(), ok());
         assert_eq!(named_clients(server), ["small", "kept"]);
@@ -296,7 +288,7 @@ fn clients_that_take_too_much_memory() {
         let set = ["CONFIG", "SET", "maxmemory-clients", "200000"];
         assert_eq!(client.command(&set).unwrap(), ok());
         for command in ["WATCH", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE"] {
-            let mut client = connect(server);
+            let mut client = server.client();
             let names = (0..10_000).take_while(|n| {
                 client.send(&[command, &n.to_string()]).and_then(|()| client.reply()).is_ok()
             });
@@ -317,12 +309,12 @@ fn clients_that_take_too_much_memory() {
 #[test]
 fn silent_clients_are_closed_but_not_those_that_wait() {
     on_each_backend(&["--timeout", "1"], |server| {
-        let mut silent = connect(server);
-        let mut blocked = connect(server);
+        let mut silent = server.client();
+        let mut blocked = server.client();
         blocked.send(&["BLPOP", "nothing", "0"]).unwrap();
-        let mut subscriber = connect(server);
+        let mut subscriber = server.client();
         subscriber.command(&["SUBSCRIBE", "news"]).unwrap();
-        let mut sender = connect(server);
+        let mut sender = server.client();
         sender.send_raw(b"*1\r\n$20\r\n").unwrap();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(2500) {
@@ -330,7 +322,7 @@ fn silent_clients_are_closed_but_not_those_that_wait() {
             thread::sleep(Duration::from_millis(150));
         }
         silent.expect_closed().unwrap();
-        let mut client = connect(server);
+        let mut client = server.client();
         client.command(&["PUBLISH", "news", "still"]).unwrap();
         client.command(&["RPUSH", "nothing", "something"]).unwrap();
         assert!(matches!(subscriber.message().unwrap(), Reply::Array(_)));
@@ -351,12 +343,12 @@ fn a_long_command_is_not_idleness() {
         }
         // It takes minutes.
         long.send(&["LCS", "s", "t", "LEN"]).unwrap();
-        let mut silent = connect(server);
+        let mut silent = server.client();
         silent.expect_closed().unwrap();
         eventually("idle for long", || field(server, "long", "idle") >= 3);
         assert!(!long.has_data().unwrap());
         let kill = ["CLIENT", "KILL", "ID", &field(server, "long", "id").to_string()];
-        assert_eq!(connect(server).command(&kill).unwrap(), Reply::Integer(1));
+        assert_eq!(server.client().command(&kill).unwrap(), Reply::Integer(1));
         long.expect_closed().unwrap();
     });
 }
@@ -364,7 +356,7 @@ fn a_long_command_is_not_idleness() {
 #[test]
 fn values_longer_than_allowed() {
     on_each_backend(&["--proto-max-bulk-len", "1mb"], |server| {
-        let mut client = connect(server);
+        let mut client = server.client();
         assert_eq!(client.command(&["SET", "k", &"x".repeat(1 << 20)]).unwrap(), ok());
         assert!(client.command(&["SETRANGE", "k", "1048576", "x"]).unwrap().is_error());
         client.send_raw(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1048577\r\n").unwrap();
@@ -405,7 +397,7 @@ fn what_came_before_a_protocol_error_is_answered() {
             (b"*x\r\n", "invalid multibulk length"),
             (b"*2\r\n$4\r\nECHO\r\n$-5\r\n", "invalid bulk length"),
         ] {
-            let mut client = connect(server);
+            let mut client = server.client();
             client
                 .send_raw(&[&good.concat(), bad, &encode(&["SET", "k", "lost"])].concat())
                 .unwrap();
@@ -415,7 +407,7 @@ fn what_came_before_a_protocol_error_is_answered() {
             let expected = format!("ERR Protocol error: {error}").into_bytes();
             assert_eq!(client.reply().unwrap(), Reply::Error(expected));
             client.expect_closed().unwrap();
-            assert_eq!(text(&connect(server).command(&["GET", "k"]).unwrap()), "v");
+            assert_eq!(ask(&mut server.client(), "GET k").shown(), "v");
         }
     });
 }
@@ -424,7 +416,7 @@ fn what_came_before_a_protocol_error_is_answered() {
 fn who_wants_no_replies_is_not_told_of_a_protocol_error() {
     on_each_backend(&[], |server| {
         for mode in ["OFF", "SKIP"] {
-            let mut client = connect(server);
+            let mut client = server.client();
             let bad = &b"*1\r\n!4\r\nPING\r\n"[..];
             client.send_raw(&[&encode(&["CLIENT", "REPLY", mode]), bad].concat()).unwrap();
             client.expect_closed().unwrap();
@@ -471,10 +463,10 @@ fn messages_to_oneself_follow_the_reply() {
 #[test]
 fn more_clients_than_files() {
     on_each_backend(&[], |server| {
-        let mut client = connect(server);
+        let mut client = server.client();
         let reply = client.command(&["CONFIG", "SET", "maxclients", "4294967295"]).unwrap();
         assert!(
-            text(&reply).starts_with(
+            reply.shown().starts_with(
                 "ERR CONFIG SET failed (possibly related to argument 'maxclients') - The operating \
                  system is not able to handle the specified number of clients, try with "
             ),
@@ -484,17 +476,17 @@ fn more_clients_than_files() {
         assert_eq!(reply.elements().unwrap()[1], Reply::Bulk(b"10000".to_vec()), "nothing changed");
         // Whoever looked whether the server is ready may not have gone yet.
         eventually("alone", || {
-            let info = text(&client.command(&["INFO", "clients"]).unwrap());
+            let info = client.command(&["INFO", "clients"]).unwrap().shown();
             info.contains("connected_clients:1\r")
         });
         assert_eq!(client.command(&["CONFIG", "SET", "maxclients", "2"]).unwrap(), ok());
-        let mut second = connect(server);
+        let mut second = server.client();
         assert_eq!(second.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
-        let mut third = connect(server);
+        let mut third = server.client();
         let refusal = Reply::Error(b"ERR max number of clients reached".to_vec());
         assert_eq!(third.reply().unwrap(), refusal);
         third.expect_closed().unwrap();
         assert_eq!(client.command(&["CONFIG", "SET", "maxclients", "100"]).unwrap(), ok());
-        assert_eq!(connect(server).command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+        assert_eq!(server.client().command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
     });
 }

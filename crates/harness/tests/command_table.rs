@@ -2,7 +2,7 @@
 //! INFO, COMMAND DOCS, each container's HELP, and the keys found in requests.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 
@@ -19,25 +19,16 @@ fn servers() -> Option<[Server; 2]> {
     Some([start(Program::under_test()), start(reference)])
 }
 
-fn ask(client: &mut Client, request: &str) -> Reply {
-    let words: Vec<&str> = request.split(' ').collect();
-    client.command(&words).unwrap()
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
-}
-
 /// What is in no order, sorted; summaries, which are in our own words, left out.
 fn comparable(reply: Reply) -> Reply {
     match reply {
         Reply::Map(pairs) => {
             let mut pairs: Vec<(Reply, Reply)> = pairs
                 .into_iter()
-                .filter(|(name, _)| text(name) != "summary")
+                .filter(|(name, _)| name.shown() != "summary")
                 .map(|(name, value)| (name, comparable(value)))
                 .collect();
-            pairs.sort_by_key(|(name, _)| text(name));
+            pairs.sort_by_key(|(name, _)| name.shown());
             Reply::Map(pairs)
         }
         Reply::Set(items) => {
@@ -78,9 +69,10 @@ fn compare(servers: &[Server; 2], protocol: Protocol, requests: &[String]) {
 
 /// Our commands, without subcommands.
 fn names(server: &Server) -> Vec<String> {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let list = ask(&mut client, "COMMAND LIST");
-    let names = list.elements().expect("COMMAND LIST replies with an array").iter().map(text);
+    let names =
+        list.elements().expect("COMMAND LIST replies with an array").iter().map(Reply::shown);
     names.filter(|name| !name.contains('|')).collect()
 }
 
@@ -196,7 +188,7 @@ fn lists_are_filtered_as_by_the_reference() {
     let known = |client: &mut Client, request: &str| -> Vec<String> {
         let reply = ask(client, request);
         let mut names: Vec<String> =
-            reply.elements().unwrap_or_default().iter().map(text).collect();
+            reply.elements().unwrap_or_default().iter().map(Reply::shown).collect();
         names.sort();
         names
     };

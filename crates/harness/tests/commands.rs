@@ -87,7 +87,7 @@ fn every_command_has_a_script() {
         return;
     }
     let server = Server::start(&program, Options::default()).unwrap();
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let names = client.command(&["COMMAND", "LIST"]).unwrap();
     let scripts: Vec<Script> = scripts("").iter().map(|path| Script::load(path).unwrap()).collect();
     let used = commands_used(&scripts);

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
@@ -15,7 +15,7 @@ fn start() -> Server {
 
 /// Sends a request that ends the connection.
 fn ask(server: &Server, words: &[&str]) {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     assert!(client.command(words).is_err(), "{words:?} was answered");
 }
 
@@ -40,7 +40,7 @@ fn a_crash_leaves_a_report_with_a_stack_trace() {
 fn a_restart_begins_with_an_empty_keyspace_and_the_same_process() {
     for subcommand in ["RESTART", "CRASH-AND-RECOVER"] {
         let server = start();
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), Reply::Simple(b"OK".to_vec()));
         ask(&server, &["DEBUG", subcommand, "1"]);
         eventually("the second start", || {

@@ -8,10 +8,10 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, ask};
+use harness::client::{Client, ask, ok};
 use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
 use harness::info::field;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{eventually, until_not_rewriting};
@@ -61,19 +61,9 @@ struct Written {
     promised: usize,
 }
 
-#[track_caller]
-fn ok(client: &mut Client, request: &str) {
-    let reply = ask(client, &request.split(' ').collect::<Vec<_>>());
-    assert!(!reply.is_error(), "{request}: {reply:?}");
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
-}
-
 /// Appends numbers to a list until the server is gone or the life ends.
 fn write(server: &Server, writer: usize, life: &Life) -> Written {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let (list, large) = (format!("list:{writer}"), format!("large:{writer}"));
     // The log may be being loaded.
     let mut length = None;
@@ -97,7 +87,7 @@ fn write(server: &Server, writer: usize, life: &Life) -> Written {
         let Ok(reply) = &replies[3] else { break };
         let Some(results) = reply.elements() else {
             // The log is being loaded: nothing was done.
-            let refused = replies.iter().flatten().any(|reply| text(reply).contains("LOADING "));
+            let refused = replies.iter().flatten().any(|reply| reply.shown().contains("LOADING "));
             assert!(refused, "{replies:?}");
             continue;
         };
@@ -171,7 +161,7 @@ impl Operator<'_> {
             "DEBUG LOADAOF" => {
                 let reply = ask(&mut self.client, &["DEBUG", "LOADAOF"]);
                 // What is rewritten is deleted, whoever reads it.
-                let is_refused = text(&reply).contains("rewriting in progress");
+                let is_refused = reply.shown().contains("rewriting in progress");
                 assert!(!reply.is_error() || is_refused, "{reply:?}");
             }
             _ => ok(&mut self.client, what),
@@ -207,7 +197,7 @@ fn check(
 ) {
     for (writer, count) in at_least.into_iter().enumerate() {
         let reply = ask(client, &["LRANGE", &format!("list:{writer}"), "0", "-1"]);
-        let elements: Vec<String> = reply.elements().unwrap().iter().map(text).collect();
+        let elements: Vec<String> = reply.elements().unwrap().iter().map(Reply::shown).collect();
         let wanted: Vec<String> = (0..elements.len()).map(|number| number.to_string()).collect();
         assert!(elements == wanted, "{what}: writer {writer}: the history has a hole");
         let (there, sent) = (elements.len(), written[writer].acknowledged + 1);
@@ -215,7 +205,7 @@ fn check(
             (count..=sent).contains(&there),
             "{what}: writer {writer}: {there} are there, {count} are promised"
         );
-        let large = text(&ask(client, &["GET", &format!("large:{writer}")]));
+        let large = ask(client, &["GET", &format!("large:{writer}")]).shown();
         let last = large.split(':').next().unwrap_or_default();
         assert!(there == 0 || last == (there - 1).to_string(), "{what}: a transaction is torn");
         if there > LONGEST {
@@ -233,7 +223,7 @@ fn live(
 ) -> ([Written; WRITERS], Vec<&'static str>) {
     thread::scope(|scope| {
         let writers = [0, 1, 2].map(|writer| scope.spawn(move || write(server, writer, life)));
-        let client = server.connect(Protocol::Resp2).unwrap();
+        let client = server.client();
         let mut operator = Operator { server, client, life, is_always: true, done: Vec::new() };
         (0..CHANGES).for_each(|_| operator.change(rng));
         if is_killed {
@@ -283,7 +273,7 @@ fn what_was_promised_outlives_every_change_of_mind() {
             written.map(|written| written.acknowledged)
         };
         server.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
-        check(&mut server.connect(Protocol::Resp2).unwrap(), &written, at_least, &what);
+        check(&mut server.client(), &written, at_least, &what);
         is_promised |= at_least.iter().all(|count| *count > 0);
     }
     assert!(is_promised, "no life had anything to keep");
@@ -296,7 +286,7 @@ fn room_that_is_not_wanted_any_more_is_cut_off_without_a_write() {
     }
     let options = Options::arguments(&["--appendonly", "yes", "--appendfsync", "always"]);
     let server = Server::start(&Program::under_test(), options).unwrap();
-    let client = &mut server.connect(Protocol::Resp2).unwrap();
+    let client = &mut server.client();
     let log = server.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
     let has_room = || {
         let bytes = fs::read(&log).unwrap();

@@ -8,7 +8,7 @@
 
 use harness::client::{Client, encode};
 use harness::info::{find, number};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
@@ -40,7 +40,7 @@ impl Test {
     fn new(policy: &str) -> Test {
         let options = Options::arguments(&["--io-threads", "2", "--maxmemory-policy", policy]);
         let server = Server::start(&Program::under_test(), options).unwrap();
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let limit = info(&mut client, "used_memory") + ROOM;
         let mut test = Test { server, client, limit };
         test.ask(&["CONFIG", "SET", "maxmemory", &limit.to_string()]);
@@ -87,7 +87,7 @@ impl Test {
         let start = info(&mut self.client, "evicted_keys");
         let mut highest = 0;
         let write_some = |writer: usize| {
-            let mut client = self.server.connect(Protocol::Resp2).unwrap();
+            let mut client = self.server.client();
             let mut next = writer * 1_000_000;
             // Each looks for itself: somebody else might look too late.
             while info(&mut client, "evicted_keys") - start < evictions {
@@ -125,7 +125,7 @@ fn pipeline(
         for _ in chunk {
             let reply = client.reply().unwrap();
             if reply.is_error() {
-                errors.push(String::from_utf8_lossy(reply.text().unwrap()).into_owned());
+                errors.push(reply.shown());
             }
         }
     }
@@ -387,9 +387,9 @@ fn a_lower_limit_is_reached_bit_by_bit() {
     let events = ["--notify-keyspace-events", "Ee"];
     let options = Options::arguments(&[&options[..], &events].concat());
     let server = Server::start(&Program::under_test(), options).unwrap();
-    let mut listener = server.connect(Protocol::Resp2).unwrap();
+    let mut listener = server.client();
     listener.command(&["SUBSCRIBE", "__keyevent@0__:evicted"]).unwrap();
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     client.command(&["DEBUG", "POPULATE", &KEYS.to_string(), "key", "1000"]).unwrap();
     let limit = (info(&mut client, "used_memory") - KEYS * 500).to_string();
     let lower = ["CONFIG", "SET", "maxmemory-eviction-tenacity", "0", "maxmemory", &limit];

@@ -6,7 +6,7 @@
 
 use harness::client::Client;
 use harness::info::number;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Backend, Options, Program, Server};
 use harness::wait::eventually;
 use std::fs;
@@ -19,7 +19,7 @@ fn start(backend: Option<Backend>, arguments: &[&str]) -> (Server, Vec<Client>) 
     all.extend(arguments);
     let options = Options { backend, ..Options::arguments(&all) };
     let server = Server::start(&Program::under_test(), options).unwrap();
-    let connect = |_| server.connect(Protocol::Resp2).unwrap();
+    let connect = |_| server.client();
     let clients = (0..CLIENTS).map(connect).collect();
     (server, clients)
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::Client;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port, signal};
 use harness::wait::eventually;
 use std::net::Ipv4Addr;
@@ -34,7 +34,7 @@ fn check_refused(client: &mut Client, option: &str, value: &str, reason: &str) {
 #[test]
 fn listeners_move_while_the_server_runs() {
     for server in start() {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let port = free_port().unwrap();
         let set = ["CONFIG", "SET", "port", &port.to_string()];
         assert_eq!(client.command(&set).unwrap(), ok());
@@ -79,7 +79,7 @@ fn listeners_move_while_the_server_runs() {
 #[test]
 fn the_log_obeys_its_options() {
     for server in start() {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         assert_eq!(client.command(&["CONFIG", "SET", "loglevel", "warning"]).unwrap(), ok());
         client.command(&["DEBUG", "LOG", "at notice"]).unwrap();
         assert_eq!(client.command(&["CONFIG", "SET", "maxmemory", "1"]).unwrap(), ok());
@@ -92,7 +92,7 @@ fn the_log_obeys_its_options() {
 #[test]
 fn ways_to_go() {
     for server in start() {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         for (words, error) in [
             (&["SHUTDOWN", "ABORT"][..], "ERR No shutdown in progress."),
             (&["SHUTDOWN", "SAVE", "NOSAVE"], "ERR syntax error"),
@@ -130,7 +130,7 @@ fn two_signals_are_one_too_many_only_for_sigint() {
         assert!(server.stop().unwrap().success());
     }
     for server in start() {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         assert_eq!(client.command(&["DEBUG", "PAUSE-CRON", "1"]).unwrap(), ok());
         signal(server.process_id(), "INT").unwrap();
         eventually("noticed", || server.log().contains("Received SIGINT scheduling shutdown..."));

@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::patience;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use std::fs;
 use std::net::SocketAddr;
@@ -45,10 +45,10 @@ fn tcp_keepalive_is_the_kernels_timer() {
     for backend in program.backends() {
         let options = Options { backend, ..Options::arguments(&["--tcp-keepalive", "200"]) };
         let server = Server::start(&program, options).unwrap();
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         // A connection that was answered, so that it is accepted and all is acknowledged.
         let probe_of_new_connection = || {
-            let mut new = server.connect(Protocol::Resp2).unwrap();
+            let mut new = server.client();
             new.command(&["PING"]).unwrap();
             let peer = new.stream().local_addr().unwrap();
             (seconds_to_probe(server.address(), peer), new)
@@ -130,7 +130,7 @@ fn syslog_gets_every_line() {
         let ready = until("Ready to accept connections");
         assert!(ready.starts_with("<157>"), "{ready}");
         assert!(ready.contains(&format!(" a-dunlin[{}]: ", server.process_id())), "{ready}");
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         // Nothing in a message is a format.
         client.command(&["DEBUG", "LOG", "%s%n 100%"]).unwrap();
         let line = until("100%");
@@ -162,7 +162,7 @@ fn processors_of(server: &Server, thread: &str) -> Vec<String> {
 
 /// Has the server free a big value, which starts the thread for it.
 fn free_something_big(server: &Server) {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let members: Vec<String> = (0..5000).map(|number| format!("member-{number}")).collect();
     let mut add = vec!["SADD", "big"];
     add.extend(members.iter().map(String::as_str));
@@ -237,8 +237,7 @@ fn as_many_threads_as_the_option_allows() {
             thread::sleep(Duration::from_millis(10));
         }
         // Each has one of them.
-        let mut clients: Vec<_> =
-            (0..256).map(|_| server.connect(Protocol::Resp2).unwrap()).collect();
+        let mut clients: Vec<_> = (0..256).map(|_| server.client()).collect();
         for client in &mut clients {
             assert_eq!(
                 client.command(&["INCR", "n"]).unwrap().integer().map(|n| n > 0),
@@ -335,7 +334,7 @@ fn memory_purge_gives_memory_back() {
     for backend in program.backends() {
         let options = Options { backend, ..Options::arguments(&["--io-threads", "2"]) };
         let server = Server::start(&program, options).unwrap();
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         // A block of its own for each value, which a heap keeps for others of the size.
         let value = "x".repeat(300);
         for batch in 0..300 {
@@ -391,7 +390,7 @@ fn the_files_of_other_servers_work_as_they_are() {
         let text = packaged(&reference.root().join("etc").join(name), "/nowhere/");
         let options = Options { config: Some(text), ..Options::default() };
         let server = Server::start(&program, options).unwrap_or_else(|why| panic!("{name}: {why}"));
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
     }
 }

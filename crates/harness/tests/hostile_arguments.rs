@@ -114,10 +114,6 @@ struct Syntax {
     tokens: Vec<String>,
 }
 
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
-}
-
 /// The value of a field in a reply of COMMAND DOCS.
 fn field<'r>(of: &'r Reply, name: &str) -> Option<&'r Reply> {
     let Reply::Map(fields) = of else { return None };
@@ -126,7 +122,7 @@ fn field<'r>(of: &'r Reply, name: &str) -> Option<&'r Reply> {
 
 fn collect_tokens(arguments: &Reply, tokens: &mut Vec<String>) {
     for argument in arguments.elements().unwrap_or_default() {
-        tokens.extend(field(argument, "token").map(text));
+        tokens.extend(field(argument, "token").map(Reply::shown));
         if let Some(inner) = field(argument, "arguments") {
             collect_tokens(inner, tokens);
         }
@@ -136,7 +132,7 @@ fn collect_tokens(arguments: &Reply, tokens: &mut Vec<String>) {
 fn collect_syntaxes(docs: &Reply, syntaxes: &mut Vec<Syntax>) {
     let Reply::Map(commands) = docs else { panic!("COMMAND DOCS is a map: {docs:?}") };
     for (name, doc) in commands {
-        let name: Vec<String> = text(name).split('|').map(str::to_owned).collect();
+        let name: Vec<String> = name.shown().split('|').map(str::to_owned).collect();
         let mut tokens = Vec::new();
         if let Some(arguments) = field(doc, "arguments") {
             collect_tokens(arguments, &mut tokens);

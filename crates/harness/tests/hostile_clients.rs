@@ -7,7 +7,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode, is_gone, patience};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
 use std::io::{ErrorKind, Read, Write};
@@ -33,7 +33,7 @@ fn under_attack(arguments: &[&str], attack: impl Fn(&Server)) {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let bystander = scope.spawn(|| {
-                let mut client = server.connect(Protocol::Resp2).unwrap();
+                let mut client = server.client();
                 let mut longest = Duration::ZERO;
                 let mut count = 0u64;
                 while !over.load(Ordering::Relaxed) {
@@ -63,7 +63,7 @@ fn under_attack(arguments: &[&str], attack: impl Fn(&Server)) {
 }
 
 fn ask(server: &Server, request: &[&str]) -> Reply {
-    server.connect(Protocol::Resp2).unwrap().command(request).unwrap()
+    server.client().command(request).unwrap()
 }
 
 /// The server's resident memory in bytes.
@@ -92,8 +92,7 @@ fn is_closed(mut stream: &TcpStream) -> bool {
 fn half_a_request() {
     under_attack(&[], |server| {
         let request = encode(&["SET", "half", "a value that takes its time"]);
-        let mut clients: Vec<Client> =
-            (0..request.len()).map(|_| server.connect(Protocol::Resp2).unwrap()).collect();
+        let mut clients: Vec<Client> = (0..request.len()).map(|_| server.client()).collect();
         for (cut, client) in clients.iter_mut().enumerate() {
             client.send_raw(&request[..cut]).unwrap();
         }
@@ -155,7 +154,7 @@ fn lengths_that_promise_too_much() {
             b"*1\r\n$-5\r\n",
             b"*99999999999999999999\r\n",
         ] {
-            let mut client = server.connect(Protocol::Resp2).unwrap();
+            let mut client = server.client();
             client.send_raw(bytes).unwrap();
             let text = String::from_utf8_lossy(bytes).into_owned();
             // What is only announced must cost nothing until it comes.
@@ -242,8 +241,7 @@ fn a_publisher_faster_than_delivery() {
             })
             .collect();
         // One on each thread, most likely, and each asks all the time.
-        let mut probes: Vec<Client> =
-            (0..6).map(|_| server.connect(Protocol::Resp2).unwrap()).collect();
+        let mut probes: Vec<Client> = (0..6).map(|_| server.client()).collect();
         let before = resident(server);
         let is_published = AtomicBool::new(false);
         let payload = "x".repeat(100);
@@ -336,7 +334,7 @@ fn a_huge_value() {
     let long = std::env::var_os("DUNLIN_LONG").is_some();
     let size = if long { 512 << 20 } else { 96 << 20 };
     under_attack(&[], |server| {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let value: Vec<u8> = (0..size).map(|n: usize| (n / 7 % 251) as u8).collect();
         client
             .send_raw(format!("*3\r\n$3\r\nSET\r\n$4\r\nhuge\r\n${size}\r\n").as_bytes())

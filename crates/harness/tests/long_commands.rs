@@ -6,7 +6,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, encode};
+use harness::client::{Client, ask, encode};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Backend, Options, Program, Server};
 use std::time::Duration;
@@ -31,14 +31,6 @@ fn run(backend: Option<Backend>, test: &impl Fn(&Server)) {
     test(&server);
     let status = server.stop().unwrap();
     assert!(status.success(), "the server ended with {status}");
-}
-
-fn connect(server: &Server) -> Client {
-    server.connect(Protocol::Resp2).unwrap()
-}
-
-fn ask(client: &mut Client, request: &str) -> Reply {
-    client.command(&request.split(' ').collect::<Vec<_>>()).unwrap()
 }
 
 fn send(client: &mut Client, request: &str) {
@@ -72,7 +64,7 @@ fn two_sets(client: &mut Client) {
 fn wait_until_held(client: &mut Client, busy: &mut Client) {
     loop {
         let info = ask(client, "INFO memory");
-        if String::from_utf8_lossy(info.text().unwrap()).contains("long_commands_holding_keys:1") {
+        if info.shown().contains("long_commands_holding_keys:1") {
             break;
         }
         assert!(!busy.has_data().unwrap(), "the command was over before anybody could look");
@@ -93,7 +85,7 @@ fn others_are_served_beside(long: &mut Client, other: &mut Client) {
 #[test]
 fn others_go_on_and_the_pipeline_keeps_its_order() {
     on_both(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         let mut requests = encode(&["SUNIONSTORE", "out", "a", "b"]);
         requests.extend(encode(&["SCARD", "out"]));
@@ -116,7 +108,7 @@ fn others_go_on_and_the_pipeline_keeps_its_order() {
 #[test]
 fn a_big_payload_is_restored_beside_the_others() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         let dump = ask(&mut long, "DUMP a");
         let payload = dump.text().unwrap();
@@ -143,7 +135,7 @@ fn a_big_payload_is_restored_beside_the_others() {
 fn a_huge_string_is_read_beside_the_others() {
     const BYTES: usize = 128 << 20;
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         assert_eq!(number(&mut long, &format!("SETRANGE huge {} x", BYTES - 1)), BYTES as i64);
         ask(&mut long, "CONFIG RESETSTAT");
         send(&mut long, "GET huge");
@@ -161,7 +153,7 @@ fn a_huge_string_is_read_beside_the_others() {
         // Each is counted once, and as one hit.
         assert_eq!((calls(&mut other, "get"), calls(&mut other, "getrange")), (1, 1));
         let stats = ask(&mut other, "INFO stats");
-        let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
+        let stats = stats.shown();
         assert!(stats.contains("keyspace_hits:2\r\n"), "{stats}");
         // So is a string made longer.
         let (byte, end) = (16 << 20, 32 << 20);
@@ -188,7 +180,7 @@ fn a_huge_string_is_read_beside_the_others() {
 fn very_many_keys_are_each_dealt_with_once() {
     const KEYS: i64 = 1000;
     on_server(|server| {
-        let mut client = connect(server);
+        let mut client = server.client();
         let with_keys = |name: &str, each: &dyn Fn(i64) -> String| {
             (0..KEYS).fold(name.to_owned(), |line, number| line + " " + &each(number))
         };
@@ -209,18 +201,18 @@ fn very_many_keys_are_each_dealt_with_once() {
 #[test]
 fn who_changes_a_held_key_waits_and_is_not_lost() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
-        let mut transaction = connect(server);
+        let mut transaction = server.client();
         for request in ["MULTI", "SADD b new", "SET free 1", "EXEC"] {
             send(&mut transaction, request);
         }
         // Its own next requests wait as well, others do not.
         send(&mut other, "SADD a new");
         send(&mut other, "SCARD a");
-        assert_eq!(ask(&mut connect(server), "GET free"), Reply::Nil);
+        assert_eq!(ask(&mut server.client(), "GET free"), Reply::Nil);
         // The union is that of the moment it began.
         assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
         assert_eq!(other.reply().unwrap(), Reply::Integer(1));
@@ -236,9 +228,9 @@ fn who_changes_a_held_key_waits_and_is_not_lost() {
 #[test]
 fn a_writer_is_not_starved_by_readers() {
     on_server(|server| {
-        let mut writer = connect(server);
+        let mut writer = server.client();
         two_sets(&mut writer);
-        let mut readers = [connect(server), connect(server), connect(server)];
+        let mut readers = [server.client(), server.client(), server.client()];
         for reader in &mut readers {
             for _ in 0..20 {
                 send(reader, "SORT a BY nosort LIMIT 0 1");
@@ -257,7 +249,7 @@ fn a_writer_is_not_starved_by_readers() {
 #[test]
 fn a_transaction_runs_in_place_and_watches_see_long_writes() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         for (request, expected) in [("WATCH out", "OK"), ("MULTI", "OK"), ("SMEMBERS a", "QUEUED")]
         {
@@ -286,7 +278,7 @@ fn two_long_strings(client: &mut Client) {
 
 fn calls(client: &mut Client, command: &str) -> usize {
     let stats = ask(client, "INFO commandstats");
-    let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
+    let stats = stats.shown();
     let name = format!("cmdstat_{command}:calls=");
     let found = stats.lines().find_map(|line| line.strip_prefix(&name));
     found.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
@@ -295,10 +287,10 @@ fn calls(client: &mut Client, command: &str) -> usize {
 #[test]
 fn what_only_reads_ends_when_nobody_waits_for_it() {
     on_both(|server| {
-        let mut other = connect(server);
+        let mut other = server.client();
         two_long_strings(&mut other);
         for is_killed in [true, false] {
-            let mut long = connect(server);
+            let mut long = server.client();
             let id = number(&mut long, "CLIENT ID");
             send(&mut long, "LCS s t LEN");
             wait_until_held(&mut other, &mut long);
@@ -321,24 +313,21 @@ fn what_only_reads_ends_when_nobody_waits_for_it() {
 #[test]
 fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
     on_server(|server| {
-        let mut other = connect(server);
+        let mut other = server.client();
         two_long_strings(&mut other);
         // As many as there are threads for them.
-        let mut running = [connect(server), connect(server)];
+        let mut running = [server.client(), server.client()];
         for client in &mut running {
             send(client, "LCS s t LEN");
         }
-        let info = |other: &mut Client| {
-            String::from_utf8_lossy(ask(other, "INFO memory").text().unwrap()).into_owned()
-        };
+        let info = |other: &mut Client| ask(other, "INFO memory").shown();
         while !info(&mut other).contains("long_commands_holding_keys:2") {}
-        let mut queued = connect(server);
+        let mut queued = server.client();
         let id = number(&mut queued, "CLIENT ID");
         send(&mut queued, "LCS s t LEN");
         // Nothing shows that it has come but its client's last command.
         let list = format!("CLIENT LIST ID {id}");
-        while !String::from_utf8_lossy(ask(&mut other, &list).text().unwrap()).contains("cmd=lcs") {
-        }
+        while !ask(&mut other, &list).shown().contains("cmd=lcs") {}
         drop(queued);
         while !ask(&mut other, &list).text().unwrap().is_empty() {}
         drop(running);
@@ -351,7 +340,7 @@ fn what_still_waits_for_a_thread_is_not_begun_in_vain() {
 #[test]
 fn a_write_is_done_for_a_client_that_has_hung_up() {
     on_both(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
@@ -365,7 +354,7 @@ fn a_write_is_done_for_a_client_that_has_hung_up() {
 #[test]
 fn a_client_that_is_killed_leaves_nothing_behind() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         let id = number(&mut long, "CLIENT ID");
         send(&mut long, "SUNIONSTORE out a b");
@@ -384,7 +373,7 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
 #[test]
 fn the_server_ends_during_a_long_command() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
@@ -395,10 +384,10 @@ fn the_server_ends_during_a_long_command() {
 #[test]
 fn it_is_counted_logged_and_shown_once() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         ask(&mut long, "CONFIG SET slowlog-log-slower-than 0");
-        let mut monitor = connect(server);
+        let mut monitor = server.client();
         assert_eq!(ask(&mut monitor, "MONITOR"), Reply::Simple(b"OK".to_vec()));
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
@@ -422,7 +411,7 @@ fn it_is_counted_logged_and_shown_once() {
         let name = format!("{:?}", Reply::Bulk(b"SUNIONSTORE".to_vec()));
         assert_eq!(log.matches(&name).count(), 1, "{log}");
         let stats = ask(&mut other, "INFO commandstats");
-        let stats = String::from_utf8_lossy(stats.text().unwrap()).into_owned();
+        let stats = stats.shown();
         assert!(stats.contains("cmdstat_sunionstore:calls=1,"), "{stats}");
     });
 }
@@ -430,7 +419,7 @@ fn it_is_counted_logged_and_shown_once() {
 #[test]
 fn replies_are_kept_from_a_client_that_wants_none() {
     on_server(|server| {
-        let mut long = connect(server);
+        let mut long = server.client();
         two_sets(&mut long);
         for request in
             ["CLIENT REPLY SKIP", "SMEMBERS a", "ECHO first", "CLIENT REPLY OFF", "SMEMBERS b"]
@@ -446,11 +435,11 @@ fn replies_are_kept_from_a_client_that_wants_none() {
 #[test]
 fn what_needs_everything_waits_without_stopping_others() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
-        let mut flusher = connect(server);
+        let mut flusher = server.client();
         send(&mut flusher, "FLUSHALL");
         assert_eq!(number(&mut other, "SCARD a"), ELEMENTS as i64);
         assert_eq!(long.reply().unwrap(), Reply::Integer(2 * ELEMENTS as i64));
@@ -468,9 +457,9 @@ fn what_needs_everything_waits_without_stopping_others() {
 #[test]
 fn blocked_clients_are_served_when_it_is_over() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         fill(&mut long, "RPUSH", "list", "", ELEMENTS);
-        let mut waiter = connect(server);
+        let mut waiter = server.client();
         send(&mut waiter, "BLMOVE source list LEFT LEFT 0");
         while number(&mut other, "LLEN source") != 0 || !is_blocked(&mut other) {}
         send(&mut long, "SORT list");
@@ -487,7 +476,7 @@ fn blocked_clients_are_served_when_it_is_over() {
 fn a_cache_is_told_of_changes_behind_the_reply_that_they_outdate() {
     on_both(|server| {
         let mut long = server.connect(Protocol::Resp3).unwrap();
-        let (mut other, mut writer) = (connect(server), connect(server));
+        let (mut other, mut writer) = (server.client(), server.client());
         fill(&mut other, "RPUSH", "list", "", ELEMENTS);
         ask(&mut long, "CLIENT TRACKING ON");
         ask(&mut long, "GET key");
@@ -509,13 +498,13 @@ fn a_cache_is_told_of_changes_behind_the_reply_that_they_outdate() {
 
 fn is_blocked(client: &mut Client) -> bool {
     let info = ask(client, "INFO clients");
-    String::from_utf8_lossy(info.text().unwrap()).contains("blocked_clients:1")
+    info.shown().contains("blocked_clients:1")
 }
 
 #[test]
 fn a_held_key_may_expire_meanwhile() {
     on_server(|server| {
-        let (mut long, mut other) = (connect(server), connect(server));
+        let (mut long, mut other) = (server.client(), server.client());
         two_sets(&mut long);
         send(&mut long, "SUNIONSTORE out a b");
         // Sent at once, so that it is before the union or waits for it; either is fine.
@@ -529,7 +518,7 @@ fn a_held_key_may_expire_meanwhile() {
 #[test]
 fn long_writers_of_each_others_keys_do_not_wait_in_a_circle() {
     on_server(|server| {
-        let (mut first, mut second) = (connect(server), connect(server));
+        let (mut first, mut second) = (server.client(), server.client());
         two_sets(&mut first);
         for _ in 0..3 {
             send(&mut first, "SUNIONSTORE a b a");

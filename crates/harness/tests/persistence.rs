@@ -1,6 +1,6 @@
 //! What commands do to files, where that can be seen only from outside.
 
-use harness::client::{Client, ask};
+use harness::client::{Client, ask, ok};
 use harness::info::{field, fields, find};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
@@ -304,7 +304,7 @@ fn a_rewrite_that_has_hardly_begun_is_over_with_the_log() {
 #[test]
 fn rewrites_are_counted_from_the_last_reset_on() {
     let server = start(&["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]);
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     for before_reset in ["1", "2"] {
         insist(&mut client, &["BGREWRITEAOF"]);
         until_not_rewriting(&mut client);
@@ -465,8 +465,7 @@ fn each_element_that_is_removed_is_a_change_to_save() {
         ("LREM l 0 a", "28"),
         ("LPOP l", "29"),
     ] {
-        let words: Vec<_> = command.split(' ').collect();
-        assert!(!ask(&mut client, &words).is_error(), "{command}");
+        ok(&mut client, command);
         assert_eq!(field(&mut client, "rdb_changes_since_last_save"), changes, "{command}");
     }
 }

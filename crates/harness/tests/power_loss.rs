@@ -16,7 +16,6 @@ use harness::client::Client;
 use harness::environment::{new_seed, variable};
 use harness::power_loss::{Disk, LIBRARY, instants};
 use harness::preload::Preload;
-use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -57,7 +56,7 @@ fn write(
     stop: &AtomicBool,
     done: &mut Acknowledged,
 ) {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let [a, b] = lists(writer);
     let large = large(writer);
     let padding = "x".repeat(50 * writer);
@@ -141,7 +140,7 @@ fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
             let (server, stop) = (&*server, &stop);
             scope.spawn(move || write(server, policy, writer, trace, stop, done));
         }
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let size = || fs::metadata(trace).unwrap().len();
         for _ in 0..2 {
             if policy != Policy::NoLog {
@@ -187,7 +186,7 @@ fn count(client: &mut Client, policy: Policy, writer: usize, place: &str) -> usi
     }
     let count = elements[0].len();
     let value = client.command(&["GETRANGE", &large(writer), "0", "20"]).unwrap();
-    let value = String::from_utf8_lossy(value.text().unwrap()).into_owned();
+    let value = value.shown();
     let last = if policy == Policy::Always { count / LARGE_EACH * LARGE_EACH } else { 0 };
     let wanted = if last == 0 { "" } else { &format!("{}:", last - 1) };
     let is_whole = value.is_empty() == wanted.is_empty() && value.starts_with(wanted);
@@ -261,7 +260,7 @@ fn run(policy: Policy, preamble: &str) {
         if let Err(why) = loader.start_again() {
             panic!("{place}: it does not start from {files:?}:\n{why}");
         }
-        let mut client = loader.connect(Protocol::Resp2).unwrap();
+        let mut client = loader.client();
         for writer in 0..WRITERS {
             let there = count(&mut client, policy, writer, &place);
             let promised = known.promised(policy, writer, end as u64);

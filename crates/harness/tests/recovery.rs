@@ -19,7 +19,7 @@ mod strays;
 use harness::client::{Client, encode};
 use harness::contents::{Contents, contents};
 use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -48,12 +48,8 @@ fn ask(client: &mut Client, words: &[&str]) -> Reply {
     reply
 }
 
-fn connect(server: &Server) -> Client {
-    server.connect(Protocol::Resp2).unwrap()
-}
-
 fn all(server: &Server) -> Contents {
-    contents(&mut connect(server))
+    contents(&mut server.client())
 }
 
 /// A server whose files a test may replace while it is down.
@@ -291,7 +287,7 @@ fn base() -> Vec<u8> {
         Options::arguments(&["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]),
     )
     .unwrap();
-    let mut client = connect(&server);
+    let mut client = server.client();
     for words in [
         &["SET", "s", "value"][..],
         &["SET", "long", &"abcdefgh".repeat(40)],
@@ -443,7 +439,7 @@ fn what_another_log_left_is_not_in_the_next_increment() {
     patient.start().unwrap();
     let wanted = all(&patient.server);
     assert_eq!(wanted.len(), 1);
-    ask(&mut connect(&patient.server), &["BGREWRITEAOF"]);
+    ask(&mut patient.server.client(), &["BGREWRITEAOF"]);
     eventually("the rewrite succeeds", || {
         patient.server.log()[patient.read..].contains("AOF rewrite finished successfully")
     });
@@ -524,7 +520,7 @@ fn what_may_not_be_read_or_written_is_named() {
     set_mode(&patient.log_path(INCR), 0o644);
     // While it runs: neither a rewrite nor a save, and nothing is lost by the attempt.
     patient.start().unwrap();
-    let mut client = connect(&patient.server);
+    let mut client = patient.server.client();
     set_mode(&patient.path("appendonlydir"), 0o555);
     set_mode(patient.server.directory(), 0o555);
     ask(&mut client, &["BGREWRITEAOF"]);

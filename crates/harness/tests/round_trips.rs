@@ -10,7 +10,7 @@
 
 use harness::client::Client;
 use harness::environment::{new_seed, variable};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use std::collections::BTreeMap;
@@ -153,15 +153,15 @@ fn contents(client: &mut Client) -> BTreeMap<(String, Vec<u8>), Contents> {
 
 /// Has `to` load what `from` saves.
 fn hand_over(from: &Server, to: &Server) {
-    ask(&mut from.connect(Protocol::Resp2).unwrap(), &["SAVE"]);
+    ask(&mut from.client(), &["SAVE"]);
     let file = fs::read(from.directory().join("dump.rdb")).unwrap();
     fs::write(to.directory().join("dump.rdb"), file).unwrap();
-    ask(&mut to.connect(Protocol::Resp2).unwrap(), &["DEBUG", "RELOAD", "NOSAVE"]);
+    ask(&mut to.client(), &["DEBUG", "RELOAD", "NOSAVE"]);
 }
 
 #[track_caller]
 fn compare(expected: &BTreeMap<(String, Vec<u8>), Contents>, server: &Server, what: &str) {
-    let found = contents(&mut server.connect(Protocol::Resp2).unwrap());
+    let found = contents(&mut server.client());
     assert_eq!(found.len(), expected.len(), "{what}: keys");
     for (key, value) in expected {
         let name = key.1.escape_ascii();
@@ -174,7 +174,7 @@ fn exchange(dunlin: &Server, other: &Server, seed: u64) {
     println!("DUNLIN_SEED={seed} {}", other.program().name());
     let name = format!("seed {seed}, {}", other.program().name());
     for first in [dunlin, other] {
-        let mut client = first.connect(Protocol::Resp2).unwrap();
+        let mut client = first.client();
         ask(&mut client, &["FLUSHALL"]);
         fill(&mut client, seed);
         let expected = contents(&mut client);

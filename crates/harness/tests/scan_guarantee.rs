@@ -10,7 +10,6 @@
 
 use harness::client::Client;
 use harness::environment::variable;
-use harness::reply::Protocol;
 use harness::server::{Options, Program, Server};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -47,7 +46,7 @@ fn check(collection: &Collection) {
     let options = Options { backend, ..Options::arguments(&["--io-threads", "4"]) };
     let server = Server::start(&program, options).unwrap();
 
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let names = |prefix: &str, count: usize| -> Vec<String> {
         (0..count).map(|index| format!("{prefix}{index}")).collect()
     };
@@ -64,7 +63,7 @@ fn check(collection: &Collection) {
         for writer in 0..WRITERS {
             let (server, walkers, rounds) = (&server, &walkers, &rounds);
             scope.spawn(move || {
-                let mut client = server.connect(Protocol::Resp2).unwrap();
+                let mut client = server.client();
                 let passing = names(&format!("passing:{writer}:"), PASSING);
                 while walkers.load(SeqCst) > 0 {
                     for batch in passing.chunks(BATCH).take_while(|_| walkers.load(SeqCst) > 0) {
@@ -82,7 +81,7 @@ fn check(collection: &Collection) {
             scope.spawn(move || {
                 // However it ends: the writers go on until all have left.
                 let _leaving = Leaving(walkers);
-                let mut client = server.connect(Protocol::Resp2).unwrap();
+                let mut client = server.client();
                 let mut iterations = 0;
                 while iterations == 0 || Instant::now() < end {
                     let found = walk(&mut client, collection, count);

@@ -4,9 +4,9 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ask, ok};
 use harness::info::field;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Protocol;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
 use std::path::Path;
@@ -23,27 +23,9 @@ fn start(arguments: &[&str]) -> Server {
     Server::start(&Program::under_test(), Options::arguments(&all)).unwrap()
 }
 
-fn connect(server: &Server) -> Client {
-    server.connect(Protocol::Resp2).unwrap()
-}
-
-fn ask(client: &mut Client, request: &str) -> Reply {
-    client.command(&request.split_whitespace().collect::<Vec<_>>()).unwrap()
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
-}
-
 fn number(client: &mut Client, request: &str) -> i64 {
     let reply = ask(client, request);
-    reply.integer().or_else(|| text(&reply).parse().ok()).unwrap_or(0)
-}
-
-#[track_caller]
-fn ok(client: &mut Client, request: &str) {
-    let reply = ask(client, request);
-    assert!(!reply.is_error(), "{request}: {reply:?}");
+    reply.integer().or_else(|| reply.shown().parse().ok()).unwrap_or(0)
 }
 
 fn wait_for_save(client: &mut Client) {
@@ -119,11 +101,11 @@ fn check(client: &mut Client, whose: &str) {
     assert_eq!(sum(client, "list", "LLEN"), 4 * COUNTERS as i64, "{whose}: lists");
     let values = ask(client, "HVALS hash");
     let values = values.elements().unwrap();
-    let total: i64 = values.iter().map(|value| text(value).parse::<i64>().unwrap()).sum();
+    let total: i64 = values.iter().map(|value| value.shown().parse::<i64>().unwrap()).sum();
     assert_eq!((values.len() as u64, total), (BIG, BIG as i64), "{whose}: the hash");
     let members = ask(client, "ZRANGE zset 0 -1 WITHSCORES");
     let scores = members.elements().unwrap().iter().skip(1).step_by(2);
-    let total: i64 = scores.map(|score| text(score).parse::<i64>().unwrap()).sum();
+    let total: i64 = scores.map(|score| score.shown().parse::<i64>().unwrap()).sum();
     assert_eq!(total, BIG as i64, "{whose}: the sorted set");
     let moved = number(client, "SCARD left") + number(client, "SCARD right");
     assert_eq!(moved, BIG as i64 + 1, "{whose}: the sets");
@@ -133,7 +115,7 @@ fn check(client: &mut Client, whose: &str) {
 /// Loads a file into a server that is running.
 fn load_into(server: &Server, file: &Path) {
     std::fs::copy(file, server.directory().join("dump.rdb")).unwrap();
-    ok(&mut connect(server), "DEBUG RELOAD NOSAVE");
+    ok(&mut server.client(), "DEBUG RELOAD NOSAVE");
 }
 
 #[test]
@@ -148,12 +130,12 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
     // A small budget, so that writers have to wait as well.
     for limit in ["64mb", "16kb"] {
         let server = start(&["--snapshot-buffer-limit", limit, "--io-threads", "2"]);
-        let mut client = connect(&server);
+        let mut client = server.client();
         fill(&mut client);
         let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
         thread::scope(|scope| {
             for seed in 0..4 {
-                let mut client = connect(&server);
+                let mut client = server.client();
                 let (stop, done) = (&stop, &done);
                 scope.spawn(move || write(&mut client, seed, stop, done));
             }
@@ -171,7 +153,7 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
                 assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
                 for reader in readers.iter().flatten() {
                     load_into(reader, &server.directory().join("dump.rdb"));
-                    check(&mut connect(reader), reader.program().name());
+                    check(&mut reader.client(), reader.program().name());
                 }
             }
             stop.store(true, Relaxed);
@@ -183,7 +165,7 @@ fn a_file_is_the_state_of_one_instant_while_clients_write() {
 #[test]
 fn another_budget_holds_for_the_snapshot_under_way() {
     let server = start(&["--snapshot-buffer-limit", "1"]);
-    let mut client = connect(&server);
+    let mut client = server.client();
     ok(&mut client, "DEBUG POPULATE 5000");
     // Its threads write nothing but what they begin with.
     ok(&mut client, "CONFIG SET rdb-key-save-delay 100000000");
@@ -191,7 +173,7 @@ fn another_budget_holds_for_the_snapshot_under_way() {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut writer = connect(&server);
+            let mut writer = server.client();
             (0..5000).for_each(|at| ok(&mut writer, &format!("SET key:{at} x")));
             is_done.store(true, Relaxed);
         });
@@ -208,7 +190,7 @@ fn nothing_forks() {
     let wrapper = env!("CARGO_BIN_EXE_no_fork");
     let options = Options::arguments(&["--save", "", "--enable-debug-command", "yes"]);
     let mut server = Server::start(&Program::under_test().under(wrapper), options).unwrap();
-    let mut client = connect(&server);
+    let mut client = server.client();
     ok(&mut client, "DEBUG POPULATE 1000");
     ok(&mut client, "BGSAVE");
     wait_for_save(&mut client);
@@ -216,7 +198,7 @@ fn nothing_forks() {
     ok(&mut client, "SAVE");
     ok(&mut client, "DEBUG RELOAD");
     server.restart().unwrap();
-    assert_eq!(number(&mut connect(&server), "DBSIZE"), 1000);
+    assert_eq!(number(&mut server.client(), "DBSIZE"), 1000);
     // The filter does what it says.
     let forks = std::process::Command::new(wrapper).args(["sh", "-c", "ls; ls"]).output().unwrap();
     assert!(!forks.status.success());
@@ -227,7 +209,7 @@ fn a_save_that_fails_leaves_the_last_good_file() {
     let server = start(&["--enable-protected-configs", "yes"]);
     let file = server.directory().join("dump.rdb");
     let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
-    let mut client = connect(&server);
+    let mut client = server.client();
     ok(&mut client, "SET k v");
     ok(&mut client, "SAVE");
     let good = std::fs::read(&file).unwrap();
@@ -237,11 +219,11 @@ fn a_save_that_fails_leaves_the_last_good_file() {
         ok(client, "BGSAVE");
         wait_for_save(client);
         assert_eq!(field(client, "rdb_last_bgsave_status"), "err");
-        assert!(text(&ask(client, "SET k x")).starts_with("MISCONF"), "writes are refused");
-        assert!(text(&ask(client, "PING")).starts_with("MISCONF"));
-        assert_eq!(text(&ask(client, "GET k")), "w");
-        assert_eq!(text(&ask(client, "SAVE")), "ERR");
-        assert_eq!(text(&ask(client, "SHUTDOWN")), "ERR Errors trying to SHUTDOWN. Check logs.");
+        assert!(ask(client, "SET k x").shown().starts_with("MISCONF"), "writes are refused");
+        assert!(ask(client, "PING").shown().starts_with("MISCONF"));
+        assert_eq!(ask(client, "GET k").shown(), "w");
+        assert_eq!(ask(client, "SAVE").shown(), "ERR");
+        assert_eq!(ask(client, "SHUTDOWN").shown(), "ERR Errors trying to SHUTDOWN. Check logs.");
         assert_eq!(std::fs::read(&file).unwrap(), good);
     };
     let recovers = |client: &mut Client| {
@@ -281,7 +263,7 @@ fn a_save_that_fails_leaves_the_last_good_file() {
 #[test]
 fn a_killed_server_keeps_the_old_file() {
     let server = start(&[]);
-    let mut client = connect(&server);
+    let mut client = server.client();
     ok(&mut client, "SET k v");
     ok(&mut client, "SAVE");
     let file = server.directory().join("dump.rdb");
@@ -298,13 +280,13 @@ fn a_killed_server_keeps_the_old_file() {
 #[test]
 fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
     let server = start(&["--save", "3600 1"]);
-    let mut client = connect(&server);
+    let mut client = server.client();
     let temporary = server.directory().join(format!("temp-{}.rdb", server.process_id()));
     let begin = |client: &mut Client| {
         ok(client, "BGSAVE");
         eventually("the file", || temporary.exists());
     };
-    assert!(text(&ask(&mut client, "DEBUG SNAPSHOT-FAULT")).starts_with("ERR"));
+    assert!(ask(&mut client, "DEBUG SNAPSHOT-FAULT").shown().starts_with("ERR"));
     ok(&mut client, "SET k v");
     ok(&mut client, "CONFIG SET rdb-key-save-delay 100000000");
     begin(&mut client);
@@ -312,8 +294,8 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
     wait_for_save(&mut client);
     assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "err");
     assert!(!temporary.exists());
-    assert!(text(&ask(&mut client, "SET k x")).starts_with("MISCONF"));
-    assert!(text(&ask(&mut client, "INFO stats")).contains("total_forks:1\r\n"));
+    assert!(ask(&mut client, "SET k x").shown().starts_with("MISCONF"));
+    assert!(ask(&mut client, "INFO stats").shown().contains("total_forks:1\r\n"));
     // A server that goes down at once takes it along too, and nobody gets in any more.
     begin(&mut client);
     assert!(client.command(&["SHUTDOWN", "NOSAVE"]).is_err());
@@ -324,8 +306,8 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
 #[test]
 fn a_save_that_was_put_off_is_made() {
     let server = start(&["--appendonly", "yes", "--io-threads", "2"]);
-    let mut client = connect(&server);
-    let mut busy = connect(&server);
+    let mut client = server.client();
+    let mut busy = server.client();
     for saves in 1..=15 {
         for request in ["MULTI", "BGSAVE", "BGREWRITEAOF", "EXEC"] {
             ok(&mut client, request);
@@ -347,22 +329,22 @@ fn a_shutdown_saves_if_save_points_are_set() {
     for (save, keys) in [("3600 1", 1), ("", 0)] {
         let options = Options::arguments(&["--save", save]);
         let mut server = Server::start(&Program::under_test(), options).unwrap();
-        ok(&mut connect(&server), "SET k v");
+        ok(&mut server.client(), "SET k v");
         server.restart().unwrap();
-        assert_eq!(number(&mut connect(&server), "DBSIZE"), keys, "save {save:?}");
-        ok(&mut connect(&server), "CONFIG SET shutdown-on-sigterm nosave");
-        ok(&mut connect(&server), "SET k2 v");
+        assert_eq!(number(&mut server.client(), "DBSIZE"), keys, "save {save:?}");
+        ok(&mut server.client(), "CONFIG SET shutdown-on-sigterm nosave");
+        ok(&mut server.client(), "SET k2 v");
         server.restart().unwrap();
-        assert_eq!(number(&mut connect(&server), "DBSIZE"), keys, "save {save:?}, nosave");
+        assert_eq!(number(&mut server.client(), "DBSIZE"), keys, "save {save:?}, nosave");
     }
 }
 
 #[test]
 fn a_save_point_saves_and_flushall_saves_nothing() {
     let server = start(&[]);
-    let mut client = connect(&server);
+    let mut client = server.client();
     ok(&mut client, "SET k v");
-    assert_eq!(text(&client.command(&["CONFIG", "SET", "save", "1 1"]).unwrap()), "OK");
+    assert_eq!(client.command(&["CONFIG", "SET", "save", "1 1"]).unwrap().shown(), "OK");
     eventually("the save", || field(&mut client, "rdb_saves") == "1");
     let full = std::fs::metadata(server.directory().join("dump.rdb")).unwrap().len();
     ok(&mut client, "FLUSHALL");
@@ -374,7 +356,7 @@ fn a_save_point_saves_and_flushall_saves_nothing() {
 #[test]
 fn flushall_ends_a_save_in_the_middle_of_a_value() {
     let server = start(&["--io-threads", "2", "--rdbcompression", "no"]);
-    let mut client = connect(&server);
+    let mut client = server.client();
     // Of two mebibytes, which are streamed in pieces. The flush is to meet the moment between a
     // look at whether the save has ended and a piece, which takes luck; so it is tried often.
     let value = "0123456789abcdef".repeat(1 << 17);

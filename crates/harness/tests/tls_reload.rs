@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used)]
 
 use harness::client::{Client, encode, patience};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server, free_port};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -155,7 +155,7 @@ impl Drop for Folder {
 fn a_new_certificate_is_for_new_connections() {
     let folder = Folder::new("tls-new");
     start(&folder.0, |server, authority, port, first| {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let mut old = authority.connect(port);
         assert_eq!(old.certificate(), first);
         let second = authority.sign("second");
@@ -181,7 +181,7 @@ fn a_new_certificate_is_for_new_connections() {
 fn a_bad_file_is_refused_and_the_old_one_stays() {
     let folder = Folder::new("tls-bad");
     start(&folder.0, |server, authority, port, first| {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         let mut old = authority.connect(port);
         authority.sign("other");
         fs::write(folder.0.join("garbage.crt"), "no certificate at all\n").unwrap();

@@ -92,7 +92,7 @@ fn a_log_with_batches_is_cut_back_to_a_time() {
     let times = ["--aof-timestamp-enabled", "yes", "--aof-preallocation-size", "64kb"];
     let mut patient = Patient::new(&[&arguments[..], &times].concat());
     patient.start().unwrap();
-    let mut client = connect(&patient.server);
+    let mut client = patient.server.client();
     let log = |patient: &Patient| fs::read(patient.log_path(INCR)).unwrap();
     let count = |log: &[u8]| log.windows(4).filter(|bytes| bytes == b"#TS:").count();
     let mut number = 0;
@@ -116,7 +116,7 @@ fn a_log_with_batches_is_cut_back_to_a_time() {
     patient.start().unwrap();
     assert_eq!(all(&patient.server).len(), keys, "what was before is there");
     // It goes on behind the cut.
-    ask(&mut connect(&patient.server), &["SET", "more", "1"]);
+    ask(&mut patient.server.client(), &["SET", "more", "1"]);
     patient.server.kill().unwrap();
     patient.start().unwrap();
     assert_eq!(all(&patient.server).len(), keys + 1);

@@ -1,6 +1,6 @@
 //! Files of a log that no manifest names, met by a server that runs, and files that are history.
 
-use super::{BASE, INCR, MANIFEST, NAMES, Patient, ask, connect};
+use super::{BASE, INCR, MANIFEST, NAMES, Patient, ask};
 use harness::client::{Client, encode};
 use harness::reply::Reply;
 use harness::wait::{eventually, until_not_rewriting};
@@ -20,7 +20,7 @@ fn files_without_a_manifest_are_not_overwritten_by_a_server_that_runs() {
     let files = [(BASE, encode(PRECIOUS)), (INCR, encode(PRECIOUS))];
     patient.lay(&[]);
     patient.start().unwrap();
-    let mut client = connect(&patient.server);
+    let mut client = patient.server.client();
     ask(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
     patient.lay(&files.each_ref().map(|(name, bytes)| (*name, &bytes[..])));
     let stay = |what: &str| {
@@ -49,11 +49,11 @@ fn a_new_increment_has_nothing_of_a_file_that_had_its_name() {
     let mut patient = Patient::new(&["--appendonly", "yes"]);
     fs::write(patient.log_path("appendonly.aof.2.incr.aof"), encode(PRECIOUS)).unwrap();
     patient.start().unwrap();
-    let mut client = connect(&patient.server);
+    let mut client = patient.server.client();
     rewrite(&mut client);
     ask(&mut client, &["SET", "k", "v"]);
     patient.server.restart().unwrap();
-    assert_eq!(ask(&mut connect(&patient.server), &["KEYS", "*"]).elements().unwrap().len(), 1);
+    assert_eq!(ask(&mut patient.server.client(), &["KEYS", "*"]).elements().unwrap().len(), 1);
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_new_increment_is_not_deleted_with_history() {
         (MANIFEST, manifest.as_bytes()),
     ]);
     patient.start().unwrap();
-    let wrote = ask(&mut connect(&patient.server), &["RPUSH", "list", "new"]);
+    let wrote = ask(&mut patient.server.client(), &["RPUSH", "list", "new"]);
     assert_eq!(wrote, Reply::Integer(1), "history is not loaded");
     patient.server.restart().unwrap();
-    let length = ask(&mut connect(&patient.server), &["LLEN", "list"]);
+    let length = ask(&mut patient.server.client(), &["LLEN", "list"]);
     assert_eq!(length, Reply::Integer(1), "and the new increment is");
     assert!(!patient.log_path(INCR).exists(), "history is deleted");
 }

@@ -1,7 +1,6 @@
 //! What two servers hold that should hold the same.
 
 use harness::contents::{Contents, contents};
-use harness::reply::Protocol;
 use harness::server::Server;
 use std::fmt::Write as _;
 use std::fs;
@@ -41,7 +40,7 @@ pub fn load(
 /// until `soon`.
 pub fn what_lasts(loader: &mut Server, soon: i64) -> Contents {
     loader.start_again().unwrap();
-    let mut found = contents(&mut loader.connect(Protocol::Resp2).unwrap());
+    let mut found = contents(&mut loader.client());
     found.retain(|_, (_, expiry)| *expiry == -1 || *expiry > soon);
     loader.kill().unwrap();
     found

@@ -16,7 +16,7 @@ mod writers;
 
 use harness::client::ask;
 use harness::environment::{new_seed, variable};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn start(seed: u64, rng: &mut Rng) -> Server {
 
 /// Waits until the log has what happened up to now.
 fn catch_up(server: &Server) {
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     ask(&mut client, &["SET", "end", "1"]);
     let written = ask(&mut client, &["WAITAOF", "1", "0", "0"]);
     assert_eq!(written.elements().map(<[Reply]>::len), Some(2));

@@ -5,7 +5,6 @@ use super::compare::{assert_same, load, soon};
 use super::writers::{beside_writers, fill};
 use super::{Tally, ask, catch_up, count_in_log, start};
 use harness::client::Client;
-use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::Server;
 use harness::wait::eventually;
@@ -51,9 +50,9 @@ fn history(folder: &Path) -> Vec<(String, Vec<String>)> {
 pub fn one(seed: u64, loader: &mut Server) -> Tally {
     let mut rng = Rng::new(seed);
     let mut server = start(seed, &mut rng);
-    fill(&mut server.connect(Protocol::Resp2).unwrap());
+    fill(&mut server.client());
     let requests = beside_writers(&server, &mut rng, |sent| {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         for _ in 0..REWRITES {
             let before = sent.load(Relaxed);
             eventually("some writes", || sent.load(Relaxed) > before + 100);

@@ -12,7 +12,6 @@ use super::writers::{beside_writers, fill};
 use super::{Tally, ask, catch_up, count_in_log, loader, start};
 use harness::client::Client;
 use harness::info::{field, fields};
-use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::{Program, Server};
 use harness::wait::eventually;
@@ -75,12 +74,12 @@ pub fn one(seed: u64, logs: &mut Server, files: &mut Server) -> Tally {
     const CUT: &str = "cut.incr.aof";
     let mut rng = Rng::new(seed);
     let mut server = start(seed, &mut rng);
-    fill(&mut server.connect(Protocol::Resp2).unwrap());
+    fill(&mut server.client());
     let kept = server.directory().join("kept");
     fs::create_dir(&kept).unwrap();
     let mut choices = Rng::new(rng.bits());
     let requests = beside_writers(&server, &mut rng, |sent| {
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         for number in 0..SAVES {
             let before = sent.load(Relaxed);
             eventually("some writes", || sent.load(Relaxed) > before + 100);
@@ -92,7 +91,7 @@ pub fn one(seed: u64, logs: &mut Server, files: &mut Server) -> Tally {
         }
     });
     catch_up(&server);
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let id = field(&mut client, "master_replid");
     let folder = server.directory().join("appendonlydir");
     // Keys may still expire.
@@ -126,7 +125,7 @@ fn a_file_names_its_position_only_where_there_is_a_history() {
     let mut server = loader(&["--io-threads", "2"]);
     server.start_again().unwrap();
     let file = server.directory().join("dump.rdb");
-    let mut client = server.connect(Protocol::Resp2).unwrap();
+    let mut client = server.client();
     let saved = |client: &mut Client| {
         ask(client, &["INCR", "n"]);
         assert!(!ask(client, &["SAVE"]).is_error());

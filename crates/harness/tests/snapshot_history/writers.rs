@@ -3,7 +3,6 @@
 use super::ask;
 use harness::client::Client;
 use harness::differential::grammar::Generator;
-use harness::reply::Protocol;
 use harness::rng::Rng;
 use harness::server::Server;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -82,7 +81,7 @@ fn write(server: &Server, seed: u64, flushes: Flushes, stop: &AtomicBool, sent: 
     let mut generator = Generator::new(seed, may);
     while !stop.load(Relaxed) {
         // A blocked client would hold up what follows; a new one does not.
-        let mut client = server.connect(Protocol::Resp2).unwrap();
+        let mut client = server.client();
         if rng.chance(30) {
             fill(&mut client);
         }
