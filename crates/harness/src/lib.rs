@@ -10,6 +10,7 @@
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
+//! - [`tls`] makes certificates, and is a client that trusts them;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
 //!
@@ -31,4 +32,5 @@ pub mod rng;
 pub mod script;
 pub mod server;
 pub mod stalls;
+pub mod tls;
 pub mod wait;

@@ -178,9 +178,9 @@ pub struct Options {
 
 impl Options {
     /// Only arguments.
-    pub fn arguments(arguments: &[&str]) -> Options {
+    pub fn arguments(arguments: &[impl AsRef<str>]) -> Options {
         Options {
-            arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
+            arguments: arguments.iter().map(|word| word.as_ref().to_owned()).collect(),
             ..Options::default()
         }
     }

@@ -5,6 +5,8 @@ use crate::{crash, written};
 use harness::client::{Client, ask, ok};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
+use harness::server::{Backend, Program, free_port};
+use harness::tls::Authority;
 use harness::wait::eventually;
 use std::time::Duration;
 
@@ -174,4 +176,36 @@ fn with_always_nobody_sees_an_eviction_that_is_not_on_the_disk() {
     }
     faults.set(&[]);
     assert_eq!(reader.reply().unwrap(), Reply::Nil);
+}
+
+#[test]
+fn with_always_who_speaks_by_tls_waits_too() {
+    let faults = Faults::new("stuck-tls");
+    let authority = Authority::new("stuck");
+    authority.sign("server");
+    for backend in Program::under_test().backends() {
+        let port = free_port().unwrap();
+        let mut arguments =
+            vec!["--appendfsync", "always", "--io-backend", backend.map_or("auto", Backend::name)];
+        let tls = authority.options(port, "server");
+        arguments.extend(tls.iter().map(String::as_str));
+        let mut server = faults.start(&arguments);
+        let mut observer = server.client();
+        let mut clients = [authority.connect(port), authority.connect(port)];
+        faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
+        let value = "v".repeat(100_000);
+        // A reply of many records is behind one that is held.
+        clients[0].send(&["SET", "k", &value]);
+        clients[0].send(&["GET", "k"]);
+        eventually("done", || field(&mut observer, "rdb_changes_since_last_save") == "1");
+        clients[1].send(&["STRLEN", "k"]);
+        for client in &mut clients {
+            assert!(client.is_silent(Duration::from_millis(20)), "told too early");
+        }
+        faults.set(&[]);
+        clients[0].receives(format!("+OK\r\n$100000\r\n{value}\r\n").as_bytes());
+        clients[1].receives(b":100000\r\n");
+        crash(&mut server);
+        assert_eq!(ask(&mut server.client(), "STRLEN k").integer(), Some(100_000));
+    }
 }
