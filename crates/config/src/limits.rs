@@ -30,11 +30,12 @@ impl ClientClass {
     }
 
     /// The name `CONFIG REWRITE` uses.
-    fn file_name(self) -> &'static str {
+    pub(crate) fn file_name(self) -> &'static str {
         if self == Self::Replica { "replica" } else { self.reported_name() }
     }
 
-    fn parse(word: &[u8]) -> Option<ClientClass> {
+    /// The class of a name in a configuration.
+    pub(crate) fn parse(word: &[u8]) -> Option<ClientClass> {
         Self::ALL.into_iter().find(|class| {
             word.eq_ignore_ascii_case(class.reported_name().as_bytes())
                 || word.eq_ignore_ascii_case(class.file_name().as_bytes())

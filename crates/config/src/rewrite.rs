@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use crate::limits::OutputLimits;
+use crate::limits::{ClientClass, OutputLimits};
 use crate::spec::Kind;
 use crate::store::{Config, default_of};
 use crate::table::{OPTIONS, find};
@@ -95,7 +95,7 @@ fn lines_of(kind: Kind, at: usize, value: &Value) -> Vec<(Vec<u8>, bool)> {
 /// A configuration file as lines, and where in it each option stands.
 struct ConfigFile {
     lines: Vec<Vec<u8>>,
-    /// The lines of each option or directive that were not used yet, last first.
+    /// By [`place_of`] the lines that were not used yet, last first.
     places: HashMap<String, Vec<usize>>,
     has_signature: bool,
 }
@@ -124,12 +124,9 @@ impl ConfigFile {
             self.lines.push(line.to_vec());
             return;
         }
-        let name = split_words(line)
-            .and_then(|words| words.into_iter().next())
-            .and_then(|name| known_name(&name));
-        match name {
-            Some(name) => {
-                self.places.entry(name).or_default().push(at);
+        match place_of(line) {
+            Some(place) => {
+                self.places.entry(place).or_default().push(at);
                 self.lines.push(line.to_vec());
             }
             // A line that means nothing (any more) is kept for people to see.
@@ -141,7 +138,8 @@ impl ConfigFile {
     /// unless it says nothing new there.
     fn put(&mut self, name: &str, value: &[u8], is_default: bool) {
         let line = [name.as_bytes(), b" ", value].concat();
-        if let Some(at) = self.places.get_mut(name).and_then(Vec::pop) {
+        let unused = place_of(&line).and_then(|place| self.places.get_mut(&place)?.pop());
+        if let Some(at) = unused {
             self.lines[at] = line;
         } else if !is_default {
             if !self.has_signature {
@@ -157,8 +155,9 @@ impl ConfigFile {
 
     /// Removes the lines of an option that were not written over.
     fn drop_unused(&mut self, name: &str) {
-        for at in self.places.remove(name).unwrap_or_default() {
-            self.lines[at].clear();
+        for (_, unused) in self.places.extract_if(|place, _| place.split(' ').next() == Some(name))
+        {
+            unused.into_iter().for_each(|at| self.lines[at].clear());
         }
     }
 
@@ -176,14 +175,21 @@ impl ConfigFile {
     }
 }
 
-/// The name under which a line is filed: an option's present name, or the directive's.
-fn known_name(name: &[u8]) -> Option<String> {
-    if let Some(spec) = find(name) {
-        return Some(spec.name().to_string());
+/// Where a line is filed: under the present name of its option, or the directive's. Output buffer limits
+/// have a line for each class of clients; one that has several is the line of the first.
+fn place_of(line: &[u8]) -> Option<String> {
+    let words = split_words(line)?;
+    let name = words.first()?;
+    let Some(spec) = find(name) else {
+        let name = name.to_ascii_lowercase();
+        let is_kept = KEPT.contains(&name.as_slice());
+        return is_kept.then(|| String::from_utf8_lossy(&name).into_owned());
+    };
+    if !matches!(spec.kind, Kind::OutputLimits) {
+        return Some(spec.name().to_owned());
     }
-    let name = name.to_ascii_lowercase();
-    let is_kept = KEPT.contains(&name.as_slice());
-    is_kept.then(|| String::from_utf8_lossy(&name).into_owned())
+    let class = ClientClass::parse(words.get(1)?)?;
+    Some(format!("{} {}", spec.name(), class.file_name()))
 }
 
 /// Replaces a file so that after a crash either the old or the new content is there: a temporary

@@ -20,6 +20,8 @@ fn parts(text: &str) -> (Vec<&str>, BTreeSet<&str>) {
     (kept, lines.collect())
 }
 
+/// But for `client-output-buffer-limit`: Valkey writes the classes of clients over whatever lines there
+/// are, so that each rewrite of a file has them in another order.
 #[test]
 fn the_file_is_what_valkey_writes() {
     let before = include_str!("fixtures/rewrite-before.conf");
@@ -58,6 +60,28 @@ fn a_second_rewrite_changes_nothing() {
         let once = config.rewrite(text.as_bytes(), None);
         let twice = config.rewrite(&once, None);
         assert_eq!(String::from_utf8_lossy(&once), String::from_utf8_lossy(&twice));
+    }
+}
+
+#[test]
+fn each_class_of_clients_keeps_its_line() {
+    const ONE_LINE: &str =
+        "client-output-buffer-limit normal 0 0 0 slave 256mb 64mb 60 pubsub 33mb 8mb 60\n";
+    let text = "# Subscribers\nclient-output-buffer-limit PubSub 33mb 8mb 60\nport 1\n\
+                client-output-buffer-limit slave 256mb 64mb 60\n";
+    let config = Config::new();
+    set(&config, &[("client-output-buffer-limit", "pubsub 33mb 8mb 60")]);
+    let once = String::from_utf8(config.rewrite(text.as_bytes(), None)).expect("ASCII");
+    let wanted = "# Subscribers\nclient-output-buffer-limit pubsub 33mb 8mb 60\nport 6379\n\
+                  client-output-buffer-limit replica 256mb 64mb 60\n";
+    assert!(once.starts_with(wanted), "{once}");
+    for text in [text, ONE_LINE] {
+        let once = config.rewrite(text.as_bytes(), None);
+        let twice = config.rewrite(&once, None);
+        assert_eq!(String::from_utf8_lossy(&once), String::from_utf8_lossy(&twice));
+        let again = load_text(&once).unwrap_or_else(|error| panic!("{error}")).config;
+        let name: [&[u8]; 1] = [b"client-output-buffer-limit"];
+        assert_eq!(again.get(&name), config.get(&name));
     }
 }
 
