@@ -133,9 +133,7 @@ fn sadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let limits = limits::set(&cx.engine.config);
     let set = cx.db.write_or_create::<Set>(key)?;
-    if args.len() > 3 {
-        set.will_grow(args[2], args.len() - 2, &limits);
-    }
+    set.will_grow(args[2], args.len() - 2, &limits);
     let mut added = 0;
     for member in args.from(2) {
         added += u64::from(set.insert(member, &limits));
@@ -207,7 +205,11 @@ fn smove(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.db.changed(source, SREM_EVENT);
         cx.db.remove_if_empty::<Set>(source);
     }
-    if cx.db.write_or_create::<Set>(destination)?.insert(member, &limits) {
+    let set = cx.db.write_or_create::<Set>(destination)?;
+    if set.is_empty() {
+        *set = Set::new(member, 1, &limits);
+    }
+    if set.insert(member, &limits) {
         cx.db.changed(destination, SADD_EVENT);
     }
     cx.reply.integer(1);
