@@ -418,6 +418,7 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
     // What is wrong with a command is said, and nothing else.
     for (words, problem) in [
         (&["NOSUCH", "k"], "Unknown command 'NOSUCH' reading the append only file"),
+        (&["NOSUCH", "two\nlines"], "beginning with: 'two lines'"),
         (&["SET", "k"], "Error reading the append only file"),
     ] {
         patient.lay(&[whole[0], (INCR, &encode(words)), (MANIFEST, NAMES.as_bytes())]);

@@ -248,7 +248,7 @@ impl Loading<'_> {
                     return Err(format!(
                         "{what} reading the append only file {name} at offset {}: {}",
                         batch.ends[first + index].1,
-                        String::from_utf8_lossy(&error.line())
+                        one_line(&error)
                     ));
                 }
                 Err(ReplayError::Failed { index, error }) => {
@@ -257,7 +257,7 @@ impl Loading<'_> {
                         "The command '{}' at offset {} of the append only file {name} failed: {}",
                         command.escape_ascii(),
                         batch.ends[first + index].1,
-                        String::from_utf8_lossy(&error.line())
+                        one_line(&error)
                     );
                     // What follows would go into another database than it is meant for.
                     if command.eq_ignore_ascii_case(b"select") {
@@ -361,6 +361,11 @@ fn as_known_here(words: &mut Vec<&[u8]>, start: usize) {
         words[start] = b"HSET";
         words.drain(start + 2..start + 5);
     }
+}
+
+/// An error for the log, where what it quotes of the file cannot begin a line.
+fn one_line(error: &Error) -> String {
+    String::from_utf8_lossy(&error.line()).replace(char::is_control, " ")
 }
 
 fn read_some(input: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
