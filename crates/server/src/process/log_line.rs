@@ -2,6 +2,7 @@
 
 use super::local_time::LocalTime;
 use super::log_choices::{Format, Level, Role, TimestampFormat};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// What a log line says.
@@ -21,7 +22,8 @@ pub(super) fn render(line: &Line<'_>, format: Format, stamp: TimestampFormat) ->
     // Writing to a String cannot fail.
     let _ = match format {
         Format::Legacy => {
-            writeln!(out, "{pid}:{} {time} {} {message}", role_letter(*role), level_mark(*level))
+            let (role, mark) = (role_letter(*role), level_mark(*level));
+            writeln!(out, "{pid}:{role} {time} {mark} {}", without_controls(message))
         }
         Format::Logfmt => writeln!(
             out,
@@ -90,6 +92,15 @@ fn timestamp(time: &LocalTime, format: TimestampFormat) -> String {
     }
 }
 
+/// A message that stays on its line and does nothing to a terminal, whatever it quotes of a client or a file.
+fn without_controls(message: &str) -> Cow<'_, str> {
+    if message.contains(char::is_control) {
+        message.replace(char::is_control, " ").into()
+    } else {
+        message.into()
+    }
+}
+
 /// A value that needs no escaping in logfmt, the way Valkey makes it.
 fn without_quotes_and_newlines(message: &str) -> String {
     message.replace('"', "'").replace(['\n', '\r'], " ")
@@ -138,6 +149,8 @@ mod tests {
     fn legacy_has_redis_shape() {
         let text = render(&line("hello"), Format::Legacy, TimestampFormat::Legacy);
         assert_eq!(text, "42:M 02 Nov 2025 01:04:09.007 - hello\n");
+        let text = render(&line("é\n1:M\r\x1b[31m"), Format::Legacy, TimestampFormat::Legacy);
+        assert_eq!(text, "42:M 02 Nov 2025 01:04:09.007 - é 1:M  [31m\n");
         let marks: String = [Level::Debug, Level::Verbose, Level::Notice, Level::Warning]
             .map(level_mark)
             .into_iter()
