@@ -101,7 +101,7 @@ fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<()
     let keyspace = &cx.thread.engine.keyspace;
     rows.clear();
     for words in commands {
-        let row = cx.thread.engine.table.resolve(words).ok();
+        let row = cx.thread.engine.table.resolve_logged(words).ok();
         rows.push(row.map(|row| (row, fetch_stripe(cx.engine, row, words))));
     }
     let keys = || rows.iter().filter_map(|row| row.as_ref()?.1);
@@ -109,7 +109,7 @@ fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<()
     keys().for_each(|(stripe, hash)| prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash));
     for (index, (words, row)) in commands.iter().zip(rows.iter()).enumerate() {
         let Some((row, key)) = *row else {
-            let Err(error) = cx.thread.engine.table.resolve(words) else { continue };
+            let Err(error) = cx.thread.engine.table.resolve_logged(words) else { continue };
             return Err(ReplayError::Unknown { index, error });
         };
         let args = match key {

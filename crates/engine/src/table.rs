@@ -28,6 +28,8 @@ pub struct CommandTable {
     long: Vec<(String, usize)>,
     /// Names in force for top-level commands (`rename-command` may differ from the row's).
     names: Vec<String>,
+    /// The commands, by their indexes in `all`, whose name in force is not the row's.
+    renamed: Vec<usize>,
 }
 
 /// A top-level command's name, and its index in `all`.
@@ -47,6 +49,7 @@ impl CommandTable {
             slots: Vec::new(),
             long: Vec::new(),
             names: Vec::new(),
+            renamed: Vec::new(),
         };
         let mut top = Vec::new();
         for row in rows {
@@ -65,6 +68,9 @@ impl CommandTable {
         table.slots = vec![None; (top.len() * 4).next_power_of_two()];
         table.names = vec![String::new(); table.all.len()];
         for (index, name) in top {
+            if name != table.all[index].command.name {
+                table.renamed.push(index);
+            }
             if name.is_empty() {
                 continue;
             }
@@ -171,9 +177,28 @@ impl CommandTable {
     /// The row that a request is for: command or subcommand, with the number of words checked.
     #[inline]
     pub fn resolve(&self, argv: &[&[u8]]) -> Result<&Resolved, Error> {
-        let Some(found) = argv.first().and_then(|name| self.find(name)) else {
-            return Err(unknown(argv));
-        };
+        self.checked(argv, argv.first().and_then(|name| self.find(name)))
+    }
+
+    /// The same for a request of a log. There a command that is called otherwise now, or hidden from
+    /// clients, also has its own name: from before it was renamed, or because the server wrote it.
+    pub fn resolve_logged(&self, argv: &[&[u8]]) -> Result<&Resolved, Error> {
+        let find = |name: &&[u8]| self.find(name).or_else(|| self.find_renamed(name));
+        self.checked(argv, argv.first().and_then(find))
+    }
+
+    fn find_renamed(&self, name: &[u8]) -> Option<&Resolved> {
+        let mut renamed = self.renamed.iter().map(|&index| &self.all[index]);
+        renamed.find(|row| name.eq_ignore_ascii_case(row.command.name.as_bytes()))
+    }
+
+    #[inline]
+    fn checked<'t>(
+        &'t self,
+        argv: &[&[u8]],
+        found: Option<&'t Resolved>,
+    ) -> Result<&'t Resolved, Error> {
+        let Some(found) = found else { return Err(unknown(argv)) };
         let found = if found.command.subcommands.is_empty() || argv.len() < 2 {
             found
         } else {
@@ -290,6 +315,13 @@ mod tests {
         check(&table, "fetch", "ERR wrong number of arguments for 'get' command");
         check(&table, "get a", "ERR unknown command 'get', with args beginning with: 'a' ");
         check(&table, "ping", "ERR unknown command 'ping', with args beginning with: ");
+        let logged = |words: &[&[u8]]| table.resolve_logged(words).ok().map(|row| &*row.full_name);
+        assert_eq!(logged(&[b"fetch", b"a"]), Some("get"));
+        assert_eq!(logged(&[b"Get", b"a"]), Some("get"));
+        assert_eq!(logged(&[b"ping"]), Some("ping"));
+        assert_eq!(logged(&[b"client", b"list"]), Some("client|list"));
+        assert_eq!(logged(&[b"list"]), None);
+        assert_eq!(logged(&[b""]), None);
         let reachable: Vec<&str> = table.reachable().map(|row| row.command.name).collect();
         assert_eq!(reachable, ["get", "client"]);
     }

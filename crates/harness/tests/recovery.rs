@@ -426,6 +426,36 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
     }
 }
 
+/// The log has them by their own names too: the server wrote it, or it is from before.
+#[test]
+fn commands_that_clients_may_not_name_are_repeated() {
+    let mut arguments = vec!["--appendonly", "yes"];
+    for (own, now) in [("DEL", ""), ("FLUSHALL", ""), ("PEXPIREAT", ""), ("SET", "put")] {
+        arguments.extend(["--rename-command", own, now]);
+    }
+    let mut patient = Patient::new(&arguments);
+    let base = fs::read(patient.log_path(BASE)).unwrap();
+    let log = [&["put", "flushed", "v"][..], &["FLUSHALL"], &["SET", "deleted", "v"]];
+    let log = [log.map(encode).concat(), encode(&["DEL", "deleted"])].concat();
+    patient.lay(&[(BASE, &base), (INCR, &log), (MANIFEST, NAMES.as_bytes())]);
+    patient.holds("a log from before", &Contents::new());
+    patient.start().unwrap();
+    let mut client = connect(&patient.server);
+    assert!(client.command(&["FLUSHALL"]).unwrap().is_error());
+    ask(&mut client, &["put", "kept", "v", "EX", "1000"]);
+    ask(&mut client, &["put", "expired", "v", "PX", "1"]);
+    eventually("it has expired", || ask(&mut client, &["EXISTS", "expired"]) == Reply::Integer(0));
+    let wanted = all(&patient.server);
+    assert_eq!(wanted.len(), 1);
+    eventually("the log has that", || {
+        let log = fs::read(patient.log_path(INCR)).unwrap();
+        log.ends_with(&encode(&["DEL", "expired"]))
+    });
+    patient.server.kill().unwrap();
+    patient.read = patient.server.log().len();
+    patient.holds("the server's own log", &wanted);
+}
+
 /// A backup that is laid over a later state of the log leaves files with the names that the log gives next.
 #[test]
 fn what_another_log_left_is_not_in_the_next_increment() {

@@ -77,7 +77,7 @@ pub fn damage(table: &CommandTable, reader: &StreamReader, tail: &[u8]) -> Optio
 
 fn is_known(table: &CommandTable, input: &[u8], words: &[Range<usize>]) -> bool {
     let words: Vec<&[u8]> = words.iter().map(|word| &input[word.clone()]).collect();
-    table.resolve(&words).is_ok()
+    table.resolve_logged(&words).is_ok()
 }
 
 /// Where a whole command begins inside of what begins with an incomplete one.
