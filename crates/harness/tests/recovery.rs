@@ -440,7 +440,7 @@ fn commands_that_clients_may_not_name_are_repeated() {
     patient.lay(&[(BASE, &base), (INCR, &log), (MANIFEST, NAMES.as_bytes())]);
     patient.holds("a log from before", &Contents::new());
     patient.start().unwrap();
-    let mut client = connect(&patient.server);
+    let mut client = patient.server.client();
     assert!(client.command(&["FLUSHALL"]).unwrap().is_error());
     ask(&mut client, &["put", "kept", "v", "EX", "1000"]);
     ask(&mut client, &["put", "expired", "v", "PX", "1"]);
