@@ -299,10 +299,11 @@ impl StreamReader {
     /// Room where the filler of a batch was to be, which is whole: the filler's sector never came to the
     /// disk, and nothing is missing with it. `None`: it is something else.
     fn lost_filler(&mut self, input: &[u8], end: FileEnd) -> Option<Item> {
-        let filler = preallocation::filler_at(self.offset)?;
-        let mut wanted = self.left(end).min(filler + preallocation::LARGEST_MARK);
+        let left = self.left(end);
+        let filler = preallocation::filler_at(self.offset).filter(|&filler| filler < left)?;
+        let mut wanted = left.min(filler + preallocation::LARGEST_MARK);
         if input.len() >= wanted {
-            wanted = self.left(end).min(filler + preallocation::batch_len(&input[filler..])?);
+            wanted = left.min(filler + preallocation::batch_len(&input[filler..])?);
         }
         let Some(known) = input.get(filler..wanted) else {
             return Some(Item::Incomplete { missing: wanted - input.len() });
@@ -570,6 +571,11 @@ mod tests {
                 let (found, reader, end) = read_file(&lost);
                 assert_eq!((found.len(), end), (2 + more, Ok(())), "{len}");
                 assert_eq!(reader.valid(), file.len() as u64);
+                // What ends in such room has nothing behind it, whoever takes that for data.
+                let cut = &lost[..first.end + 1];
+                let end = FileEnd { at: cut.len() as u64, has_room: false };
+                let (_, reader, result) = read_with(StreamReader::of_file(0, end), cut);
+                assert_eq!((reader.valid(), result), (first.end as u64, Ok(())));
             }
         }
         assert!(seen > 30, "{seen}");
