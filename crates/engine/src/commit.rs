@@ -182,10 +182,11 @@ pub(crate) fn note_seen(cx: &mut Cx<'_>) {
     cx.session.seen = cx.session.seen.max(JournalPos(seen));
 }
 
-/// Deletes the keys that the command found expired. It has read them before it changed others.
+/// Deletes the keys that the command found expired. It has read them before it changed others, so
+/// their ends are told of first, also of those that it has deleted since because it writes to them.
 #[cold]
 fn remove_stale(cx: &mut Cx<'_>) {
-    let own_changes = std::mem::take(&mut cx.db.effects.changes);
+    let mut own_changes = std::mem::take(&mut cx.db.effects.changes);
     for stale in std::mem::take(cx.db.stale.get_mut()) {
         let now = cx.db.now();
         cx.db.in_db(stale.db, |db| {
@@ -196,8 +197,13 @@ fn remove_stale(cx: &mut Cx<'_>) {
                 data.find(index, key).is_some_and(|entry| entry.is_expired(now))
                     && !data.is_delayed(index, key.hash, Touch::Whole, Urgency::None)
             });
+            let is_its_end = |change: &Change| {
+                change.cause == Cause::Time && change.db == index && change.key == stale.key
+            };
             if is_stale {
                 db.expire(key);
+            } else if let Some(at) = own_changes.iter().position(is_its_end) {
+                db.effects.changes.push(own_changes.remove(at));
             }
             if stale.is_missed {
                 db.notify(key, events::KEY_MISS);
