@@ -68,6 +68,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let mut popped = Vec::new();
     let wanted = count.map_or(1, |count| (count as usize).min(set.len()));
+    let is_read_whole = count.is_some() && wanted == set.len();
     if count.is_some() {
         reply.set(wanted);
     }
@@ -78,6 +79,10 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             }
             write(reply, member);
         });
+    }
+    if is_read_whole {
+        // Redis reads such a set and deletes it: a hit, which popping some members is not.
+        db.inspect(key);
     }
     if wanted > 0 {
         report(cx, key, wanted, popped);
