@@ -52,8 +52,9 @@ pub trait Host: Send + Sync {
     /// Writes it before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
     /// Loads the configured file, for a command that has stopped the world. A key that is there
-    /// already is replaced or makes an error.
-    fn load_now(&self, replaces: bool) -> Result<(), String>;
+    /// already is replaced or makes an error. `make_room` is called as soon as it is clear that there
+    /// is such a file and that it is one that can be loaded.
+    fn load_now(&self, replaces: bool, make_room: &mut dyn FnMut()) -> Result<(), String>;
     /// Starts an orderly shutdown, asked for by this client.
     /// `reply` is for a shutdown that fails.
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply);

@@ -483,6 +483,25 @@ fn a_reload_that_cannot_save_is_answered_and_nothing_is_gone() {
 }
 
 #[test]
+fn a_reload_that_has_nothing_to_load_throws_nothing_away() {
+    let server = start(&[]);
+    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
+    let reload = ["DEBUG", "RELOAD", "NOSAVE"];
+    for content in [None, Some("not a snapshot"), Some(""), Some("REDIS9999")] {
+        if let Some(content) = content {
+            std::fs::write(server.directory().join("dump.rdb"), content).expect("it is written");
+        }
+        assert!(ask(&mut client, &reload).is_error(), "{content:?}");
+        assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]), "{content:?}");
+    }
+    assert!(!ask(&mut client, &["SAVE"]).is_error());
+    assert!(!ask(&mut client, &["SET", "k", "w"]).is_error());
+    assert!(!ask(&mut client, &reload).is_error());
+    assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]));
+}
+
+#[test]
 fn a_log_whose_manifest_is_gone_is_not_loaded_again() {
     let server = start(&["--appendonly", "yes"]);
     let mut client = server.connect(Protocol::Resp2).expect("it serves");

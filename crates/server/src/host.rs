@@ -104,8 +104,8 @@ impl Host for ServerHost {
         save::now(self.engine, snapshot, Beside::Nobody)
     }
 
-    fn load_now(&self, replaces: bool) -> Result<(), String> {
-        load::now(self.engine, replaces)
+    fn load_now(&self, replaces: bool, make_room: &mut dyn FnMut()) -> Result<(), String> {
+        load::now(self.engine, replaces, make_room)
     }
 
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply) {

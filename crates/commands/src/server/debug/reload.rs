@@ -1,7 +1,7 @@
 //! `DEBUG RELOAD [MERGE] [NOFLUSH] [NOSAVE]`
 //!
 //! Saves everything into the configured file, empties the server and loads the file, while the world
-//! is stopped.
+//! is stopped. Where there is no snapshot to load nothing is thrown away.
 
 use engine::snapshot::Snapshots;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
@@ -42,10 +42,12 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             .map_err(|_| Error::text("ERR Background save already in progress"))?;
         host.save_now(snapshot).map_err(|_| Error::text("ERR"))?;
     }
-    if !options.no_flush {
-        empty(cx);
-    }
-    if let Err(why) = host.load_now(options.merge) {
+    let mut make_room = || {
+        if !options.no_flush {
+            empty(cx);
+        }
+    };
+    if let Err(why) = host.load_now(options.merge, &mut make_room) {
         host.warn(&format!("DEBUG RELOAD: {why}"));
         return Err(Error::text("ERR Error trying to load the RDB dump, check server logs."));
     }

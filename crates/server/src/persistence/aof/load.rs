@@ -105,7 +105,7 @@ impl Loading<'_> {
             log!(Notice, "Reading RDB base file on AOF loading...");
         }
         input.seek(SeekFrom::Start(0)).map_err(|error| self.unreadable(&error))?;
-        let source = Source { input, name: name.clone(), offset: 0, end: size };
+        let source = Source { input, name: name.clone(), offset: 0, end: size, begun: &mut || {} };
         let engine = self.thread.engine;
         let mut options = load::Options::configured(engine);
         // What has expired is deleted by what follows, if it is so.

@@ -41,6 +41,8 @@ pub struct Source<'r> {
     /// Where the container ends; what does not fit is refused at once. `u64::MAX` if that is not
     /// known.
     pub end: u64,
+    /// Called once it is clear that this is a file that can be read, before any key is inserted.
+    pub begun: &'r mut dyn FnMut(),
 }
 
 /// How to load.

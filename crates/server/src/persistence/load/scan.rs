@@ -36,6 +36,7 @@ pub struct Scan<'o, 'r> {
     queue: &'o Queue,
     name: String,
     end: u64,
+    begun: &'r mut dyn FnMut(),
     feed: Feed<'r>,
     scanner: Scanner,
     cuts: Vec<Cut>,
@@ -59,6 +60,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             queue,
             name: source.name,
             end: source.end,
+            begun: source.begun,
             feed: Feed::new(source.input, source.offset, options.verifies_checksum),
             scanner: Scanner::new(source.offset, source.end, PIECE_BYTES)
                 .accept_newer(options.accepts_newer),
@@ -134,7 +136,10 @@ impl<'o, 'r> Scan<'o, 'r> {
                 self.feed.take(bytes);
                 return self.delay();
             }
-            Item::Header(version) => self.report.version = version,
+            Item::Header(version) => {
+                self.report.version = version;
+                (self.begun)();
+            }
             Item::Aux { name, value } => self.report.aux(self.engine, &name, &value),
             Item::SelectDb(db) => self.select(db)?,
             Item::ResizeDb { keys, expiring } => self.resize(keys, expiring),

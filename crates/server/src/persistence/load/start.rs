@@ -58,6 +58,7 @@ pub fn at_start(
         name: snapshot.path.display().to_string(),
         offset: 0,
         end: snapshot.bytes,
+        begun: &mut || {},
     };
     let loaded = load_rdb(engine, source, &Options::configured(engine));
     signals::set_loading(false);
@@ -74,13 +75,14 @@ pub fn at_start(
     }
 }
 
-/// Loads the configured file while the world is stopped (DEBUG RELOAD).
-pub fn now(engine: &'static Engine, replaces: bool) -> Result<(), String> {
+/// Loads the configured file while the world is stopped (DEBUG RELOAD). `begun` is called before any
+/// key is inserted, and only if there is a file that can be read.
+pub fn now(engine: &'static Engine, replaces: bool, begun: &mut dyn FnMut()) -> Result<(), String> {
     let path = engine.config.dbfilename().as_path().to_path_buf();
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
     let (mut input, facts) = opened.map_err(|error| format!("{name}: {}", os_error(&error)))?;
-    let source = Source { input: &mut input, name, offset: 0, end: facts.len() };
+    let source = Source { input: &mut input, name, offset: 0, end: facts.len(), begun };
     let mut options = Options::configured(engine);
     options.settings.world_is_stopped = true;
     options.settings.replaces = replaces;
