@@ -22,6 +22,8 @@ pub struct Loading {
     pub keys_loaded: Counter,
     /// Keys of the last file whose time had come.
     pub keys_expired: Counter,
+    /// What of the last file was passed over, because it is of no type that is known here.
+    pub skipped: Counter,
     /// Registrations of threads that have finished: there is no giving them back to the world.
     readers: Mutex<Vec<Reader<'static>>>,
 }

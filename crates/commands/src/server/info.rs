@@ -210,6 +210,7 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
     append_log(cx, out);
     line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());
     line(out, "rdb_last_load_keys_loaded", cx.engine.loading.keys_loaded.get());
+    line(out, "rdb_last_load_unknown_skipped", cx.engine.loading.skipped.get());
     if let Some(progress) = progress {
         line(out, "loading_start_time", progress.started_ms / 1000);
         line(out, "loading_total_bytes", progress.total_bytes);

@@ -303,13 +303,29 @@ fn unknown_types_are_skipped_only_if_asked() {
     assert!(words.contains("which is not supported"), "{words}");
     assert!(words.contains("rdb-skip-unknown-types"), "{words}");
     let (port, text) = port();
-    let arguments = ["--port", text.as_str(), "--rdb-skip-unknown-types", "yes"];
+    let arguments = [
+        "--port",
+        text.as_str(),
+        "--rdb-skip-unknown-types",
+        "yes",
+        "--enable-debug-command",
+        "yes",
+    ];
     let running = Running::start(folder_with(foreign), &arguments);
     assert!(running.output().contains("unknown things skipped: 5."), "{}", running.output());
     assert!(running.output().contains("key 'st' of type stream-v3"), "{}", running.output());
+    assert!(running.output().contains("keep a copy"), "{}", running.output());
     let mut client = client(port);
+    let skipped = |client: &mut _, count| {
+        let info = ask(client, &["INFO", "persistence"]).remove(0);
+        assert!(info.contains(&format!("rdb_last_load_unknown_skipped:{count}\r\n")), "{info}");
+    };
+    skipped(&mut client, 5);
     assert_eq!(ask(&mut client, &["DBSIZE"]), ["Integer(3)"]);
     assert_eq!(ask(&mut client, &["LRANGE", "list", "0", "2"]), ["a", "b", "3"]);
+    // What was saved since has nothing that could be skipped.
+    assert_eq!(ask(&mut client, &["DEBUG", "RELOAD"]), ["OK"]);
+    skipped(&mut client, 0);
 }
 
 #[test]

@@ -132,6 +132,7 @@ pub fn load_rdb(
     report.counts = counts;
     engine.loading.keys_loaded.set(report.counts.loaded);
     engine.loading.keys_expired.set(report.counts.expired);
+    engine.loading.skipped.set(report.skipped);
     report.log(engine);
     Ok(report)
 }

@@ -63,5 +63,12 @@ impl Report {
             line += &format!(", unknown things skipped: {}", self.skipped);
         }
         log!(Notice, "{line}.");
+        if self.skipped > 0 {
+            log!(
+                Warning,
+                "The next snapshot or rewrite replaces what was loaded, without what was skipped: keep \
+                 a copy"
+            );
+        }
     }
 }
