@@ -23,7 +23,7 @@ fn insist(client: &mut Client, words: &[&str]) {
 #[test]
 fn a_shutdown_is_taken_back_while_it_saves() {
     let server = start(&["--save", "3600 1000000"]);
-    let [mut going, mut other] = [0; 2].map(|_| server.connect(Protocol::Resp2).expect("it runs"));
+    let [mut going, mut other] = [0; 2].map(|_| server.client());
     ask(&mut other, &["DEBUG", "POPULATE", "50"]);
     ask(&mut other, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
     assert!(ask(&mut other, &["SHUTDOWN", "ABORT"]).is_error(), "there is none");
@@ -46,7 +46,7 @@ fn a_shutdown_is_taken_back_while_it_saves() {
 /// A server whose last save takes long, and a client of it.
 fn slow_to_save() -> (Server, Client) {
     let server = start(&["--save", "3600 1000000"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     ask(&mut client, &["DEBUG", "POPULATE", "50"]);
     ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
     (server, client)
@@ -105,7 +105,7 @@ fn a_shutdown_that_is_taken_back_leaves_the_pause_of_clients_as_they_want_it() {
     let by_client = ["client_pause", "write"];
     let by_shutdown = ["shutdown_in_progress", "write"];
     let (server, mut client) = slow_to_save();
-    let mut writer = server.connect(Protocol::Resp2).expect("it runs");
+    let mut writer = server.client();
     let begin = |client: &mut Client| {
         signal(server.process_id(), "TERM").expect("it is sent");
         eventually("a last save", || paused(client) == by_shutdown);
@@ -149,7 +149,7 @@ fn a_shutdown_that_is_taken_back_leaves_the_pause_of_clients_as_they_want_it() {
 #[test]
 fn a_signal_counts_after_a_last_save_that_failed() {
     let server = start(&["--save", "3600 1000000"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     let target = server.directory().join("dump.rdb");
     std::fs::create_dir(&target).expect("a folder, which no file replaces");
     // The second is no insisting one: the first is over.
@@ -167,7 +167,7 @@ fn a_signal_counts_after_a_last_save_that_failed() {
 #[test]
 fn restore_is_logged_as_valkey_does() {
     let server = start(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     ask(&mut client, &["SET", "k", "v"]);
     let payload = ask(&mut client, &["DUMP", "k"]).text().expect("a payload").to_vec();
     let mut restore = |words: &str| {
@@ -218,7 +218,7 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
     const ROUNDS: usize = 10;
     let arguments = ["--appendonly", "yes", "--save", "", "--aof-disable-auto-gc", "yes"];
     let server = start(&arguments);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     let log_of = |round: usize| {
         let name = format!("appendonlydir/appendonly.aof.{}.incr.aof", round + 1);
         let bytes = std::fs::read(server.directory().join(name)).expect("it is kept");
@@ -250,7 +250,7 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
 fn appendonly_no_is_answered_when_the_log_is_complete_and_closed() {
     for policy in ["always", "everysec", "no"] {
         let server = start(&["--appendonly", "yes", "--appendfsync", policy, "--save", ""]);
-        let mut client = server.connect(Protocol::Resp2).expect("it runs");
+        let mut client = server.client();
         ask(&mut client, &["SET", "first", "v"]);
         // What nobody needs any more is ended and gone by then, too: four seconds' work.
         ask(&mut client, &["DEBUG", "POPULATE", "200"]);
@@ -284,7 +284,7 @@ fn appendonly_no_is_answered_when_the_log_is_complete_and_closed() {
 fn a_rewrite_that_has_hardly_begun_is_over_with_the_log() {
     const ROUNDS: usize = 30;
     let server = start(&["--appendonly", "yes", "--save", ""]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     // Were it not ended, it would take a second.
     ask(&mut client, &["DEBUG", "POPULATE", "50"]);
     for round in 0..ROUNDS {
@@ -321,7 +321,7 @@ fn rewrites_are_counted_from_the_last_reset_on() {
 fn what_a_save_has_to_write_is_known_with_its_reply() {
     const ROUNDS: usize = 30;
     let server = start(&["--save", ""]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     ask(&mut client, &["DEBUG", "POPULATE", "200"]);
     for round in 0..ROUNDS {
         ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "20000"]);
@@ -338,7 +338,7 @@ fn what_a_save_has_to_write_is_known_with_its_reply() {
 #[test]
 fn a_save_that_had_to_wait_does_not_begin_while_the_log_is_loaded() {
     let server = start(&["--appendonly", "yes", "--save", ""]);
-    let connect = || server.connect(Protocol::Resp2).expect("it runs");
+    let connect = || server.client();
     let [mut first, mut second, mut loading, mut other] = [0; 4].map(|_| connect());
     ask(&mut other, &["DEBUG", "POPULATE", "100"]);
     insist(&mut other, &["BGREWRITEAOF"]);
@@ -375,7 +375,7 @@ fn a_save_that_had_to_wait_does_not_begin_while_the_log_is_loaded() {
 #[test]
 fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
     let server = start(&["--appendonly", "yes", "--save", ""]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
     for key in ["list", "seen"] {
         ask(&mut client, &["RPUSH", key, "old"]);
@@ -393,7 +393,7 @@ fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
 #[test]
 fn a_save_in_the_background_goes_where_files_went_when_it_began() {
     let server = start(&["--enable-protected-configs", "yes"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     let other = server.directory().join("other");
     std::fs::create_dir(&other).expect("it can be made");
     let set = |client: &mut Client, option: &str, value: &str| {
@@ -421,7 +421,7 @@ fn a_save_in_the_background_goes_where_files_went_when_it_began() {
 #[test]
 fn keys_whose_time_has_come_and_keys_evicted_are_no_changes_to_save() {
     let server = start(&[]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     let changes = |client: &mut Client| field(client, "rdb_changes_since_last_save");
     ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
     for key in ["a", "b", "c"] {
@@ -448,7 +448,7 @@ fn keys_whose_time_has_come_and_keys_evicted_are_no_changes_to_save() {
 #[test]
 fn each_element_that_is_removed_is_a_change_to_save() {
     let server = start(&[]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     for (command, changes) in [
         ("HSET h a 1 b 2 c 3", "3"),
         ("HDEL h a b none", "5"),
@@ -473,7 +473,7 @@ fn each_element_that_is_removed_is_a_change_to_save() {
 #[test]
 fn a_reload_that_cannot_save_is_answered_and_nothing_is_gone() {
     let server = start(&["--enable-protected-configs", "yes", "--dbfilename", "taken"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
+    let mut client = server.client();
     assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
     // No file can be made under the name that it has until it is complete.
     let temporary = format!("temp-{}.rdb", server.process_id());
@@ -485,20 +485,20 @@ fn a_reload_that_cannot_save_is_answered_and_nothing_is_gone() {
 #[test]
 fn a_reload_that_has_nothing_to_load_throws_nothing_away() {
     let server = start(&[]);
-    let mut client = server.connect(Protocol::Resp2).expect("it runs");
-    assert!(!ask(&mut client, &["SET", "k", "v"]).is_error());
-    let reload = ["DEBUG", "RELOAD", "NOSAVE"];
+    let mut client = server.client();
+    ok(&mut client, "SET k v");
+    let reload = "DEBUG RELOAD NOSAVE";
     for content in [None, Some("not a snapshot"), Some(""), Some("REDIS9999")] {
         if let Some(content) = content {
             std::fs::write(server.directory().join("dump.rdb"), content).expect("it is written");
         }
-        assert!(ask(&mut client, &reload).is_error(), "{content:?}");
-        assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]), "{content:?}");
+        assert!(ask(&mut client, reload).is_error(), "{content:?}");
+        assert_eq!(ask(&mut client, "GET k").shown(), "v", "{content:?}");
     }
-    assert!(!ask(&mut client, &["SAVE"]).is_error());
-    assert!(!ask(&mut client, &["SET", "k", "w"]).is_error());
-    assert!(!ask(&mut client, &reload).is_error());
-    assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]));
+    ok(&mut client, "SAVE");
+    ok(&mut client, "SET k w");
+    ok(&mut client, reload);
+    assert_eq!(ask(&mut client, "GET k").shown(), "v");
 }
 
 #[test]
