@@ -2,9 +2,11 @@
 
 use crate::client::{Client, Reply};
 use crate::generator::os;
+use crate::measure::owners::owners;
 use crate::options::{Address, Target};
 use std::fs::{self, File};
 use std::io;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -118,62 +120,68 @@ impl Lab {
         arguments: &[&str],
         core: Option<usize>,
     ) -> Result<Server, String> {
-        let port = self.port();
-        let mut command = Command::new(&words[0]);
-        command.args(&words[1..]);
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
-        let directory = match &self.elsewhere {
-            Some((root, lab)) if words[0] == CHROOT => {
-                let directory = own_directory(lab, port)?;
-                let inside = directory.strip_prefix(root).map(|inside| Path::new("/").join(inside));
-                inside.unwrap_or(directory)
-            }
-            _ => own_directory(&self.directory, port)?,
-        };
-        command.arg("--dir").arg(directory);
-        command.args(arguments);
-        self.start(command, port, core, true)
+        self.start_on_some_port(core, true, |lab, port| {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+            let directory = match &lab.elsewhere {
+                Some((root, elsewhere)) if words[0] == CHROOT => {
+                    let directory = own_directory(elsewhere, port)?;
+                    let inside = directory.strip_prefix(root);
+                    inside.map(|inside| Path::new("/").join(inside)).unwrap_or(directory)
+                }
+                _ => own_directory(&lab.directory, port)?,
+            };
+            command.arg("--dir").arg(directory);
+            command.args(arguments);
+            Ok(command)
+        })
     }
 
     /// Starts HAProxy in front of some ports; none if it is not installed.
     pub fn haproxy(&mut self, behind: &[u16]) -> Result<Option<Server>, String> {
         let Some(program) = find("haproxy") else { return Ok(None) };
-        let port = self.port();
-        let mut text = format!(
-            "global\n  maxconn 4000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
-             timeout server 1h\nlisten store\n  bind 127.0.0.1:{port}\n  balance roundrobin\n"
-        );
-        for (index, port) in behind.iter().enumerate() {
-            text += &format!("  server s{index} 127.0.0.1:{port}\n");
-        }
-        let file = self.write(&format!("haproxy-{port}.cfg"), &text)?;
-        let mut command = Command::new(program);
-        command.arg("-db").arg("-f").arg(file);
-        self.start(command, port, None, true).map(Some)
+        let start = self.start_on_some_port(None, true, |lab, port| {
+            let mut text = format!(
+                "global\n  maxconn 4000\ndefaults\n  mode tcp\n  timeout connect 5s\n  timeout client 1h\n  \
+                 timeout server 1h\nlisten store\n  bind 127.0.0.1:{port}\n  balance roundrobin\n"
+            );
+            for (index, port) in behind.iter().enumerate() {
+                text += &format!("  server s{index} 127.0.0.1:{port}\n");
+            }
+            let file = lab.write(&format!("haproxy-{port}.cfg"), &text)?;
+            let mut command = Command::new(&program);
+            command.arg("-db").arg("-f").arg(file);
+            Ok(command)
+        });
+        start.map(Some)
     }
 
     /// Starts Twemproxy over some shards; none if it is not installed.
     pub fn twemproxy(&mut self, shards: &[u16]) -> Result<Option<Server>, String> {
         let Some(program) = find("nutcracker") else { return Ok(None) };
-        let (port, stats) = (self.port(), self.port());
-        let mut text = format!(
-            "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
-             preconnect: true\n  servers:\n"
-        );
-        for port in shards {
-            text += &format!("   - 127.0.0.1:{port}:1\n");
-        }
-        let file = self.write(&format!("nutcracker-{port}.yml"), &text)?;
-        let mut command = Command::new(program);
-        command.arg("-c").arg(file).args(["-s", &stats.to_string(), "-m", "16384"]);
-        self.start(command, port, None, false).map(Some)
+        let start = self.start_on_some_port(None, false, |lab, port| {
+            let stats = lab.port();
+            let mut text = format!(
+                "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
+                 preconnect: true\n  servers:\n"
+            );
+            for port in shards {
+                text += &format!("   - 127.0.0.1:{port}:1\n");
+            }
+            let file = lab.write(&format!("nutcracker-{port}.yml"), &text)?;
+            let mut command = Command::new(&program);
+            command.arg("-c").arg(file).args(["-s", &stats.to_string(), "-m", "16384"]);
+            Ok(command)
+        });
+        start.map(Some)
     }
 
     fn port(&mut self) -> u16 {
         loop {
             let port = self.next_port;
             self.next_port = self.next_port.checked_add(1).unwrap_or(1024);
-            if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            if is_free(port) {
                 return port;
             }
         }
@@ -183,6 +191,26 @@ impl Lab {
         let path = self.directory.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(path)
+    }
+
+    /// Starts what `command` makes of a port that is free; on another one if somebody was quicker to
+    /// take that.
+    fn start_on_some_port(
+        &mut self,
+        core: Option<usize>,
+        pings: bool,
+        mut command: impl FnMut(&mut Lab, u16) -> Result<Command, String>,
+    ) -> Result<Server, String> {
+        let mut attempts = 5;
+        loop {
+            let port = self.port();
+            let made = command(self, port)?;
+            let started = self.start(made, port, core, pings);
+            attempts -= 1;
+            if started.is_ok() || attempts == 0 || is_free(port) {
+                return started;
+            }
+        }
     }
 
     fn start(
@@ -210,7 +238,9 @@ impl Lab {
                 client.ask(if pings { &["PING"][..] } else { &["GET", "ready"] })
             });
             match answers {
-                Ok(Reply::Text(_) | Reply::Nil) => return Ok(server),
+                Ok(Reply::Text(_) | Reply::Nil) if owns(server.child.id(), port) => {
+                    return Ok(server);
+                }
                 _ if os::interrupted() => return Err("interrupted".into()),
                 _ if Instant::now() > deadline => {}
                 _ if matches!(server.child.try_wait(), Ok(Some(_))) => {}
@@ -224,6 +254,16 @@ impl Lab {
             return Err(format!("{name} did not start on port {port}: {}", last.join(" | ")));
         }
     }
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// Whether it is this process that listens there, as far as that can be told.
+fn owns(pid: u32, port: u16) -> bool {
+    let owners = owners(&target(port).address);
+    owners.is_empty() || owners.contains(&pid)
 }
 
 /// The directory of one of a lab's servers.
@@ -275,4 +315,42 @@ fn find(name: &str) -> Option<String> {
         .map(|folder| folder.join(name))
         .find(|path| path.is_file())
         .map(|path| path.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    /// Answers every request on a port as a server does.
+    fn answer_on(port: u16) {
+        let listener = TcpListener::bind(("127.0.0.1", port)).expect("the port is free");
+        thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                while client.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0) {
+                    client.write_all(b"+PONG\r\n").expect("it is sent");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn whoever_else_listens_on_a_port_is_not_the_server() {
+        let mut lab = Lab::new(None, 20_000, None).expect("a lab");
+        let taken = lab.port();
+        answer_on(taken);
+        let started = lab.start(Command::new("false"), taken, None, true);
+        let error = started.err().expect("somebody else answers");
+        assert!(error.contains("did not start on port"), "{error}");
+        // Somebody is quicker twice; then it is the server's own fault.
+        let mut tries = 0;
+        let started = lab.start_on_some_port(None, true, |_, port| {
+            tries += 1;
+            if tries < 3 {
+                answer_on(port);
+            }
+            Ok(Command::new("false"))
+        });
+        assert!(started.is_err() && tries == 3, "{tries}");
+    }
 }

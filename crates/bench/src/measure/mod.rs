@@ -2,7 +2,7 @@
 
 pub mod cost;
 pub mod noise;
-mod owners;
+pub mod owners;
 pub mod recorder;
 pub mod timeline;
 
