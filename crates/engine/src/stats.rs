@@ -55,6 +55,8 @@ pub struct Stats {
     pub acl_denied_auth: Counter,
     /// Commands that unblocked or timed out are now running as blocked clients.
     pub blocked_clients: AtomicI64,
+    /// Clients whose command was put off by a pause and has not been tried again since.
+    pub postponed_clients: AtomicI64,
     /// Milliseconds since the epoch when the statistics were reset.
     pub reset_at_ms: AtomicI64,
     /// Active expiry cycles that ran out of time.

@@ -236,7 +236,7 @@ impl Worker {
         {
             session.is_postponed = true;
             session.publish(now().0);
-            self.context.engine.stats.blocked_clients.fetch_add(1, Relaxed);
+            self.context.engine.stats.postponed_clients.fetch_add(1, Relaxed);
         }
         self.context.engine.tracking.flush_broadcasts(self.context.engine);
         argv.clear();
@@ -251,7 +251,7 @@ impl Worker {
 
     fn end_postponement(&self, session: &mut Session) {
         session.is_postponed = false;
-        self.context.engine.stats.blocked_clients.fetch_sub(1, Relaxed);
+        self.context.engine.stats.postponed_clients.fetch_sub(1, Relaxed);
     }
 
     #[allow(clippy::too_many_arguments)]

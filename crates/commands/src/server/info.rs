@@ -115,7 +115,13 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "maxclients", engine.config.maxclients());
     line(out, "client_recent_max_input_buffer", engine.stats.largest_query.get());
     line(out, "client_recent_max_output_buffer", engine.stats.largest_output.get());
-    line(out, "blocked_clients", engine.stats.blocked_clients.load(Relaxed).max(0));
+    let pause = engine.pause.in_force(cx.now());
+    let mut blocked = engine.stats.blocked_clients.load(Relaxed);
+    if pause.is_some() {
+        // With the end of the pause they are free, before their threads know.
+        blocked += engine.stats.postponed_clients.load(Relaxed);
+    }
+    line(out, "blocked_clients", blocked.max(0));
     line(out, "tracking_clients", count(flag::TRACKING));
     line(out, "pubsub_clients", count(flag::PUBSUB));
     let watching = all.iter().filter(|c| c.live.watched.load(Relaxed) > 0).count();
@@ -125,7 +131,6 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_watched_keys", keys.watched);
     line(out, "total_blocking_keys", keys.blocking);
     line(out, "total_blocking_keys_on_nokey", 0);
-    let pause = engine.pause.in_force(cx.now());
     let reason = match pause.map(|pause| pause.purpose) {
         None => "none",
         Some(Purpose::Client) => "client_pause",
