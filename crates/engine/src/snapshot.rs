@@ -246,6 +246,11 @@ impl Snapshot {
         self.started.elapsed()
     }
 
+    /// That nobody has ended it since it was written; an error as of [`Snapshot::write`] if somebody has.
+    pub fn still_counts(&self) -> io::Result<()> {
+        if self.shared.is_over() { Err(ended(&self.shared)) } else { Ok(()) }
+    }
+
     /// How much of it was written, and what is under way.
     pub fn progress(&self) -> &Arc<Shared> {
         &self.shared

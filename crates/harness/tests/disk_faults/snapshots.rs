@@ -39,6 +39,33 @@ fn a_snapshot_that_cannot_be_forced_to_the_disk_is_none() {
     }
 }
 
+#[test]
+fn a_snapshot_that_is_ended_while_it_is_forced_to_the_disk_replaces_nothing() {
+    let faults = Faults::new("ended-snapshot");
+    let server = faults.start(&["--appendonly", "no", "--save", ""]);
+    let folder = server.directory();
+    let mut client = server.client();
+    ok(&mut client, "SET k old");
+    ok(&mut client, "SAVE");
+    let good = fs::read(folder.join("dump.rdb")).unwrap();
+    let temporary = folder.join(format!("temp-{}.rdb", server.process_id()));
+    for end in ["BGSAVE CANCEL", "FLUSHALL"] {
+        ok(&mut client, "SET k new");
+        faults.set(&[("stuck-fsync", 0, "temp-")]);
+        ok(&mut client, "BGSAVE");
+        // It has its last bytes.
+        eventually("all but the disk", || {
+            fs::read(&temporary).is_ok_and(|bytes| bytes.len() >= good.len())
+        });
+        ok(&mut client, end);
+        faults.set(&[]);
+        eventually("the end", || field(&mut client, "rdb_bgsave_in_progress") == "0");
+        assert!(fs::read(folder.join("dump.rdb")).unwrap() == good, "{end}");
+        assert!(!temporary.exists(), "{end}");
+        assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok", "{end}");
+    }
+}
+
 /// The directory of the log has the manifest and what that names, and no other file.
 #[track_caller]
 fn nothing_is_left_behind(server: &Server) {

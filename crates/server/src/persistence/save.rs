@@ -72,6 +72,8 @@ pub fn write_file(
     };
     let bytes = written
         .and_then(|()| file.complete())
+        // Who ended it while it was forced to the disk has been told that the old file stays.
+        .and_then(|bytes| snapshot.still_counts().map(|()| bytes))
         .inspect_err(|error| tell(&format!("Failed writing the temp RDB file {from}"), error))?;
     file.rename(target).inspect_err(|error| {
         tell(&format!("Error moving temp DB file {from} on the final destination {to}"), error);
