@@ -227,10 +227,13 @@ impl Aof {
         }
         // What an earlier attempt has left.
         self.drop_beginning(&mut inner);
-        let file = self.create_file(&self.folder.temporary_incr())?;
+        let path = self.folder.temporary_incr();
+        let file = self.create_file(&path)?;
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
-        let snapshot = self.begin(|| reader = Some(engine.read_journal(IfBehind::HoldWriters)))?;
+        let begun = self.begin(|| reader = Some(engine.read_journal(IfBehind::HoldWriters)));
+        // It is begun again later, unless the log is switched off first.
+        let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
         if let Some(reader) = reader {
             let writer = super::Writer::start(engine, &self.net, reader, file, false)
                 .map_err(|error| format!("Can't start a thread: {error}"))?;
