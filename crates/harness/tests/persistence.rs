@@ -3,6 +3,7 @@
 use harness::client::{Client, ask, ok};
 use harness::info::{field, fields, find};
 use harness::reply::{Protocol, Reply};
+use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{eventually, until_not_rewriting};
 use std::time::{Duration, Instant};
@@ -523,4 +524,28 @@ fn a_log_whose_manifest_is_gone_is_not_loaded_again() {
     insist(&mut client, &["DEBUG", "LOADAOF"]);
     let reply = client.command(&["GET", "k"]).expect("a reply");
     assert_eq!(reply.text(), Some(&b"v"[..]));
+}
+
+#[test]
+fn a_log_that_is_switched_off_leaves_nothing_of_its_beginning() {
+    let server = start(&["--save", ""]);
+    let temporary = server.directory().join("appendonlydir/temp-appendonly.aof.incr");
+    std::thread::scope(|scope| {
+        let switching = scope.spawn(|| {
+            let mut client = server.client();
+            for _ in 0..20 {
+                for _ in 0..20 {
+                    ok(&mut client, "CONFIG SET appendonly yes");
+                    ok(&mut client, "CONFIG SET appendonly no");
+                }
+                eventually("it is gone", || !temporary.exists());
+            }
+        });
+        let (mut client, mut rng) = (server.client(), Rng::new(1));
+        ok(&mut client, "SET k v");
+        while !switching.is_finished() {
+            // Some of them are refused beside others.
+            ask(&mut client, *rng.pick(&["BGSAVE", "SAVE", "BGREWRITEAOF", "BGSAVE CANCEL"]));
+        }
+    });
 }
