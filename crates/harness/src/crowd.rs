@@ -1,7 +1,6 @@
 //! Clients that keep a server busy.
 
 use crate::client::{Client, is_gone};
-use crate::reply::Protocol;
 use crate::server::Server;
 use std::io;
 use std::net::{Shutdown, TcpStream};
@@ -22,7 +21,7 @@ impl Crowd {
         let requests = Arc::new(requests);
         let mut crowd = Crowd { streams: Vec::new(), threads: Vec::new() };
         for _ in 0..clients {
-            let client = server.connect(Protocol::Resp2).expect("it answers");
+            let client = server.client();
             crowd.streams.push(client.stream().try_clone().expect("a handle"));
             let requests = Arc::clone(&requests);
             crowd.threads.push(thread::spawn(move || keep_busy(client, &requests.0, requests.1)));

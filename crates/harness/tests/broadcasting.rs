@@ -40,8 +40,7 @@ fn caches_are_told_before_anybody_is_answered() {
     let server = Server::start(&program, options).expect("it starts");
     let _others: Vec<Client> = (0..OTHERS).map(|_| cacher(&server, PREFIXES)).collect();
     let mut cacher = cacher(&server, 0);
-    let mut clients: Vec<Client> =
-        (0..6).map(|_| server.connect(Protocol::Resp2).expect("it answers")).collect();
+    let mut clients: Vec<Client> = (0..6).map(|_| server.client()).collect();
     for round in 0..ROUNDS {
         // Two changes of which one thread tells.
         clients.rotate_left(1);

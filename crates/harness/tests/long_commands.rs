@@ -6,7 +6,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, ask, encode};
+use harness::client::{Client, Request, ask, encode};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Backend, Options, Program, Server};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn run(backend: Option<Backend>, test: &impl Fn(&Server)) {
 }
 
 fn send(client: &mut Client, request: &str) {
-    client.send(&request.split(' ').collect::<Vec<_>>()).unwrap();
+    client.send(&request.words()).unwrap();
 }
 
 fn number(client: &mut Client, request: &str) -> i64 {

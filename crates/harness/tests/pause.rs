@@ -3,7 +3,6 @@
 use harness::client::{Client, ask, encode};
 use harness::crowd::Crowd;
 use harness::info::find;
-use harness::reply::Protocol;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 use std::thread;
@@ -38,7 +37,7 @@ fn nothing_is_written_once_a_pause_is_acknowledged() {
         let arguments = ["--io-threads", "3", "--appendonly", "yes", "--appendfsync", "no"];
         let options = Options { backend, ..Options::arguments(&arguments) };
         let server = Server::start(&program, options).expect("it starts");
-        let mut client = server.connect(Protocol::Resp2).expect("it answers");
+        let mut client = server.client();
         let writers = Crowd::start(&server, WRITERS, writes());
         for _ in 0..PAUSES {
             assert_eq!(

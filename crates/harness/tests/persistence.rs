@@ -2,7 +2,7 @@
 
 use harness::client::{Client, ask, ok};
 use harness::info::{field, fields, find};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, signal};
 use harness::wait::{eventually, until_not_rewriting};
@@ -505,7 +505,7 @@ fn a_reload_that_has_nothing_to_load_throws_nothing_away() {
 #[test]
 fn a_log_whose_manifest_is_gone_is_not_loaded_again() {
     let server = start(&["--appendonly", "yes"]);
-    let mut client = server.connect(Protocol::Resp2).expect("it serves");
+    let mut client = server.client();
     let manifest = server.directory().join("appendonlydir/appendonly.aof.manifest");
     insist(&mut client, &["SET", "k", "v"]);
     let text = std::fs::read(&manifest).expect("it is there");

@@ -12,7 +12,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ok};
 use harness::environment::{new_seed, variable};
 use harness::power_loss::{Disk, LIBRARY, instants};
 use harness::preload::Preload;
@@ -91,8 +91,7 @@ fn write(
 fn disturb(server: &Server, client: &mut Client, command: &str, end: &str) {
     thread::sleep(Duration::from_millis(30));
     let before = server.log().len();
-    let words: Vec<&str> = command.split(' ').collect();
-    assert!(!client.command(&words).unwrap().is_error());
+    ok(client, command);
     eventually(end, || server.log()[before..].contains(end));
 }
 

@@ -8,7 +8,7 @@ use harness::client::{Client, ask, ok};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::environment::{has_room_ahead_of_logs, variable};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ fn the_log_repeats_what_happened() {
     let mut sequences = 0;
     while Instant::now() < until {
         let mut generator = Generator::new(seed, |_| true);
-        let mut clients = [0, 1].map(|_| server.connect(Protocol::Resp2).expect("it answers"));
+        let mut clients = [0, 1].map(|_| server.client());
         // Who has had an answer has been accepted, and is in CLIENT LIST until it is through.
         clients.iter_mut().for_each(|client| _ = ask(client, &["PING"]));
         for (number, op) in generator.sequence(LENGTH).iter().enumerate() {
@@ -64,7 +64,7 @@ fn the_log_repeats_what_happened() {
             {}
         }
         drop(clients);
-        let mut client = server.connect(Protocol::Resp2).expect("it answers");
+        let mut client = server.client();
         wait_to_be_alone(&mut client);
         until_not_rewriting(&mut client);
         keep_from_expiring(&mut client);
@@ -127,7 +127,7 @@ fn ranges_by_member_are_repeated_as_they_were() {
     let server =
         Server::start(&Program::under_test(), Options::arguments(&["--appendonly", "yes"]))
             .expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     ask(&mut client, &["CONFIG", "SET", "zset-max-listpack-entries", "2"]);
     for (number, letter) in ('a'..='z').enumerate() {
         ask(&mut client, &["ZADD", "from", &(number * 7 % 3).to_string(), &letter.to_string()]);
@@ -198,7 +198,7 @@ fn hand_over(from: &Program, to: &Program) {
     for (preamble, rewrites) in [("yes", false), ("yes", true), ("no", true)] {
         let arguments = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
         let source = Server::start(from, Options::arguments(&arguments)).expect("it starts");
-        let mut client = source.connect(Protocol::Resp2).expect("it answers");
+        let mut client = source.client();
         fill(&mut client);
         if rewrites {
             ask(&mut client, &["BGREWRITEAOF"]);
@@ -213,7 +213,7 @@ fn hand_over(from: &Program, to: &Program) {
         ask(&mut client, &["SET", "flushed", "1"]);
         copy_folder(&source, &target);
         target.start_again().unwrap_or_else(|why| panic!("{preamble} {rewrites}: {why}"));
-        let mut loaded = target.connect(Protocol::Resp2).expect("it answers");
+        let mut loaded = target.client();
         ask(&mut loaded, &["DEL", "flushed"]);
         let found = contents(&mut loaded);
         let differing: Vec<_> = found
@@ -265,7 +265,7 @@ fn killed(preamble: &str, is_rewriting: bool) -> (Server, Contents) {
     let form = ["--aof-use-rdb-preamble", preamble];
     let options = Options::arguments(&[&arguments[..], &sizes, &form].concat());
     let mut source = Server::start(&Program::under_test(), options).expect("it starts");
-    let mut client = source.connect(Protocol::Resp2).expect("it answers");
+    let mut client = source.client();
     fill(&mut client);
     ask(&mut client, &["SET", "too-large", &"l".repeat(300_000)]);
     ask(&mut client, &["SET", "like-room", &"#".repeat(2000)]);
@@ -327,7 +327,7 @@ fn others_load_what_a_killed_server_wrote_in_place() {
             let said = check_by(&other, &target);
             assert!(said.contains("All AOF files and manifest are valid"), "{what}:\n{said}");
             target.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
-            let mut client = target.connect(Protocol::Resp2).expect("it answers");
+            let mut client = target.client();
             assert!(contents(&mut client) == wanted, "{what}: the data set is another one");
         }
     }
@@ -347,7 +347,7 @@ fn we_load_what_others_appended_to_a_log_with_room() {
                 target.kill().expect("it can be killed");
                 copy_folder(&source, &target);
                 target.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
-                let mut client = target.connect(Protocol::Resp2).expect("it answers");
+                let mut client = target.client();
                 for number in 0..many {
                     ask(&mut client, &["SET", &format!("theirs:{number}"), &"t".repeat(200)]);
                 }
@@ -356,7 +356,7 @@ fn we_load_what_others_appended_to_a_log_with_room() {
                 copy_folder(&target, &source);
                 let before = source.log().len();
                 source.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
-                let mut client = source.connect(Protocol::Resp2).expect("it answers");
+                let mut client = source.client();
                 let found = contents(&mut client);
                 let said = &source.log()[before..];
                 assert!(

@@ -4,7 +4,7 @@
 use harness::client::{ask, encode};
 use harness::crowd::Crowd;
 use harness::info::field;
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
@@ -18,8 +18,8 @@ fn serve_beside_others(waits: &[&str], puts: &[&[&str]], takes: &[&str]) {
     for backend in program.backends() {
         let options = Options { backend, ..Options::arguments(&["--io-threads", "3"]) };
         let server = Server::start(&program, options).expect("it starts");
-        let mut client = server.connect(Protocol::Resp2).expect("it answers");
-        let mut waiting = server.connect(Protocol::Resp2).expect("it answers");
+        let mut client = server.client();
+        let mut waiting = server.client();
         let others = Crowd::start(&server, OTHERS, (encode(takes).repeat(50), 50));
         for round in 0..ROUNDS {
             waiting.send(waits).expect("it is sent");

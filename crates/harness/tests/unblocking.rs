@@ -3,7 +3,7 @@
 
 use harness::client::{Client, ask};
 use harness::info::{field, find, number};
-use harness::reply::{Protocol, Reply};
+use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
 
@@ -14,7 +14,7 @@ const COUNTS: [&str; 3] = ["blocked_clients", "total_blocking_keys", "clients_in
 
 /// A client that waits for a list, and its number.
 fn waiting(server: &Server, client: &mut Client) -> (Client, String) {
-    let mut waiting = server.connect(Protocol::Resp2).expect("it answers");
+    let mut waiting = server.client();
     let id = ask(&mut waiting, &["CLIENT", "ID"]).integer().expect("a number").to_string();
     waiting.send(&["BLPOP", "list", "10000"]).expect("it is sent");
     eventually("it waits", || field(client, "blocked_clients") == "1");
@@ -32,7 +32,7 @@ fn end_waits(request: &[&str], then: impl Fn(Client)) {
     for backend in program.backends() {
         let options = Options { backend, ..Options::arguments(&["--io-threads", "3"]) };
         let server = Server::start(&program, options).expect("it starts");
-        let mut client = server.connect(Protocol::Resp2).expect("it answers");
+        let mut client = server.client();
         for round in 0..ROUNDS {
             let (waiting, id) = waiting(&server, &mut client);
             let request = [request, &[&id]].concat();
@@ -72,7 +72,7 @@ fn who_is_unblocked_is_not_served() {
 fn who_is_unblocked_twice_was_blocked_once() {
     let options = Options::arguments(&["--io-threads", "3"]);
     let server = Server::start(&Program::under_test(), options).expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     for _ in 0..ROUNDS {
         let (mut waiting, id) = waiting(&server, &mut client);
         client.send(&["CLIENT", "UNBLOCK", &id, "ERROR"]).expect("it is sent");
@@ -89,7 +89,7 @@ fn who_is_unblocked_twice_was_blocked_once() {
 fn who_is_served_is_not_unblocked() {
     let options = Options::arguments(&["--io-threads", "3"]);
     let server = Server::start(&Program::under_test(), options).expect("it starts");
-    let mut clients = [(); 3].map(|()| server.connect(Protocol::Resp2).expect("it answers"));
+    let mut clients = [(); 3].map(|()| server.client());
     for round in 0..5 * ROUNDS {
         let [client, pushing, ending] = &mut clients;
         let (mut waiting, id) = waiting(&server, client);
@@ -115,12 +115,12 @@ fn who_is_served_is_not_unblocked() {
 fn who_is_evicted_is_not_served() {
     let options = Options::arguments(&["--io-threads", "3"]);
     let server = Server::start(&Program::under_test(), options).expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     let mut watch = vec!["WATCH".to_owned()];
     watch
         .extend((0..5000).map(|number| format!("one of very many keys that are watched {number}")));
     for round in 0..20 {
-        let mut waiting = server.connect(Protocol::Resp2).expect("it answers");
+        let mut waiting = server.client();
         waiting.command(&watch).expect("it answers");
         waiting.send(&["BLPOP", "list", "0"]).expect("it is sent");
         eventually("it waits", || field(&mut client, "blocked_clients") == "1");
@@ -142,7 +142,7 @@ fn who_is_evicted_is_not_served() {
 #[test]
 fn a_wait_that_ends_in_an_error_counts_as_one() {
     let server = Server::start(&Program::under_test(), Options::default()).expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     let (mut waiting, id) = waiting(&server, &mut client);
     ask(&mut client, &["CLIENT", "UNBLOCK", &id, "ERROR"]);
     assert!(waiting.reply().expect("a reply").is_error());

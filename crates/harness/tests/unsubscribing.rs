@@ -88,9 +88,9 @@ fn nothing_comes_of_changes_once_it_is_not_asked_for() {
 fn who_is_killed_listens_no_more() {
     let options = Options::arguments(&["--io-threads", "3"]);
     let server = Server::start(&Program::under_test(), options).expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     for round in 0..ROUNDS {
-        let mut listener = server.connect(Protocol::Resp2).expect("it answers");
+        let mut listener = server.client();
         let id = ask(&mut listener, &["CLIENT", "ID"]).integer().expect("a number").to_string();
         for subscribe in [["SUBSCRIBE", "news"], ["PSUBSCRIBE", "n*"], ["SSUBSCRIBE", "local"]] {
             ask(&mut listener, &subscribe);

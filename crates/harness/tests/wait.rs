@@ -31,7 +31,7 @@ fn refuses_writes(client: &mut Client) -> bool {
 #[test]
 fn what_failed_to_be_forced_to_the_disk_counts_when_it_was_written_anew() {
     let server = start("everysec");
-    let mut clients = [0, 1].map(|_| server.connect(Protocol::Resp2).expect("it answers"));
+    let mut clients = [0, 1].map(|_| server.client());
     let [writer, other] = &mut clients;
     ask(other, &["DEBUG", "AOF-FAULT", "fsync"]);
     ask(writer, &["SET", "k", "v"]);
@@ -58,7 +58,7 @@ fn what_could_not_be_written_is_waited_for() {
     assert_eq!(acks(&ask(&mut client, &["WAITAOF", "1", "0", "0"])), (1, 0));
     server.kill().expect("it can be killed");
     server.start_again().expect("it starts");
-    let mut client = server.connect(Protocol::Resp2).expect("it answers");
+    let mut client = server.client();
     assert_eq!(ask(&mut client, &["GET", "k"]).text(), Some(&b"v"[..]));
 }
 
@@ -69,7 +69,7 @@ fn with_always_many_wait_at_once_behind_what_they_pipeline() {
     let server = start("always");
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let mut client = server.connect(Protocol::Resp2).expect("it answers");
+            let mut client = server.client();
             scope.spawn(move || {
                 let key = format!("k{number}");
                 let one: [&[&str]; 4] =

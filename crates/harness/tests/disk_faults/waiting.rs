@@ -2,7 +2,7 @@
 
 use crate::faults::Faults;
 use crate::{crash, written};
-use harness::client::{Client, ask, ok};
+use harness::client::{Client, Request, ask, ok};
 use harness::info::field;
 use harness::reply::{Protocol, Reply};
 use harness::server::{Backend, Program, free_port};
@@ -138,8 +138,7 @@ fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
         let before = writes(&mut observer);
         faults.set(&[("stuck-fsync", 0, ".incr.aof")]);
         for request in requests {
-            let words: Vec<&str> = request.split(' ').collect();
-            writer.send(&words).unwrap();
+            writer.send(&request.words()).unwrap();
         }
         eventually("done", || writes(&mut observer) == before + changes);
         for _ in 0..20 {
