@@ -234,9 +234,10 @@ pub fn ask<R: Request + ?Sized>(client: &mut Client, request: &R) -> Reply {
 
 /// As [`ask`], of a request that must not be refused.
 #[track_caller]
-pub fn ok<R: Request + ?Sized>(client: &mut Client, request: &R) {
+pub fn ok<R: Request + ?Sized>(client: &mut Client, request: &R) -> Reply {
     let reply = ask(client, request);
     assert!(!reply.is_error(), "{request:?}: {reply:?}");
+    reply
 }
 
 /// Whether an error says that the other side is gone.

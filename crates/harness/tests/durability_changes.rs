@@ -164,7 +164,7 @@ impl Operator<'_> {
                 let is_refused = reply.shown().contains("rewriting in progress");
                 assert!(!reply.is_error() || is_refused, "{reply:?}");
             }
-            _ => ok(&mut self.client, what),
+            _ => drop(ok(&mut self.client, what)),
         }
         thread::sleep(Duration::from_millis(rng.below(60) as u64));
     }

@@ -7,7 +7,7 @@
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ok};
 use harness::environment;
 use harness::history::{Action, Recorder, State};
 use harness::reply::{Protocol, Reply};
@@ -73,11 +73,7 @@ impl Worker {
 
     /// Sends a request, written as words with blanks between; the reply is not an error.
     fn ask(&mut self, request: &str) -> Reply {
-        let words: Vec<&str> = request.split(' ').collect();
-        let reply =
-            self.client.command(&words).unwrap_or_else(|error| panic!("{request}: {error}"));
-        assert!(!reply.is_error(), "{request}: {reply:?}");
-        reply
+        ok(&mut self.client, request)
     }
 
     /// Runs requests as a transaction: their replies, or `None` if a watched key had changed.

@@ -16,7 +16,7 @@ mod checks;
 #[path = "recovery/strays.rs"]
 mod strays;
 
-use harness::client::{Client, encode};
+use harness::client::{encode, ok};
 use harness::contents::{Contents, contents};
 use harness::environment::{has_room_ahead_of_logs, new_seed, variable};
 use harness::reply::Reply;
@@ -40,12 +40,6 @@ fn seed() -> u64 {
     let seed = variable("DUNLIN_SEED").unwrap_or_else(new_seed);
     println!("DUNLIN_SEED={seed}");
     seed
-}
-
-fn ask(client: &mut Client, words: &[&str]) -> Reply {
-    let reply = client.command(words).unwrap();
-    assert!(!reply.is_error(), "{words:?}: {reply:?}");
-    reply
 }
 
 fn all(server: &Server) -> Contents {
@@ -300,13 +294,13 @@ fn base() -> Vec<u8> {
         &["SELECT", "9"],
         &["DEBUG", "POPULATE", "20"],
     ] {
-        ask(&mut client, words);
+        ok(&mut client, words);
     }
     for number in 0..600 {
-        ask(&mut client, &["ZADD", "zset", &number.to_string(), &format!("m{number}")]);
-        ask(&mut client, &["HSET", "hash", &format!("f{number}"), "v"]);
+        ok(&mut client, &["ZADD", "zset", &number.to_string(), &format!("m{number}")]);
+        ok(&mut client, &["HSET", "hash", &format!("f{number}"), "v"]);
     }
-    ask(&mut client, &["BGREWRITEAOF"]);
+    ok(&mut client, &["BGREWRITEAOF"]);
     let path = server.directory().join("appendonlydir/appendonly.aof.2.base.rdb");
     eventually("the base", || server.log().contains("AOF rewrite finished successfully"));
     fs::read(path).unwrap()
@@ -442,9 +436,9 @@ fn commands_that_clients_may_not_name_are_repeated() {
     patient.start().unwrap();
     let mut client = patient.server.client();
     assert!(client.command(&["FLUSHALL"]).unwrap().is_error());
-    ask(&mut client, &["put", "kept", "v", "EX", "1000"]);
-    ask(&mut client, &["put", "expired", "v", "PX", "1"]);
-    eventually("it has expired", || ask(&mut client, &["EXISTS", "expired"]) == Reply::Integer(0));
+    ok(&mut client, &["put", "kept", "v", "EX", "1000"]);
+    ok(&mut client, &["put", "expired", "v", "PX", "1"]);
+    eventually("it has expired", || ok(&mut client, &["EXISTS", "expired"]) == Reply::Integer(0));
     let wanted = all(&patient.server);
     assert_eq!(wanted.len(), 1);
     eventually("the log has that", || {
@@ -470,7 +464,7 @@ fn what_another_log_left_is_not_in_the_next_increment() {
     patient.start().unwrap();
     let wanted = all(&patient.server);
     assert_eq!(wanted.len(), 1);
-    ask(&mut patient.server.client(), &["BGREWRITEAOF"]);
+    ok(&mut patient.server.client(), &["BGREWRITEAOF"]);
     eventually("the rewrite succeeds", || {
         patient.server.log()[patient.read..].contains("AOF rewrite finished successfully")
     });
@@ -554,7 +548,7 @@ fn what_may_not_be_read_or_written_is_named() {
     let mut client = patient.server.client();
     set_mode(&patient.path("appendonlydir"), 0o555);
     set_mode(patient.server.directory(), 0o555);
-    ask(&mut client, &["BGREWRITEAOF"]);
+    ok(&mut client, &["BGREWRITEAOF"]);
     eventually("the rewrite fails", || {
         patient.server.log()[patient.read..].contains("AOF rewrite terminated with error")
     });
@@ -565,10 +559,10 @@ fn what_may_not_be_read_or_written_is_named() {
             || said.contains("appendonly.aof.2.incr.aof: Permission denied"),
         "{said}"
     );
-    ask(&mut client, &["SET", "key:11", "value"]);
+    ok(&mut client, &["SET", "key:11", "value"]);
     set_mode(patient.server.directory(), 0o755);
     set_mode(&patient.path("appendonlydir"), 0o755);
-    ask(&mut client, &["BGREWRITEAOF"]);
+    ok(&mut client, &["BGREWRITEAOF"]);
     eventually("the rewrite succeeds", || {
         patient.server.log()[patient.read..].contains("AOF rewrite finished successfully")
     });

@@ -84,8 +84,8 @@ fn write(client: &mut Client, seed: u64, stop: &AtomicBool, done: &AtomicU64) {
                 let (from, to) = if a % 2 == 0 { ("left", "right") } else { ("right", "left") };
                 ok(client, &format!("SMOVE {from} {to} member:{f}"));
             }
-            _ if f % 50 == 0 => ok(client, "LMOVE biglist biglist LEFT RIGHT"),
-            _ => ok(client, &format!("LMOVE list:{a} list:{b} LEFT RIGHT")),
+            _ if f % 50 == 0 => drop(ok(client, "LMOVE biglist biglist LEFT RIGHT")),
+            _ => drop(ok(client, &format!("LMOVE list:{a} list:{b} LEFT RIGHT"))),
         }
         done.fetch_add(1, Relaxed);
     }
@@ -174,7 +174,7 @@ fn another_budget_holds_for_the_snapshot_under_way() {
     thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = server.client();
-            (0..5000).for_each(|at| ok(&mut writer, &format!("SET key:{at} x")));
+            (0..5000).for_each(|at| drop(ok(&mut writer, &format!("SET key:{at} x"))));
             is_done.store(true, Relaxed);
         });
         eventually("the budget is spent", || field(&mut client, "snapshot_buffer_bytes") != "0");

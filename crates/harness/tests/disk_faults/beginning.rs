@@ -128,7 +128,9 @@ fn a_log_without_its_first_base_says_that_it_waits_for_it() {
     // Where the failures are forgotten, the waits are too.
     for forgets in [&["CONFIG RESETSTAT"][..], &["MULTI", "BGREWRITEAOF", "EXEC"]] {
         let before = server.log();
-        forgets.iter().for_each(|request| ok(&mut client, *request));
+        for request in forgets {
+            ok(&mut client, *request);
+        }
         hears(&server, &before, "has repeatedly failed and triggered the limit");
         assert_eq!(field(&mut client, "aof_rewrites_consecutive_failures"), "3", "{forgets:?}");
     }

@@ -51,7 +51,9 @@ fn always_ends_rather_than_acknowledge_what_is_not_on_the_disk() {
         let faults = Faults::new(&format!("always-{call}"));
         let mut server = faults.start(&["--appendfsync", "always"]);
         let mut client = server.client();
-        (0..20).for_each(|number| ok(&mut client, &format!("RPUSH list {number}")));
+        for number in 0..20 {
+            ok(&mut client, &format!("RPUSH list {number}"));
+        }
         faults.set(&[(call, error, ".incr.aof")]);
         let reply = client.command(&["RPUSH", "list", "20"]);
         assert!(reply.is_err(), "{call}: {reply:?}\n{}", server.log());

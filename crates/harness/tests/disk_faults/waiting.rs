@@ -118,7 +118,7 @@ fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
                 ok(client, "CLIENT TRACKING ON");
                 ask(client, "GET key");
             }
-            _ => ok(client, "CLIENT TRACKING ON BCAST"),
+            _ => drop(ok(client, "CLIENT TRACKING ON BCAST")),
         }
     }
     let mut monitor = server.client();

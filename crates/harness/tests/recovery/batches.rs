@@ -248,7 +248,7 @@ fn a_batch_with_sectors_missing_is_cut_off_if_it_is_the_last() {
         // What is written next is read after another kill.
         if missing % 4 == 2 {
             patient.start().unwrap();
-            ask(&mut patient.server.client(), &["SET", "more", "1"]);
+            ok(&mut patient.server.client(), &["SET", "more", "1"]);
             patient.server.kill().unwrap();
             patient.start().unwrap();
             assert_eq!(all(&patient.server).len(), wanted.len() + 1, "{what}");
@@ -327,7 +327,7 @@ fn a_log_with_batches_cut_anywhere_loads_up_to_the_cut() {
             assert!(!said.contains("!!! Truncating"), "cut at {cut}: nothing was lost\n{said}");
         }
         // It goes on behind what is left.
-        ask(&mut patient.server.client(), &["SET", "more", "1"]);
+        ok(&mut patient.server.client(), &["SET", "more", "1"]);
         patient.server.kill().unwrap();
         patient.start().unwrap_or_else(|said| panic!("cut at {cut}, second start:\n{said}"));
         assert_eq!(all(&patient.server).len(), count + 1, "cut at {cut}");

@@ -98,7 +98,7 @@ fn a_log_with_batches_is_cut_back_to_a_time() {
     let mut number = 0;
     eventually("two seconds with batches", || {
         number += 1;
-        ask(&mut client, &["SET", &format!("key:{number}"), "value"]);
+        ok(&mut client, &["SET", &format!("key:{number}"), "value"]);
         count(&log(&patient)) == 3
     });
     patient.server.kill().unwrap();
@@ -116,7 +116,7 @@ fn a_log_with_batches_is_cut_back_to_a_time() {
     patient.start().unwrap();
     assert_eq!(all(&patient.server).len(), keys, "what was before is there");
     // It goes on behind the cut.
-    ask(&mut patient.server.client(), &["SET", "more", "1"]);
+    ok(&mut patient.server.client(), &["SET", "more", "1"]);
     patient.server.kill().unwrap();
     patient.start().unwrap();
     assert_eq!(all(&patient.server).len(), keys + 1);

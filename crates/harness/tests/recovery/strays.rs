@@ -1,7 +1,7 @@
 //! Files of a log that no manifest names, met by a server that runs, and files that are history.
 
-use super::{BASE, INCR, MANIFEST, NAMES, Patient, ask};
-use harness::client::{Client, encode};
+use super::{BASE, INCR, MANIFEST, NAMES, Patient};
+use harness::client::{Client, encode, ok};
 use harness::reply::Reply;
 use harness::wait::{eventually, until_not_rewriting};
 use std::fs;
@@ -10,7 +10,7 @@ use std::fs;
 const PRECIOUS: &[&str] = &["SET", "precious", "1"];
 
 fn rewrite(client: &mut Client) {
-    ask(client, &["BGREWRITEAOF"]);
+    ok(client, &["BGREWRITEAOF"]);
     until_not_rewriting(client);
 }
 
@@ -21,7 +21,7 @@ fn files_without_a_manifest_are_not_overwritten_by_a_server_that_runs() {
     patient.lay(&[]);
     patient.start().unwrap();
     let mut client = patient.server.client();
-    ask(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+    ok(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
     patient.lay(&files.each_ref().map(|(name, bytes)| (*name, &bytes[..])));
     let stay = |what: &str| {
         for (name, bytes) in &files {
@@ -39,7 +39,7 @@ fn files_without_a_manifest_are_not_overwritten_by_a_server_that_runs() {
     for (name, _) in &files {
         fs::remove_file(patient.log_path(name)).unwrap();
     }
-    ask(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
+    ok(&mut client, &["CONFIG", "SET", "appendonly", "yes"]);
     until_not_rewriting(&mut client);
     assert!(patient.log_path(MANIFEST).exists(), "the log begins once they are out of the way");
 }
@@ -51,9 +51,9 @@ fn a_new_increment_has_nothing_of_a_file_that_had_its_name() {
     patient.start().unwrap();
     let mut client = patient.server.client();
     rewrite(&mut client);
-    ask(&mut client, &["SET", "k", "v"]);
+    ok(&mut client, &["SET", "k", "v"]);
     patient.server.restart().unwrap();
-    assert_eq!(ask(&mut patient.server.client(), &["KEYS", "*"]).elements().unwrap().len(), 1);
+    assert_eq!(ok(&mut patient.server.client(), &["KEYS", "*"]).elements().unwrap().len(), 1);
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn a_new_increment_is_not_deleted_with_history() {
         (MANIFEST, manifest.as_bytes()),
     ]);
     patient.start().unwrap();
-    let wrote = ask(&mut patient.server.client(), &["RPUSH", "list", "new"]);
+    let wrote = ok(&mut patient.server.client(), &["RPUSH", "list", "new"]);
     assert_eq!(wrote, Reply::Integer(1), "history is not loaded");
     patient.server.restart().unwrap();
-    let length = ask(&mut patient.server.client(), &["LLEN", "list"]);
+    let length = ok(&mut patient.server.client(), &["LLEN", "list"]);
     assert_eq!(length, Reply::Integer(1), "and the new increment is");
     assert!(!patient.log_path(INCR).exists(), "history is deleted");
 }
