@@ -2,13 +2,17 @@
 //!
 //! [`parser`] finds requests in what a client sent, without copying, and [`plain`] does so for most
 //! of them in less time; [`reply`] writes answers into a connection's output buffer, and [`bulk`]
-//! what requests and answers have in common.
+//! what requests and answers have in common. [`token`] and [`decode`] read the answers of others.
 
 pub mod bulk;
+pub mod decode;
 pub mod parser;
 pub mod plain;
 pub mod reply;
+pub mod token;
 
+pub use decode::{Scanned, Scanner, Value, decode};
 pub use parser::{KEPT_WORDS, Limits, Parsed, Parser};
 pub use plain::plain;
 pub use reply::{Deferred, Protocol, Reply};
+pub use token::{Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token};
