@@ -2,25 +2,24 @@
 
 use engine::Engine;
 pub use engine::load::entry;
-use keyspace::{Entry, Kind, StringRef};
+use keyspace::{Entry, Kind, Object, StringRef};
 use rdb::{Compression, ObjectRef};
-use structs::hash::Hash;
-use structs::list::List;
-use structs::set::Set;
-use structs::zset::Zset;
 
-/// An entry's value as the codec wants it; `None` if it is not in memory.
-pub fn view(entry: &Entry) -> Option<ObjectRef<'_>> {
+/// An entry's value as the codec wants it.
+pub fn view(entry: &Entry) -> ObjectRef<'_> {
+    fn object<T: Object>(entry: &Entry) -> &T {
+        entry.object().expect("the kind says which type it is")
+    }
     match entry.kind() {
-        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string()? {
-            StringRef::Bytes(bytes) => Some(ObjectRef::String(bytes)),
-            StringRef::Integer(number) => Some(ObjectRef::Int(number)),
+        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string() {
+            Some(StringRef::Bytes(bytes)) => ObjectRef::String(bytes),
+            Some(StringRef::Integer(number)) => ObjectRef::Int(number),
+            None => unreachable!("the kind says that it is a string"),
         },
-        Kind::List => entry.object::<List>().map(ObjectRef::List),
-        Kind::Set => entry.object::<Set>().map(ObjectRef::Set),
-        Kind::Hash => entry.object::<Hash>().map(ObjectRef::Hash),
-        Kind::Zset => entry.object::<Zset>().map(ObjectRef::Zset),
-        Kind::Cold => None,
+        Kind::List => ObjectRef::List(object(entry)),
+        Kind::Set => ObjectRef::Set(object(entry)),
+        Kind::Hash => ObjectRef::Hash(object(entry)),
+        Kind::Zset => ObjectRef::Zset(object(entry)),
     }
 }
 

@@ -18,73 +18,16 @@
 //! miss for each read of a volatile key).
 #![allow(unsafe_code)]
 
+use crate::collection::Collection;
 use crate::heap_string::{self, HeapString};
+use crate::kind::{Kind, Object, Value};
 use crate::memory::block_size;
 use crate::types::Millis;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use structs::hash::Hash;
-use structs::list::List;
-use structs::set::Set;
 use structs::table::Item;
-use structs::zset::Zset;
-
-/// How a value is held; with the value itself this gives type and encoding.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Kind {
-    /// A string inside the entry.
-    InlineString = 0,
-    /// A string that is the decimal form of a number.
-    Integer = 1,
-    /// A string in a block of its own.
-    HeapString = 2,
-    /// A list.
-    List = 3,
-    /// A set.
-    Set = 4,
-    /// A hash.
-    Hash = 5,
-    /// A sorted set.
-    Zset = 6,
-    /// A value that is not in RAM; the payload says where it is (the flash tier's).
-    Cold = 7,
-}
-
-impl Kind {
-    fn from_bits(bits: u32) -> Kind {
-        match bits & 15 {
-            0 => Kind::InlineString,
-            1 => Kind::Integer,
-            2 => Kind::HeapString,
-            3 => Kind::List,
-            4 => Kind::Set,
-            5 => Kind::Hash,
-            6 => Kind::Zset,
-            _ => Kind::Cold,
-        }
-    }
-
-    /// Whether the value is a string.
-    #[inline]
-    pub fn is_string(self) -> bool {
-        matches!(self, Kind::InlineString | Kind::Integer | Kind::HeapString)
-    }
-
-    /// The name TYPE gives it.
-    pub fn type_name(self) -> &'static str {
-        match self {
-            Kind::InlineString | Kind::Integer | Kind::HeapString => "string",
-            Kind::List => "list",
-            Kind::Set => "set",
-            Kind::Hash => "hash",
-            Kind::Zset => "zset",
-            Kind::Cold => "none",
-        }
-    }
-}
 
 const EXPIRES: u32 = 1 << 28;
 const WIDE: u32 = 1 << 29;
@@ -100,10 +43,7 @@ const KEY_OFFSET: [u8; 64] = {
         let (kind, expires, wide) = (tag & 15, tag >> 4 & 1, tag >> 5 & 1);
         let header = if kind == Kind::InlineString as usize {
             if wide == 1 { 12 } else { 6 }
-        } else if kind == Kind::Integer as usize
-            || kind == Kind::HeapString as usize
-            || kind == Kind::Cold as usize
-        {
+        } else if kind == Kind::Integer as usize || kind == Kind::HeapString as usize {
             16
         } else {
             24
@@ -113,49 +53,6 @@ const KEY_OFFSET: [u8; 64] = {
     }
     table
 };
-
-/// A type that an entry can hold, other than a string.
-///
-/// # Safety
-/// `KIND` must be unique to the type, and the type at most 16 bytes with an alignment of 8.
-pub unsafe trait Object: Sized + Send + Sync {
-    /// Its kind.
-    const KIND: Kind;
-    /// An empty value, for commands that create a key.
-    fn empty() -> Self;
-    /// Whether the key must go because nothing is left in it.
-    fn is_empty(&self) -> bool;
-}
-
-macro_rules! object {
-    ($type:ident, $empty:ident) => {
-        const _: () = assert!(size_of::<$type>() <= 16 && align_of::<$type>() <= 8);
-        // SAFETY: one kind a type, of the same name; size and alignment are checked above.
-        unsafe impl Object for $type {
-            const KIND: Kind = Kind::$type;
-            fn empty() -> Self {
-                $type::$empty()
-            }
-            fn is_empty(&self) -> bool {
-                self.len() == 0
-            }
-        }
-    };
-}
-
-/// A value on its own, out of any entry.
-pub enum Value {
-    /// A string.
-    String(Vec<u8>),
-    /// A list.
-    List(List),
-    /// A set.
-    Set(Set),
-    /// A hash.
-    Hash(Hash),
-    /// A sorted set.
-    Zset(Zset),
-}
 
 /// A string value as it is held.
 #[derive(Clone, Copy, Debug)]
@@ -339,13 +236,7 @@ impl Entry {
 
     /// Any value.
     pub fn new(key: &[u8], value: Value, expiry: Option<Millis>, access: u32) -> Entry {
-        match value {
-            Value::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
-            Value::List(list) => Entry::new_object(key, list, expiry, access),
-            Value::Set(set) => Entry::new_object(key, set, expiry, access),
-            Value::Hash(hash) => Entry::new_object(key, hash, expiry, access),
-            Value::Zset(zset) => Entry::new_object(key, zset, expiry, access),
-        }
+        value.into_entry(key, expiry, access)
     }
 
     fn plain(kind: Kind, key: &[u8]) -> Shape {
@@ -520,18 +411,22 @@ impl Entry {
         (self.kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
     }
 
+    /// The value as what every type but the string can do.
+    #[inline]
+    pub fn collection(&self) -> Option<&dyn Collection> {
+        // SAFETY: the payload holds what the kind says, as long as the entry is borrowed.
+        self.kind().collection(self.payload()).map(|value| unsafe { &*value })
+    }
+
     /// OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
+        if let Some(collection) = self.collection() {
+            return collection.encoding();
+        }
         match self.kind() {
-            Kind::InlineString if self.would_be_embedded() => "embstr",
-            Kind::InlineString => "raw",
             Kind::Integer => "int",
-            Kind::HeapString => "raw",
-            Kind::List => self.object::<List>().map_or("", List::encoding),
-            Kind::Set => self.object::<Set>().map_or("", Set::encoding),
-            Kind::Hash => self.object::<Hash>().map_or("", Hash::encoding),
-            Kind::Zset => self.object::<Zset>().map_or("", Zset::encoding),
-            Kind::Cold => "cold",
+            Kind::InlineString if self.would_be_embedded() => "embstr",
+            _ => "raw",
         }
     }
 
@@ -554,45 +449,26 @@ impl Entry {
 
     /// Bytes in all its blocks; for collections an estimate.
     pub fn memory_usage(&self) -> usize {
-        self.own_bytes()
-            + match self.kind() {
-                Kind::HeapString => {
-                    // SAFETY: an entry of this kind holds a `HeapString`.
-                    unsafe { &*self.payload::<HeapString>() }.allocated_bytes()
-                }
-                Kind::List => self.object::<List>().map_or(0, List::allocated_bytes),
-                Kind::Set => self.object::<Set>().map_or(0, Set::allocated_bytes),
-                Kind::Hash => self.object::<Hash>().map_or(0, Hash::allocated_bytes),
-                Kind::Zset => self.object::<Zset>().map_or(0, Zset::allocated_bytes),
-                Kind::InlineString | Kind::Integer | Kind::Cold => 0,
-            }
+        let apart = match self.collection() {
+            Some(collection) => collection.allocated_bytes(),
+            None => self.heap_string_ref().map_or(0, HeapString::allocated_bytes),
+        };
+        self.own_bytes() + apart
     }
 
-    /// The number of elements of a list, set, hash or sorted set; of a string 1.
+    fn heap_string_ref(&self) -> Option<&HeapString> {
+        // SAFETY: an entry of this kind holds a `HeapString`.
+        (self.kind() == Kind::HeapString).then(|| unsafe { &*self.payload::<HeapString>() })
+    }
+
+    /// The number of elements of a collection; of a string 1.
     pub fn elements(&self) -> usize {
-        match self.kind() {
-            Kind::List => self.object::<List>().map_or(0, List::len),
-            Kind::Set => self.object::<Set>().map_or(0, Set::len),
-            Kind::Hash => self.object::<Hash>().map_or(0, Hash::len),
-            Kind::Zset => self.object::<Zset>().map_or(0, Zset::len),
-            Kind::InlineString | Kind::Integer | Kind::HeapString | Kind::Cold => 1,
-        }
+        self.collection().map_or(1, Collection::len)
     }
 
     /// Roughly how many allocations freeing it takes.
     pub fn free_effort(&self) -> usize {
-        /// Elements that a list's node holds at least, usually.
-        const PER_NODE: usize = 32;
-        let (encoding, elements) = match self.kind() {
-            Kind::List => {
-                self.object::<List>().map_or(("", 1), |l| (l.encoding(), l.len() / PER_NODE))
-            }
-            Kind::Set => self.object::<Set>().map_or(("", 1), |s| (s.encoding(), s.len())),
-            Kind::Hash => self.object::<Hash>().map_or(("", 1), |h| (h.encoding(), h.len())),
-            Kind::Zset => self.object::<Zset>().map_or(("", 1), |z| (z.encoding(), z.len())),
-            Kind::InlineString | Kind::Integer | Kind::HeapString | Kind::Cold => ("", 1),
-        };
-        if matches!(encoding, "listpack" | "intset") { 1 } else { elements.max(1) }
+        self.collection().map_or(1, Collection::free_effort)
     }
 
     // ---- changing it ------------------------------------------------------------------------
@@ -693,11 +569,7 @@ impl Entry {
             }
             kind => {
                 let new = Entry::allocate(Entry::plain(kind, key), key, expiry, access);
-                let len = if matches!(kind, Kind::Integer | Kind::HeapString | Kind::Cold) {
-                    8
-                } else {
-                    16
-                };
+                let len = if kind.is_string() { 8 } else { 16 };
                 let old = ManuallyDrop::new(self);
                 // SAFETY: the payload moves to an entry of the same kind, and only the old block
                 // is freed, not the value.
@@ -712,34 +584,16 @@ impl Entry {
 
     /// A deep copy under another key (COPY).
     pub fn duplicate(&self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
-        fn object<T: Object + Clone>(
-            from: &Entry,
-            key: &[u8],
-            expiry: Option<Millis>,
-            access: u32,
-        ) -> Entry {
-            let value = from.object::<T>().expect("the caller looked at the kind").clone();
-            Entry::new_object(key, value, expiry, access)
+        if let Some(collection) = self.collection() {
+            return Entry::new(key, collection.duplicate(), expiry, access);
         }
-        match self.kind() {
-            Kind::InlineString => {
-                let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
-                Entry::new_raw_string(key, &bytes, expiry, access)
-            }
-            Kind::HeapString => {
-                // SAFETY: an entry of this kind holds a `HeapString`.
-                let string = unsafe { &*self.payload::<HeapString>() }.clone();
-                Entry::new_heap_string(key, string, expiry, access)
-            }
-            Kind::Integer => {
-                let number = self.string().and_then(StringRef::integer).unwrap_or_default();
-                Entry::new_integer(key, number, expiry, access)
-            }
-            Kind::List => object::<List>(self, key, expiry, access),
-            Kind::Set => object::<Set>(self, key, expiry, access),
-            Kind::Hash => object::<Hash>(self, key, expiry, access),
-            Kind::Zset => object::<Zset>(self, key, expiry, access),
-            Kind::Cold => unreachable!("no cold value exists before the flash tier does"),
+        if let Some(string) = self.heap_string_ref() {
+            return Entry::new_heap_string(key, string.clone(), expiry, access);
+        }
+        match self.string() {
+            Some(StringRef::Integer(number)) => Entry::new_integer(key, number, expiry, access),
+            Some(StringRef::Bytes(bytes)) => Entry::new_raw_string(key, bytes, expiry, access),
+            None => unreachable!("a value is a string or a collection"),
         }
     }
 
@@ -767,22 +621,18 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        // SAFETY: each arm drops what its kind holds, once.
+        // SAFETY: drops what the kind says the payload holds, once, and then its block.
         unsafe {
             match self.kind() {
-                Kind::InlineString | Kind::Integer | Kind::Cold => {}
+                Kind::InlineString | Kind::Integer => {}
                 Kind::HeapString => self.payload::<HeapString>().drop_in_place(),
-                Kind::List => self.payload::<List>().drop_in_place(),
-                Kind::Set => self.payload::<Set>().drop_in_place(),
-                Kind::Hash => self.payload::<Hash>().drop_in_place(),
-                Kind::Zset => self.payload::<Zset>().drop_in_place(),
+                kind => {
+                    if let Some(value) = kind.collection(self.payload()) {
+                        value.drop_in_place();
+                    }
+                }
             }
             self.free_block();
         }
     }
 }
-
-object!(List, new);
-object!(Set, empty);
-object!(Hash, new);
-object!(Zset, new);

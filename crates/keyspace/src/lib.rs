@@ -11,20 +11,24 @@
 
 pub mod access;
 mod byte_lock;
+pub mod collection;
 pub mod entry;
 pub mod heap_string;
 pub mod holds;
 pub mod keyspace;
+pub mod kind;
 pub mod memory;
 pub mod snapshot;
 pub mod stripe;
 pub mod types;
 pub mod world;
 
-pub use entry::{Entry, Kind, Object, StringRef, Value};
+pub use collection::Collection;
+pub use entry::{Entry, StringRef};
 pub use heap_string::HeapString;
 pub use holds::{HeldEntry, Hold};
 pub use keyspace::Keyspace;
+pub use kind::{Kind, Object, Value};
 pub use stripe::{Stripe, StripeData};
 pub use types::{DbIndex, Key, Millis};
 pub use world::World;

@@ -6,9 +6,10 @@
 #![allow(unsafe_code)]
 
 use crate::byte_lock::ByteLock;
-use crate::entry::{Entry, Object};
+use crate::entry::Entry;
 use crate::heap_string::HeapString;
 use crate::holds::Hold;
+use crate::kind::Object;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};

@@ -70,7 +70,7 @@ pub static RESTORE: Command = Command {
 };
 
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    match cx.db.entry(args.key(1)).and_then(value::view) {
+    match cx.db.entry(args.key(1)).map(value::view) {
         Some(object) => {
             let payload = rdb::dump(object, value::compression(cx.engine));
             cx.reply.bulk(&payload);

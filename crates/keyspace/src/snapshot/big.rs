@@ -9,14 +9,11 @@
 
 use super::Shared;
 use super::pieces::Pieces;
-use super::record::{Form, MOST_BYTES, Writer, parts_of};
-use crate::entry::{Entry, Kind};
+use super::record::{Form, MOST_BYTES, Writer};
+use crate::collection::{Collection, Element, Layout};
+use crate::entry::{Entry, StringRef};
 use std::sync::{Arc, Mutex, MutexGuard};
-use structs::hash::{Hash, HashContents};
-use structs::list::List;
-use structs::set::{Set, SetContents};
 use structs::sync::lock;
-use structs::zset::{Zset, ZsetContents};
 
 /// How far the stream has come.
 enum Progress {
@@ -130,22 +127,16 @@ impl BigValue {
     }
 }
 
-/// The head, and where the elements begin.
+/// The head, and where the elements begin. A layout of elements is watched from the beginning.
 fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
     let mut to = Writer(out);
-    let form = match entry.kind() {
-        Kind::List => {
-            let chunks = entry.object::<List>().map_or(0, List::chunk_count);
-            to.head(entry, Form::List, chunks);
+    let form = match entry.collection().map(Collection::layout) {
+        Some(Layout::Chunks(form, count)) => {
+            to.head(entry, form, count);
             return Progress::Chunks(0, 0);
         }
-        Kind::Set => match entry.object::<Set>().map(Set::contents) {
-            Some(SetContents::Intset(_)) => Form::SetIntset,
-            _ => Form::SetListpack,
-        },
-        Kind::Hash => Form::HashListpack,
-        Kind::Zset => Form::ZsetListpack,
-        _ => Form::String,
+        Some(Layout::Block(form, _) | Layout::Elements(form)) => form,
+        None => Form::String,
     };
     to.head(entry, form, 1);
     to.long(blob(entry).map_or(0, <[u8]>::len));
@@ -154,22 +145,12 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
 
 /// The bytes of a value that is one block.
 fn blob(entry: &Entry) -> Option<&[u8]> {
-    match entry.kind() {
-        Kind::Set => match entry.object::<Set>()?.contents() {
-            SetContents::Intset(bytes) | SetContents::Listpack(bytes) => Some(bytes),
-            SetContents::Table(_) => None,
-        },
-        Kind::Hash => match entry.object::<Hash>()?.contents() {
-            HashContents::Listpack(bytes) => Some(bytes),
-            HashContents::Table(_) => None,
-        },
-        Kind::Zset => match entry.object::<Zset>()?.contents() {
-            ZsetContents::Listpack(bytes) => Some(bytes),
-            ZsetContents::Sorted(_) => None,
-        },
-        _ => match entry.string()? {
-            crate::entry::StringRef::Bytes(bytes) => Some(bytes),
-            crate::entry::StringRef::Integer(_) => None,
+    match entry.collection().map(Collection::layout) {
+        Some(Layout::Block(_, bytes)) => Some(bytes),
+        Some(Layout::Chunks(..) | Layout::Elements(_)) => None,
+        None => match entry.string()? {
+            StringRef::Bytes(bytes) => Some(bytes),
+            StringRef::Integer(_) => None,
         },
     }
 }
@@ -189,14 +170,14 @@ fn chunks(
     out: &mut Vec<u8>,
     most: usize,
 ) -> Progress {
-    let Some(list) = entry.object::<List>() else { return Progress::Finished };
-    while let Some(chunk) = list.chunk(index) {
+    let Some(collection) = entry.collection() else { return Progress::Finished };
+    while let Some(chunk) = collection.chunk(index) {
         if out.len() >= most {
             return Progress::Chunks(index, at);
         }
-        let (is_packed, bytes) = parts_of(chunk);
+        let bytes = chunk.bytes;
         if at == 0 {
-            Writer(out).chunk(is_packed);
+            Writer(out).chunk(chunk.is_packed);
             if bytes.len() <= MOST_BYTES {
                 Writer(out).bytes(bytes);
                 index += 1;
@@ -214,59 +195,28 @@ fn chunks(
 
 /// Watches a table, with its head in front of its elements; `None` if the value is none.
 fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
+    let collection = entry.collection()?;
+    let Layout::Elements(form) = collection.layout() else { return None };
     let seen = Arc::new(Seen { tokens: Mutex::default(), shared: Arc::clone(shared) });
-    let (to, count) = (Arc::clone(&seen), entry.elements());
-    let form = match entry.kind() {
-        Kind::Set => entry
-            .object::<Set>()?
-            .watch(move |member| to.add(|to| to.bytes(member)))
-            .then_some(Form::Set)?,
-        Kind::Hash => {
-            let take = move |field: &[u8], value: &[u8]| {
-                to.add(|to| {
-                    to.bytes(field);
-                    to.bytes(value);
-                });
-            };
-            entry.object::<Hash>()?.watch(take).then_some(Form::Hash)?
-        }
-        Kind::Zset => {
-            let take = move |member: &[u8], score| {
-                to.add(|to| {
-                    to.bytes(member);
-                    to.score(score);
-                });
-            };
-            entry.object::<Zset>()?.watch(take).then_some(Form::Zset)?
-        }
-        _ => return None,
-    };
+    let (to, count) = (Arc::clone(&seen), collection.len());
+    let take = move |element: Element<'_>| to.add(|to| to.element(element));
+    collection.watch(Box::new(take)).then_some(())?;
     seen.add(|to| to.head(entry, form, count));
     Some(seen)
 }
 
 fn step(entry: &Entry) -> bool {
-    match entry.kind() {
-        Kind::Set => entry.object::<Set>().is_some_and(Set::step_watch),
-        Kind::Hash => entry.object::<Hash>().is_some_and(Hash::step_watch),
-        _ => entry.object::<Zset>().is_some_and(Zset::step_watch),
-    }
+    entry.collection().is_some_and(Collection::step_watch)
 }
 
 fn unwatch(entry: &Entry) {
-    match entry.kind() {
-        Kind::Set => entry.object::<Set>().map(Set::unwatch),
-        Kind::Hash => entry.object::<Hash>().map(Hash::unwatch),
-        _ => entry.object::<Zset>().map(Zset::unwatch),
-    };
+    if let Some(collection) = entry.collection() {
+        collection.unwatch();
+    }
 }
 
 fn allow(entry: &Entry, cells: usize) -> usize {
-    match entry.kind() {
-        Kind::Set => entry.object::<Set>().map_or(0, |set| set.allow_watch(cells)),
-        Kind::Hash => entry.object::<Hash>().map_or(0, |hash| hash.allow_watch(cells)),
-        _ => entry.object::<Zset>().map_or(0, |zset| zset.allow_watch(cells)),
-    }
+    entry.collection().map_or(0, |collection| collection.allow_watch(cells))
 }
 
 fn elements(entry: &Entry, seen: Arc<Seen>, out: &mut Vec<u8>, most: usize) -> Progress {

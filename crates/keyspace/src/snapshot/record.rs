@@ -13,12 +13,10 @@
 //!
 //! A value may be cut into pieces at any token.
 
-use crate::entry::{Entry, Kind, StringRef};
+use crate::collection::{Collection, Element, Layout};
+use crate::entry::{Entry, StringRef};
 use crate::types::Millis;
-use structs::hash::{Hash, HashContents};
-use structs::list::{Chunk, List};
-use structs::set::{Set, SetContents};
-use structs::zset::{Zset, ZsetContents};
+use std::ops::ControlFlow;
 
 const HEAD: u8 = 0;
 const BYTES: u8 = 1;
@@ -65,7 +63,8 @@ impl Form {
             5 => Form::HashListpack,
             6 => Form::Hash,
             7 => Form::ZsetListpack,
-            _ => Form::Zset,
+            8 => Form::Zset,
+            _ => panic!("a snapshot has the unknown form {byte}"),
         }
     }
 }
@@ -157,7 +156,8 @@ impl<'a> Iterator for Tokens<'a> {
             SCORE => Token::Score(f64::from_le_bytes(self.array())),
             PACKED | PLAIN => Token::Chunk { is_packed: tag == PACKED },
             LONG => Token::Long(u64::from_le_bytes(self.array())),
-            _ => Token::Part(self.bytes()),
+            PART => Token::Part(self.bytes()),
+            _ => panic!("a snapshot has the unknown token {tag}"),
         })
     }
 }
@@ -184,7 +184,20 @@ impl Writer<'_> {
         self.0.push(BYTES);
         self.tail(bytes);
     }
-    pub fn score(&mut self, score: f64) {
+    pub fn element(&mut self, element: Element<'_>) {
+        match element {
+            Element::Member(member) => self.bytes(member),
+            Element::Field(field, value) => {
+                self.bytes(field);
+                self.bytes(value);
+            }
+            Element::Scored(member, score) => {
+                self.bytes(member);
+                self.score(score);
+            }
+        }
+    }
+    fn score(&mut self, score: f64) {
         self.0.push(SCORE);
         self.0.extend_from_slice(&score.to_le_bytes());
     }
@@ -224,81 +237,64 @@ pub(crate) fn write_entry(out: &mut Vec<u8>, entry: &Entry) -> Result<(), TooBig
     written
 }
 
+fn fits(len: usize, most: usize) -> Result<(), TooBig> {
+    if len <= most { Ok(()) } else { Err(TooBig) }
+}
+
 fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooBig> {
-    let fits = |len: usize, max: usize| if len <= max { Ok(()) } else { Err(TooBig) };
     let mut to = Writer(out);
-    match entry.kind() {
-        Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string() {
-            Some(StringRef::Integer(number)) => {
-                to.head(entry, Form::String, 1);
-                to.int(number);
-            }
-            Some(StringRef::Bytes(bytes)) => {
-                fits(bytes.len(), MOST_BYTES)?;
-                to.head(entry, Form::String, 1);
-                to.bytes(bytes);
-            }
-            None => {}
-        },
-        Kind::List => {
-            let Some(list) = entry.object::<List>() else { return Ok(()) };
-            let count = list.chunk_count();
+    let Some(collection) = entry.collection() else { return write_string(&mut to, entry) };
+    match collection.layout() {
+        Layout::Block(form, bytes) => whole(&mut to, entry, form, bytes),
+        Layout::Chunks(form, count) => {
             fits(count, MOST_ELEMENTS)?;
-            to.head(entry, Form::List, count);
-            for chunk in list.chunks() {
-                let (is_packed, bytes) = parts_of(chunk);
-                fits(to.0.len() + bytes.len(), most)?;
-                to.chunk(is_packed);
-                to.bytes(bytes);
+            to.head(entry, form, count);
+            for chunk in (0..count).map_while(|index| collection.chunk(index)) {
+                fits(to.0.len() + chunk.bytes.len(), most)?;
+                to.chunk(chunk.is_packed);
+                to.bytes(chunk.bytes);
             }
+            Ok(())
         }
-        Kind::Set => match entry.object::<Set>().map(Set::contents) {
-            Some(SetContents::Intset(bytes)) => whole(&mut to, entry, Form::SetIntset, bytes)?,
-            Some(SetContents::Listpack(bytes)) => whole(&mut to, entry, Form::SetListpack, bytes)?,
-            Some(SetContents::Table(members)) => {
-                fits(entry.elements(), MOST_ELEMENTS)?;
-                to.head(entry, Form::Set, entry.elements());
-                for member in members {
-                    fits(to.0.len() + member.len(), most)?;
-                    to.bytes(member);
-                }
-            }
-            None => {}
-        },
-        Kind::Hash => match entry.object::<Hash>().map(Hash::contents) {
-            Some(HashContents::Listpack(bytes)) => {
-                whole(&mut to, entry, Form::HashListpack, bytes)?;
-            }
-            Some(HashContents::Table(fields)) => {
-                fits(entry.elements(), MOST_ELEMENTS)?;
-                to.head(entry, Form::Hash, entry.elements());
-                for (field, value) in fields {
-                    fits(to.0.len() + field.len() + value.len(), most)?;
-                    to.bytes(field);
-                    to.bytes(value);
-                }
-            }
-            None => {}
-        },
-        Kind::Zset => match entry.object::<Zset>().map(Zset::contents) {
-            Some(ZsetContents::Listpack(bytes)) => {
-                whole(&mut to, entry, Form::ZsetListpack, bytes)?;
-            }
-            Some(ZsetContents::Sorted(members)) => {
-                fits(entry.elements(), MOST_ELEMENTS)?;
-                to.head(entry, Form::Zset, entry.elements());
-                // From the highest score down: a skiplist then inserts at its head.
-                for (member, score) in members.rev() {
-                    fits(to.0.len() + member.len(), most)?;
-                    to.bytes(member);
-                    to.score(score);
-                }
-            }
-            None => {}
-        },
-        Kind::Cold => {}
+        Layout::Elements(form) => {
+            fits(collection.len(), MOST_ELEMENTS)?;
+            to.head(entry, form, collection.len());
+            write_elements(&mut to, collection, most)
+        }
+    }
+}
+
+fn write_string(to: &mut Writer<'_>, entry: &Entry) -> Result<(), TooBig> {
+    match entry.string() {
+        Some(StringRef::Integer(number)) => {
+            to.head(entry, Form::String, 1);
+            to.int(number);
+        }
+        Some(StringRef::Bytes(bytes)) => {
+            fits(bytes.len(), MOST_BYTES)?;
+            to.head(entry, Form::String, 1);
+            to.bytes(bytes);
+        }
+        None => unreachable!("a value is a string or a collection"),
     }
     Ok(())
+}
+
+fn write_elements(
+    to: &mut Writer<'_>,
+    collection: &dyn Collection,
+    most: usize,
+) -> Result<(), TooBig> {
+    let mut result = Ok(());
+    collection.visit(&mut |element| {
+        result = fits(to.0.len() + element.bytes_len(), most);
+        if result.is_err() {
+            return ControlFlow::Break(());
+        }
+        to.element(element);
+        ControlFlow::Continue(())
+    });
+    result
 }
 
 /// A value whose bytes are one block. Such blocks are bounded by options, but not strictly.
@@ -311,17 +307,10 @@ fn whole(to: &mut Writer<'_>, entry: &Entry, form: Form, bytes: &[u8]) -> Result
     Ok(())
 }
 
-pub(crate) fn parts_of(chunk: Chunk<'_>) -> (bool, &[u8]) {
-    match chunk {
-        Chunk::Packed(bytes) => (true, bytes),
-        Chunk::Plain(bytes) => (false, bytes),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use structs::hash::HashLimits;
+    use structs::hash::{Hash, HashLimits};
 
     fn tokens(entry: &Entry) -> Vec<u8> {
         let mut out = vec![];

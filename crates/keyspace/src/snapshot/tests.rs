@@ -3,8 +3,9 @@
 
 use super::record::{Form, Token, Tokens};
 use super::{Shared, Touch, Urgency};
-use crate::entry::{Entry, Value};
+use crate::entry::Entry;
 use crate::keyspace::{Assignment, Keyspace, STRIPES};
+use crate::kind::Value;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key, Millis};
 use std::collections::BTreeMap;

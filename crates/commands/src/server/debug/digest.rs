@@ -5,15 +5,13 @@
 //! the signature so far together with the next part.
 
 use super::raw;
+use crate::value::view;
 use engine::{Args, Cx, DbIndex, Outcome};
 use keyspace::{Entry, Kind};
-use structs::hash::Hash;
-use structs::list::List;
+use rdb::ObjectRef;
 use structs::listpack::Element;
-use structs::numbers::{F64_MAX_LEN, format_f64_digits};
-use structs::set::Set;
+use structs::numbers::{F64_MAX_LEN, INT_MAX_LEN, format_f64_digits, format_i64};
 use structs::sha1::sha1;
-use structs::zset::Zset;
 
 /// A signature under construction.
 #[derive(Clone, Copy, Default)]
@@ -80,32 +78,30 @@ fn type_number(kind: Kind) -> u32 {
         Kind::Set => 2,
         Kind::Zset => 3,
         Kind::Hash => 4,
-        Kind::Cold => u32::MAX,
     }
 }
 
 fn add_value(digest: &mut Digest, entry: &Entry) {
     digest.append(&type_number(entry.kind()).to_be_bytes());
-    if let Some(string) = entry.string() {
-        digest.append(&string.to_vec());
-    } else if let Some(list) = entry.object::<List>() {
-        list.iter().for_each(|element| digest.append_element(element));
-    } else if let Some(set) = entry.object::<Set>() {
-        set.iter().for_each(|member| member.with_bytes(|bytes| digest.add(bytes)));
-    } else if let Some(hash) = entry.object::<Hash>() {
-        for (field, value) in hash.iter() {
+    match view(entry) {
+        ObjectRef::String(bytes) => digest.append(bytes),
+        ObjectRef::Int(number) => digest.append(format_i64(&mut [0; INT_MAX_LEN], number)),
+        ObjectRef::List(list) => list.iter().for_each(|element| digest.append_element(element)),
+        ObjectRef::Set(set) => {
+            set.iter().for_each(|member| member.with_bytes(|bytes| digest.add(bytes)));
+        }
+        ObjectRef::Hash(hash) => hash.iter().for_each(|(field, value)| {
             let mut pair = Digest::default();
             pair.append_element(field);
             pair.append_element(value);
             digest.add(&pair.0);
-        }
-    } else if let Some(zset) = entry.object::<Zset>() {
-        for (member, score) in zset.iter() {
+        }),
+        ObjectRef::Zset(zset) => zset.iter().for_each(|(member, score)| {
             let mut pair = Digest::default();
             pair.append_element(member);
             pair.append(format_f64_digits(&mut [0; F64_MAX_LEN], score));
             digest.add(&pair.0);
-        }
+        }),
     }
     if entry.expiry().is_some() {
         digest.add(b"!!expire!!");

@@ -40,7 +40,7 @@ fn describe(entry: &Entry, surroundings: &Surroundings) -> String {
     let mut line =
         format!("Value at:{:p} refcount:1 encoding:{}", entry.key().as_ptr(), entry.encoding());
     if !surroundings.is_fast {
-        let bytes = value::view(entry).map_or(0, |view| serialized(view, surroundings.compression));
+        let bytes = serialized(value::view(entry), surroundings.compression);
         let _ = write!(line, " serializedlength:{bytes}");
     }
     let idle = access::idle_seconds(entry.access(), surroundings.now_ms);
