@@ -9,23 +9,16 @@ use std::sync::Arc;
 
 use crate::args::Arguments;
 use crate::include::expand_pattern;
+use crate::origin::{Origin, Place};
 use crate::spec::{Effect, Kind, Spec};
 use crate::store::{Config, default_of};
+use crate::suggest;
 use crate::table::{DEPRECATED, OPTIONS, index_of, position};
 use crate::value::{SavePoint, Value, parse};
 use crate::words::split_words;
 
 /// How deep files may include each other; a file that includes itself is an error, not a loop.
 const MAX_INCLUDE_DEPTH: usize = 64;
-
-/// A line of the configuration, for messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The number of the line, from 1; the command line's options follow the file's last line.
-    pub number: usize,
-    /// The line without the blanks around it.
-    pub line: Vec<u8>,
-}
 
 /// A directive that is not an option: someone else knows what to do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +32,7 @@ pub struct Directive {
 impl Directive {
     /// The error that stops the start when the directive turns out to be wrong.
     pub fn error(&self, reason: impl Into<String>) -> LoadError {
-        LoadError::Line { origin: self.origin.clone(), reason: reason.into() }
+        LoadError::Line { origin: self.origin.clone(), reason: reason.into(), hint: None }
     }
 }
 
@@ -69,6 +62,8 @@ pub enum LoadError {
         origin: Origin,
         /// What is wrong with it.
         reason: String,
+        /// What was probably meant.
+        hint: Option<String>,
     },
     /// The configuration as a whole is wrong.
     Whole {
@@ -89,21 +84,26 @@ impl fmt::Display for LoadError {
         let title =
             concat!("\n*** FATAL CONFIG FILE ERROR (Dunlin ", env!("CARGO_PKG_VERSION"), ") ***\n");
         match self {
-            LoadError::Line { origin, reason } => write!(
-                f,
-                "{title}Reading the configuration file, at line {}\n>>> '{}'\n{reason}\n",
-                origin.number,
-                String::from_utf8_lossy(&origin.line)
-            ),
+            LoadError::Line { origin, reason, hint } => {
+                writeln!(f, "{title}{origin}\n{reason}")?;
+                hint.iter().try_for_each(|hint| writeln!(f, "{hint}"))
+            }
             LoadError::Whole { reason } => writeln!(f, "{title}{reason}"),
             LoadError::Open { path, reason } => {
-                write!(f, "Fatal error, can't open config file '{}': {reason}", path.display())
+                write!(f, "Fatal error, can't open config file '{}': {reason}", path.display())?;
+                port_meant(path)
+                    .map_or(Ok(()), |port| write!(f, "\nA port is an option: --port {port}"))
             }
         }
     }
 }
 
 impl std::error::Error for LoadError {}
+
+/// The port that was given where the path of the configuration file is expected.
+fn port_meant(path: &Path) -> Option<u16> {
+    path.file_name()?.to_str()?.parse().ok()
+}
 
 /// Reads the configuration the command line asks for: the file first, then `stdin` if it is
 /// asked for, then the options.
@@ -114,32 +114,26 @@ impl std::error::Error for LoadError {}
 pub fn load(arguments: &Arguments, stdin: &mut dyn Read) -> Result<Loaded, LoadError> {
     let dir = working_directory()?;
     let file = arguments.file.as_ref().map(|file| dir.join(file));
-    let mut text = match &file {
-        Some(path) => read_file(path)?,
-        None => Vec::new(),
-    };
+    let mut loader = Loader::new(dir);
+    if let Some(path) = &file {
+        loader.read(&Place::File(path.clone()), &read_file(path)?)?;
+    }
     if arguments.reads_stdin {
-        // Redis runs the file's last line into the first of standard input.
-        if text.last().is_some_and(|last| *last != b'\n') {
-            text.push(b'\n');
-        }
+        let mut text = Vec::new();
         stdin.read_to_end(&mut text).map_err(|error| LoadError::Open {
             path: PathBuf::from("-"),
             reason: system_reason(&error),
         })?;
+        loader.read(&Place::StandardInput, &text)?;
     }
-    text.push(b'\n');
-    text.extend_from_slice(&arguments.options);
-
-    let mut loader = Loader::new(dir);
-    loader.read(&text)?;
+    loader.read(&Place::CommandLine, &arguments.options)?;
     loader.finish(file)
 }
 
 /// Reads a configuration from text alone, for tests and tools.
 pub fn load_text(text: &[u8]) -> Result<Loaded, LoadError> {
     let mut loader = Loader::new(working_directory()?);
-    loader.read(text)?;
+    loader.read(&Place::Text, text)?;
     loader.finish(None)
 }
 
@@ -181,22 +175,22 @@ impl Loader {
         }
     }
 
-    fn read(&mut self, text: &[u8]) -> Result<(), LoadError> {
+    fn read(&mut self, place: &Place, text: &[u8]) -> Result<(), LoadError> {
         for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
             let line = trim(line);
             if line.is_empty() || line[0] == b'#' {
                 continue;
             }
-            let origin = Origin { number: at + 1, line: line.to_vec() };
+            let origin = Origin { place: place.clone(), number: at + 1, line: line.to_vec() };
             let Some(mut words) = split_words(line) else {
                 let reason = "Unbalanced quotes in configuration line".to_string();
-                return Err(LoadError::Line { origin, reason });
+                return Err(LoadError::Line { origin, reason, hint: None });
             };
             if words.is_empty() {
                 continue;
             }
             let name = words.remove(0).to_ascii_lowercase();
-            let at_line = |reason| LoadError::Line { origin: origin.clone(), reason };
+            let at_line = |reason| LoadError::Line { origin: origin.clone(), reason, hint: None };
             match position(&name) {
                 Some(at) => self.set_option(at, words).map_err(at_line)?,
                 None => self.directive(&name, words, origin)?,
@@ -273,7 +267,13 @@ impl Loader {
             }
             _ if name.contains(&b'.') => self.has_module_options = true,
             _ if count > 0 && !self.modules.is_empty() && is_of_bundled_module(name) => {}
-            _ => return Err(directive.error("Bad directive or wrong number of arguments")),
+            _ => {
+                return Err(LoadError::Line {
+                    origin: directive.origin,
+                    reason: "Bad directive or wrong number of arguments".into(),
+                    hint: suggest::closest(name).map(|known| format!("Did you mean '{known}'?")),
+                });
+            }
         }
         Ok(())
     }
@@ -283,10 +283,11 @@ impl Loader {
             return Err(directive.error("Files include each other too deeply"));
         }
         let pattern = &directive.words[0];
-        let mut text = Vec::new();
+        let mut texts = Vec::new();
         if pattern.iter().any(|byte| b"*?[".contains(byte)) {
             for path in expand_pattern(&self.dir, pattern) {
-                text.extend(read_file(&path)?);
+                let text = read_file(&path)?;
+                texts.push((path, text));
             }
         } else {
             let given = Path::new(std::ffi::OsStr::from_bytes(pattern));
@@ -294,11 +295,15 @@ impl Loader {
                 path: given.to_path_buf(),
                 reason: system_reason(&error),
             };
-            text = fs::read(self.dir.join(given)).map_err(unreadable)?;
+            let path = self.dir.join(given);
+            let text = fs::read(&path).map_err(unreadable)?;
+            texts.push((path, text));
         }
         self.include_depth += 1;
         self.is_behind_include = false;
-        self.read(&text)?;
+        for (path, text) in texts {
+            self.read(&Place::File(path), &text)?;
+        }
         self.is_behind_include = true;
         self.include_depth -= 1;
         Ok(())

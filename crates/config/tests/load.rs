@@ -80,10 +80,42 @@ fn errors_have_the_shape_of_redis() {
 }
 
 #[test]
-fn an_option_of_the_command_line_is_a_line_of_its_own() {
-    let error = run(&["--port", "7000", "--maxclients", "x"], "").expect_err("x is no number");
-    let text = error.to_string();
-    assert!(text.contains("at line 3\n>>> 'maxclients \"x\"'\n"), "{text}");
+fn an_error_names_the_place_of_the_line() {
+    let files = Files::new("place", &[("a.conf", "hz 20\n"), ("b.conf", "hz 9\n\nhz x\n")]);
+    let (a, b) = (files.path("a.conf"), files.path("b.conf"));
+    let include = format!("port 1\ninclude {b}\n");
+    for (words, stdin, expected) in [
+        (
+            vec!["--port", "7000", "--maxclients", "x"],
+            "",
+            "Reading the command line\n>>> 'maxclients \"x\"'\n".to_owned(),
+        ),
+        (
+            vec![&a, "-"],
+            "port 1\nport x\n",
+            "Reading the configuration from standard input, at line 2\n>>> 'port x'\n".to_owned(),
+        ),
+        (vec![&b], "", format!("Reading the configuration file {b}, at line 3\n>>> 'hz x'\n")),
+        (
+            vec!["-"],
+            &include,
+            format!("Reading the configuration file {b}, at line 3\n>>> 'hz x'\n"),
+        ),
+    ] {
+        let text = run(&words, stdin).expect_err("x is no number").to_string();
+        assert!(text.contains(&expected), "{text}");
+    }
+}
+
+#[test]
+fn a_misspelled_option_gets_a_suggestion() {
+    assert!(
+        report("maxmemroy 1gb")
+            .ends_with("\nBad directive or wrong number of arguments\nDid you mean 'maxmemory'?\n")
+    );
+    assert!(report("zebra 1").ends_with("\nBad directive or wrong number of arguments\n"));
+    let error = run(&["6380"], "").expect_err("no such file").to_string();
+    assert!(error.ends_with("\nA port is an option: --port 6380"), "{error}");
 }
 
 #[test]

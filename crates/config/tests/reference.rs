@@ -101,7 +101,7 @@ fn names_and_defaults_are_redis() {
 /// What is wrong with the first line of a text, in the words of the fixture.
 fn verdict(line: &str) -> String {
     match load_text(format!("{line}\nbogus\n").as_bytes()) {
-        Err(LoadError::Line { origin, reason }) if origin.number == 1 => reason,
+        Err(LoadError::Line { origin, reason, .. }) if origin.number == 1 => reason,
         Err(LoadError::Line { .. }) => "accepted".into(),
         other => panic!("the second line is always wrong: {other:?}"),
     }

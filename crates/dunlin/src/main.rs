@@ -64,6 +64,9 @@ fn parse(mut args: Vec<OsString>) -> Request {
     if is_server_name(&program) {
         return parse_server(args);
     }
+    if is_named(&program, &["redis-sentinel", "valkey-sentinel"]) {
+        return Request::Refuse(usage::sentinel());
+    }
     if is_named(&program, &["redis-check-rdb", "valkey-check-rdb"]) {
         let program = program.to_string_lossy().into_owned();
         return Request::CheckRdb { program, args: args.split_off(1) };
@@ -124,6 +127,7 @@ fn parse_server(args: Vec<OsString>) -> Request {
             };
             Request::Print(usage::server(&called))
         }
+        _ if args.iter().any(|word| word == "--sentinel") => Request::Refuse(usage::sentinel()),
         _ => Request::Server(args),
     }
 }
@@ -179,6 +183,20 @@ mod tests {
         assert_eq!(request("redis-server server"), server("redis-server server"));
         let Request::Print(text) = request("/bin/redis-server -v") else { panic!() };
         assert!(text.starts_with("Dunlin server v=") && text.contains(" bits=64"), "{text}");
+    }
+
+    #[test]
+    fn a_sentinel_is_refused_by_option_and_by_name() {
+        let refusal = Request::Refuse(usage::sentinel());
+        for line in [
+            "dunlin server --sentinel",
+            "dunlin server sentinel.conf --port 1 --sentinel",
+            "redis-server sentinel.conf --sentinel",
+            "/usr/bin/redis-sentinel sentinel.conf",
+            "valkey-sentinel",
+        ] {
+            assert_eq!(request(line), refusal, "{line}");
+        }
     }
 
     #[test]

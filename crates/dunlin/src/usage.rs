@@ -45,6 +45,12 @@ pub fn unknown_command(command: &str) -> String {
     format!("dunlin: there is no command '{command}'; 'dunlin help' lists them all\n")
 }
 
+/// What is said to a start in Sentinel mode.
+pub fn sentinel() -> String {
+    "dunlin: there is no Sentinel mode; redis-sentinel and valkey-sentinel watch Dunlin servers too\n"
+        .to_owned()
+}
+
 /// What `dunlin server --help` prints, for a server started as `called`.
 pub fn server(called: &str) -> String {
     format!(

@@ -5,10 +5,12 @@ mod apply;
 mod client_limits;
 pub mod handler;
 pub mod host;
+mod listening;
 pub mod net;
 pub mod persistence;
 pub mod process;
 pub mod start;
 pub mod tls;
+mod unsupported;
 
 pub use start::run;

@@ -3,6 +3,7 @@
 use crate::apply::{self, Applier, RESERVED_FILES, Title};
 use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
+use crate::listening;
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, MOST_THREADS, Net, NetOptions, Reactor};
 use crate::persistence::aof::Aof;
@@ -14,6 +15,7 @@ use crate::process::{
     signals, supervised, syslog, thread, title,
 };
 use crate::tls;
+use crate::unsupported;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::{Engine, Worker};
@@ -35,7 +37,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     let (loaded, renames) = match configure(&arguments) {
         Ok(loaded) => loaded,
         Err(error @ LoadError::Open { .. }) => {
-            log!(Warning, "{error}");
+            error.to_string().lines().for_each(|line| log!(Warning, "{line}"));
             return ExitCode::FAILURE;
         }
         Err(error) => {
@@ -61,6 +63,7 @@ type Renames = Vec<(String, String)>;
 /// Reads the configuration, and checks what the configuration alone does not know.
 fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
+    unsupported::refuse(&loaded.config)?;
     let renames = renamed(&loaded)?;
     Ok((loaded, renames))
 }
@@ -145,13 +148,7 @@ fn serve(
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
     tls::apply(&config, &net)?;
     let specs = apply::listeners(&config);
-    net.rebind(&specs).map_err(|error| {
-        let advice = error.advice().map_or(String::new(), |advice| advice + "\n");
-        format!("Warning: {error}\n{advice}Failed listening, aborting.")
-    })?;
-    if net.is_deaf() {
-        return Err("Configured to not listen anywhere, exiting.".to_owned());
-    }
+    listening::open(&net, &specs)?;
     let pid_path = config.pidfile();
     let pid_path = pidfile::path(Some(pid_path.as_path()), in_background);
     let pid_file = pid_path.as_deref().and_then(pidfile::PidFile::create);
@@ -171,12 +168,13 @@ fn serve(
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
 
-    let log = aof.find()?;
+    banner::initialized();
+    let log = aof.find().map_err(not_loaded)?;
     let snapshot = if config.appendonly() {
         begin_loading(engine, log);
         None
     } else {
-        load::begin_at_start(engine)?
+        load::begin_at_start(engine).map_err(not_loaded)?
     };
     // Whatever is acknowledged behind the gate may be saved by a shutdown.
     if !engine.loading.is_on() {
@@ -185,11 +183,10 @@ fn serve(
     reclaim::start(engine)
         .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
     let reactors = start_reactors(engine, &net, &pins.reactors)?;
-    banner::initialized();
     let is_ready = if config.appendonly() {
-        load_log(engine, &aof, log)?
+        load_log(engine, &aof, log).map_err(not_loaded)?
     } else {
-        load::at_start(engine, snapshot)?
+        load::at_start(engine, snapshot).map_err(not_loaded)?
     };
     if is_ready == LoadedAtStart::Ready {
         aof.open()?;
@@ -263,6 +260,11 @@ impl Pins {
 fn begin_loading(engine: &Engine, bytes: Option<u64>) {
     engine.loading.begin(bytes.unwrap_or(0), engine::clock::now());
     signals::set_loading(true);
+}
+
+/// Why the data set is not there. The last line is Redis's, which tools look for.
+fn not_loaded(reason: Failure) -> Failure {
+    format!("{reason}\nFatal error loading the DB, check server logs. Exiting.")
 }
 
 /// Loads the append-only log, if there is one.

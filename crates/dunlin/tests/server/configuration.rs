@@ -1,34 +1,36 @@
 //! Where the configuration comes from, and what a wrong one does.
 
 use crate::support::{Folder, Running, ask, client, command, port, refused};
+use harness::wait::eventually;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// What is printed about a wrong line.
-fn report(number: usize, line: &str, reason: &str) -> String {
+fn report(place: &str, line: &str, reason: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     format!(
         "\n*** FATAL CONFIG FILE ERROR (Dunlin {version}) ***\n\
-         Reading the configuration file, at line {number}\n>>> '{line}'\n{reason}\n"
+         Reading the {place}\n>>> '{line}'\n{reason}\n"
     )
 }
 
 #[test]
-fn a_wrong_line_stops_the_start_with_its_number_and_the_reason() {
+fn a_wrong_line_stops_the_start_with_its_place_and_the_reason() {
     let folder = Folder::new();
     let file = folder.file("wrong.conf", "# fine\nport 7000\n\n  maxmemory lots\n");
+    let (typed, written) = ("command line", format!("configuration file {file}, at line 4"));
     let unknown = "Bad directive or wrong number of arguments";
     for (arguments, expected) in [
-        (vec!["--nosuch", "1"], report(2, "nosuch \"1\"", unknown)),
-        (vec!["--include"], report(2, "include", unknown)),
+        (vec!["--nosuch", "1"], report(typed, "nosuch \"1\"", unknown)),
+        (vec!["--include"], report(typed, "include", unknown)),
         (
             vec!["--hz", "10", "--port", "70000"],
-            report(3, "port \"70000\"", "argument must be between 0 and 65535 inclusive"),
+            report(typed, "port \"70000\"", "argument must be between 0 and 65535 inclusive"),
         ),
-        (vec![&file], report(4, "maxmemory lots", "argument must be a memory value")),
+        (vec![&file], report(&written, "maxmemory lots", "argument must be a memory value")),
         (
             vec!["--rename-command", "NOSUCH", "x"],
-            report(2, "rename-command \"NOSUCH\" \"x\"", "No such command in rename-command"),
+            report(typed, "rename-command \"NOSUCH\" \"x\"", "No such command in rename-command"),
         ),
     ] {
         let output = refused(&folder, &arguments);
@@ -70,6 +72,53 @@ fn what_cannot_be_opened_stops_the_start() {
         assert!(log.lines().all(|line| line.contains(":M ")), "{log}");
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     }
+}
+
+#[test]
+fn what_this_version_cannot_be_stops_the_start() {
+    let folder = Folder::new();
+    let (_, port) = port();
+    for (option, arguments) in [
+        ("replicaof", vec!["--replicaof", "127.0.0.1", "6379"]),
+        ("cluster-enabled", vec!["--cluster-enabled", "yes"]),
+    ] {
+        let output = refused(&folder, &[&["--port", &port][..], &arguments].concat());
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("\n{option} is set, but this version can't ")), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+    let output = refused(&folder, &["--port", &port, "--sentinel"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("there is no Sentinel mode"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_port_in_the_place_of_the_file_gets_a_hint() {
+    let output = refused(&Folder::new(), &["6380"]);
+    let log = String::from_utf8_lossy(&output.stdout);
+    assert!(log.contains("# A port is an option: --port 6380\n"), "{log}");
+    assert!(log.lines().all(|line| line.contains(":M ")), "{log}");
+}
+
+#[test]
+fn an_address_that_is_given_back_a_moment_later_is_waited_for() {
+    let folder = Folder::new();
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, mut busy) = (busy.local_addr().unwrap().port(), Some(busy));
+    let output = std::fs::File::create(folder.path("output")).unwrap();
+    let mut start = command(&folder, &["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    let mut running = Running { child: start.stdout(output).spawn().unwrap(), folder };
+    eventually("a start", || {
+        assert_eq!(running.child.try_wait().unwrap(), None, "{}", running.output());
+        if running.output().contains("bind: Address already in use. Trying again") {
+            busy.take();
+        }
+        running.output().contains("* Ready to accept connections")
+    });
+    assert!(busy.is_none(), "the address was in use");
+    assert_eq!(running.output().matches("Address already in use").count(), 1);
+    assert_eq!(ask(&mut client(port), &["PING"]), ["PONG"]);
 }
 
 #[test]

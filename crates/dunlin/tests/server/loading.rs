@@ -179,7 +179,7 @@ fn a_server_that_loads_can_be_stopped() {
     let (port, text) = port();
     let mut running = slow(folder_with(&file), port, &text);
     // Earlier it would not say that it loads when it hears the signal.
-    eventually("a start", || running.output().contains("Server initialized"));
+    eventually("a start", || running.output().contains("Loading RDB produced by"));
     signal(running.child.id(), "TERM").unwrap();
     assert!(running.child.wait().unwrap().success(), "{}", running.output());
     let output = running.output();
@@ -227,6 +227,36 @@ fn a_server_that_does_not_load_yet_can_be_stopped() {
     }
 }
 
+/// Tools wait for the first of these lines before they look for what is wrong, and for the last.
+fn fails_on_its_data(words: &str) {
+    let (before, after) = words.split_once("* Server initialized\n").expect("initialized");
+    assert!(!before.contains("Fatal error"), "{words}");
+    let mut lines = after.lines().filter(|line| !line.contains("Removing the unix socket file"));
+    let last = lines.next_back().unwrap_or_default();
+    assert!(last.ends_with("# Fatal error loading the DB, check server logs. Exiting."), "{words}");
+    assert!(lines.next_back().is_some(), "without our own reason: {words}");
+}
+
+#[test]
+fn a_log_that_is_not_sound_stops_the_server() {
+    let manifest = "file appendonly.aof.1.incr.aof seq 1 type i\n";
+    for (manifest, incr, reason) in [
+        ("junk\n", None, "Invalid AOF manifest file format"),
+        (manifest, None, "Unable to obtain the AOF file appendonly.aof.1.incr.aof length"),
+        (manifest, Some("junk\r\n"), "appendonly.aof.1.incr.aof"),
+    ] {
+        let folder = Folder::new();
+        folder.file("appendonlydir/appendonly.aof.manifest", manifest);
+        incr.map(|text| folder.file("appendonlydir/appendonly.aof.1.incr.aof", text));
+        let (_, port) = port();
+        let output = refused(&folder, &["--port", &port, "--appendonly", "yes"]);
+        let words = String::from_utf8_lossy(&output.stdout);
+        fails_on_its_data(&words);
+        let (_, behind) = words.split_once("* Server initialized\n").expect("initialized");
+        assert!(behind.contains(reason), "{words}");
+    }
+}
+
 /// The server's last words when it does not start with this snapshot.
 fn last_words(file: &[u8]) -> String {
     let folder = folder_with(file);
@@ -236,6 +266,7 @@ fn last_words(file: &[u8]) -> String {
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(!words.contains("Ready to accept connections"), "{words}");
     assert_eq!(fs::read(folder.path("dump.rdb")).unwrap(), file, "it was left alone");
+    fails_on_its_data(&words);
     words
 }
 

@@ -1,0 +1,45 @@
+//! Where a line of the configuration stands, for messages.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What a line was read from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A configuration file, by its path.
+    File(PathBuf),
+    /// Standard input.
+    StandardInput,
+    /// The command line, each option of which is a line.
+    CommandLine,
+    /// A text that was read from nowhere.
+    Text,
+}
+
+/// A line of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// What it was read from.
+    pub place: Place,
+    /// The number of the line there, from 1.
+    pub number: usize,
+    /// The line without the blanks around it.
+    pub line: Vec<u8>,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.number;
+        match &self.place {
+            Place::File(path) => {
+                write!(f, "Reading the configuration file {}, at line {number}", path.display())
+            }
+            Place::StandardInput => {
+                write!(f, "Reading the configuration from standard input, at line {number}")
+            }
+            Place::CommandLine => write!(f, "Reading the command line"),
+            Place::Text => write!(f, "Reading the configuration file, at line {number}"),
+        }?;
+        write!(f, "\n>>> '{}'", String::from_utf8_lossy(&self.line))
+    }
+}
