@@ -16,6 +16,7 @@ use crate::acks::Acks;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::interest::{self, KeyInterest};
 use crate::journal::JournalPos;
 use crate::session::Session;
 use keyspace::{DbIndex, Key, Millis};
@@ -330,28 +331,24 @@ pub fn parse_timeout(text: &[u8], now: Millis) -> Result<Option<Millis>, Error> 
     Ok((ms > 0.0).then_some(Millis(now.0.saturating_add(ms as i64))))
 }
 
-/// Ends a wait that nobody serves any longer.
-pub(crate) fn end(db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
+/// Ends a wait that is not served any longer.
+pub(crate) fn end(db: &mut crate::db::Db<'_>, waiter: &Arc<Waiter>) {
     forget(db, waiter);
     waiter.uncount(db.engine);
 }
 
 /// Takes a waiter out of the registries of its keys, or wherever it is to be found.
-#[allow(unsafe_code)]
-pub(crate) fn forget(cx_db: &crate::db::Db<'_>, waiter: &Arc<Waiter>) {
-    let engine = cx_db.engine;
+pub(crate) fn forget(db: &mut crate::db::Db<'_>, waiter: &Arc<Waiter>) {
+    let engine = db.engine;
     if let Until::Acks(_) = waiter.until {
         return engine.acks.remove(waiter);
     }
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
-        cx_db.with_stripe(stripe, |data| {
-            // SAFETY: `with_stripe` holds the stripe's lock.
-            let interest = unsafe { engine.interests.stripe(stripe) };
-            interest.retain(waiter.db, key, |of_key| {
-                of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-            });
-            data.has_interest = !interest.is_empty();
+        let forget =
+            |of_key: &mut KeyInterest| of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        db.with_stripe_mut(stripe, |data| {
+            interest::change(data, |interest| interest.retain(waiter.db, key, forget));
         });
     }
 }

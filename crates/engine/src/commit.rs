@@ -4,7 +4,6 @@
 //! A command reports changes through [`crate::Db::changed`]; nothing else in the code base calls
 //! any of the mechanisms below. `commit` runs after the command and before its stripes are
 //! unlocked, so the order of journal entries agrees with the order of changes of every key.
-#![allow(unsafe_code)]
 
 use crate::args::Args;
 use crate::command::Flags;
@@ -12,6 +11,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::events::{self, Class, Event};
+use crate::interest;
 use crate::journal::{Effect, Entry, JournalPos};
 use crate::locks::Locked;
 use crate::outbox::News;
@@ -155,11 +155,11 @@ fn hold_until_written(cx: &mut Cx<'_>, position: JournalPos) {
 #[cold]
 #[inline(never)]
 fn note_written(db: &mut Db<'_>, position: JournalPos) {
-    match &db.locked {
+    match db.locks.held() {
         Locked::None | Locked::World => {
             db.engine.append_log.written_anywhere.fetch_max(position.0, AcqRel);
         }
-        held => held.for_each(|stripe| db.with_stripe(stripe, |data| data.written = position.0)),
+        _ => db.locks.for_each_mut(|data| data.written = position.0),
     }
 }
 
@@ -171,13 +171,11 @@ fn note_written(db: &mut Db<'_>, position: JournalPos) {
 pub(crate) fn note_seen(cx: &mut Cx<'_>) {
     let log = &cx.engine.append_log;
     let mut seen = log.written_anywhere.load(Acquire);
-    match &cx.db.locked {
+    match cx.db.locks.held() {
         Locked::None if !cx.resolved.command.flags.has(Flags::READONLY) => return,
         // It has walked over the keys.
         Locked::None | Locked::World => seen = cx.engine.journal.position().0,
-        held => held.for_each(|stripe| {
-            seen = seen.max(cx.db.with_stripe(stripe, |data| data.written));
-        }),
+        _ => cx.db.locks.for_each(|data| seen = seen.max(data.written)),
     }
     cx.session.seen = cx.session.seen.max(JournalPos(seen));
 }
@@ -193,7 +191,7 @@ fn remove_stale(cx: &mut Cx<'_>) {
             let key = Key::new(&stale.key);
             let index = db.index;
             // Two reads of one key report it twice, and the command may have replaced it.
-            let is_stale = db.with_stripe(db.engine.keyspace.stripe_of(key), |data| {
+            let is_stale = db.with_stripe_mut(db.engine.keyspace.stripe_of(key), |data| {
                 data.find(index, key).is_some_and(|entry| entry.is_expired(now))
                     && !data.is_delayed(index, key.hash, Touch::Whole, Urgency::None)
             });
@@ -232,17 +230,17 @@ fn apply_changes(db: &mut Db<'_>, by: u64) {
 /// Tells the watchers, the caches and the blocked clients of the key.
 fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
     let engine = db.engine;
-    let is_interesting = db.with_stripe(change.stripe, |data| data.has_interest);
-    if is_interesting {
-        // SAFETY: the stripe is locked by this command, and the reference ends here.
-        let interest = unsafe { engine.interests.stripe(change.stripe) };
-        if let Some(of_key) = interest.of(change.db, &change.key) {
-            of_key.watches.iter().for_each(|watch| watch.raise());
-            if !of_key.waiters.is_empty() {
-                db.effects.ready.push((change.db, change.key.clone()));
+    let data = db.locks.data_mut(change.stripe);
+    if data.has_attachment() {
+        interest::change(data, |interest| {
+            if let Some(of_key) = interest.of(change.db, &change.key) {
+                of_key.watches.iter().for_each(|watch| watch.raise());
+                if !of_key.waiters.is_empty() {
+                    db.effects.ready.push((change.db, change.key.clone()));
+                }
             }
-        }
-        engine.tracking.key_changed(&db.outbox, interest, &change.key, by);
+            engine.tracking.key_changed(&db.outbox, interest, &change.key, by);
+        });
     }
     if engine.tracking.is_broadcasting() {
         db.outbox.keep(News::Broadcast { key: change.key.clone(), by });
@@ -274,18 +272,15 @@ pub fn databases_change(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {
     remove_stale_replacements(cx, dbs);
     let now = cx.now();
     for stripe in 0..engine.keyspace.stripes().len() {
-        // SAFETY: the world stands still.
-        let interest = unsafe { engine.interests.stripe(stripe) };
+        let data = cx.db.locks.data(stripe);
+        let Some(interest) = interest::of_stripe(data) else { continue };
         for ((db, key), of_key) in &interest.keys {
             let Some(&(_, replacement)) = dbs.iter().find(|(changing, _)| changing == db) else {
                 continue;
             };
             let is_there = |db: DbIndex| {
                 let key = Key::new(key);
-                let found = |data: &mut keyspace::StripeData| {
-                    data.find(db, key).is_some_and(|entry| !entry.is_expired(now))
-                };
-                cx.db.with_stripe(stripe, found)
+                data.find(db, key).is_some_and(|entry| !entry.is_expired(now))
             };
             if is_there(*db) || replacement.is_some_and(is_there) {
                 of_key.watches.iter().for_each(|watch| watch.raise());
@@ -307,9 +302,9 @@ fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]
     }
     let mut keys: Vec<Box<[u8]>> = Vec::new();
     for stripe in 0..engine.keyspace.stripes().len() {
-        // SAFETY: the world stands still, and nothing else is called while the reference lives.
-        let interest = unsafe { engine.interests.stripe(stripe) };
-        keys.extend(interest.keys.keys().map(|(_, key)| key.clone()));
+        let interest = interest::of_stripe(cx.db.locks.data(stripe));
+        let of_stripe = interest.into_iter().flat_map(|interest| interest.keys.keys());
+        keys.extend(of_stripe.map(|(_, key)| key.clone()));
     }
     for db in replacements {
         cx.db.in_db(db, |db| keys.iter().for_each(|key| db.remove_expired(Key::new(key))));

@@ -86,7 +86,7 @@ impl Cx<'_> {
     /// Waits for the end of the commands that other threads have begun; not within a transaction,
     /// which holds locks that they may want.
     pub fn outlast_others(&mut self) {
-        if self.db.locked == Locked::None {
+        if self.db.locks.is_empty() {
             self.thread.reader.leave();
             drop(self.thread.reader.world().stop());
             self.thread.reader.enter();
@@ -124,7 +124,7 @@ impl Cx<'_> {
 
     #[cold]
     fn may_be_put_off(&self) -> bool {
-        let is_in_place = matches!(self.db.locked, Locked::One(_)) && self.db.asker.is_none();
+        let is_in_place = matches!(self.db.locks.held(), Locked::One(_)) && self.db.asker.is_none();
         is_in_place && !self.in_transaction
     }
 

@@ -13,10 +13,11 @@ use crate::events::{self, Class, Event};
 use crate::holds::Held;
 use crate::journal::Effect;
 use crate::latency::Slow;
-use crate::locks::Locked;
+use crate::locks::{Locked, Locks};
 use crate::long::Asker;
 use crate::outbox::Outbox;
 use keyspace::access::{self, Policy};
+use keyspace::world::Stopped;
 use keyspace::{
     DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
 };
@@ -55,7 +56,7 @@ pub struct Db<'a> {
     /// that expired then are deleted by the history itself.
     pub(crate) horizon: Millis,
     pub(crate) policy: Policy,
-    pub(crate) locked: Locked,
+    pub(crate) locks: Locks<'static>,
     /// Whether reading a key counts as using it (CLIENT NO-TOUCH, OBJECT, DEBUG say no).
     pub touches: bool,
     pub(crate) effects: Effects,
@@ -82,14 +83,14 @@ fn object_of<T: Object>(entry: Option<&Entry>) -> Result<Option<&T>, Error> {
 }
 
 impl<'a> Db<'a> {
-    pub(crate) fn new(engine: &'a Engine, now: Millis, policy: Policy, random: Rng) -> Db<'a> {
+    pub(crate) fn new(engine: &'static Engine, now: Millis, policy: Policy, random: Rng) -> Db<'a> {
         Db {
             engine,
             index: DbIndex(0),
             now,
             horizon: now,
             policy,
-            locked: Locked::None,
+            locks: Locks::new(&engine.keyspace),
             touches: true,
             effects: Effects::default(),
             stale: RefCell::default(),
@@ -138,19 +139,8 @@ impl<'a> Db<'a> {
     // ---- reaching a stripe --------------------------------------------------------------
 
     #[inline]
-    fn check_held(&self, stripe: usize) {
-        debug_assert!(
-            self.locked.covers(stripe),
-            "a command touched a key that its key specification does not name"
-        );
-    }
-
-    #[inline]
     fn data(&self, key: Key<'_>) -> &StripeData {
-        let stripe = self.engine.keyspace.stripe_of(key);
-        self.check_held(stripe);
-        // SAFETY: the stripe is locked, or the world is stopped; `&self` gives only `&` access.
-        unsafe { self.engine.keyspace.stripe(stripe).data() }
+        self.locks.data(self.engine.keyspace.stripe_of(key))
     }
 
     #[inline]
@@ -158,17 +148,14 @@ impl<'a> Db<'a> {
         if self.held.is_some() {
             self.lock_held();
         }
-        let stripe = self.engine.keyspace.stripe_of(key);
-        self.check_held(stripe);
-        // SAFETY: the stripe is locked, or the world is stopped; `&mut self` is exclusive.
-        unsafe { self.engine.keyspace.stripe(stripe).data() }
+        self.locks.data_mut(self.engine.keyspace.stripe_of(key))
     }
 
     /// Ends the lock-free part of a long command: from here on it holds locks.
     #[cold]
     fn lock_held(&mut self) {
         if let Some(held) = self.held.take() {
-            self.locked = held.into_locked(self);
+            held.into_locks(&mut self.locks);
         }
     }
 
@@ -587,7 +574,7 @@ impl<'a> Db<'a> {
     #[inline]
     fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
-        if self.data(key).has_interest || self.engine.has_global_interest() {
+        if self.locks.data(stripe).has_attachment() || self.engine.has_global_interest() {
             self.effects.changes.push(Change {
                 db: self.index,
                 key: Box::from(key.bytes),
@@ -640,7 +627,7 @@ impl<'a> Db<'a> {
     /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
     /// For commands with `Flags::WALKS`, whose own keys, if any, are not locked.
     /// A long command's walk ends early when nobody wants its result any longer.
-    pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &mut StripeData)) {
+    pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
             if !self.is_wanted() {
                 break;
@@ -649,25 +636,49 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// One stripe, locked for the visit.
-    pub fn with_stripe<R>(&self, index: usize, visit: impl FnOnce(&mut StripeData) -> R) -> R {
-        let stripe = self.engine.keyspace.stripe(index);
-        if self.locked.covers(index) {
-            // SAFETY: held already, and no reference into it is alive: commands that walk do
-            // not hold values meanwhile.
-            return visit(unsafe { stripe.data() });
+    /// Visits every stripe in turn, to change it. The world is stopped.
+    pub fn for_each_stripe_mut(&mut self, mut visit: impl FnMut(usize, &mut StripeData)) {
+        for index in 0..self.engine.keyspace.stripes().len() {
+            visit(index, self.locks.data_mut(index));
         }
-        let outside = self.held.as_ref().map(Held::reader);
-        if let Some(reader) = outside {
-            reader.enter();
+    }
+
+    /// Reads one stripe, which is locked for the visit unless it is held.
+    pub fn with_stripe<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> R {
+        if self.locks.held().covers(index) {
+            return visit(self.locks.data(index));
         }
-        stripe.lock();
-        // SAFETY: locked above.
-        let result = visit(unsafe { stripe.data() });
-        // SAFETY: locked above.
-        unsafe { stripe.unlock() };
-        if let Some(reader) = outside {
-            reader.leave();
+        self.begin_visit();
+        let result = visit(&self.engine.keyspace.stripe(index).lock());
+        self.end_visit();
+        result
+    }
+
+    /// Changes one stripe, which is locked for the visit unless it is held.
+    pub(crate) fn with_stripe_mut<R>(
+        &mut self,
+        index: usize,
+        visit: impl FnOnce(&mut StripeData) -> R,
+    ) -> R {
+        if self.locks.held().covers(index) {
+            return visit(self.locks.data_mut(index));
+        }
+        self.begin_visit();
+        let result = visit(&mut self.engine.keyspace.stripe(index).lock());
+        self.end_visit();
+        result
+    }
+
+    /// A long command that holds its keys is outside the world, where no stripe may be locked.
+    fn begin_visit(&self) {
+        if let Some(held) = &self.held {
+            held.reader().enter();
+        }
+    }
+
+    fn end_visit(&self) {
+        if let Some(held) = &self.held {
+            held.reader().leave();
         } else if let Some(reader) = self.background
             && (reader.is_wanted() || give_way::is_due())
         {
@@ -675,23 +686,17 @@ impl<'a> Db<'a> {
             give_way::give_way();
             reader.enter();
         }
-        result
     }
 
-    /// A stripe that the caller has locked without saying so in `self.locked`.
-    pub(crate) fn with_locked<R>(
-        &self,
-        index: usize,
-        visit: impl FnOnce(&mut StripeData) -> R,
-    ) -> R {
-        let stripe = self.engine.keyspace.stripe(index);
-        debug_assert!(!stripe.try_lock(), "the stripe is not locked");
-        // SAFETY: the caller has locked it, and no reference into it is alive.
-        visit(unsafe { stripe.data() })
+    /// Holds all stripes because the world is stopped, until the locks are released.
+    pub(crate) fn hold_world(&mut self, stopped: Stopped<'static>) {
+        // SAFETY: threads lock stripes inside the world only, except those that load or save for a
+        // command that holds the world, and waits for them.
+        unsafe { self.locks.hold_world(stopped) }
     }
 
     /// Whether the world is stopped for this command.
     pub fn holds_world(&self) -> bool {
-        self.locked == Locked::World
+        *self.locks.held() == Locked::World
     }
 }

@@ -16,6 +16,7 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::effort::is_long;
 use crate::error::Error;
+use crate::interest::{self, StripeInterest};
 use crate::keys;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
@@ -142,7 +143,7 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
 #[cold]
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     cx.session.multi = None;
-    crate::transaction::unwatch(&cx.db, cx.session);
+    crate::transaction::unwatch(&mut cx.db, cx.session);
     let line = error.line();
     let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
     text.extend_from_slice(line.strip_prefix(b"ERR ").unwrap_or(&line));
@@ -178,21 +179,19 @@ fn run_in_stopped_world(
         return Err(NotNow::Held);
     }
     cx.thread.reader.leave();
-    let world = cx.thread.reader.world();
-    let stopped = world.stop();
+    let stopped = cx.thread.engine.keyspace.world().stop();
     if cx.engine.holds.keep_world() {
         // One has begun meanwhile.
         drop(stopped);
         cx.thread.reader.enter();
         return Err(NotNow::Held);
     }
-    cx.db.locked = Locked::World;
+    cx.db.hold_world(stopped);
     cx.start_timing();
     call(cx, row, args);
     finish(cx, args);
     serve_first(cx);
-    cx.db.locked = Locked::None;
-    drop(stopped);
+    cx.db.locks.release();
     cx.thread.reader.enter();
     Ok(())
 }
@@ -210,22 +209,21 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     } else {
         stripes_of(cx, row.command, args)
     };
-    need.acquire(keyspace).map_err(NotNow::Busy)?;
-    cx.db.locked = need;
+    cx.db.locks.acquire(need).map_err(NotNow::Busy)?;
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
     if may_have_to_wait && may_write(cx, row) && is_held_back(cx, row, args) {
-        std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+        cx.db.locks.release();
         return Err(NotNow::Held);
     }
     if is_long(&cx.db, row, args) {
-        std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+        cx.db.locks.release();
         long::run_in_background(cx, row, args);
         return Ok(());
     }
     call(cx, row, args);
     finish(cx, args);
     serve_first(cx);
-    std::mem::replace(&mut cx.db.locked, Locked::None).release(keyspace);
+    cx.db.locks.release();
     Ok(())
 }
 
@@ -324,7 +322,6 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
 /// Registers a blocked command with its keys, whose stripes are locked, or with what else it waits
 /// for.
 #[cold]
-#[allow(unsafe_code)]
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
     if let Until::Background = request.until {
@@ -335,16 +332,14 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let engine = cx.engine;
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
-        cx.db.with_stripe(stripe, |data| {
-            // SAFETY: the stripe is locked.
-            let interest = unsafe { engine.interests.stripe(stripe) };
+        let register = |interest: &mut StripeInterest| {
             let waiters = &mut interest.of_or_new(waiter.db, key).waiters;
             // BLPOP k k waits once.
             if !waiters.iter().any(|other| Arc::ptr_eq(other, &waiter)) {
                 waiters.push(Arc::clone(&waiter));
             }
-            data.has_interest = true;
-        });
+        };
+        cx.db.with_stripe_mut(stripe, |data| interest::change(data, register));
     }
     let suspension = Suspension {
         token: 0,
@@ -404,7 +399,7 @@ fn end_skipping(session: &mut Session) {
 }
 
 /// Ends everything a session takes part in: watches, subscriptions, tracking, waits.
-pub fn release_everything(db: &Db<'_>, session: &mut Session) {
+pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     let engine = db.engine;
     crate::transaction::unwatch(db, session);
     session.multi = None;

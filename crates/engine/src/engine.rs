@@ -12,7 +12,6 @@ use crate::debug::DebugSettings;
 use crate::events::Class;
 use crate::evict::{InVain, OverLimit};
 use crate::holds::Holds;
-use crate::interest::Interests;
 use crate::journal::{IfBehind, Journal, Reader};
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
@@ -158,8 +157,6 @@ pub struct Engine {
     pub stats: Stats,
     /// Errors by code.
     pub errors: Mutex<BTreeMap<String, u64>>,
-    /// Who waits for which key.
-    pub interests: Interests,
     /// Files that are being loaded.
     pub loading: Loading,
     /// Subscriptions.
@@ -243,7 +240,6 @@ impl Engine {
                 .collect(),
             stats: Stats::default(),
             errors: Mutex::default(),
-            interests: Interests::default(),
             loading: Loading::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),

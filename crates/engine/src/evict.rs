@@ -4,20 +4,18 @@
 //! the one that the policy likes least goes. Redis keeps the best candidates of earlier samples in
 //! a pool; here every draw is over the whole keyspace and all databases, and a stripe that somebody
 //! holds is passed over, so no thread waits.
-#![allow(unsafe_code)]
 
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::events;
 use crate::latency::Slow;
-use crate::locks::Locked;
 use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{DbIndex, Entry, Key, Millis, StripeData};
+use keyspace::{DbIndex, Entry, Key, Millis};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -268,13 +266,8 @@ fn sample(
     index: usize,
     found: &mut dyn FnMut(Candidate),
 ) -> bool {
-    let stripe = engine.keyspace.stripe(index);
-    if !stripe.try_lock() {
-        return false;
-    }
+    let Some(data) = engine.keyspace.stripe(index).try_lock() else { return false };
     let mut is_complete = true;
-    // SAFETY: locked above.
-    let data: &StripeData = unsafe { stripe.data() };
     for number in 0..engine.keyspace.databases() {
         let tables = data.db(DbIndex(number));
         let entry = if is_volatile(policy) {
@@ -294,26 +287,22 @@ fn sample(
             });
         }
     }
-    // SAFETY: locked above.
-    unsafe { stripe.unlock() };
     is_complete
 }
 
 /// Evicts an entry; how many bytes it held, 0 if it could not be evicted.
 fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     let engine = db.engine;
-    let stripe = engine.keyspace.stripe(candidate.stripe);
-    if !stripe.try_lock() {
+    if !db.locks.try_acquire(candidate.stripe) {
         // A long command may have it, and there are enough others to choose from.
         return 0;
     }
     let mut bytes = 0;
-    db.locked = Locked::One(candidate.stripe);
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
         // A long command may hold it meanwhile, a snapshot may have no room for it, or somebody may
         // have deleted it.
-        let is_held = db.with_stripe(candidate.stripe, |data| {
+        let is_held = db.with_stripe_mut(candidate.stripe, |data| {
             data.is_held(key.hash)
                 || data.is_delayed(candidate.db, key.hash, Touch::Whole, Urgency::None)
         });
@@ -326,9 +315,7 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
         }
     });
     crate::commit::commit_outside(db);
-    db.locked = Locked::None;
-    // SAFETY: locked above.
-    unsafe { stripe.unlock() };
+    db.locks.release();
     bytes
 }
 

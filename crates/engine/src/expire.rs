@@ -5,12 +5,10 @@
 //! index of volatile entries is walked a little at a time; where more than a tenth of what was
 //! seen had expired, the walk goes on at once. When millions of keys expire together, the work is
 //! done in slices of a fraction of a millisecond with pauses in between, so that no client waits.
-#![allow(unsafe_code)]
 
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::latency::Slow;
-use crate::locks::Locked;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
@@ -119,24 +117,22 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     if !is_wanted(engine) {
         return false;
     }
-    let held = engine.keyspace.stripe(stripe);
-    if !held.try_lock() {
+    if !db.locks.try_acquire(stripe) {
         return false;
     }
     let mut goes_on = false;
     for number in 0..engine.keyspace.databases() {
-        // SAFETY: locked above; the reference ends before anything is deleted.
-        let data = unsafe { held.data() };
         let index = DbIndex(number);
+        let data = db.locks.data(stripe);
         if data.db(index).expiring().is_empty() {
             continue;
         }
         let (seen, mut expired) = find_expired(db, data, index, db.random());
         engine.stale_share.note(seen, expired.len());
         // What a snapshot has no room for now is deleted later.
+        let data = db.locks.data_mut(stripe);
         expired
             .retain(|key| !data.is_delayed(index, Key::new(key).hash, Touch::Whole, Urgency::None));
-        db.locked = Locked::One(stripe);
         db.index = index;
         for key in &expired {
             db.expire(Key::new(key));
@@ -144,9 +140,7 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
         crate::commit::commit_outside(db);
         goes_on |= expired.len() * 10 > seen;
     }
-    db.locked = Locked::None;
-    // SAFETY: locked above.
-    unsafe { held.unlock() };
+    db.locks.release();
     goes_on
 }
 

@@ -8,7 +8,7 @@ use crate::background::gap;
 use crate::blocking::Ready;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::locks::Locked;
+use crate::locks::{Locked, Locks};
 use crate::mailbox::{Mailbox, Message};
 use crate::worker::ThreadContext;
 use keyspace::snapshot::{Touch, Urgency};
@@ -174,23 +174,19 @@ impl<'a> Held<'a> {
 
     /// Exchanges the holds for the locks of all stripes that they are in. The caller is inside the
     /// world from here on.
-    pub(crate) fn into_locked(self, db: &Db<'_>) -> Locked {
+    pub(crate) fn into_locks(self, locks: &mut Locks<'_>) {
         self.engine.holds.holding.fetch_sub(1, SeqCst);
         self.reader.enter();
-        self.stripes.acquire_patiently(&self.engine.keyspace);
-        self.stripes.for_each(|index| {
-            db.with_locked(index, |stripe| stripe.end_holds(self.holder));
-        });
-        self.stripes
+        locks.acquire_patiently(self.stripes);
+        locks.for_each_mut(|stripe| _ = stripe.end_holds(self.holder));
     }
 
     /// Ends the holds, one stripe after the other.
-    pub(crate) fn release(self, db: &Db<'_>) {
+    pub(crate) fn release(self) {
         self.engine.holds.holding.fetch_sub(1, SeqCst);
         self.reader.enter();
-        self.stripes.for_each(|index| {
-            db.with_stripe(index, |stripe| stripe.end_holds(self.holder));
-        });
+        let keyspace = &self.engine.keyspace;
+        self.stripes.for_each(|index| _ = keyspace.stripe(index).lock().end_holds(self.holder));
         self.reader.leave();
     }
 }
@@ -204,24 +200,22 @@ impl Db<'_> {
         keys: &[NamedKey],
         entries: &mut Vec<Option<HeldEntry>>,
     ) -> bool {
-        self.with_stripe(keys[0].stripe, |stripe| {
-            let may_change = |stripe: &mut StripeData, key: &NamedKey| {
-                !key.writes
-                    || !stripe.is_delayed(self.index, key.hash, Touch::Whole, Urgency::Waiting)
-            };
-            if !keys
-                .iter()
-                .all(|key| stripe.may_hold(key.hash, key.writes) && may_change(stripe, key))
-            {
-                return false;
-            }
-            entries.extend(keys.iter().map(|key| {
-                let named = Key { bytes: &key.bytes, hash: key.hash };
-                let writes = key.writes;
-                let hold = Hold { hash: key.hash, holder, writes, is_wanted: false };
-                stripe.hold(self.index, named, hold)
-            }));
-            true
-        })
+        let mut stripe = self.engine.keyspace.stripe(keys[0].stripe).lock();
+        let may_change = |stripe: &mut StripeData, key: &NamedKey| {
+            !key.writes || !stripe.is_delayed(self.index, key.hash, Touch::Whole, Urgency::Waiting)
+        };
+        if !keys
+            .iter()
+            .all(|key| stripe.may_hold(key.hash, key.writes) && may_change(&mut stripe, key))
+        {
+            return false;
+        }
+        entries.extend(keys.iter().map(|key| {
+            let named = Key { bytes: &key.bytes, hash: key.hash };
+            let writes = key.writes;
+            let hold = Hold { hash: key.hash, holder, writes, is_wanted: false };
+            stripe.hold(self.index, named, hold)
+        }));
+        true
     }
 }

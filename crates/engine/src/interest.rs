@@ -1,16 +1,13 @@
-//! Who waits for a key to change: WATCH, blocked commands and client-side caches.
+//! The clients that wait for a key to change: WATCH, blocked commands and client-side caches.
 //!
-//! One registry beside each stripe, under the stripe's own lock, so that registering and changing
-//! a key exclude each other. A stripe in which nobody is interested says so in one byte that
-//! every write looks at anyway (`StripeData::has_interest`).
-#![allow(unsafe_code)]
+//! Each stripe has a registry as its attachment, under the stripe's own lock, so that registering
+//! and changing a key exclude each other. A stripe without a registry says so in one byte that
+//! every write looks at anyway (`StripeData::has_attachment`).
 
 use crate::blocking::Waiter;
 use crate::clients::Client;
 use crate::db::Db;
-use keyspace::DbIndex;
-use keyspace::keyspace::STRIPES;
-use std::cell::UnsafeCell;
+use keyspace::{DbIndex, StripeData};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -56,7 +53,7 @@ pub struct StripeInterest {
 }
 
 impl StripeInterest {
-    /// Whether nobody is interested in anything here.
+    /// Whether no client is interested in anything here.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.trackers.is_empty()
     }
@@ -67,6 +64,11 @@ impl StripeInterest {
             return None;
         }
         self.keys.get_mut(&(db, Box::from(key)))
+    }
+
+    /// The same, to look at.
+    pub fn look(&self, db: DbIndex, key: &[u8]) -> Option<&KeyInterest> {
+        self.keys.get(&(db, Box::from(key)))
     }
 
     /// The interests in a key, made if there are none.
@@ -99,13 +101,8 @@ impl Db<'_> {
     /// Counts the keys that are watched and waited for; for commands with `Flags::WALKS`.
     pub fn count_interests(&self) -> KeyCounts {
         let mut counts = KeyCounts::default();
-        self.for_each_stripe(|index, data| {
-            if !data.has_interest {
-                return;
-            }
-            // SAFETY: the stripe is locked for the visit, and nothing else is called while the
-            // reference lives.
-            let interest = unsafe { self.engine.interests.stripe(index) };
+        self.for_each_stripe(|_, data| {
+            let Some(interest) = of_stripe(data) else { return };
             for of_key in interest.keys.values() {
                 let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
                 counts.watched += usize::from(is_watched);
@@ -117,29 +114,12 @@ impl Db<'_> {
     }
 }
 
-/// The registries of all stripes.
-pub struct Interests {
-    stripes: Box<[UnsafeCell<StripeInterest>]>,
+/// The registry of a stripe, if there is anything in it.
+pub fn of_stripe(data: &StripeData) -> Option<&StripeInterest> {
+    data.attachment()
 }
 
-// SAFETY: each cell is only reached under its stripe's lock, or while the world stands still.
-unsafe impl Sync for Interests {}
-
-impl Default for Interests {
-    fn default() -> Self {
-        Interests { stripes: (0..STRIPES).map(|_| UnsafeCell::default()).collect() }
-    }
-}
-
-impl Interests {
-    /// The registry of a stripe.
-    ///
-    /// # Safety
-    /// The caller must hold the stripe's lock or have stopped the world, and hold no other
-    /// reference to the same registry.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn stripe(&self, index: usize) -> &mut StripeInterest {
-        // SAFETY: the caller's contract.
-        unsafe { &mut *self.stripes[index].get() }
-    }
+/// Changes the registry of a stripe, which is there as long as there is anything in it.
+pub fn change<R>(data: &mut StripeData, change: impl FnOnce(&mut StripeInterest) -> R) -> R {
+    data.change_attachment(change, StripeInterest::is_empty)
 }

@@ -3,11 +3,11 @@
 //! Records are decoded and made into entries a few at a time; then their buckets are fetched into
 //! the cache, and only then is one stripe after the other locked. A key that comes from a file has
 //! no effects: nobody watches, tracks or waits for it, and the journal does not see it.
-#![allow(unsafe_code)] // Reaches stripes, which it locks.
+#![allow(unsafe_code)] // Fetches buckets inside the world.
 
 use crate::engine::Engine;
 use keyspace::access::{self, Policy};
-use keyspace::keyspace::{Taken, take_all};
+use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Millis, Stripe};
 use rdb::file::{Access, Record};
@@ -274,9 +274,7 @@ fn insert_one(
     if db.0 >= databases {
         return Err(refused(&entry, Why::NoSuchDb));
     }
-    stripe.lock();
-    // SAFETY: locked just now, and the reference ends before the lock does.
-    let data = unsafe { stripe.data() };
+    let mut data = stripe.lock();
     let is_there = data.find(db, Key { bytes: entry.key(), hash }).is_some();
     let (result, replaced) = if !is_there {
         data.insert_absent(db, hash, entry);
@@ -286,8 +284,7 @@ fn insert_one(
     } else {
         (Err(refused(&entry, Why::Duplicate)), None)
     };
-    // SAFETY: locked above.
-    unsafe { stripe.unlock() }
+    drop(data);
     drop(replaced);
     result
 }
@@ -321,9 +318,10 @@ pub fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) ->
 pub fn take_everything(engine: &Engine) -> Taken {
     let dbs = (0..engine.keyspace.databases()).map(DbIndex);
     let stopped = engine.keyspace.world().stop();
-    // SAFETY: the world stands still, and each reference is gone before the next one is made.
-    let stripes = engine.keyspace.stripes().iter().map(|stripe| unsafe { stripe.data() });
-    let taken = take_all(stripes, dbs);
+    let mut taken = Taken::default();
+    for stripe in engine.keyspace.stripes() {
+        taken.take(&mut stripe.lock(), dbs.clone());
+    }
     drop(stopped);
     taken
 }
@@ -343,8 +341,7 @@ pub fn reserve(engine: &Engine, db: DbIndex, keys: u64, expiring: u64, world_is_
     }
     let stopped = (!world_is_stopped).then(|| engine.keyspace.world().stop());
     for stripe in stripes {
-        // SAFETY: the world stands still.
-        unsafe { stripe.data() }.reserve(db, keys, expiring);
+        stripe.lock().reserve(db, keys, expiring);
     }
     drop(stopped);
 }

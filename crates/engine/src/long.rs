@@ -24,7 +24,6 @@ use crate::engine::Engine;
 use crate::holds::{Held, NamedKey};
 use crate::journal::JournalPos;
 use crate::keys;
-use crate::locks::Locked;
 use crate::mailbox::Message;
 use crate::session::Session;
 use crate::table::Resolved;
@@ -78,7 +77,7 @@ impl Db<'_> {
     pub fn is_wanted(&self) -> bool {
         match self.asker {
             None => true,
-            Some(_) if !matches!(self.locked, Locked::None) => true,
+            Some(_) if !self.locks.is_empty() => true,
             Some(asker) => {
                 asker.give_way();
                 !asker.has_gone()
@@ -279,7 +278,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     let holder = holds.begin();
     let held = Held::acquire(&cx.db, holder, keys, thread);
     if !cx.db.is_wanted() {
-        held.release(&cx.db);
+        held.release();
         return end(cx);
     }
     cx.db.held = Some(held);
@@ -289,7 +288,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
         Some(held) => {
             // Keys that it found expired are held: somebody else will delete them.
             cx.db.forget_stale();
-            held.release(&cx.db);
+            held.release();
             cx.db.outbox.send();
         }
         // It has changed something, and holds locks inside the world since.
@@ -305,8 +304,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
 fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     commit::commit(cx, args);
     dispatch::serve_ready(cx);
-    let locked = std::mem::replace(&mut cx.db.locked, Locked::None);
-    locked.release(&cx.engine.keyspace);
+    cx.db.locks.release();
     dispatch::serve_ready(cx);
 }
 

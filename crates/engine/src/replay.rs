@@ -134,11 +134,10 @@ fn run_one(
     let follows = flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words());
     if flags.any(Flags::WORLD.with(Flags::WALKS)) || follows {
         cx.thread.reader.leave();
-        let stopped = cx.thread.reader.world().stop();
-        cx.db.locked = Locked::World;
+        let stopped = cx.thread.engine.keyspace.world().stop();
+        cx.db.hold_world(stopped);
         let outcome = apply(cx, row, args);
-        cx.db.locked = Locked::None;
-        drop(stopped);
+        cx.db.locks.release();
         cx.thread.reader.enter();
         return outcome;
     }
@@ -146,10 +145,9 @@ fn run_one(
         Some((stripe, _)) => Locked::One(stripe),
         None => dispatch::stripes_of(cx, row.command, args),
     };
-    need.acquire_patiently(&cx.engine.keyspace);
-    cx.db.locked = need;
+    cx.db.locks.acquire_patiently(need);
     let outcome = apply(cx, row, args);
-    std::mem::replace(&mut cx.db.locked, Locked::None).release(&cx.engine.keyspace);
+    cx.db.locks.release();
     outcome
 }
 

@@ -10,6 +10,7 @@
 
 use crate::engine::Engine;
 use crate::journal::JournalPos;
+use crate::locks::Locks;
 use crate::mailbox::Message;
 use config::Config;
 use keyspace::keyspace::STRIPES;
@@ -145,21 +146,19 @@ impl Snapshots {
             drop(stopped);
             return Err(AlreadyRunning);
         }
-        // SAFETY: stopped.
-        let snapshot = unsafe { prepared.install(at_cut) };
-        drop(stopped);
-        Ok(snapshot)
+        let mut locks = Locks::new(&engine.keyspace);
+        // SAFETY: the world of `engine`; `install` has no stripe locked elsewhere.
+        unsafe { locks.hold_world(stopped) };
+        Ok(prepared.install(&mut locks, at_cut))
     }
 
     /// The same for a command that holds the world.
     pub fn begin_in_stopped_world(
         engine: &'static Engine,
-        db: &crate::db::Db<'_>,
+        db: &mut crate::db::Db<'_>,
     ) -> Result<Snapshot, AlreadyRunning> {
-        assert!(db.holds_world(), "a snapshot begins in a stopped world");
         let prepared = Snapshot::prepare(engine)?;
-        // SAFETY: asserted.
-        Ok(unsafe { prepared.install(|_| {}) })
+        Ok(prepared.install(&mut db.locks, |_| {}))
     }
 }
 
@@ -213,9 +212,8 @@ impl Snapshot {
         })
     }
 
-    /// # Safety
-    /// The world must stand still.
-    unsafe fn install(mut self, at_cut: impl FnOnce(&Cut)) -> Snapshot {
+    /// `locks` hold the world.
+    fn install(mut self, locks: &mut Locks<'_>, at_cut: impl FnOnce(&Cut)) -> Snapshot {
         let engine = self.engine;
         let began = Instant::now();
         self.cut = Cut {
@@ -229,8 +227,7 @@ impl Snapshot {
             changes: engine.changes(),
         };
         at_cut(&self.cut);
-        // SAFETY: the caller's contract.
-        unsafe { engine.keyspace.begin_snapshot(&self.shared) };
+        engine.keyspace.begin_snapshot(locks, &self.shared);
         engine.snapshots.is_running.store(true, Relaxed);
         engine.persistence.note_cut(began.elapsed());
         self
@@ -365,15 +362,7 @@ impl<'a> Walker<'a> {
     }
 
     fn with_stripe<R>(&self, index: usize, work: impl FnOnce(&mut StripeData) -> R) -> R {
-        self.inside(|| {
-            let stripe = self.snapshot.engine.keyspace.stripe(index);
-            stripe.lock();
-            // SAFETY: locked above; the reference ends before the lock.
-            let result = work(unsafe { stripe.data() });
-            // SAFETY: locked above.
-            unsafe { stripe.unlock() };
-            result
-        })
+        self.inside(|| work(&mut self.snapshot.engine.keyspace.stripe(index).lock()))
     }
 
     fn run(&mut self, encode: &mut dyn Encode, output: &Mutex<&mut dyn Output>) -> io::Result<()> {

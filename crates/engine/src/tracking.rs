@@ -9,7 +9,7 @@ use crate::command::Command;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::interest::StripeInterest;
+use crate::interest::{self, StripeInterest};
 use crate::keys;
 use crate::mailbox::{Message, Push};
 use crate::outbox::{News, Outbox};
@@ -164,14 +164,12 @@ impl TrackingTable {
 
     /// Has every client told to forget everything, and forgets what they have read (FLUSHALL). The
     /// world stands still.
-    #[allow(unsafe_code)]
-    pub fn invalidate_all(&self, db: &Db<'_>) {
-        debug_assert!(db.holds_world());
-        let engine = db.engine;
-        for stripe in 0..engine.keyspace.stripes().len() {
-            // SAFETY: the world stands still.
-            unsafe { engine.interests.stripe(stripe) }.trackers = HashMap::new();
-        }
+    pub fn invalidate_all(&self, db: &mut Db<'_>) {
+        db.for_each_stripe_mut(|_, data| {
+            if data.has_attachment() {
+                interest::change(data, |interest| interest.trackers = HashMap::new());
+            }
+        });
         self.keys.store(0, Relaxed);
         self.items.store(0, Relaxed);
         db.outbox.keep(News::AllChanged);
@@ -182,8 +180,7 @@ impl TrackingTable {
         read(&self.cachers).iter().for_each(|cacher| tell(engine, cacher, None));
     }
 
-    /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed.
-    #[allow(unsafe_code)]
+    /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed. Nothing is locked.
     pub fn limit_keys(&self, db: &Db<'_>) {
         let engine = db.engine;
         let limit = engine.config.tracking_table_max_keys();
@@ -193,9 +190,11 @@ impl TrackingTable {
         let stripes = engine.keyspace.stripes().len();
         let start = db.random() as usize % stripes;
         for index in (start..stripes).chain(0..start) {
-            db.with_stripe(index, |_| {
-                // SAFETY: `with_stripe` holds the stripe's lock.
-                let interest = unsafe { engine.interests.stripe(index) };
+            let mut data = engine.keyspace.stripe(index).lock();
+            if !data.has_attachment() {
+                continue;
+            }
+            interest::change(&mut data, |interest| {
                 while self.keys.load(Relaxed) > limit
                     && let Some(key) = interest.trackers.keys().next().cloned()
                 {
@@ -226,7 +225,6 @@ fn tell(engine: &Engine, cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) {
 
 /// Remembers the keys that a client with a cache has just read; their stripes are locked.
 #[cold]
-#[allow(unsafe_code)]
 pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>) {
     let Some(tracking) = &cx.session.tracking else { return };
     let wanted = match tracking.caching {
@@ -242,9 +240,7 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
     // Keys that cannot be found were not read either.
     let _ = keys::for_each_key(command, words, |index, _| {
         let stripe = engine.keyspace.stripe_of(Key::new(words[index]));
-        cx.db.with_stripe(stripe, |data| {
-            // SAFETY: `with_stripe` holds the stripe's lock.
-            let interest = unsafe { engine.interests.stripe(stripe) };
+        let remember = |interest: &mut StripeInterest| {
             let readers = interest.trackers.entry(Box::from(words[index])).or_insert_with(|| {
                 engine.tracking.keys.fetch_add(1, Relaxed);
                 Vec::new()
@@ -258,7 +254,7 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
                 readers.push(client);
                 engine.tracking.items.fetch_add(1, Relaxed);
             }
-            data.has_interest = true;
-        });
+        };
+        cx.db.with_stripe_mut(stripe, |data| interest::change(data, remember));
     });
 }

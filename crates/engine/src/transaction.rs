@@ -2,7 +2,7 @@
 
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::interest::Watch;
+use crate::interest::{self, KeyInterest, Watch};
 use crate::session::{NAME_OVERHEAD, Session};
 use keyspace::{DbIndex, Key};
 use std::sync::Arc;
@@ -50,7 +50,6 @@ impl Multi {
 }
 
 /// Registers the client's watch with a key, whose stripe is locked.
-#[allow(unsafe_code)]
 pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     let db = cx.db.index;
     if cx.session.watched.iter().any(|(d, k)| *d == db && **k == *key.bytes) {
@@ -67,28 +66,21 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     cx.session.watched.push((db, Box::from(key.bytes)));
     let engine = cx.engine;
     let stripe = engine.keyspace.stripe_of(key);
-    cx.db.with_stripe(stripe, |data| {
-        // SAFETY: the stripe is locked.
-        let interest = unsafe { engine.interests.stripe(stripe) };
-        interest.of_or_new(db, key.bytes).watches.push(watch);
-        data.has_interest = true;
+    cx.db.with_stripe_mut(stripe, |data| {
+        interest::change(data, |interest| interest.of_or_new(db, key.bytes).watches.push(watch));
     });
 }
 
 /// Forgets all watches of a client.
-#[allow(unsafe_code)]
-pub fn unwatch(db: &Db<'_>, session: &mut Session) {
+pub fn unwatch(db: &mut Db<'_>, session: &mut Session) {
     let Some(watch) = session.watch.take() else { return };
     session.watched_bytes = 0;
     for (index, key) in std::mem::take(&mut session.watched) {
         let stripe = db.engine.keyspace.stripe_of(Key::new(&key));
-        db.with_stripe(stripe, |data| {
-            // SAFETY: `with_stripe` holds the stripe's lock.
-            let interest = unsafe { db.engine.interests.stripe(stripe) };
-            interest.retain(index, &key, |of_key| {
-                of_key.watches.retain(|other| !Arc::ptr_eq(other, &watch));
-            });
-            data.has_interest = !interest.is_empty();
+        let forget =
+            |of_key: &mut KeyInterest| of_key.watches.retain(|other| !Arc::ptr_eq(other, &watch));
+        db.with_stripe_mut(stripe, |data| {
+            interest::change(data, |interest| interest.retain(index, &key, forget));
         });
     }
 }

@@ -209,8 +209,8 @@ impl Worker {
             self.context.forget_deadline(session.id(), suspension);
         }
         self.context.reader.enter();
-        let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
-        dispatch::release_everything(&db, &mut session);
+        let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+        dispatch::release_everything(&mut db, &mut session);
         self.context.reader.leave();
     }
 
@@ -506,8 +506,8 @@ impl Worker {
             }
             let engine = self.context.engine;
             self.context.reader.enter();
-            let db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
-            crate::blocking::end(&db, waiter);
+            let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+            crate::blocking::end(&mut db, waiter);
             self.context.reader.leave();
             if suspension.ends_in_error {
                 engine.count_error(UNBLOCKED.as_bytes());

@@ -95,12 +95,7 @@ mod tests {
 
     fn with_stripe(run: impl FnOnce(&mut StripeData)) {
         let keyspace = Keyspace::new(1, Assignment::ByHash);
-        let stripe = keyspace.stripe(0);
-        stripe.lock();
-        // SAFETY: locked above.
-        run(unsafe { stripe.data() });
-        // SAFETY: locked above.
-        unsafe { stripe.unlock() };
+        run(&mut keyspace.stripe(0).lock());
     }
 
     fn hold(holder: u64, writes: bool) -> Hold {

@@ -1,5 +1,6 @@
 //! The keyspace: all stripes, and the ways to reach them.
 
+use crate::locks::{Locked, Locks};
 use crate::memory;
 use crate::snapshot::{Shared, StripeSnapshot};
 use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
@@ -81,30 +82,19 @@ impl Keyspace {
         self.common.outgrown.collect(&self.common.world);
     }
 
-    /// Lets a snapshot of this moment begin; there must be none.
-    ///
-    /// # Safety
-    /// The world must stand still.
-    #[allow(unsafe_code)]
-    pub unsafe fn begin_snapshot(&self, shared: &Arc<Shared>) {
-        for (index, stripe) in self.stripes.iter().enumerate() {
+    /// Lets a snapshot of this moment begin; there must be none, and `locks` hold the world.
+    pub fn begin_snapshot(&self, locks: &mut Locks<'_>, shared: &Arc<Shared>) {
+        assert!(*locks.held() == Locked::World, "a snapshot begins in a stopped world");
+        for index in 0..STRIPES {
             let hook = StripeSnapshot::new(Arc::clone(shared), index);
-            // SAFETY: the caller has stopped the world.
-            unsafe { stripe.data() }.set_snapshot(Some(Box::new(hook)));
+            locks.data_mut(index).set_snapshot(Some(Box::new(hook)));
         }
     }
 
     /// Removes what is left of a snapshot that has ended. The caller is inside the world or has
     /// stopped it.
-    #[allow(unsafe_code)]
     pub fn end_snapshot(&self) {
-        for stripe in self.stripes.iter() {
-            stripe.lock();
-            // SAFETY: locked above; the reference ends with the statement.
-            unsafe { stripe.data() }.abandon_snapshot();
-            // SAFETY: locked above.
-            unsafe { stripe.unlock() };
-        }
+        self.stripes.iter().for_each(|stripe| stripe.lock().abandon_snapshot());
     }
 
     /// Bytes in use, by the allocator.
@@ -114,6 +104,7 @@ impl Keyspace {
 }
 
 /// Tables that were taken out of the keyspace, to be freed wherever it does no harm.
+#[derive(Default)]
 pub struct Taken(pub Vec<DbTables>);
 
 impl Taken {
@@ -121,23 +112,15 @@ impl Taken {
     pub fn keys(&self) -> usize {
         self.0.iter().map(|t| t.entries().len()).sum()
     }
-}
 
-/// Takes a database's keys (or all databases') away from stripes that are locked or in a world
-/// that is stopped.
-pub fn take_all<'a>(
-    stripes: impl Iterator<Item = &'a mut StripeData>,
-    dbs: impl Iterator<Item = DbIndex> + Clone,
-) -> Taken {
-    let mut taken = Vec::new();
-    for stripe in stripes {
-        for db in dbs.clone() {
+    /// Takes the keys of some databases out of a stripe; the world is stopped.
+    pub fn take(&mut self, stripe: &mut StripeData, dbs: impl Iterator<Item = DbIndex>) {
+        for db in dbs {
             if !stripe.db(db).entries().is_empty() {
-                taken.push(stripe.take_db(db));
+                self.0.push(stripe.take_db(db));
             }
         }
     }
-    Taken(taken)
 }
 
 #[cfg(test)]
@@ -157,21 +140,7 @@ mod tests {
         run: impl FnOnce(&mut StripeData, Key<'_>) -> R,
     ) -> R {
         let key = Key::new(key);
-        let stripe = keyspace.stripe(keyspace.stripe_of(key));
-        stripe.lock();
-        let result = with_data(stripe, |data| run(data, key));
-        release(stripe);
-        result
-    }
-    #[allow(unsafe_code)]
-    fn with_data<R>(stripe: &Stripe, run: impl FnOnce(&mut StripeData) -> R) -> R {
-        // SAFETY: only called by `with`, under the lock.
-        run(unsafe { stripe.data() })
-    }
-    #[allow(unsafe_code)]
-    fn release(stripe: &Stripe) {
-        // SAFETY: only called by `with`, which holds the lock.
-        unsafe { stripe.unlock() }
+        run(&mut keyspace.stripe(keyspace.stripe_of(key)).lock(), key)
     }
 
     fn fill(keyspace: &Keyspace, numbers: Range<u32>) {

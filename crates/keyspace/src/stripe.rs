@@ -13,8 +13,10 @@ use crate::kind::Object;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
+use std::any::Any;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
@@ -147,8 +149,8 @@ pub(crate) struct Common {
 /// it shares a cache line with the lock.
 #[repr(C)]
 pub struct StripeData {
-    /// Somebody watches, tracks or waits for a key of this stripe; kept by the engine.
-    pub has_interest: bool,
+    /// Whether there is an attachment, which every write asks.
+    has_attachment: bool,
     /// A snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
     /// The position in the journal behind the last write here; kept by the engine while replies wait
@@ -163,10 +165,41 @@ pub struct StripeData {
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
     holds: Option<Box<Vec<Hold>>>,
+    /// See [`StripeData::attachment`].
+    attachment: Option<Box<dyn Any + Send>>,
     common: Arc<Common>,
 }
 
 impl StripeData {
+    /// Whether the engine keeps anything beside the entries: clients watch, track or wait for keys.
+    #[inline]
+    pub fn has_attachment(&self) -> bool {
+        self.has_attachment
+    }
+
+    /// What the engine keeps beside the entries, under the same lock. The keyspace does not know
+    /// its type; there is only one.
+    pub fn attachment<T: Any>(&self) -> Option<&T> {
+        self.attachment.as_ref()?.downcast_ref()
+    }
+
+    /// Changes the attachment, which is made where there is none and dropped where `is_empty` says
+    /// that nothing is left of it.
+    pub fn change_attachment<T: Any + Send + Default, R>(
+        &mut self,
+        change: impl FnOnce(&mut T) -> R,
+        is_empty: impl FnOnce(&T) -> bool,
+    ) -> R {
+        let any = self.attachment.get_or_insert_with(|| Box::new(T::default()));
+        let attachment = any.downcast_mut().expect("there is one type of attachment");
+        let result = change(attachment);
+        if is_empty(attachment) {
+            self.attachment = None;
+        }
+        self.has_attachment = self.attachment.is_some();
+        result
+    }
+
     /// The tables of a database.
     #[inline]
     pub fn db(&self, db: DbIndex) -> &DbTables {
@@ -519,44 +552,70 @@ impl Stripe {
                 written: 0,
                 first: DbTables::default(),
                 others: (1..databases).map(|_| None).collect(),
-                has_interest: false,
+                has_attachment: false,
                 is_guarded: false,
                 snapshot: None,
                 holds: None,
+                attachment: None,
                 common,
             }),
         }
     }
 
-    /// Locks; spins a little, then looks again now and then.
+    /// Locks the stripe for one visit; spins a little, then looks again now and then. The caller is
+    /// inside the world or has a part in stopping it.
     #[inline]
-    pub fn lock(&self) {
+    pub fn lock(&self) -> StripeGuard<'_> {
+        self.acquire();
+        StripeGuard(self)
+    }
+
+    /// Locks the stripe for one visit, unless another thread has it.
+    #[inline]
+    pub fn try_lock(&self) -> Option<StripeGuard<'_>> {
+        self.try_acquire().then(|| StripeGuard(self))
+    }
+
+    /// Locks, until [`Stripe::release`].
+    #[inline]
+    pub(crate) fn acquire(&self) {
         self.lock.lock();
     }
 
-    /// Locks if nobody holds the lock.
+    /// Locks if that is possible at once.
     #[inline]
-    pub fn try_lock(&self) -> bool {
+    pub(crate) fn try_acquire(&self) -> bool {
         self.lock.try_lock()
     }
 
     /// Unlocks.
     ///
     /// # Safety
-    /// The caller must hold the lock.
+    /// The caller holds the lock and has no reference into the stripe.
     #[inline]
-    pub unsafe fn unlock(&self) {
+    pub(crate) unsafe fn release(&self) {
         self.lock.unlock();
     }
 
-    /// The contents.
+    /// The contents, to read.
     ///
     /// # Safety
-    /// The caller must hold the lock or have stopped the world, and must not hold another
-    /// reference into the same stripe that conflicts.
+    /// The caller holds the lock or has stopped the world for as long as the reference lives, and
+    /// makes no exclusive reference meanwhile.
+    #[inline]
+    pub(crate) unsafe fn data(&self) -> &StripeData {
+        // SAFETY: the caller's contract.
+        unsafe { &*self.data.get() }
+    }
+
+    /// The contents, to change.
+    ///
+    /// # Safety
+    /// The caller holds the lock or has stopped the world for as long as the reference lives, and
+    /// makes no other reference meanwhile.
     #[inline]
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn data(&self) -> &mut StripeData {
+    pub(crate) unsafe fn data_mut(&self) -> &mut StripeData {
         // SAFETY: the caller's contract.
         unsafe { &mut *self.data.get() }
     }
@@ -589,5 +648,33 @@ impl Stripe {
             // SAFETY: as above.
             unsafe { Table::prefetch_item(&raw const (*self.data.get()).first.entries, hash) }
         }
+    }
+}
+
+/// A stripe that is locked for one visit.
+pub struct StripeGuard<'s>(&'s Stripe);
+
+impl Deref for StripeGuard<'_> {
+    type Target = StripeData;
+    #[inline]
+    fn deref(&self) -> &StripeData {
+        // SAFETY: the guard has the lock, and gives exclusive access only through `&mut self`.
+        unsafe { self.0.data() }
+    }
+}
+
+impl DerefMut for StripeGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut StripeData {
+        // SAFETY: the guard has the lock, and is borrowed exclusively.
+        unsafe { self.0.data_mut() }
+    }
+}
+
+impl Drop for StripeGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the guard has the lock, and whatever borrowed it is gone.
+        unsafe { self.0.release() }
     }
 }

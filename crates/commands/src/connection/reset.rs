@@ -25,7 +25,7 @@ pub static RESET: Command = Command {
 
 fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     dispatch::deliver_last_pushes(cx);
-    dispatch::release_everything(&cx.db, cx.session);
+    dispatch::release_everything(&mut cx.db, cx.session);
     let session = &mut *cx.session;
     session.db = DbIndex(0);
     session.protocol = Protocol::Resp2;

@@ -9,7 +9,7 @@
 
 use engine::engine::OtherSnapshot;
 use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
-use keyspace::keyspace::{Taken, take_all};
+use keyspace::keyspace::Taken;
 
 /// `FLUSHALL`.
 pub static FLUSHALL: Command = Command {
@@ -129,14 +129,13 @@ fn flush(cx: &mut Cx<'_>, dbs: &[DbIndex], in_background: bool) {
 fn take(cx: &mut Cx<'_>, dbs: &[DbIndex]) -> (Taken, u64) {
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
-    let mut taken = Taken(Vec::new());
+    let mut taken = Taken::default();
     let mut keys = 0;
-    cx.db.for_each_stripe(|_, stripe| {
+    cx.db.for_each_stripe_mut(|_, stripe| {
         keys += dbs.iter().map(|&db| stripe.db(db).entries().len() as u64).sum::<u64>();
-        let part = take_all(std::iter::once(stripe), dbs.iter().copied());
-        taken.0.extend(part.0);
+        taken.take(stripe, dbs.iter().copied());
     });
-    cx.engine.tracking.invalidate_all(&cx.db);
+    cx.engine.tracking.invalidate_all(&mut cx.db);
     cx.db.add_dirty(keys.max(1));
     (taken, keys)
 }

@@ -108,7 +108,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
     let begun = if is_rewriting(cx) {
         Err(AlreadyRunning)
     } else {
-        Snapshots::begin_in_stopped_world(engine, &cx.db)
+        Snapshots::begin_in_stopped_world(engine, &mut cx.db)
     };
     match begun {
         Ok(snapshot) => {

@@ -28,7 +28,7 @@ fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let first = index(args[1], "ERR invalid first DB index")?;
     let second = index(args[2], "ERR invalid second DB index")?;
     engine::commit::databases_change(cx, &[(first, Some(second)), (second, Some(first))]);
-    cx.db.for_each_stripe(|_, stripe| stripe.swap_dbs(first, second));
+    cx.db.for_each_stripe_mut(|_, stripe| stripe.swap_dbs(first, second));
     cx.db.add_dirty(1);
     cx.reply.ok();
     Ok(())

@@ -75,7 +75,7 @@ fn discard(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     if cx.session.multi.take().is_none() {
         return Err(Error::text("ERR DISCARD without MULTI"));
     }
-    unwatch(&cx.db, cx.session);
+    unwatch(&mut cx.db, cx.session);
     cx.reply.ok();
     Ok(())
 }
@@ -85,7 +85,7 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR EXEC without MULTI"));
     };
     let is_dirty = is_watch_dirty(&mut cx.db, cx.session);
-    unwatch(&cx.db, cx.session);
+    unwatch(&mut cx.db, cx.session);
     if multi.is_broken {
         return Err(Error::ExecAborted);
     }

@@ -53,7 +53,7 @@ fn watch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn unwatch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    transaction::unwatch(&cx.db, cx.session);
+    transaction::unwatch(&mut cx.db, cx.session);
     cx.reply.ok();
     Ok(())
 }

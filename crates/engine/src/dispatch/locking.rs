@@ -49,7 +49,7 @@ pub(super) fn fetch(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) {
 /// Whether a key that this command, whose stripes are locked, may change is held by a long command,
 /// or a snapshot has no room for what it holds. If so, the thread is told when that ends.
 #[cold]
-pub(super) fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+pub(super) fn is_held_back(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if !finds_hold(cx, row, args) {
         return false;
     }
@@ -63,15 +63,15 @@ pub(super) fn is_held_back(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool 
 }
 
 /// Whether something is in the way of this command just now.
-fn finds_hold(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+fn finds_hold(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let is_snapshot_running = cx.engine.snapshots.is_running();
-    let db = cx.db.index;
+    let (engine, db, view) = (cx.engine, cx.db.index, &mut cx.db);
     let mut is_held = false;
     let mut look = |command: &Command, words: &[&[u8]]| {
         let _ = keys::for_each_key(command, words, |index, flags| {
             let key = Key::new(words[index]);
-            let stripe = cx.engine.keyspace.stripe_of(key);
-            is_held |= cx.db.with_stripe(stripe, |data| {
+            let stripe = engine.keyspace.stripe_of(key);
+            is_held |= view.with_stripe_mut(stripe, |data| {
                 data.want(key.hash)
                     || (is_snapshot_running
                         && !flags.has(KeyFlags::RO)
@@ -80,9 +80,9 @@ fn finds_hold(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         });
     };
     if row.command.name == "exec" {
-        for queued in queued(cx) {
+        for queued in cx.session.multi.as_ref().map_or(&[][..], |multi| multi.queue()) {
             let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
-            look(cx.engine.table.all()[queued.command].command, &words);
+            look(engine.table.all()[queued.command].command, &words);
         }
     } else {
         look(row.command, args.words());

@@ -8,6 +8,7 @@ use crate::command::{Command, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
+use crate::interest;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
@@ -38,13 +39,11 @@ pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     }
 }
 
-#[allow(unsafe_code)]
 fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
     let stripe = db.engine.keyspace.stripe_of(Key::new(key));
-    db.with_stripe(stripe, |_| {
-        // SAFETY: `with_stripe` holds the stripe's lock.
-        let interest = unsafe { db.engine.interests.stripe(stripe) };
-        interest.of(index, key).map_or_else(Vec::new, |of_key| of_key.waiters.clone())
+    db.with_stripe(stripe, |data| {
+        let of_key = interest::of_stripe(data).and_then(|interest| interest.look(index, key));
+        of_key.map_or_else(Vec::new, |of_key| of_key.waiters.clone())
     })
 }
 
@@ -79,8 +78,8 @@ fn serve(
     if !is_woken_by(row.command, kind) || !waiter.is_waiting() {
         return Ok(());
     }
-    let held = std::mem::replace(&mut cx.db.locked, Locked::None);
-    let is_locked = held != Locked::None;
+    let held = cx.db.locks.take();
+    let is_locked = !held.is_empty();
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Vec::new();
@@ -97,10 +96,10 @@ fn serve(
     };
     guest.db.index = waiter.db;
     guest.db.touches = !waiter.no_touch;
-    guest.db.locked = held;
+    guest.db.locks = held;
     let need = stripes_of(&guest, row.command, args);
     if !lock_to_serve(&mut guest, need, row, args) {
-        cx.db.locked = std::mem::replace(&mut guest.db.locked, Locked::None);
+        cx.db.locks = guest.db.locks.take();
         drop(guest);
         if is_locked {
             return Err(Busy);
@@ -112,13 +111,13 @@ fn serve(
     }
     // Only now, so that who wants to know whether it is served need not wait for the locks.
     let is_served = waiter.claim() && run_claimed(&mut guest, waiter, args);
-    let locked = std::mem::replace(&mut guest.db.locked, Locked::None);
+    let locks = guest.db.locks.take();
     ready.append(&mut guest.db.effects.ready);
     drop(guest);
     if is_locked {
-        cx.db.locked = locked;
+        cx.db.locks = locks;
     } else {
-        locked.release(&engine.keyspace);
+        drop(locks);
     }
     if is_served {
         engine.tracking.flush_broadcasts(engine);
@@ -137,14 +136,14 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
     let goes_on = guest.block_request.take().is_some();
     if goes_on {
         if !waiter.put_back() {
-            blocking::end(&guest.db, waiter);
+            blocking::end(&mut guest.db, waiter);
         }
     } else {
         if let Err(error) = &outcome {
             guest.thread.stats().by_command[row.index].failed.add_own(1);
             refuse(guest, error);
         }
-        blocking::forget(&guest.db, waiter);
+        blocking::forget(&mut guest.db, waiter);
         waiter.finish();
     }
     commit::commit(guest, args);
@@ -158,25 +157,23 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
     const PATIENCE: usize = 1000;
     /// Attempts while other locks are held, which somebody may be waiting for.
     const PATIENCE_WITH_LOCKS: usize = 100;
-    let keyspace = &guest.engine.keyspace;
-    if guest.db.locked != Locked::None {
+    if !guest.db.locks.is_empty() {
         let is_had = (0..PATIENCE_WITH_LOCKS).any(|_| {
-            let extended = guest.db.locked.extend(&need, keyspace);
+            let extended = guest.db.locks.extend(&need);
             extended.inspect_err(|_| std::thread::yield_now()).is_ok()
         });
         return is_had && !(guest.engine.holds.any() && is_held_back(guest, row, args));
     }
     let mut attempts = 0;
-    while need.acquire(keyspace).is_err() {
+    while guest.db.locks.extend(&need).is_err() {
         attempts += 1;
         if attempts > PATIENCE && guest.engine.holds.any() {
             return false;
         }
         std::thread::yield_now();
     }
-    guest.db.locked = need;
     if guest.engine.holds.any() && is_held_back(guest, row, args) {
-        std::mem::replace(&mut guest.db.locked, Locked::None).release(keyspace);
+        guest.db.locks.release();
         return false;
     }
     true

@@ -6,6 +6,7 @@ use super::{Shared, Touch, Urgency};
 use crate::entry::Entry;
 use crate::keyspace::{Assignment, Keyspace, STRIPES};
 use crate::kind::Value;
+use crate::locks::Locks;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key, Millis};
 use std::collections::BTreeMap;
@@ -22,12 +23,14 @@ type Content = (Option<i64>, Form, Vec<Vec<u8>>);
 type State = BTreeMap<(u32, Vec<u8>), Content>;
 
 fn with<R>(keyspace: &Keyspace, stripe: usize, run: impl FnOnce(&mut StripeData) -> R) -> R {
-    keyspace.stripe(stripe).lock();
-    // SAFETY: locked above; the test has one thread.
-    let result = run(unsafe { keyspace.stripe(stripe).data() });
-    // SAFETY: locked above.
-    unsafe { keyspace.stripe(stripe).unlock() };
-    result
+    run(&mut keyspace.stripe(stripe).lock())
+}
+
+fn begin_snapshot(keyspace: &Keyspace, shared: &Arc<Shared>) {
+    let mut locks = Locks::new(keyspace);
+    // SAFETY: the test has one thread.
+    unsafe { locks.hold_world(keyspace.world().stop()) };
+    keyspace.begin_snapshot(&mut locks, shared);
 }
 
 /// Puts tokens together to contents.
@@ -219,7 +222,7 @@ fn run(seed: u64) {
     let limit = [1 << 10, 1 << 16, 1 << 26][rng.index(3)];
     let shared = Arc::new(Shared::new(limit, Box::new(|| {})));
     // SAFETY: nobody else has the keyspace.
-    unsafe { keyspace.begin_snapshot(&shared) };
+    begin_snapshot(&keyspace, &shared);
     let mut reader = Reader::default();
     let changes_per_step = rng.index(60);
     let mut stripe = 0;
@@ -305,7 +308,7 @@ fn writers_go_on_when_what_they_handed_over_is_written() {
         assert!((0..KEYS).all(|index| set(index, &[b'x'; 400])));
         let (shared, woken) = counting(limit);
         // SAFETY: nobody else has the keyspace.
-        unsafe { keyspace.begin_snapshot(&shared) };
+        begin_snapshot(&keyspace, &shared);
         // No walk comes by: all that makes room is what writers have handed over.
         for index in 0..KEYS {
             shared.wait();
@@ -354,7 +357,7 @@ fn a_value_that_changes_after_the_end_is_not_streamed_on() {
     put(200_000);
     let shared = Arc::new(Shared::new(1 << 26, Box::new(|| {})));
     // SAFETY: nobody else has the keyspace.
-    unsafe { keyspace.begin_snapshot(&shared) };
+    begin_snapshot(&keyspace, &shared);
     while with(&keyspace, stripe, StripeData::walk_snapshot).is_some() {}
     let value = shared.next_big().expect("it is streamed apart");
     let stream = || {

@@ -32,7 +32,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     let going: Vec<_> =
         (0..engine.keyspace.databases()).map(|number| (DbIndex(number), None)).collect();
     engine::commit::databases_change(cx, &going);
-    engine.tracking.invalidate_all(&cx.db);
+    engine.tracking.invalidate_all(&mut cx.db);
     engine.loading.begin(0, cx.now());
     cx.reply_later(move |reply| {
         if let Err(why) = host.complete_append_log() {

@@ -5,7 +5,7 @@
 
 use engine::snapshot::Snapshots;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
-use keyspace::keyspace::{Taken, take_all};
+use keyspace::keyspace::Taken;
 
 /// The options.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let engine = cx.thread.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     if !options.no_save {
-        let snapshot = Snapshots::begin_in_stopped_world(engine, &cx.db)
+        let snapshot = Snapshots::begin_in_stopped_world(engine, &mut cx.db)
             .map_err(|_| Error::text("ERR Background save already in progress"))?;
         host.save_now(snapshot).map_err(|_| Error::text("ERR"))?;
     }
@@ -61,10 +61,8 @@ fn empty(cx: &mut Cx<'_>) {
     let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
-    cx.engine.tracking.invalidate_all(&cx.db);
-    let mut taken = Taken(Vec::new());
-    cx.db.for_each_stripe(|_, stripe| {
-        taken.0.extend(take_all(std::iter::once(stripe), dbs.iter().copied()).0);
-    });
+    cx.engine.tracking.invalidate_all(&mut cx.db);
+    let mut taken = Taken::default();
+    cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
     cx.engine.background.free_tables(taken);
 }

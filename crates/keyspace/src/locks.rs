@@ -1,0 +1,366 @@
+//! Locks of stripes, and the access that they give.
+//!
+//! [`Locks`] is the token of the stripes that one command holds. A shared reference to it reads
+//! their contents, an exclusive reference changes them, and it asserts, in release builds too, that
+//! the stripe is among those it holds.
+//!
+//! Stripes are always locked in ascending order, so two commands never wait for each other in a
+//! circle. A lock that cannot be had soon makes the whole attempt fail with [`Busy`]: the reactor
+//! then serves other connections and tries this one again, so that a long command on one stripe
+//! never blocks a thread.
+#![allow(unsafe_code)]
+
+use crate::keyspace::{Keyspace, STRIPES};
+use crate::stripe::{Stripe, StripeData};
+use crate::world::Stopped;
+
+const WORDS: usize = STRIPES / 64;
+/// Attempts before a lock counts as busy; about two microseconds, many times what a command
+/// holds a stripe for.
+const SPINS: u32 = 64;
+
+/// A set of stripes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StripeSet {
+    bits: [u64; WORDS],
+}
+
+impl StripeSet {
+    /// Adds a stripe.
+    pub fn insert(&mut self, stripe: usize) {
+        self.bits[stripe / 64] |= 1 << (stripe % 64);
+    }
+    /// Whether a stripe is in the set.
+    pub fn contains(&self, stripe: usize) -> bool {
+        self.bits[stripe / 64] & 1 << (stripe % 64) != 0
+    }
+    /// The stripes in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.bits.iter().enumerate().flat_map(|(word, &bits)| {
+            let mut bits = bits;
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(word * 64 + bit)
+            })
+        })
+    }
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.bits.iter().all(|&word| word == 0)
+    }
+}
+
+/// What a command needs, and, once it has it, what it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Locked {
+    /// Nothing.
+    None,
+    /// One stripe.
+    One(usize),
+    /// Several.
+    Several(Box<StripeSet>),
+    /// Everything: the world is stopped.
+    World,
+}
+
+/// Another thread held a stripe for too long.
+#[derive(Debug)]
+pub struct Busy;
+
+impl Locked {
+    /// Adds a stripe to what is needed.
+    pub fn add(&mut self, stripe: usize) {
+        match self {
+            Locked::None => *self = Locked::One(stripe),
+            Locked::One(other) if *other == stripe => {}
+            Locked::One(other) => {
+                let mut set = StripeSet::default();
+                set.insert(*other);
+                set.insert(stripe);
+                *self = Locked::Several(Box::new(set));
+            }
+            Locked::Several(set) => set.insert(stripe),
+            Locked::World => {}
+        }
+    }
+
+    /// Whether a stripe may be touched.
+    #[inline]
+    pub fn covers(&self, stripe: usize) -> bool {
+        match self {
+            Locked::None => false,
+            Locked::One(one) => *one == stripe,
+            Locked::Several(set) => set.contains(stripe),
+            Locked::World => true,
+        }
+    }
+
+    /// Visits the stripes in ascending order; none where the world is stopped.
+    pub fn for_each(&self, mut visit: impl FnMut(usize)) {
+        match self {
+            Locked::None | Locked::World => {}
+            Locked::One(stripe) => visit(*stripe),
+            Locked::Several(set) => set.iter().for_each(visit),
+        }
+    }
+}
+
+/// The stripes that are locked for one command, or the stopped world. Dropping it unlocks.
+pub struct Locks<'k> {
+    keyspace: &'k Keyspace,
+    held: Locked,
+    /// Present exactly if `held` is `World`.
+    world: Option<Stopped<'k>>,
+}
+
+impl<'k> Locks<'k> {
+    /// A token that holds nothing yet.
+    pub fn new(keyspace: &'k Keyspace) -> Locks<'k> {
+        Locks { keyspace, held: Locked::None, world: None }
+    }
+
+    /// The stripes that are held.
+    #[inline]
+    pub fn held(&self) -> &Locked {
+        &self.held
+    }
+
+    /// Whether nothing is held.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        matches!(self.held, Locked::None)
+    }
+
+    /// Locks these stripes. The token holds nothing before; on [`Busy`] it holds nothing after.
+    #[inline]
+    pub fn acquire(&mut self, need: Locked) -> Result<(), Busy> {
+        self.assert_empty();
+        lock_set(self.keyspace, &need)?;
+        self.held = need;
+        Ok(())
+    }
+
+    /// Locks these stripes, however long that takes; for threads that no client waits for.
+    pub fn acquire_patiently(&mut self, need: Locked) {
+        self.assert_empty();
+        need.for_each(|stripe| self.keyspace.stripe(stripe).acquire());
+        self.held = need;
+    }
+
+    /// Locks one stripe if that is possible at once.
+    pub fn try_acquire(&mut self, stripe: usize) -> bool {
+        self.assert_empty();
+        let is_free = self.keyspace.stripe(stripe).try_acquire();
+        if is_free {
+            self.held = Locked::One(stripe);
+        }
+        is_free
+    }
+
+    /// Locks further stripes beside those that are held. This cannot deadlock whatever their order:
+    /// they are only tried, and none is kept if one cannot be had.
+    pub fn extend(&mut self, need: &Locked) -> Result<(), Busy> {
+        let mut missing = Locked::None;
+        need.for_each(|stripe| {
+            if !self.held.covers(stripe) {
+                missing.add(stripe);
+            }
+        });
+        lock_set(self.keyspace, &missing)?;
+        missing.for_each(|stripe| self.held.add(stripe));
+        Ok(())
+    }
+
+    /// Holds all stripes, because the world is stopped.
+    ///
+    /// # Safety
+    /// `stopped` is of this keyspace's world. Until [`Locks::release`] other threads lock stripes
+    /// only inside the world, that is, not at all, or on behalf of this token's owner, which
+    /// borrows no stripe meanwhile (a load or a save that a command waits for).
+    pub unsafe fn hold_world(&mut self, stopped: Stopped<'k>) {
+        self.assert_empty();
+        self.held = Locked::World;
+        self.world = Some(stopped);
+    }
+
+    /// Unlocks everything; lets the world go on if it is stopped.
+    #[inline]
+    pub fn release(&mut self) {
+        match std::mem::replace(&mut self.held, Locked::None) {
+            Locked::None => {}
+            // SAFETY: the stripe was held by this token, which no longer says so.
+            Locked::One(stripe) => unsafe { self.keyspace.stripe(stripe).release() },
+            Locked::Several(set) => unlock_all(self.keyspace, &set),
+            Locked::World => self.world = None,
+        }
+    }
+
+    /// Moves what is held into a token of its own.
+    #[must_use]
+    pub fn take(&mut self) -> Locks<'k> {
+        let held = std::mem::replace(&mut self.held, Locked::None);
+        Locks { keyspace: self.keyspace, held, world: self.world.take() }
+    }
+
+    /// The contents of a stripe that is held, to read.
+    ///
+    /// # Panics
+    /// When the stripe is not held.
+    #[inline]
+    pub fn data(&self, stripe: usize) -> &StripeData {
+        self.assert_held(stripe);
+        // SAFETY: this token holds the stripe, and gives exclusive access only through `&mut self`.
+        unsafe { self.keyspace.stripe(stripe).data() }
+    }
+
+    /// The contents of a stripe that is held, to change.
+    ///
+    /// # Panics
+    /// When the stripe is not held.
+    #[inline]
+    pub fn data_mut(&mut self, stripe: usize) -> &mut StripeData {
+        self.assert_held(stripe);
+        // SAFETY: this token holds the stripe, and is borrowed exclusively.
+        unsafe { self.keyspace.stripe(stripe).data_mut() }
+    }
+
+    /// Visits the stripes that are held in ascending order, to read them.
+    pub fn for_each(&self, mut visit: impl FnMut(&StripeData)) {
+        self.held.for_each(|stripe| visit(self.data(stripe)));
+    }
+
+    /// Visits the stripes that are held in ascending order, to change them.
+    pub fn for_each_mut(&mut self, mut visit: impl FnMut(&mut StripeData)) {
+        self.held.for_each(|stripe| {
+            // SAFETY: this token holds the stripe, and is borrowed exclusively.
+            visit(unsafe { self.keyspace.stripe(stripe).data_mut() });
+        });
+    }
+
+    #[inline]
+    fn assert_held(&self, stripe: usize) {
+        assert!(
+            self.held.covers(stripe),
+            "a command touched a key that its key specification does not name"
+        );
+    }
+
+    #[inline]
+    fn assert_empty(&self) {
+        assert!(self.is_empty(), "locks were taken beside others");
+    }
+}
+
+impl Drop for Locks<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+#[inline]
+fn lock_set(keyspace: &Keyspace, need: &Locked) -> Result<(), Busy> {
+    match need {
+        Locked::None => Ok(()),
+        Locked::One(stripe) => lock(keyspace, *stripe),
+        Locked::Several(set) => lock_all(keyspace, set),
+        Locked::World => panic!("the world is held by stopping it"),
+    }
+}
+
+#[inline]
+fn lock(keyspace: &Keyspace, stripe: usize) -> Result<(), Busy> {
+    let stripe = keyspace.stripe(stripe);
+    if stripe.try_acquire() { Ok(()) } else { try_again(stripe) }
+}
+
+#[cold]
+fn try_again(stripe: &Stripe) -> Result<(), Busy> {
+    for _ in 0..SPINS {
+        std::hint::spin_loop();
+        if stripe.try_acquire() {
+            return Ok(());
+        }
+    }
+    Err(Busy)
+}
+
+#[inline(never)]
+fn lock_all(keyspace: &Keyspace, set: &StripeSet) -> Result<(), Busy> {
+    for stripe in set.iter() {
+        if lock(keyspace, stripe).is_err() {
+            for held in set.iter().take_while(|&held| held != stripe) {
+                // SAFETY: locked in this loop before.
+                unsafe { keyspace.stripe(held).release() }
+            }
+            return Err(Busy);
+        }
+    }
+    Ok(())
+}
+
+#[inline(never)]
+fn unlock_all(keyspace: &Keyspace, set: &StripeSet) {
+    // SAFETY: only called by `Locks::release`, for the stripes that the token held.
+    set.iter().for_each(|stripe| unsafe { keyspace.stripe(stripe).release() });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keyspace::Assignment;
+
+    #[test]
+    fn sets_iterate_in_ascending_order() {
+        let mut locked = Locked::None;
+        for stripe in [700, 3, 3, 64, 1023, 0] {
+            locked.add(stripe);
+        }
+        let Locked::Several(set) = &locked else { panic!("{locked:?}") };
+        assert_eq!(set.iter().collect::<Vec<_>>(), [0, 3, 64, 700, 1023]);
+        assert!(locked.covers(64) && !locked.covers(65));
+    }
+
+    fn keyspace() -> Keyspace {
+        Keyspace::new(1, Assignment::ByHash)
+    }
+
+    fn two(a: usize, b: usize) -> Locked {
+        let mut need = Locked::One(a);
+        need.add(b);
+        need
+    }
+
+    #[test]
+    fn a_busy_stripe_leaves_none_locked() {
+        let keyspace = keyspace();
+        let other = keyspace.stripe(7).lock();
+        let mut locks = Locks::new(&keyspace);
+        assert!(locks.acquire(two(3, 7)).is_err() && locks.is_empty());
+        assert!(keyspace.stripe(3).try_lock().is_some());
+        drop(other);
+        assert!(locks.acquire(two(3, 7)).is_ok());
+        assert!(keyspace.stripe(3).try_lock().is_none() && keyspace.stripe(7).try_lock().is_none());
+        assert!(locks.extend(&two(2, 3)).is_ok() && locks.held().covers(2));
+        let taken = locks.take();
+        assert!(locks.is_empty() && keyspace.stripe(2).try_lock().is_none());
+        drop(taken);
+        assert!([2, 3, 7].into_iter().all(|index| keyspace.stripe(index).try_lock().is_some()));
+    }
+
+    #[test]
+    #[should_panic(expected = "does not name")]
+    fn a_stripe_that_is_not_held_cannot_be_read() {
+        let keyspace = keyspace();
+        let mut locks = Locks::new(&keyspace);
+        assert!(locks.try_acquire(1));
+        locks.data(2);
+    }
+
+    #[test]
+    #[should_panic(expected = "does not name")]
+    fn a_stripe_that_is_not_held_cannot_be_changed() {
+        let keyspace = keyspace();
+        Locks::new(&keyspace).data_mut(0);
+    }
+}
