@@ -3,6 +3,12 @@
 //! A client's state lives in its [`crate::Session`], which only its thread touches. What others
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
+pub mod client_memory;
+pub mod interest;
+pub mod mailbox;
+pub mod pause;
+pub mod session;
+
 use crate::blocking::Waiter;
 use crate::clock::now;
 use crate::engine::Engine;

@@ -4,6 +4,10 @@
 //! (calls, time, hits) goes to [`ThreadStats`], which only its own thread writes: a load and a
 //! store, no shared cache line. Readers sum over the threads.
 
+pub mod commandlog;
+pub mod latency;
+pub mod rates;
+
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering::Relaxed};
 
 /// A counter.

@@ -4,6 +4,10 @@
 //! and posted to the mailboxes of the listeners' threads, which encode it in each client's
 //! protocol; messages of one publisher to one listener keep their order.
 
+pub mod monitor;
+pub(crate) mod outbox;
+pub mod tracking;
+
 use crate::clients::Client;
 use crate::engine::Engine;
 use crate::mailbox::{Message, Push};

@@ -8,6 +8,10 @@
 //! `docs/internals/snapshots.md` has the whole.
 #![allow(unsafe_code)]
 
+pub mod load;
+pub mod loading;
+pub mod persistence;
+
 use crate::engine::Engine;
 use crate::journal::JournalPos;
 use crate::locks::Locks;
