@@ -2,8 +2,9 @@
 //!
 //! Such a client is blocked as one that waits for keys is: the same [`Waiter`], the same deadline,
 //! the same ways to end it. Instead of under a key it is found in one list, which is looked through
-//! whenever a position of the journal becomes safer: after an fsync, when the append-only file
-//! begins or ends to be one. Whoever has such news calls [`Engine::serve_acks`].
+//! whenever a position of the journal becomes safer: after an fsync, when a replica has acknowledged
+//! more, when the append-only file becomes complete or is switched off. Each of them calls
+//! [`Engine::serve_acks`].
 
 use crate::append_log::LogState;
 use crate::blocking::{BlockRequest, Resumption, TimeoutReply, Until, Waiter};
@@ -50,26 +51,25 @@ impl Acks {
     /// It never will be: there is no append-only file.
     fn is_met(self, engine: &Engine) -> Result<bool, Error> {
         match self.wanted {
-            Wanted::Replicas(replicas) => Ok(engine.replica_acks(self.position) >= replicas),
+            Wanted::Replicas(replicas) => Ok(engine.replicas_at(self.position) >= replicas),
             Wanted::Disks { local: true, .. } if engine.append_log.state() == LogState::Off => {
                 Err(NO_LOG)
             }
             Wanted::Disks { local, replicas } => {
-                let is_local = !local || engine.append_log.has_safe(self.position);
-                Ok(is_local && engine.replica_acks(self.position) >= replicas)
+                let is_local = !local || engine.is_on_disk(self.position);
+                Ok(is_local && engine.replica_disks_at(self.position) >= replicas)
             }
         }
     }
 
     /// Says how it is.
     pub(crate) fn write(self, engine: &Engine, reply: &mut Reply<'_>) {
-        let replicas = engine.replica_acks(self.position);
         match self.wanted {
-            Wanted::Replicas(_) => reply.integer(replicas),
+            Wanted::Replicas(_) => reply.integer(engine.replicas_at(self.position)),
             Wanted::Disks { .. } => {
                 reply.array(2);
-                reply.integer(i64::from(engine.append_log.has_safe(self.position)));
-                reply.integer(replicas);
+                reply.integer(i64::from(engine.is_on_disk(self.position)));
+                reply.integer(engine.replica_disks_at(self.position));
             }
         }
     }
@@ -120,10 +120,19 @@ impl Cx<'_> {
 }
 
 impl Engine {
-    /// How many replicas have said that they have everything before this. Nothing replicates from
-    /// this server.
-    fn replica_acks(&self, _position: JournalPos) -> i64 {
-        0
+    /// How many replicas have everything before this.
+    fn replicas_at(&self, position: JournalPos) -> i64 {
+        self.safe.count_received(position) as i64
+    }
+
+    /// How many replicas have everything before this on their disks.
+    fn replica_disks_at(&self, position: JournalPos) -> i64 {
+        self.safe.count_synced(position) as i64
+    }
+
+    /// Whether everything before this would be there after a crash of this machine.
+    fn is_on_disk(&self, position: JournalPos) -> bool {
+        self.safe.disk() >= position && self.append_log.is_complete()
     }
 
     /// A client begins to wait.

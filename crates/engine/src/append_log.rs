@@ -1,5 +1,5 @@
-//! What commands, gates and INFO know of the append-only file. The file itself, and the threads
-//! that write it, are the server's.
+//! What commands, gates and INFO know of the append-only file. The file itself and the threads
+//! that write it are in the server. How far it is on the disk is a source of [`journal::safe`].
 
 use crate::journal::{Journal, JournalPos};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::*, fence};
@@ -24,16 +24,11 @@ type Nudge = Box<dyn Fn() + Send + Sync>;
 #[derive(Default)]
 pub struct AppendLog {
     state: AtomicU8,
-    /// Replies to writes, and to reads of what was written, wait for the disk (`appendfsync always`).
-    holds_replies: AtomicBool,
-    /// The position behind the last write that is not noted with the stripes it changed.
-    pub(crate) written_anywhere: AtomicU64,
     /// Writes are refused: the last write or fsync failed.
     is_broken: AtomicBool,
     error: Mutex<String>,
     /// Everything before it is in the file, as far as the kernel is concerned.
     pub written: AtomicU64,
-    synced: AtomicU64,
     lapses: AtomicU64,
     repaired_lapses: AtomicU64,
     /// The writing thread sleeps until it is nudged.
@@ -102,20 +97,6 @@ impl AppendLog {
         self.state.store(state as u8, Release);
     }
 
-    /// Whether replies wait until the writes that they tell of are on the disk.
-    #[inline]
-    pub fn holds_replies(&self) -> bool {
-        self.holds_replies.load(Relaxed)
-    }
-
-    /// Sets it. `position` is where the journal ends: what was written before, nobody has noted.
-    pub fn set_holds_replies(&self, holds: bool, position: JournalPos) {
-        if holds && !self.holds_replies() && position > self.synced() {
-            self.written_anywhere.fetch_max(position.0, AcqRel);
-        }
-        self.holds_replies.store(holds, SeqCst);
-    }
-
     /// Whether writes are refused.
     #[inline]
     pub fn is_broken(&self) -> bool {
@@ -138,31 +119,19 @@ impl AppendLog {
         lock(&self.error).clone()
     }
 
-    /// The file has been forced to the disk as far as this.
-    pub fn synced(&self) -> JournalPos {
-        JournalPos(self.synced.load(Acquire))
-    }
-
-    /// The log begins here: what came before it is not its business.
+    /// The log begins here: it has nothing from before.
     pub fn begin_at(&self, position: JournalPos) {
         self.written.store(position.0, Release);
-        self.synced.store(position.0, Release);
     }
 
-    /// Says that the file was forced to the disk as far as this.
-    pub fn set_synced(&self, position: JournalPos) {
-        self.synced.fetch_max(position.0, SeqCst);
+    /// Whether the log has all data, so that what was forced to the disk would be there after a crash
+    /// of the machine.
+    pub fn is_complete(&self) -> bool {
+        self.state() == LogState::On && !self.needs_rewrite()
     }
 
-    /// Whether everything before this would be there after a crash of the machine.
-    pub fn has_safe(&self, position: JournalPos) -> bool {
-        self.state() == LogState::On
-            && self.synced.load(SeqCst) >= position.0
-            && !self.needs_rewrite()
-    }
-
-    /// An fsync failed and works again: what it was about may be lost on the disk though it is in
-    /// memory, so everything is to be written anew. To be said before [`AppendLog::set_synced`].
+    /// An fsync failed and works again: its data may be lost on the disk though it is in memory, so
+    /// everything is to be written anew. To be called before the disk's position advances.
     pub fn note_lapse(&self) {
         self.lapses.fetch_add(1, SeqCst);
     }

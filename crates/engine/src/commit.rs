@@ -18,7 +18,6 @@ use crate::outbox::News;
 use crate::pubsub::Space;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 /// A change of one key.
 #[derive(Debug)]
@@ -64,14 +63,14 @@ impl Effects {
     /// Notes that a key was deleted which no command asked to delete.
     #[inline]
     pub(crate) fn propagate_deletion(&mut self, engine: &Engine, db: DbIndex, key: &[u8]) {
-        if engine.journal.is_read() {
+        if engine.journal.is_recording() {
             self.entry.command(db, &[b"DEL", key]);
         }
     }
 
     pub(crate) fn propagate_as(&mut self, db: DbIndex, write: impl FnOnce(&mut Effect<'_>)) {
         self.is_rewritten = true;
-        write(&mut Effect { entry: &mut self.entry, db });
+        write(&mut Effect::new(&mut self.entry, db));
     }
 
     /// The count of changes since the last commit, without keys whose time had come.
@@ -94,7 +93,7 @@ pub(crate) fn commit(cx: &mut Cx<'_>, args: Args<'_>) {
         if !cx.db.effects.is_replay {
             cx.thread.stats().dirty.add_own(dirty);
         }
-        if dirty > 0 && cx.engine.journal.is_read() && !cx.db.effects.is_rewritten {
+        if dirty > 0 && cx.engine.journal.is_recording() && !cx.db.effects.is_rewritten {
             propagate(cx, args);
         }
     }
@@ -124,7 +123,7 @@ fn propagate(cx: &mut Cx<'_>, args: Args<'_>) {
     let is_whole = effects.entry.is_empty() && !effects.is_transaction && !effects.is_replay;
     if is_whole && !args.sent().is_empty() {
         let position = cx.engine.journal.append_command(index, args.sent());
-        hold_until_written(cx, position);
+        hold_until_safe(cx, position);
     } else {
         effects.entry.command(index, args.words());
     }
@@ -137,40 +136,39 @@ fn append(cx: &mut Cx<'_>) {
         effects.entry.clear();
     } else if !effects.is_transaction {
         let position = cx.engine.journal.append(&mut effects.entry, true);
-        hold_until_written(cx, position);
+        hold_until_safe(cx, position);
     }
 }
 
-/// The reply may have to wait until the journal is on the disk up to here.
+/// The reply may have to wait until everything up to here is safe.
 #[inline]
-fn hold_until_written(cx: &mut Cx<'_>, position: JournalPos) {
+fn hold_until_safe(cx: &mut Cx<'_>, position: JournalPos) {
     cx.session.written = position;
-    if cx.engine.append_log.holds_replies() {
+    if cx.engine.safe.holds_replies() {
         note_written(&mut cx.db, position);
     }
 }
 
-/// Notes for whoever reads what was written how much of the journal has to be on the disk first. Out
+/// Notes for later reads of the keys which position has to be safe before their replies leave. Out
 /// of line, as [`note_seen`] is, so that other policies pay for a test only.
 #[cold]
 #[inline(never)]
 fn note_written(db: &mut Db<'_>, position: JournalPos) {
     match db.locks.held() {
         Locked::None | Locked::World => {
-            db.engine.append_log.written_anywhere.fetch_max(position.0, AcqRel);
+            db.engine.safe.note_written_anywhere(position);
         }
         _ => db.locks.for_each_mut(|data| data.written = position.0),
     }
 }
 
-/// Notes what the session may have seen of the writes of others: a reply that tells of them waits for
-/// the disk as their own does. The stripes of the command, which has written nothing, are still
+/// Notes what the session may have seen of the writes of others: a reply that tells of them waits as
+/// their own does. The stripes of the command, which has written nothing, are still
 /// locked.
 #[cold]
 #[inline(never)]
 pub(crate) fn note_seen(cx: &mut Cx<'_>) {
-    let log = &cx.engine.append_log;
-    let mut seen = log.written_anywhere.load(Acquire);
+    let mut seen = cx.engine.safe.written_anywhere().0;
     match cx.db.locks.held() {
         Locked::None if !cx.resolved.command.flags.has(Flags::READONLY) => return,
         // It has walked over the keys.
@@ -320,7 +318,7 @@ pub(crate) fn commit_outside(db: &mut Db<'_>) {
     if !db.effects.entry.is_empty() && !db.effects.is_transaction && !db.effects.is_replay {
         let position = engine.journal.append(&mut db.effects.entry, false);
         // After a crash a key that was evicted is back, but not one whose time had come.
-        if is_eviction && engine.append_log.holds_replies() {
+        if is_eviction && engine.safe.holds_replies() {
             note_written(db, position);
         }
     }

@@ -611,7 +611,7 @@ impl<'a> Db<'a> {
     /// What goes into the journal in place of the request itself: the same effect in commands
     /// that need no clock and no chance. `write` runs only if somebody reads the journal.
     pub fn propagate_as(&mut self, write: impl FnOnce(&mut Effect<'_>)) {
-        if self.engine.journal.is_read() {
+        if self.engine.journal.is_recording() {
             let index = self.index;
             self.effects.propagate_as(index, write);
         }

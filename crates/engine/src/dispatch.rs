@@ -314,7 +314,7 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     let before = cx.session.written;
     commit::commit(cx, args);
     // What was written comes behind all that was seen.
-    if cx.engine.append_log.holds_replies() && cx.session.written == before {
+    if cx.engine.safe.holds_replies() && cx.session.written == before {
         commit::note_seen(cx);
     }
 }

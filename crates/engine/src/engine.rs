@@ -12,7 +12,8 @@ use crate::debug::DebugSettings;
 use crate::events::Class;
 use crate::evict::{InVain, OverLimit};
 use crate::holds::Holds;
-use crate::journal::{IfBehind, Journal, Reader};
+use crate::journal::Journal;
+use crate::journal::safe::SafePositions;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::long::LateReply;
@@ -169,6 +170,8 @@ pub struct Engine {
     pub stale_share: StaleShare,
     /// The journal.
     pub journal: Journal,
+    /// Up to where writes have enough copies.
+    pub safe: SafePositions,
     /// The append-only file.
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
@@ -197,8 +200,6 @@ pub struct Engine {
     pub active_expire: AtomicBool,
     /// Other switches of DEBUG.
     pub debug: DebugSettings,
-    /// 40 hexadecimal digits that name the history of this data set.
-    pub replication_id: Mutex<String>,
     /// When the server started, milliseconds since the epoch.
     pub started_ms: i64,
     startup_bytes: OnceLock<usize>,
@@ -246,6 +247,7 @@ impl Engine {
             rates: Rates::default(),
             stale_share: StaleShare::default(),
             journal,
+            safe: SafePositions::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commandlogs: CommandLogs::default(),
@@ -260,7 +262,6 @@ impl Engine {
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
             debug: DebugSettings::default(),
-            replication_id: Mutex::new(random_hex_40()),
             started_ms: crate::clock::now().0,
             startup_bytes: OnceLock::new(),
             run_id: random_hex_40(),
@@ -282,17 +283,6 @@ impl Engine {
     /// no data. The first call decides.
     pub fn startup_bytes(&self) -> usize {
         *self.startup_bytes.get_or_init(keyspace::memory::used_bytes)
-    }
-
-    /// A reader of the journal from here on. What happened while nobody read is not in it, so then
-    /// another history begins: with the old name, a file from before would stand for a position
-    /// at which there is another state now. The world is stopped.
-    pub fn read_journal(&self, if_behind: IfBehind) -> Reader<'_> {
-        if !self.journal.is_read() {
-            let mut id = lock(&self.replication_id);
-            *id = random_hex_40();
-        }
-        self.journal.read(if_behind)
     }
 
     /// Number of reactor threads.

@@ -236,7 +236,7 @@ impl LongCommand {
             return;
         }
         let mut written = self.session.written;
-        if engine.append_log.holds_replies() {
+        if engine.safe.holds_replies() {
             // It may have seen whatever there is.
             written = engine.journal.position();
         }

@@ -136,7 +136,7 @@ impl Hub {
                 if !self.worker.deliver(&mut conn.session, &push, io.out()) {
                     conn.held.push(push);
                 }
-                hold_for_disk(self.engine, &conn.session, &mut io);
+                hold_until_safe(self.engine, &conn.session, &mut io);
                 check_output(self.engine, conn, &mut io);
             }
             Message::Resume(_, resumption) => {
@@ -145,7 +145,7 @@ impl Hub {
                     for push in std::mem::take(&mut conn.held) {
                         self.worker.deliver(&mut conn.session, &push, io.out());
                     }
-                    hold_for_disk(self.engine, &conn.session, &mut io);
+                    hold_until_safe(self.engine, &conn.session, &mut io);
                     check_output(self.engine, conn, &mut io);
                 }
             }
@@ -241,11 +241,11 @@ impl Hub {
     }
 }
 
-/// Keeps the output until the writes that it tells of are on the disk, if that is asked for: the
-/// client's own, those that it has read, and those that it was told of.
+/// Keeps the output until the writes that it tells of are safe, if that is asked for: the client's
+/// own, those that it has read, and those that it was told of.
 #[inline]
-fn hold_for_disk(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
-    if engine.append_log.holds_replies() {
+fn hold_until_safe(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
+    if engine.safe.holds_replies() {
         io.hold_until(session.written.max(session.seen).0);
     }
 }
@@ -339,7 +339,7 @@ impl Handler for Hub {
         let turn_output = if is_counted { client_limits::SMALL } else { TURN_OUTPUT };
         let most = io.out().len() + turn_output;
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
-        hold_for_disk(engine, &conn.session, io);
+        hold_until_safe(engine, &conn.session, io);
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
         stats.net_in.add_own(fed.consumed as u64);
@@ -405,7 +405,7 @@ impl Handler for Hub {
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
         self.engine.tracking.flush_broadcasts(self.engine);
-        if self.engine.journal.is_read() {
+        if self.engine.journal.is_recording() {
             self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
         }
         if self.engine.mailboxes[self.thread()].has_mail() {

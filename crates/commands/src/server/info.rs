@@ -374,15 +374,21 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "role", "master");
     line(out, "connected_slaves", 0);
     line(out, "master_failover_state", "no-failover");
-    let replication_id = lock(&cx.engine.replication_id);
-    line(out, "master_replid", &*replication_id);
-    line(out, "master_replid2", "0000000000000000000000000000000000000000");
-    line(out, "master_repl_offset", cx.engine.journal.position().0);
-    line(out, "second_repl_offset", -1);
-    line(out, "repl_backlog_active", 0);
+    let journal = &cx.engine.journal;
+    let (history, position) = (journal.history(), journal.position().0);
+    let (second, last) = match history.second {
+        Some((id, last)) => (id.to_string(), last.0 as i64 + 1),
+        None => ("0".repeat(40), -1),
+    };
+    line(out, "master_replid", history.id);
+    line(out, "master_replid2", second);
+    line(out, "master_repl_offset", position);
+    line(out, "second_repl_offset", last);
+    let kept = journal.kept_from();
+    line(out, "repl_backlog_active", i32::from(kept.is_some()));
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
-    line(out, "repl_backlog_first_byte_offset", 0);
-    line(out, "repl_backlog_histlen", 0);
+    line(out, "repl_backlog_first_byte_offset", kept.map_or(0, |first| first.0 + 1));
+    line(out, "repl_backlog_histlen", kept.map_or(0, |first| position.saturating_sub(first.0)));
 }
 
 fn cpu(cx: &Cx<'_>, out: &mut String) {

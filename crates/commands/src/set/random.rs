@@ -57,7 +57,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let mut rng = Rng::seeded(cx.db.random());
     let Cx { db, reply, .. } = cx;
-    let journals = db.engine.journal.is_read();
+    let journals = db.engine.journal.is_recording();
     let Some(set) = db.write::<Set>(key)? else {
         if count.is_some() {
             reply.set(0);

@@ -60,7 +60,7 @@ pub(crate) fn write_push(
         return;
     }
     // MONITOR tells what was asked, not what was done: it goes on beside a stuck disk.
-    if engine.append_log.holds_replies() && !matches!(push, Push::Monitor(_)) {
+    if engine.safe.holds_replies() && !matches!(push, Push::Monitor(_)) {
         session.seen = session.seen.max(engine.journal.position());
     }
     match push {

@@ -13,7 +13,7 @@ pub mod loading;
 pub mod persistence;
 
 use crate::engine::Engine;
-use crate::journal::JournalPos;
+use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
 use crate::mailbox::Message;
 use config::Config;
@@ -56,9 +56,9 @@ pub struct Cut {
     /// When it was.
     pub time: Millis,
     /// The history that the position belongs to.
-    pub replication_id: String,
+    pub history: HistoryId,
     /// The database in which the journal goes on there without a SELECT; any will do if it goes on
-    /// with one. `None` while nobody reads the journal: its position stands still then, so it does
+    /// with one. `None` while the journal records nothing: its position stands still then, so it does
     /// not tell this state from others.
     pub stream_db: Option<DbIndex>,
     /// Changes of the data set up to then, of all times.
@@ -202,7 +202,7 @@ impl Snapshot {
         let cut = Cut {
             position: JournalPos::default(),
             time: Millis(0),
-            replication_id: String::new(),
+            history: engine.journal.history().id,
             stream_db: None,
             changes: 0,
         };
@@ -223,10 +223,10 @@ impl Snapshot {
         self.cut = Cut {
             position: engine.journal.position(),
             time: crate::clock::now(),
-            replication_id: lock(&engine.replication_id).clone(),
+            history: engine.journal.history().id,
             stream_db: engine
                 .journal
-                .is_read()
+                .is_recording()
                 .then(|| engine.journal.selected_db().unwrap_or_default()),
             changes: engine.changes(),
         };

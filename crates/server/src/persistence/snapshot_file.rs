@@ -136,7 +136,7 @@ impl SnapshotFile {
 fn place_in_history(header: &mut Encoder, cut: &Cut) {
     if let Some(db) = cut.stream_db {
         header.aux_integer("repl-stream-db", i64::from(db.0));
-        header.aux("repl-id", cut.replication_id.as_bytes());
+        header.aux("repl-id", cut.history.as_str().as_bytes());
         header.aux_integer("repl-offset", i64::try_from(cut.position.0).unwrap_or(i64::MAX));
     }
 }

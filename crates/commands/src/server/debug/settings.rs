@@ -2,11 +2,10 @@
 
 use super::{switch, unknown};
 use config::parse_memory;
-use engine::engine::random_hex_40;
+use engine::journal::History;
 use engine::{Args, Cx, Error, Outcome};
 use std::sync::atomic::Ordering::Relaxed;
 use structs::glob::{self, Case};
-use structs::sync::lock;
 
 /// The largest threshold: 4 GiB without a margin for headers.
 const MAX_PACKED_THRESHOLD: u64 = (1 << 32) - (1 << 20);
@@ -36,10 +35,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             None => return Err(Error::text("ERR There is no snapshot under way")),
         },
         (b"pause-cron", 3) => engine.debug.set_pauses_cron(switch(args[2])),
-        (b"change-repl-id", 2) => {
-            let mut id = lock(&engine.replication_id);
-            *id = random_hex_40();
-        }
+        (b"change-repl-id", 2) => engine.journal.set_history(History::new()),
         (b"config-rewrite-force-all", 2) => {
             let Some(host) = engine.host() else { return Err(unknown(args)) };
             host.rewrite_whole_config().map_err(|why| {

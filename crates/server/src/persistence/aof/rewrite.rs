@@ -231,7 +231,7 @@ impl Aof {
         let file = self.create_file(&path)?;
         let mut reader: Option<Reader<'static>> = None;
         let engine = self.engine;
-        let begun = self.begin(|| reader = Some(engine.read_journal(IfBehind::HoldWriters)));
+        let begun = self.begin(|| reader = Some(engine.journal.read(IfBehind::HoldWriters)));
         // It is begun again later, unless the log is switched off first.
         let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
         if let Some(reader) = reader {

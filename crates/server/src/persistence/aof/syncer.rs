@@ -138,7 +138,7 @@ impl Syncer {
                  rewritten, since what could not be forced to the disk before may be lost there."
             );
         }
-        engine.append_log.set_synced(position);
+        engine.safe.set_disk(position);
         engine.serve_acks();
     }
 }

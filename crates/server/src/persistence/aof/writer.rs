@@ -16,6 +16,7 @@ use crate::net::{Net, Sender};
 use crate::process::os_error;
 use config::AppendFsync;
 use engine::Engine;
+use engine::journal::safe::Need;
 use engine::journal::{JournalPos, Reader};
 use engine::mailbox::Message;
 use replication::preallocation::LARGEST_BATCH;
@@ -102,6 +103,7 @@ impl Writer {
         let syncer = Syncer::start(engine)?;
         let position = reader.position();
         engine.append_log.begin_at(position);
+        engine.safe.begin_disk_at(position);
         let (send, receive) = std::sync::mpsc::sync_channel::<Arc<Writer>>(1);
         let mut work = Work {
             engine,
@@ -220,12 +222,13 @@ impl Writer {
         let policy = self.engine.config.appendfsync();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
         let holds = policy == AppendFsync::Always && is_trusted;
-        let log = &self.engine.append_log;
-        if holds && !log.holds_replies() {
-            // What was let go of without an fsync is held from now on, if somebody reads it.
-            self.net.release_only(log.synced().0);
+        let safe = &self.engine.safe;
+        if holds && !safe.holds_replies() {
+            // Replies that were released without an fsync are held from now on, if a client reads
+            // what they told of.
+            self.net.release_only(safe.disk().0);
         }
-        log.set_holds_replies(holds, self.engine.journal.position());
+        safe.hold_replies(holds.then_some(Need::DISK), self.engine.journal.position());
         policy
     }
 
@@ -604,13 +607,17 @@ impl Work {
 
     /// Lets go of the replies that are safe.
     fn let_go(&mut self, writer: &Writer) {
-        let log = &self.engine.append_log;
+        let engine = self.engine;
         // The policy as it is now: a reply that waits since it changed has been promised an fsync. So has
         // one that waits while the log ends, although later ones need not wait.
         let _looking = lock(&writer.policy);
-        let ends = writer.is_ending() && self.engine.config.appendfsync() == AppendFsync::Always;
-        let safe = if (log.holds_replies() || ends) && !self.skips_sync() {
-            log.synced().0
+        let ends = writer.is_ending() && engine.config.appendfsync() == AppendFsync::Always;
+        let safe = if self.skips_sync() {
+            self.reader.position().0
+        } else if engine.safe.holds_replies() {
+            engine.safe.safe_for_replies().0
+        } else if ends {
+            engine.safe.disk().0
         } else {
             self.reader.position().0
         };
@@ -699,7 +706,7 @@ impl Work {
             );
         }
         let log = &self.engine.append_log;
-        log.set_holds_replies(false, self.reader.position());
+        self.engine.safe.hold_replies(None, self.reader.position());
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }

@@ -87,6 +87,6 @@ pub fn now(engine: &'static Engine, replaces: bool, begun: &mut dyn FnMut()) -> 
     options.settings.world_is_stopped = true;
     options.settings.replaces = replaces;
     // The append-only file has to be told of those that have expired, by whoever meets them.
-    options.settings.keeps_expired = engine.journal.is_read();
+    options.settings.keeps_expired = engine.journal.is_recording();
     load_rdb(engine, source, &options).map(drop).map_err(|failure| failure.to_string())
 }

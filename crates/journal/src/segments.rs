@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Appenders and readers find a segment with one load. Only asking for one and giving back those
-//! below the floor take a lock, once a mebibyte. Segments that were read are used again, once nobody
-//! holds them any more, so that a steady stream of writes touches no fresh page.
+//! below the floor take a lock, once a mebibyte. Segments that were given back are reused once no
+//! reader holds them, so that a steady stream of writes touches no fresh page.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -26,7 +26,7 @@ pub(crate) const SEGMENT: usize = 1 << 20;
 const PLACES: usize = 16 << 10;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Segments kept for use again.
+/// Segments kept for reuse.
 const SPARES: usize = 8;
 
 /// A piece of the journal.
@@ -36,7 +36,7 @@ pub(crate) struct Segment {
 }
 
 // SAFETY: bytes are written by the one appender that reserved them, and read only once they are
-// published (`journal.rs`); no byte is written again while a reader may see the segment.
+// published (`cells.rs`); no byte is written again while a reader may see the segment.
 unsafe impl Sync for Segment {}
 
 impl Segment {
@@ -53,13 +53,13 @@ impl Segment {
     /// The caller has reserved these bytes, and has not published them.
     pub(crate) unsafe fn write(&self, offset: usize, from: &[u8]) {
         assert!(offset + from.len() <= SEGMENT, "an entry is cut at the segment's end");
-        // SAFETY: inside the segment (asserted); nobody else touches bytes that are reserved.
+        // SAFETY: inside the segment (asserted); no other thread touches bytes that are reserved.
         unsafe {
             let to = self.bytes.as_ptr().add(offset) as *mut u8;
             std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len());
         }
-        // The next entry's line comes meanwhile: a command takes a lock next, which waits until all
-        // that was written before is in the cache.
+        // The next entry's cache line is loaded meanwhile: a command takes a lock next, which waits
+        // until all earlier writes are in the cache.
         structs::table::prefetch(
             self.bytes.as_ptr().cast::<u8>().wrapping_add(offset + from.len() + LINE),
         );
@@ -93,9 +93,9 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// A segment that nobody else has.
+    /// A segment that nothing else refers to.
     fn take(&mut self) -> Arc<Segment> {
-        // Nobody finds one that has no place, so who has it alone keeps it alone.
+        // A segment without a place cannot be found, so a sole reference stays the sole one.
         let at = self.spares.iter_mut().position(|segment| Arc::get_mut(segment).is_some());
         at.map_or_else(Segment::new, |at| self.spares.swap_remove(at))
     }
@@ -166,11 +166,18 @@ impl Segments {
     pub(crate) fn for_read(&self, number: u64) -> Option<Arc<Segment>> {
         let _shelf = self.shelf();
         let segment = self.find(number)?;
-        // SAFETY: the pointer came from `Arc::into_raw`, and under the lock nobody gives it back.
+        // SAFETY: the pointer came from `Arc::into_raw`, and it is given back only under the lock.
         unsafe {
             Arc::increment_strong_count(segment);
             Some(Arc::from_raw(segment))
         }
+    }
+
+    /// Gives back everything; the next append is at `position`, which may be lower than before. No
+    /// thread appends, and nothing beyond `end` was appended.
+    pub(crate) fn restart(&self, end: u64, position: u64) {
+        self.give_back(end.next_multiple_of(SEGMENT as u64));
+        self.shelf().lowest = position / SEGMENT as u64;
     }
 
     /// Gives back the segments that lie below this position.
@@ -199,7 +206,7 @@ impl Drop for Segments {
         for place in &self.places {
             let segment = place.load(Acquire);
             if !segment.is_null() {
-                // SAFETY: it came from `Arc::into_raw`, and nobody else is left.
+                // SAFETY: it came from `Arc::into_raw`, and no other reference to the places is left.
                 drop(unsafe { Arc::from_raw(segment) });
             }
         }
@@ -211,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_is_used_again_once_nobody_holds_it() {
+    fn a_segment_is_reused_once_no_reader_holds_it() {
         let segments = Segments::new();
         segments.for_append(0);
         // As a reader that goes on before it is done with what it has read.

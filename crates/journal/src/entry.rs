@@ -1,7 +1,7 @@
-//! An entry of the journal while a command writes it: effects, encoded as they are going to leave.
+//! An entry of the journal while a command writes it: effects, encoded in the form in which the stream carries them.
 //!
-//! Effects are written as RESP straight away, into one buffer that the thread uses again for every
-//! entry: a write costs no allocation, whatever the number of its words.
+//! Effects are written as RESP at once, into one buffer that the thread reuses for every entry: a
+//! write costs no allocation, whatever the number of its words.
 
 use keyspace::DbIndex;
 use resp::bulk::{push_bulk, push_header};
@@ -11,7 +11,7 @@ use structs::numbers::{INT_MAX_LEN, format_i64, format_u64};
 const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// A buffer that has grown beyond this is not worth keeping.
+/// A buffer that has grown beyond this is freed.
 const KEEP_BYTES: usize = 256 << 10;
 
 thread_local! {
@@ -19,7 +19,7 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// What one write does, in commands.
+/// The effects of one write, as commands.
 ///
 /// ```text
 ///   ┌──────────────┬─────────┬────────┬─────────┬ ─ ─ ─ ─ ─ ┐
@@ -69,7 +69,7 @@ impl Entry {
             if self.bytes.is_empty() {
                 self.take_buffer();
             }
-            // What is behind that is the last entry.
+            // What follows is the last entry.
             self.bytes.truncate(MULTI.len());
             self.first = db;
         } else if self.last != db {
@@ -80,7 +80,7 @@ impl Entry {
         push_header(&mut self.bytes, b'*', words);
     }
 
-    /// Gets a buffer that begins with MULTI, as every entry does.
+    /// Takes the thread's buffer and puts MULTI at its beginning.
     #[cold]
     fn take_buffer(&mut self) {
         self.bytes = SPARE.take();
@@ -101,8 +101,8 @@ impl Entry {
         words.iter().for_each(|word| self.word(word));
     }
 
-    /// The entry as it is to stand in the stream. Several commands make a transaction if they are
-    /// to be seen together.
+    /// The entry as it is to stand in the stream. Several commands make a transaction if
+    /// `is_atomic`.
     pub(crate) fn seal(&mut self, is_atomic: bool) -> &[u8] {
         if self.commands > 1 && is_atomic {
             self.bytes.extend_from_slice(EXEC);
@@ -114,7 +114,7 @@ impl Entry {
 
     /// Empties it.
     #[inline]
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.commands = 0;
         if self.bytes.capacity() > KEEP_BYTES {
             self.bytes = Vec::new();
@@ -131,13 +131,18 @@ impl Drop for Entry {
     }
 }
 
-/// What a command says its effect is; see [`crate::Db::propagate_as`].
+/// What a command says its effect is.
 pub struct Effect<'e> {
-    pub(crate) entry: &'e mut Entry,
-    pub(crate) db: DbIndex,
+    entry: &'e mut Entry,
+    db: DbIndex,
 }
 
-impl Effect<'_> {
+impl<'e> Effect<'e> {
+    /// What it says goes into `entry`, for this database.
+    pub fn new(entry: &'e mut Entry, db: DbIndex) -> Effect<'e> {
+        Effect { entry, db }
+    }
+
     /// A whole command.
     pub fn command(&mut self, words: &[&[u8]]) {
         self.entry.command(self.db, words);

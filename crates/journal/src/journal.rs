@@ -1,0 +1,457 @@
+//! Positions and appending.
+//!
+//! The bytes are those of the replication stream. An entry is what one write did; it is appended
+//! under the locks of the stripes that were changed, so the order of entries agrees with the order
+//! of changes of every key. While nothing is recorded, a write pays for one relaxed load.
+//!
+//! Appending takes no lock. One word holds the position behind the last entry and the database that
+//! is selected there, so one exchange reserves a place and settles whether SELECT goes first:
+//!
+//! ```text
+//!   63                                   8 7        0
+//!  ┌──────────────────────────────────────┬──────────┐
+//!  │ position (bytes, 56 bits)            │ database │   255: unknown, or too large to note
+//!  └──────────────────────────────────────┴──────────┘
+//! ```
+//!
+//! Then the bytes are copied ([`crate::cells`]). Entries are recorded while there is a reader or
+//! bytes are kept for readers that come back ([`crate::backlog`]).
+#![allow(unsafe_code)]
+
+use crate::JournalPos;
+use crate::cells::CopyCells;
+use crate::entry::{Entry, push_select};
+use crate::history::History;
+use crate::reader::{IfBehind, Reader, ReaderState};
+use crate::segments::{SEGMENT, Segments};
+use keyspace::DbIndex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use structs::sync::lock;
+
+/// Bytes that may wait for a reader that must not be cut off before writes wait for it.
+pub(crate) const MAX_PENDING_BYTES: u64 = 256 << 20;
+/// The backlog's size until it is set; the default of `repl-backlog-size`.
+const BACKLOG: u64 = 10 << 20;
+/// The database is not known, or its number does not fit.
+const UNKNOWN_DB: u64 = 255;
+
+fn code(db: DbIndex) -> u64 {
+    u64::from(db.0).min(UNKNOWN_DB)
+}
+
+fn pack(position: u64, code: u64) -> u64 {
+    position << 8 | code
+}
+
+/// `SELECT db`, as it stands in the stream.
+#[cold]
+fn select(db: DbIndex) -> Vec<u8> {
+    let mut line = Vec::new();
+    push_select(&mut line, db);
+    line
+}
+
+/// The bytes from a position on are not kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotKept;
+
+/// The journal.
+#[derive(Default)]
+pub struct Journal {
+    is_recording: AtomicBool,
+    state: AtomicU64,
+    /// Too much waits for a reader: writes are to wait.
+    is_full: AtomicBool,
+    log: OnceLock<Box<Log>>,
+    register: Mutex<Register>,
+}
+
+/// The memory and the marks of threads that copy into it.
+pub(crate) struct Log {
+    pub(crate) segments: Segments,
+    cells: CopyCells,
+}
+
+/// What is read and kept.
+struct Register {
+    readers: Vec<Arc<ReaderState>>,
+    /// Bytes are kept although no reader needs them.
+    keeps: bool,
+    /// How many.
+    backlog: u64,
+    /// Nothing before this position is in memory.
+    first: u64,
+    /// Size and end of the largest entry that some reader has not read yet. A reader is allowed to be
+    /// behind by that much more: otherwise a value larger than the backlog would cut off every
+    /// replica, and its transfer in a full synchronisation could do so again.
+    largest: (u64, u64),
+    history: History,
+    /// The history's id names the state at the present position, although nothing is recorded.
+    is_history_valid: bool,
+}
+
+impl Default for Register {
+    fn default() -> Register {
+        Register {
+            readers: Vec::new(),
+            keeps: false,
+            backlog: BACKLOG,
+            first: 0,
+            largest: (0, 0),
+            history: History::new(),
+            is_history_valid: false,
+        }
+    }
+}
+
+impl Register {
+    /// Bytes from here on have to stay, as far as readers and the backlog are concerned.
+    fn floor(&self, published: u64) -> u64 {
+        let slowest = self.readers.iter().map(|reader| reader.position()).min();
+        let kept = if self.keeps { published.saturating_sub(self.backlog) } else { published };
+        slowest.unwrap_or(published).min(kept).min(published)
+    }
+
+    /// Where the slowest reader stands that writes may have to wait for.
+    fn slowest_waited_for(&self) -> Option<u64> {
+        let holding = self.readers.iter().filter(|one| one.if_behind == IfBehind::HoldWriters);
+        holding.map(|reader| reader.position()).min()
+    }
+
+    /// An entry of about `size` bytes is being appended.
+    fn note_size(&mut self, size: u64, end: u64) {
+        let is_read = self.readers.iter().all(|reader| reader.position() >= self.largest.1);
+        if size > self.largest.0 || is_read {
+            self.largest = (size, end);
+        }
+    }
+
+    /// Cuts off the readers that are too far behind, and says whether one was.
+    fn cut_off_slow_readers(&mut self, published: u64) -> bool {
+        let (backlog, (size, end)) = (self.backlog, self.largest);
+        let is_near = |reader: &ReaderState| {
+            let extra = if reader.position() < end { size } else { 0 };
+            let limit = backlog.max(reader.allowed()).saturating_add(extra);
+            published <= reader.position().saturating_add(limit)
+        };
+        let before = self.readers.len();
+        self.readers.retain(|reader| {
+            let stays = reader.if_behind == IfBehind::HoldWriters || is_near(reader);
+            if !stays {
+                reader.cut_off();
+            }
+            stays
+        });
+        self.readers.len() < before
+    }
+}
+
+impl Journal {
+    /// Whether entries are to be appended.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.is_recording.load(Relaxed)
+    }
+
+    /// Bytes of memory that hold the journal, in whole segments.
+    #[inline]
+    pub fn held_bytes(&self) -> usize {
+        self.log.get().map_or(0, |log| log.segments.bytes())
+    }
+
+    /// Whether writes are to wait because a reader is too far behind.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    /// The position behind the last entry; exact while the world is stopped.
+    pub fn position(&self) -> JournalPos {
+        JournalPos(self.state.load(Acquire) >> 8)
+    }
+
+    /// The database that is selected behind the last entry; `None` if the next one begins with
+    /// SELECT in any case. Exact while the world is stopped.
+    pub fn selected_db(&self) -> Option<DbIndex> {
+        let code = self.state.load(Acquire) & UNKNOWN_DB;
+        (code != UNKNOWN_DB).then_some(DbIndex(code as u32))
+    }
+
+    /// Makes the next entry begin with SELECT, because what reads it from here on knows nothing of
+    /// the entries before. The world is stopped.
+    pub fn forget_db(&self) {
+        self.state.fetch_or(UNKNOWN_DB, AcqRel);
+    }
+
+    /// Appends an entry, empties it, and returns the position behind it. `is_atomic`: if it has
+    /// several commands, they are one transaction. The stripes that the entry is about are locked.
+    pub fn append(&self, entry: &mut Entry, is_atomic: bool) -> JournalPos {
+        let (first, last) = (entry.first_db(), entry.last_db());
+        let end = self.append_bytes(first, last, entry.seal(is_atomic));
+        entry.clear();
+        end
+    }
+
+    /// Appends an entry of one command, spelled as [`Entry`] would, and returns the position behind it.
+    /// The stripes that it is about are locked.
+    #[inline]
+    pub fn append_command(&self, db: DbIndex, command: &[u8]) -> JournalPos {
+        self.append_bytes(db, db, command)
+    }
+
+    fn append_bytes(&self, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
+        let log = self.log.get_or_init(Log::new);
+        let cell = log.cells.of_this_thread();
+        let mut state = self.state.load(Relaxed);
+        cell.begin(state >> 8);
+        let (begin, before, end) = loop {
+            let needs_select = state & UNKNOWN_DB == UNKNOWN_DB || state & 0xff != code(first);
+            let before = if needs_select { select(first).len() } else { 0 };
+            let begin = state >> 8;
+            let end = begin + (before + bytes.len()) as u64;
+            match self.state.compare_exchange_weak(state, pack(end, code(last)), AcqRel, Relaxed) {
+                Ok(_) => break (begin, before, end),
+                Err(now) => state = now,
+            }
+        };
+        let at = if before > 0 { self.copy(log, begin, &select(first)) } else { begin };
+        self.copy(log, at, bytes);
+        cell.end();
+        JournalPos(end)
+    }
+
+    /// Appends a piece of another server's stream as it came, and returns the position behind it:
+    /// what reads this journal then sees the same bytes at the same positions as in the other one.
+    /// Behind it `db` is selected. It ends with a command; nothing else is appended meanwhile.
+    pub fn append_verbatim(&self, bytes: &[u8], db: DbIndex) -> JournalPos {
+        let log = self.log.get_or_init(Log::new);
+        let cell = log.cells.of_this_thread();
+        let begin = self.position().0;
+        cell.begin(begin);
+        let end = begin + bytes.len() as u64;
+        let before = self.state.swap(pack(end, code(db)), AcqRel);
+        assert!(before >> 8 == begin, "something else was appended to a copy of a stream");
+        self.copy(log, begin, bytes);
+        cell.end();
+        JournalPos(end)
+    }
+
+    /// Copies into reserved bytes; returns the position behind them.
+    #[inline]
+    fn copy(&self, log: &Log, mut at: u64, mut bytes: &[u8]) -> u64 {
+        while !bytes.is_empty() {
+            let (number, offset) = (at / SEGMENT as u64, at as usize % SEGMENT);
+            let (now, later) = bytes.split_at(bytes.len().min(SEGMENT - offset));
+            let (segment, is_new) = log.segments.for_append(number);
+            // SAFETY: this thread has reserved the bytes and notes that it is copying.
+            unsafe { segment.write(offset, now) };
+            if is_new {
+                self.check_readers(log, at, bytes.len());
+            }
+            at += now.len() as u64;
+            bytes = later;
+        }
+        at
+    }
+
+    /// Looks how far behind the readers are, once a segment. `left` bytes of an entry are to be
+    /// copied to `at`.
+    #[cold]
+    fn check_readers(&self, log: &Log, at: u64, left: usize) {
+        let mut register = self.register();
+        if left >= SEGMENT {
+            register.note_size((left + SEGMENT) as u64, at + left as u64);
+        }
+        let slowest = register.slowest_waited_for();
+        if slowest.is_some_and(|slowest| at > slowest + MAX_PENDING_BYTES) {
+            self.is_full.store(true, Release);
+        }
+        if register.cut_off_slow_readers(self.published(log)) {
+            self.readers_left(&register);
+        }
+        self.give_back(log, &mut register);
+    }
+
+    /// There are fewer readers than before.
+    fn readers_left(&self, register: &Register) {
+        if register.readers.is_empty() && !register.keeps {
+            self.is_recording.store(false, Release);
+        }
+        if register.slowest_waited_for().is_none() {
+            self.is_full.store(false, Release);
+        }
+    }
+
+    /// Gives back the memory of what is neither to be read nor to be kept. Nothing is given back into
+    /// which a thread may still be copying.
+    fn give_back(&self, log: &Log, register: &mut Register) {
+        let floor = register.floor(self.published(log));
+        log.segments.give_back(floor);
+        register.first = register.first.max(floor - floor % SEGMENT as u64);
+    }
+
+    fn register(&self) -> MutexGuard<'_, Register> {
+        lock(&self.register)
+    }
+
+    /// Bytes up to here can be read.
+    pub(crate) fn published(&self, log: &Log) -> u64 {
+        log.cells.lowest(self.position().0)
+    }
+}
+
+/// Readers, and the bytes that are kept for them.
+impl Journal {
+    /// How many bytes are kept, once [`Journal::keep`] was called, and how far behind a reader may be
+    /// that can be cut off. It is looked at once a mebibyte, so both may be that much more.
+    pub fn set_backlog(&self, bytes: u64) {
+        let mut register = self.register();
+        register.backlog = bytes;
+        if let Some(log) = self.log.get() {
+            self.give_back(log, &mut register);
+        }
+    }
+
+    /// From now on bytes are kept even if no reader needs them. The world is stopped, or nothing
+    /// writes yet.
+    pub fn keep(&self) {
+        let mut register = self.register();
+        self.begin_recording(&mut register);
+        register.keeps = true;
+    }
+
+    /// Bytes are kept no longer than readers need them.
+    pub fn stop_keeping(&self) {
+        let mut register = self.register();
+        register.keeps = false;
+        self.readers_left(&register);
+        if let Some(log) = self.log.get() {
+            self.give_back(log, &mut register);
+        }
+    }
+
+    /// Whether bytes are kept.
+    pub fn is_keeping(&self) -> bool {
+        self.register().keeps
+    }
+
+    /// The position of the first byte that a reader can begin at, if bytes are kept.
+    pub fn kept_from(&self) -> Option<JournalPos> {
+        let register = self.register();
+        register.keeps.then(|| self.first_kept(&register))
+    }
+
+    fn first_kept(&self, register: &Register) -> JournalPos {
+        JournalPos(register.first.max(self.position().0.saturating_sub(register.backlog)))
+    }
+
+    /// Changes that were made while nothing was recorded are not in the journal. So another history
+    /// begins, unless the present one was [set](Journal::begin_history) since: with the old id, a file
+    /// from before would stand for a position at which there is another state now.
+    fn begin_recording(&self, register: &mut Register) {
+        if self.is_recording.swap(true, AcqRel) {
+            return;
+        }
+        if !std::mem::take(&mut register.is_history_valid) {
+            register.history = History::new();
+        }
+        register.first = self.position().0;
+        self.forget_db();
+    }
+
+    /// A reader of everything from here on. The world is stopped, or nothing writes yet: otherwise
+    /// what others do at this moment is not in the journal.
+    pub fn read(&self, if_behind: IfBehind) -> Reader<'_> {
+        let mut register = self.register();
+        self.begin_recording(&mut register);
+        self.add_reader(&mut register, self.position(), if_behind)
+    }
+
+    /// A reader of everything from a past position on, at any time.
+    ///
+    /// # Errors
+    /// The bytes from there on are not kept, or it is in the future.
+    pub fn read_from(
+        &self,
+        position: JournalPos,
+        if_behind: IfBehind,
+    ) -> Result<Reader<'_>, NotKept> {
+        let mut register = self.register();
+        let is_there = position >= self.first_kept(&register) && position <= self.position();
+        if !self.is_recording() || !is_there {
+            return Err(NotKept);
+        }
+        Ok(self.add_reader(&mut register, position, if_behind))
+    }
+
+    fn add_reader(
+        &self,
+        register: &mut Register,
+        position: JournalPos,
+        if_behind: IfBehind,
+    ) -> Reader<'_> {
+        let state = ReaderState::new(position.0, if_behind);
+        register.readers.push(Arc::clone(&state));
+        Reader::new(self, self.log.get_or_init(Log::new), state)
+    }
+
+    pub(crate) fn remove_reader(&self, log: &Log, reader: &Arc<ReaderState>) {
+        let mut register = self.register();
+        register.readers.retain(|other| !Arc::ptr_eq(other, reader));
+        self.readers_left(&register);
+        self.give_back(log, &mut register);
+    }
+
+    /// A reader has left a segment. `true` if writes waited for that and may go on.
+    pub(crate) fn reader_advanced(&self, log: &Log) -> bool {
+        let mut register = self.register();
+        self.give_back(log, &mut register);
+        let position = self.position().0;
+        let waited_for = register.slowest_waited_for().unwrap_or(position);
+        let has_room = position.saturating_sub(waited_for) <= MAX_PENDING_BYTES / 2;
+        has_room && self.is_full.swap(false, AcqRel)
+    }
+}
+
+/// Histories.
+impl Journal {
+    /// The ids under which the positions are known.
+    pub fn history(&self) -> History {
+        self.register().history
+    }
+
+    /// Changes the ids; positions and kept bytes stay (a promotion, a primary with a new id).
+    pub fn set_history(&self, history: History) {
+        self.register().history = history;
+    }
+
+    /// The data set is now the one that `history` has at `position`, as after it was loaded from a file
+    /// or from a primary. Kept bytes are dropped, and readers that may be cut off are. The world is
+    /// stopped, or nothing writes yet, and there is no other reader.
+    pub fn begin_history(&self, history: History, position: JournalPos) {
+        let mut register = self.register();
+        register.readers.retain(|reader| {
+            assert!(reader.if_behind == IfBehind::CutOff, "the log would miss the new data");
+            reader.cut_off();
+            false
+        });
+        self.readers_left(&register);
+        if let Some(log) = self.log.get() {
+            let end = self.position().0;
+            assert!(self.published(log) == end, "an entry is being appended");
+            log.segments.restart(end, position.0);
+        }
+        self.state.store(pack(position.0, UNKNOWN_DB), Release);
+        register.first = position.0;
+        register.largest = (0, 0);
+        register.history = history;
+        register.is_history_valid = !self.is_recording();
+    }
+}
+
+impl Log {
+    fn new() -> Box<Log> {
+        Box::new(Log { segments: Segments::new(), cells: CopyCells::new() })
+    }
+}

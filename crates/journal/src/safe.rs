@@ -1,0 +1,224 @@
+//! Up to which position writes are *safe*.
+//!
+//! A reply may have to wait until the write that it tells of has enough copies: `appendfsync always`
+//! waits for the disk, WAIT for replicas, WAITAOF for their disks, a quorum for several of them. What
+//! a reply needs is a [`Need`]; where copies are is known by the sources: this server's disk, and a
+//! [`Copy`] for each replica. The one who holds a reply asks [`SafePositions`] and does not know
+//! which source it waits for.
+
+use crate::JournalPos;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
+use structs::sync::lock;
+
+/// The copies that a position must have to be safe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Need {
+    /// One on this server's disk.
+    pub disk: bool,
+    /// So many in the memory of replicas.
+    pub replicas: usize,
+    /// So many on the disks of replicas.
+    pub replica_disks: usize,
+}
+
+impl Need {
+    /// What `appendfsync always` promises.
+    pub const DISK: Need = Need { disk: true, replicas: 0, replica_disks: 0 };
+}
+
+/// How far a replica has got, by its own account.
+#[derive(Debug, Default)]
+pub struct Copy {
+    received: AtomicU64,
+    synced: AtomicU64,
+}
+
+impl Copy {
+    /// Everything before it is in the replica's memory.
+    pub fn received(&self) -> JournalPos {
+        JournalPos(self.received.load(Acquire))
+    }
+
+    /// Everything before it is on the replica's disk.
+    pub fn synced(&self) -> JournalPos {
+        JournalPos(self.synced.load(Acquire))
+    }
+
+    /// The replica has received everything before this. Positions never go back.
+    pub fn set_received(&self, position: JournalPos) {
+        self.received.fetch_max(position.0, SeqCst);
+    }
+
+    /// The replica has everything before this on its disk.
+    pub fn set_synced(&self, position: JournalPos) {
+        self.synced.fetch_max(position.0, SeqCst);
+    }
+}
+
+/// The sources, and what replies need at present.
+#[derive(Default)]
+pub struct SafePositions {
+    disk: AtomicU64,
+    copies: Mutex<Vec<Arc<Copy>>>,
+    /// Replies to writes, and to reads of what was written, wait until that is safe.
+    holds_replies: AtomicBool,
+    need: Mutex<Need>,
+    /// The position behind the last write that is not noted with the stripes that it changed.
+    written_anywhere: AtomicU64,
+}
+
+impl SafePositions {
+    fn copies(&self) -> MutexGuard<'_, Vec<Arc<Copy>>> {
+        lock(&self.copies)
+    }
+
+    /// Everything before this is on the disk of this server.
+    pub fn disk(&self) -> JournalPos {
+        JournalPos(self.disk.load(SeqCst))
+    }
+
+    /// Says so.
+    pub fn set_disk(&self, position: JournalPos) {
+        self.disk.fetch_max(position.0, SeqCst);
+    }
+
+    /// The file on the disk begins here; earlier positions are none of its business.
+    pub fn begin_disk_at(&self, position: JournalPos) {
+        self.disk.store(position.0, SeqCst);
+    }
+
+    /// One more replica, which has everything before `position`.
+    pub fn add_copy(&self, position: JournalPos) -> Arc<Copy> {
+        let copy = Arc::new(Copy::default());
+        copy.set_received(position);
+        self.copies().push(Arc::clone(&copy));
+        copy
+    }
+
+    /// The replica is gone, and what it has does not count.
+    pub fn remove_copy(&self, copy: &Arc<Copy>) {
+        self.copies().retain(|other| !Arc::ptr_eq(other, copy));
+    }
+
+    /// How many replicas have received everything before `position`.
+    pub fn count_received(&self, position: JournalPos) -> usize {
+        self.copies().iter().filter(|copy| copy.received() >= position).count()
+    }
+
+    /// How many replicas have everything before `position` on their disks.
+    pub fn count_synced(&self, position: JournalPos) -> usize {
+        self.copies().iter().filter(|copy| copy.synced() >= position).count()
+    }
+
+    /// Everything before this has the copies that `need` asks for.
+    pub fn safe(&self, need: Need) -> JournalPos {
+        let mut safe = if need.disk { self.disk() } else { JournalPos(u64::MAX) };
+        if need.replicas > 0 || need.replica_disks > 0 {
+            let copies = self.copies();
+            safe = safe.min(nth_largest(need.replicas, copies.iter().map(|one| one.received())));
+            safe = safe.min(nth_largest(need.replica_disks, copies.iter().map(|one| one.synced())));
+        }
+        safe
+    }
+
+    /// Whether everything before `position` has the copies that `need` asks for.
+    pub fn is_safe(&self, need: Need, position: JournalPos) -> bool {
+        self.safe(need) >= position
+    }
+
+    /// Whether replies wait until the writes that they tell of are safe.
+    #[inline]
+    pub fn holds_replies(&self) -> bool {
+        self.holds_replies.load(Relaxed)
+    }
+
+    /// From now on replies wait for `need`, or for nothing. `position` is where the journal ends:
+    /// which stripes were changed before was not noted.
+    pub fn hold_replies(&self, need: Option<Need>, position: JournalPos) {
+        let mut present = lock(&self.need);
+        if let Some(need) = need {
+            if !self.holds_replies() && position > self.safe(need) {
+                self.note_written_anywhere(position);
+            }
+            *present = need;
+        }
+        self.holds_replies.store(need.is_some(), SeqCst);
+    }
+
+    /// Replies that wait may leave if everything that they tell of lies before this.
+    pub fn safe_for_replies(&self) -> JournalPos {
+        let need = *lock(&self.need);
+        self.safe(need)
+    }
+
+    /// A write behind `position` may have changed any key.
+    pub fn note_written_anywhere(&self, position: JournalPos) {
+        self.written_anywhere.fetch_max(position.0, AcqRel);
+    }
+
+    /// The position behind the last write that may have changed any key.
+    pub fn written_anywhere(&self) -> JournalPos {
+        JournalPos(self.written_anywhere.load(Acquire))
+    }
+}
+
+/// The largest position that `n` of them have reached; the end of all positions for 0.
+fn nth_largest(n: usize, positions: impl Iterator<Item = JournalPos>) -> JournalPos {
+    let Some(at) = n.checked_sub(1) else { return JournalPos(u64::MAX) };
+    let mut positions: Vec<JournalPos> = positions.collect();
+    positions.sort_unstable_by(|a, b| b.cmp(a));
+    positions.get(at).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn need(disk: bool, replicas: usize, replica_disks: usize) -> Need {
+        Need { disk, replicas, replica_disks }
+    }
+
+    #[test]
+    fn a_position_is_safe_when_all_sources_have_it() {
+        let safe = SafePositions::default();
+        safe.set_disk(JournalPos(50));
+        assert_eq!(safe.safe(Need::DISK), JournalPos(50));
+        assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(0), "there is no replica");
+        let [first, second] = [10, 20].map(|at| safe.add_copy(JournalPos(at)));
+        first.set_received(JournalPos(60));
+        second.set_received(JournalPos(40));
+        second.set_received(JournalPos(30));
+        assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(60));
+        assert_eq!(safe.safe(need(false, 2, 0)), JournalPos(40));
+        assert_eq!(safe.safe(need(true, 1, 0)), JournalPos(50));
+        assert!(!safe.is_safe(need(false, 1, 1), JournalPos(1)));
+        first.set_synced(JournalPos(45));
+        assert!(safe.is_safe(need(true, 2, 1), JournalPos(40)));
+        assert!(!safe.is_safe(need(true, 2, 1), JournalPos(41)));
+        assert_eq!(
+            (safe.count_received(JournalPos(41)), safe.count_synced(JournalPos(41))),
+            (1, 1)
+        );
+        safe.remove_copy(&first);
+        assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(40));
+        assert_eq!(safe.safe(Need::default()), JournalPos(u64::MAX));
+    }
+
+    #[test]
+    fn held_replies_ask_one_question() {
+        let safe = SafePositions::default();
+        assert!(!safe.holds_replies());
+        safe.hold_replies(Some(Need::DISK), JournalPos(7));
+        assert_eq!(safe.written_anywhere(), JournalPos(7), "it may not be on the disk");
+        assert_eq!(safe.safe_for_replies(), JournalPos(0));
+        safe.set_disk(JournalPos(9));
+        assert_eq!(safe.safe_for_replies(), JournalPos(9));
+        safe.hold_replies(Some(need(true, 1, 0)), JournalPos(9));
+        assert_eq!(safe.safe_for_replies(), JournalPos(0));
+        safe.add_copy(JournalPos(8));
+        assert_eq!(safe.safe_for_replies(), JournalPos(8));
+        safe.hold_replies(None, JournalPos(9));
+        assert!(!safe.holds_replies());
+    }
+}
