@@ -31,6 +31,9 @@ pub type Outcome = Result<(), Error>;
 /// Runs a command whose gates are passed and whose stripes are locked.
 pub type Run = fn(&mut Cx<'_>, Args<'_>) -> Outcome;
 
+/// Answers a question about the words of a request.
+pub type NeedsWorld = fn(&[&[u8]]) -> bool;
+
 /// Calls back with the place of each word of a request that is a secret.
 pub type FindSecrets = fn(&[&[u8]], &mut dyn FnMut(usize));
 
@@ -71,6 +74,8 @@ pub struct Command {
     pub help: &'static [&'static str],
     /// Finds the keys where the specifications cannot, or cannot tell the flags.
     pub find_keys: Option<FindKeys>,
+    /// Whether a request may touch keys that its words do not name, and so needs the world stopped.
+    pub needs_world: Option<NeedsWorld>,
     /// Finds the words that no log may show: passwords.
     pub secrets: Option<FindSecrets>,
     /// Runs it.
@@ -97,6 +102,7 @@ impl Command {
         subcommands: &[],
         help: &[],
         find_keys: None,
+        needs_world: None,
         secrets: None,
         run: |_, _| Err(Error::Syntax),
     };
@@ -123,7 +129,7 @@ impl Command {
 }
 
 /// A set of command flags: those that COMMAND shows, and a few of our own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Flags(pub u64);
 
 impl Flags {
@@ -174,13 +180,22 @@ impl Flags {
     pub const WALKS: Flags = Flags(1 << 41);
     /// Ours: runs inside MULTI at once instead of being queued (EXEC, DISCARD, …).
     pub const NOT_QUEUED: Flags = Flags(1 << 42);
-    /// Ours: decides by its arguments whether it needs the world (SORT with patterns).
-    pub const MAYBE_WORLD: Flags = Flags(1 << 43);
-
+    /// Ours: runs the commands that MULTI has queued, so that its keys and needs are theirs.
+    pub const RUNS_QUEUE: Flags = Flags(1 << 43);
     /// Ours: meant for other servers rather than users (COMMAND DOCS shows `syscmd`).
     pub const SYSCMD: Flags = Flags(1 << 44);
     /// Ours: refused unless `enable-debug-command` allows it.
     pub const PROTECTED: Flags = Flags(1 << 45);
+    /// Ours: allowed to a RESP2 client that has subscriptions.
+    pub const WHILE_SUBSCRIBED: Flags = Flags(1 << 46);
+    /// Ours: answers with out-of-band messages, which CLIENT REPLY does not silence.
+    pub const ANSWERS_BY_PUSH: Flags = Flags(1 << 47);
+    /// Ours: sets what is sent of the replies that follow, and is not the first of them itself.
+    pub const SETS_REPLY_MODE: Flags = Flags(1 << 48);
+    /// Ours: sets what is cached of the command that follows, and is not that command itself.
+    pub const SETS_CACHING: Flags = Flags(1 << 49);
+    /// Ours: refused as a write is while the disk fails, so that a health check notices.
+    pub const REPORTS_HEALTH: Flags = Flags(1 << 50);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {

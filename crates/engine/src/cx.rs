@@ -8,20 +8,22 @@
 use crate::blocking::BlockRequest;
 use crate::clock::Ticks;
 use crate::db::Db;
+use crate::dispatch::ScriptRules;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
 use crate::outbox::News;
 use crate::pubsub::Space;
+use crate::request_keys::RequestKeys;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
 use keyspace::Millis;
-use resp::Reply;
+use resp::{Protocol, Reply};
 
 /// A string of more bytes is not copied into a reply by a reactor: it takes some tenths of a
 /// millisecond, and several times as long where the reply's memory is new.
-const MOST_IN_PLACE: usize = 2 << 20;
+const MAX_IN_PLACE: usize = 2 << 20;
 
 /// The context of one command.
 pub struct Cx<'a> {
@@ -39,9 +41,41 @@ pub struct Cx<'a> {
     pub resolved: &'a Resolved,
     /// Whether it runs inside EXEC (or, later, a script), where nothing may block.
     pub in_transaction: bool,
+    /// The script that calls it, if one does.
+    pub script: Option<ScriptRules>,
     pub(crate) block_request: Option<BlockRequest>,
-    /// When the command before this one ended, or what went between was over.
+    /// The keys of the request that was dispatched, once they are [found](Cx::find_keys).
+    pub(crate) keys: RequestKeys,
+    /// When the previous command ended, or the wait after it.
     pub(crate) last_end: Ticks,
+}
+
+impl<'a> Cx<'a> {
+    /// The context of a session's next commands, at this time, whose replies are appended to `out`.
+    pub(crate) fn new(
+        thread: &'a ThreadContext,
+        session: &'a mut Session,
+        now: Millis,
+        out: &'a mut Vec<u8>,
+    ) -> Cx<'a> {
+        let engine = thread.engine;
+        let mut db = Db::new(engine, now, engine.access_policy(), thread.rng());
+        db.index = session.db;
+        db.touches = !session.no_touch;
+        Cx {
+            db,
+            reply: Reply::new(out, session.protocol),
+            session,
+            engine,
+            thread,
+            resolved: &engine.table.all()[0],
+            in_transaction: false,
+            script: None,
+            block_request: None,
+            keys: RequestKeys::default(),
+            last_end: Ticks::default(),
+        }
+    }
 }
 
 impl Cx<'_> {
@@ -65,6 +99,25 @@ impl Cx<'_> {
         self.db.effects.is_transaction = false;
     }
 
+    /// Has what `run` replies written to `out`, in this protocol, in place of the client's output. The
+    /// limit of a client's output does not apply there.
+    pub fn capture<R>(
+        &mut self,
+        out: &mut Vec<u8>,
+        protocol: Protocol,
+        run: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        let of_client = self.reply.protocol();
+        let output_room = std::mem::replace(&mut self.session.output_room, usize::MAX);
+        self.reply.swap_buffer(out);
+        self.reply.set_protocol(protocol);
+        let result = run(self);
+        self.reply.set_protocol(of_client);
+        self.reply.swap_buffer(out);
+        self.session.output_room = output_room;
+        result
+    }
+
     /// Publishes a message, in a transaction once that has ended; returns how many clients get it.
     pub fn publish(&self, space: Space, channel: &[u8], payload: &[u8]) -> usize {
         let pubsub = &self.engine.pubsub;
@@ -77,15 +130,15 @@ impl Cx<'_> {
         count
     }
 
-    /// Before somebody begins or ceases to listen: who listens now is told what a transaction has done
-    /// so far.
+    /// Tells the present listeners what a transaction has done so far; to be called before a client begins
+    /// or ceases to listen.
     pub fn tell_listeners(&self) {
         self.db.outbox.send();
     }
 
     /// Waits for the end of the commands that other threads have begun; not within a transaction,
     /// which holds locks that they may want.
-    pub fn outlast_others(&mut self) {
+    pub fn wait_for_running_commands(&mut self) {
         if self.db.locks.is_empty() {
             self.thread.reader.leave();
             drop(self.thread.reader.world().stop());
@@ -105,7 +158,7 @@ impl Cx<'_> {
     /// counted look if they only read, by [`Db::target_string`] and its like if they write.
     #[inline]
     pub fn is_for_background(&self, bytes: usize) -> bool {
-        bytes > MOST_IN_PLACE && self.may_be_put_off()
+        bytes > MAX_IN_PLACE && self.may_be_put_off()
     }
 
     /// Says no if a reply with a string of so many bytes, its last part, is not to be made here: it
@@ -116,7 +169,7 @@ impl Cx<'_> {
     #[inline]
     pub fn may_reply_with(&self, bytes: usize) -> Result<(), Error> {
         let length = self.reply.len().saturating_add(bytes);
-        if bytes > MOST_IN_PLACE && length > self.session.output_room {
+        if bytes > MAX_IN_PLACE && length > self.session.output_room {
             return Err(Error::OverOutputLimit);
         }
         if self.is_for_background(bytes) { Err(Error::TakesLong) } else { Ok(()) }

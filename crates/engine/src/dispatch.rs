@@ -17,38 +17,37 @@ use crate::db::Db;
 use crate::effort::is_long;
 use crate::error::Error;
 use crate::interest::{self, StripeInterest};
-use crate::keys;
 use crate::latency::Slow;
 use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::pubsub::Space;
 use crate::session::{Fate, ReplyMode, Session};
-use crate::table::Resolved;
-use crate::transaction::Queued;
-use gates::{is_protected, may_write, pass_gates, protected_error};
+use crate::table::{Resolved, WorldUse};
+use gates::{Refusal, may_write};
 use keyspace::{Key, Millis};
-use locking::{FETCH_FROM, FETCH_UP_TO, fetch, is_held_back};
+use locking::is_held_back;
 use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(crate) use locking::{prefetch_bucket, prefetch_entry, stripes_of};
+pub(crate) use locking::{prefetch_bucket, prefetch_entry};
 pub(crate) use pushes::write_push;
 pub(crate) use serving::serve_ready;
 
+pub use gates::{ScriptRules, may_script_run};
 pub use pushes::deliver_last_pushes;
 
-/// Why a request was not run; nothing has happened, and it is to be tried again.
-#[derive(Debug)]
+/// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotNow {
-    /// A stripe is held by somebody else.
-    Busy(Busy),
-    /// CLIENT PAUSE.
+    /// Another thread has locked a stripe, or has yet to read its messages: try again in the next turn.
+    Busy,
+    /// CLIENT PAUSE: try again then, or when told to.
     Paused {
         /// End of the pause.
         until: Millis,
     },
-    /// A long command is in the way: of a key that it holds, or of stopping the world.
+    /// A long command, a snapshot or a full journal is in the way: try again when told to.
     Held,
 }
 
@@ -62,20 +61,19 @@ pub(crate) fn process(
     let Some(row) = resolved.or_else(|| resolve(cx, args)) else { return Ok(()) };
     let engine = cx.engine;
     let started = cx.reply.len();
+    cx.keys.clear();
     let is_special = cx.session.is_special() || engine.is_special();
-    if is_special && !pass_gates(cx, row, args)? {
+    if is_special && !passes_gates(cx, row, args)? {
         after_reply(cx, row, started);
         return Ok(());
     }
-    let flags = row.command.flags;
-    let needs_world = flags.has(Flags::WORLD)
-        || (flags.any(Flags::MAYBE_WORLD.with(Flags::NOT_QUEUED)) && wants_world(cx, row, args));
-    if needs_world {
+    if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
-        if flags.has(Flags::PROTECTED) && is_protected(cx) {
-            reject(cx, row, &protected_error());
-        } else {
-            run_in_stopped_world(cx, row, args)?;
+        match gates::protection(cx, row) {
+            Ok(()) => run_in_stopped_world(cx, row, args)?,
+            Err(refusal) => {
+                refuse_request(cx, row, refusal)?;
+            }
         }
     } else {
         run_with_stripes(cx, row, args)?;
@@ -87,8 +85,34 @@ pub(crate) fn process(
         after_reply(cx, row, started);
         deliver_own_pushes(cx);
     }
-    // Whom the locks of others kept from being served.
+    // Serve the clients that could not be served while locks were held.
     serve_first(cx);
+    Ok(())
+}
+
+/// Whether a request in a special state is to be run now; if not it is answered, or queued.
+fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
+    if let Err(refusal) = gates::pass(cx, row, gates::CLIENT) {
+        refuse_request(cx, row, refusal)?;
+        return Ok(false);
+    }
+    if cx.session.multi.is_none() || row.command.flags.has(Flags::NOT_QUEUED) {
+        return Ok(true);
+    }
+    if let Some(multi) = &mut cx.session.multi {
+        multi.push(&cx.engine.keyspace, row, args.words());
+    }
+    cx.reply.simple("QUEUED");
+    Ok(false)
+}
+
+/// Answers a request that a gate has refused, unless it is only to be tried again.
+#[cold]
+fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(), NotNow> {
+    match refusal {
+        Refusal::Error(error) => reject(cx, row, &error),
+        Refusal::NotNow(reason) => return Err(reason),
+    }
     Ok(())
 }
 
@@ -104,7 +128,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
             }
             let started = cx.reply.len();
             let row = engine.table.find(args[0]);
-            if row.is_some_and(|row| row.command.name == "exec") {
+            if row.is_some_and(|row| row.command.flags.has(Flags::RUNS_QUEUE)) {
                 abort_exec(cx, &error);
             } else {
                 refuse(cx, &error);
@@ -132,7 +156,7 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
         multi.is_broken = true;
     }
     cx.thread.stats().by_command[row.index].rejected.add_own(1);
-    if row.command.name == "exec" {
+    if row.command.flags.has(Flags::RUNS_QUEUE) {
         abort_exec(cx, error);
     } else {
         refuse(cx, error);
@@ -150,23 +174,12 @@ fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     refuse(cx, &Error::Bytes(text));
 }
 
-fn queued<'c>(cx: &'c Cx<'_>) -> &'c [Queued] {
-    cx.session.multi.as_ref().map_or(&[], |multi| multi.queue())
-}
-
-/// Whether a command that may need the world does with these arguments: SORT, which is the only
-/// one with such a flag, and EXEC if a queued command does.
-fn wants_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
-    if row.command.name == "exec" {
-        return queued(cx).iter().any(|queued| {
-            let command = cx.engine.table.all()[queued.command].command;
-            let flags = command.flags;
-            let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
-            flags.any(Flags::WORLD.with(Flags::WALKS))
-                || (flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(&words))
-        });
+/// Whether this request needs the world stopped: EXEC does if a queued command does.
+fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    if row.command.flags.has(Flags::RUNS_QUEUE) {
+        return cx.session.multi.as_ref().is_some_and(|multi| multi.needs_world());
     }
-    row.command.flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words())
+    row.needs_world(args.words())
 }
 
 fn run_in_stopped_world(
@@ -174,7 +187,7 @@ fn run_in_stopped_world(
     row: &'static Resolved,
     args: Args<'_>,
 ) -> Result<(), NotNow> {
-    // Everybody would wait for the long command's end, not only this client.
+    // All clients would wait for the end of the long command, not only this one.
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
@@ -188,7 +201,8 @@ fn run_in_stopped_world(
     }
     cx.db.hold_world(stopped);
     cx.start_timing();
-    call(cx, row, args);
+    // The error, if any, is the reply.
+    let _ = call(cx, row, args);
     finish(cx, args);
     serve_first(cx);
     cx.db.locks.release();
@@ -199,35 +213,35 @@ fn run_in_stopped_world(
 #[inline]
 fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), NotNow> {
     let keyspace = &cx.engine.keyspace;
-    if row.single_key == 0 && (FETCH_FROM + 1..=FETCH_UP_TO).contains(&args.len()) {
-        fetch(cx, row, args);
-    }
     let need = if row.single_key > 0 {
         Locked::One(keyspace.stripe_of(args.key(row.single_key)))
-    } else if row.command.keys.is_empty() && !row.command.flags.has(Flags::NOT_QUEUED) {
+    } else if row.command.keys.is_empty() && !row.command.flags.has(Flags::RUNS_QUEUE) {
         Locked::None
     } else {
-        stripes_of(cx, row.command, args)
+        cx.find_keys(row, args);
+        cx.keys.prefetch(keyspace, cx.db.index);
+        cx.keys.stripes()
     };
-    cx.db.locks.acquire(need).map_err(NotNow::Busy)?;
+    cx.db.locks.acquire(need).map_err(|Busy| NotNow::Busy)?;
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
     if may_have_to_wait && may_write(cx, row) && is_held_back(cx, row, args) {
         cx.db.locks.release();
         return Err(NotNow::Held);
     }
-    if is_long(&cx.db, row, args) {
+    if is_long(cx, row, args) {
         cx.db.locks.release();
         long::run_in_background(cx, row, args);
         return Ok(());
     }
-    call(cx, row, args);
+    // The error, if any, is the reply.
+    let _ = call(cx, row, args);
     finish(cx, args);
     serve_first(cx);
     cx.db.locks.release();
     Ok(())
 }
 
-/// Serves who waited for what the command has just changed, before anybody else sees that.
+/// Serves the clients that waited for what the command has just changed, before others see it.
 #[inline]
 fn serve_first(cx: &mut Cx<'_>) {
     if !cx.db.effects.ready.is_empty() {
@@ -235,9 +249,31 @@ fn serve_first(cx: &mut Cx<'_>) {
     }
 }
 
+/// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]), whose locks are held:
+/// those of all keys that it names, or the world. It passes no gate, and it does not block.
+///
+/// Its reply is written to `cx.reply`; a caller that wants it elsewhere has it [captured](Cx::capture).
+/// What it changed is committed, and joins the one entry of the journal.
+///
+/// # Errors
+/// The command's own, which is its reply as well, and is counted.
+pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
+    cx.keys.clear();
+    let outcome = call(cx, row, args);
+    cx.block_request = None;
+    if cx.engine.monitors.load(Relaxed) > 0 {
+        crate::monitor::feed(cx, row.command, args.words());
+    }
+    commit::commit(cx, args);
+    outcome
+}
+
 /// Runs a command whose locks are held, and turns its error into its reply.
+///
+/// # Errors
+/// The same error.
 #[inline]
-pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
     let started = cx.reply.len();
     let before = cx.last_end;
     cx.resolved = row;
@@ -248,7 +284,10 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     if let Err(error) = &outcome {
         cx.reply.truncate(started);
         match error {
-            Error::TakesLong => return put_off(cx),
+            Error::TakesLong => {
+                run_later(cx);
+                return Ok(());
+            }
             Error::OverOutputLimit => overflow(cx, started),
             _ => {
                 cx.block_request = None;
@@ -268,17 +307,18 @@ pub fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     // EXEC has run others.
     cx.session.last_command = row.index + 1;
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
-        crate::tracking::remember_reads(cx, row.command, args);
+        crate::tracking::remember_reads(cx, row, args);
     }
     crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
+    outcome
 }
 
 /// The command has looked at its key and will look again on a background thread, where it counts.
 #[cold]
-fn put_off(cx: &mut Cx<'_>) {
+fn run_later(cx: &mut Cx<'_>) {
     // What a command goes on to change is no hit.
     if cx.resolved.command.flags.has(Flags::READONLY) {
         cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
@@ -287,22 +327,13 @@ fn put_off(cx: &mut Cx<'_>) {
     cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout });
 }
 
-/// A reply too many: the client is going to be closed without having got it. The rest of a
+/// The reply exceeds what the client may have: it is closed without getting it. The rest of a
 /// transaction still runs.
 #[cold]
 fn overflow(cx: &mut Cx<'_>, started: usize) {
     cx.reply.truncate(started);
     cx.session.overflows = true;
     cx.session.fate = Fate::Close;
-}
-
-/// Commits one command of a transaction, whose locks stay held.
-pub fn commit_queued(cx: &mut Cx<'_>, args: Args<'_>) {
-    cx.block_request = None;
-    if cx.engine.monitors.load(Relaxed) > 0 {
-        crate::monitor::feed(cx, cx.resolved.command, args.words());
-    }
-    commit::commit(cx, args);
 }
 
 /// What follows the command while its locks are held.
@@ -313,7 +344,7 @@ fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     let before = cx.session.written;
     commit::commit(cx, args);
-    // What was written comes behind all that was seen.
+    // The position of a write is behind that of all that it has seen.
     if cx.engine.safe.holds_replies() && cx.session.written == before {
         commit::note_seen(cx);
     }
@@ -353,33 +384,25 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let token = cx.thread.suspend(cx.session, suspension);
     waiter.set_token(token);
     cx.session.client.begin_wait(&waiter);
-    // Who finds it counted can end the wait.
+    // From here on another thread can end the wait.
     waiter.count(engine);
     if let Until::Acks(_) = waiter.until {
         engine.wait_for_acks(&waiter);
     }
 }
 
-/// Whether a command answers with out-of-band messages, which CLIENT REPLY does not silence.
-fn answers_with_pushes(row: &Resolved) -> bool {
-    matches!(
-        row.command.name,
-        "subscribe" | "psubscribe" | "ssubscribe" | "unsubscribe" | "punsubscribe" | "sunsubscribe"
-    )
-}
-
 /// CLIENT REPLY and what belongs to the end of a reply in a special state.
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
-    // CLIENT REPLY SKIP is not itself the next command.
-    if cx.session.reply_mode != ReplyMode::On && row.full_name != "client|reply" {
+    let flags = row.command.flags;
+    if cx.session.reply_mode != ReplyMode::On && !flags.has(Flags::SETS_REPLY_MODE) {
         let first = cx.reply.written_since(started).first();
-        if answers_with_pushes(row) && matches!(first, Some(b'>' | b'*')) {
+        if flags.has(Flags::ANSWERS_BY_PUSH) && matches!(first, Some(b'>' | b'*')) {
             end_skipping(cx.session);
         } else {
             silence(cx, started);
         }
     }
-    if row.command.name != "caching"
+    if !flags.has(Flags::SETS_CACHING)
         && cx.session.multi.is_none()
         && let Some(tracking) = &mut cx.session.tracking
     {

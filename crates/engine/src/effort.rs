@@ -4,9 +4,9 @@
 //! estimate may be wrong by a factor of a few; it only decides where the command runs.
 
 use crate::args::Args;
-use crate::command::KeyFlags;
+use crate::cx::Cx;
 use crate::db::Db;
-use crate::keys;
+use crate::request_keys::KeyUse;
 use crate::table::Resolved;
 use keyspace::Key;
 
@@ -49,51 +49,49 @@ impl std::fmt::Debug for Effort {
 
 /// Whether a request, whose stripes are locked, is for a background thread.
 #[inline]
-pub(crate) fn is_long(db: &Db<'_>, row: &Resolved, args: Args<'_>) -> bool {
+pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     match row.command.effort {
         Effort::Small => false,
         Effort::Words(each) => args.len().saturating_mul(each) > IN_PLACE,
-        _ => is_long_by_data(db, row, args),
+        _ => is_long_by_data(cx, row, args),
     }
 }
 
 #[inline(never)]
-fn is_long_by_data(db: &Db<'_>, row: &Resolved, args: Args<'_>) -> bool {
+fn is_long_by_data(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let effort = match row.command.effort {
         Effort::Small | Effort::Words(_) => 0,
         Effort::Elements(each) => {
             let mut elements = 0usize;
-            sizes(db, row, args, |size| elements = elements.saturating_add(size));
+            sizes(cx, row, args, |size| elements = elements.saturating_add(size));
             elements.saturating_mul(each)
         }
         Effort::Intersection(each) => {
             let (mut smallest, mut count) = (usize::MAX, 0usize);
-            sizes(db, row, args, |size| {
+            sizes(cx, row, args, |size| {
                 smallest = smallest.min(size);
                 count += 1;
             });
             if count == 0 { 0 } else { smallest.saturating_mul(count).saturating_mul(each) }
         }
         Effort::Part(each, part) => {
-            let whole = db.size(args.key(row.single_key)).saturating_mul(each);
-            if whole > IN_PLACE { part(db, args).saturating_mul(each) } else { whole }
+            let whole = cx.db.size(args.key(row.single_key)).saturating_mul(each);
+            if whole > IN_PLACE { part(&cx.db, args).saturating_mul(each) } else { whole }
         }
-        Effort::Estimate(estimate) => estimate(db, args),
+        Effort::Estimate(estimate) => estimate(&cx.db, args),
     };
     effort > IN_PLACE
 }
 
 /// The sizes of the values that a request reads.
-fn sizes(db: &Db<'_>, row: &Resolved, args: Args<'_>, mut found: impl FnMut(usize)) {
+fn sizes(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, mut found: impl FnMut(usize)) {
     if row.single_key > 0 {
-        return found(db.size(args.key(row.single_key)));
+        return found(cx.db.size(args.key(row.single_key)));
     }
-    // Keys that cannot be found make a syntax error, which takes no time.
-    let _ = keys::for_each_key(row.command, args.words(), |index, flags| {
-        if !flags.has(KeyFlags::OW) {
-            found(db.size(Key::new(args[index])));
-        }
-    });
+    cx.find_keys(row, args);
+    for key in cx.keys.iter().filter(|key| key.usage() != KeyUse::Overwrite) {
+        found(cx.db.size(key.key(args.words())));
+    }
 }
 
 impl Db<'_> {

@@ -9,7 +9,7 @@ use crate::blocking::Ready;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::locks::{Locked, Locks};
-use crate::mailbox::{Mailbox, Message};
+use crate::mailbox::{Mailbox, recheck_all};
 use crate::worker::ThreadContext;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
@@ -60,7 +60,7 @@ impl Holds {
     pub(crate) fn end(&self, mailboxes: &[Mailbox]) {
         self.count.fetch_sub(1, SeqCst);
         if self.is_waited_for.swap(false, SeqCst) {
-            mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+            recheck_all(mailboxes);
             // Without it the next long command might be faster than those that wait.
             gap();
         }

@@ -3,7 +3,7 @@
 //! Most commands have exactly one key at a fixed place, which the command table works out
 //! beforehand; that is all the hot path ever looks at. For the others [`for_each_key`] follows the
 //! key specifications of the row, and where these cannot express the truth, the row names a
-//! function for it (`find_keys`), written here.
+//! function for it (`find_keys`), written beside the command.
 //!
 //! Which stripes a command locks depends on this, so the rule is: every key that a command may
 //! touch is reported, or an error is returned and the command, run with whatever was reported
@@ -116,102 +116,6 @@ fn after_keyword(argv: &[&[u8]], keyword: &str, from: i32) -> Option<usize> {
     found.map(|index| index + 1)
 }
 
-/// SET reads the old value with GET and with a comparison, else overwrites it.
-pub fn find_set(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys> {
-    let reads = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
-    let how = if reads { KeyFlags::RW.with(KeyFlags::ACCESS) } else { KeyFlags::OW };
-    found(1, how.with(KeyFlags::UPDATE));
-    Ok(())
-}
-
-/// BITFIELD with nothing but GET is a read.
-pub fn find_bitfield(
-    argv: &[&[u8]],
-    found: &mut dyn FnMut(usize, KeyFlags),
-) -> Result<(), InvalidKeys> {
-    let mut index = 2;
-    let mut writes = false;
-    while index < argv.len() {
-        // `GET encoding offset`, `SET` and `INCRBY` with a value more, `OVERFLOW` with a word.
-        let after = argv.len() - index - 1;
-        index += match argv[index] {
-            word if word.eq_ignore_ascii_case(b"get") && after >= 2 => 3,
-            word if word.eq_ignore_ascii_case(b"overflow") && after >= 1 => 2,
-            _ => {
-                writes = true;
-                break;
-            }
-        };
-    }
-    found(
-        1,
-        if writes {
-            KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
-        } else {
-            KeyFlags::RO.with(KeyFlags::ACCESS)
-        },
-    );
-    Ok(())
-}
-
-/// SORT: `STORE` may be anywhere among the options. What the patterns of BY and GET refer to is
-/// known to no one before the data is read.
-pub fn find_sort(
-    argv: &[&[u8]],
-    found: &mut dyn FnMut(usize, KeyFlags),
-) -> Result<(), InvalidKeys> {
-    found(1, KeyFlags::RO.with(KeyFlags::ACCESS));
-    let mut store = None;
-    let mut index = 2;
-    while index < argv.len() {
-        let word = argv[index];
-        if word.eq_ignore_ascii_case(b"limit") {
-            index += 2;
-        } else if word.eq_ignore_ascii_case(b"get") || word.eq_ignore_ascii_case(b"by") {
-            index += 1;
-        } else if word.eq_ignore_ascii_case(b"store") && index + 1 < argv.len() {
-            // The last one counts.
-            store = Some(index + 1);
-            index += 1;
-        }
-        index += 1;
-    }
-    if let Some(store) = store {
-        found(store, KeyFlags::OW.with(KeyFlags::UPDATE));
-    }
-    Ok(())
-}
-
-/// Whether SORT or SORT_RO may look at keys that [`find_sort`] does not report: those that the
-/// patterns of BY and GET name. A pattern without `*` names none, and `#` is the element itself.
-pub fn sort_follows_patterns(argv: &[&[u8]]) -> bool {
-    let mut index = 2;
-    while index < argv.len() {
-        let word = argv[index];
-        if word.eq_ignore_ascii_case(b"limit") {
-            index += 2;
-        } else if word.eq_ignore_ascii_case(b"get") || word.eq_ignore_ascii_case(b"by") {
-            if argv.get(index + 1).is_some_and(|pattern| pattern.contains(&b'*')) {
-                return true;
-            }
-            index += 1;
-        } else if word.eq_ignore_ascii_case(b"store") {
-            index += 1;
-        }
-        index += 1;
-    }
-    false
-}
-
-/// SORT_RO: as [`find_sort`], without STORE.
-pub fn find_sort_ro(
-    _argv: &[&[u8]],
-    found: &mut dyn FnMut(usize, KeyFlags),
-) -> Result<(), InvalidKeys> {
-    found(1, KeyFlags::RO.with(KeyFlags::ACCESS));
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -252,10 +156,6 @@ mod tests {
     static SPUBLISH: Command = row(&[KeySpec::one(KeyFlags::NOT_KEY)]);
     static UNKNOWN: Command = row(&[KeySpec::new(RO, Begin::Unknown, Find::Unknown)]);
     static PARTIAL: Command = row(&[KeySpec::one(RO.with(KeyFlags::INCOMPLETE))]);
-    static SET: Command = Command { find_keys: Some(find_set), ..Command::ROW };
-    static BITFIELD: Command = Command { find_keys: Some(find_bitfield), ..Command::ROW };
-    static SORT: Command = Command { find_keys: Some(find_sort), ..Command::ROW };
-    static SORT_RO: Command = Command { find_keys: Some(find_sort_ro), ..Command::ROW };
 
     fn find(command: &Command, request: &str) -> Result<Vec<(usize, KeyFlags)>, InvalidKeys> {
         let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
@@ -319,65 +219,13 @@ mod tests {
     fn what_looks_like_a_key_is_none() {
         check(&SPUBLISH, "spublish c m", &[]);
         assert!(!has_keys(&SPUBLISH));
-        assert!(has_keys(&MGET) && has_keys(&SORT));
+        assert!(has_keys(&MGET) && has_keys(&EVAL));
     }
 
     #[test]
     fn what_specifications_cannot_say_is_an_error() {
         invalid(&UNKNOWN, "x a b");
         invalid(&PARTIAL, "x a");
-    }
-
-    #[test]
-    fn sort_stores_anywhere() {
-        check(&SORT, "sort k", &[1]);
-        check(&SORT, "sort k store a desc STORE b", &[1, 6]);
-        check(&SORT, "sort k limit store x store y", &[1, 6]);
-        check(&SORT, "sort k get store by store store z", &[1, 7]);
-        check(&SORT, "sort k store", &[1]);
-        check(&SORT, "sort k limit 1", &[1]);
-        check(&SORT_RO, "sort_ro k store x", &[1]);
-    }
-
-    #[test]
-    fn sort_follows_patterns_with_a_star() {
-        let follows = |request: &str| {
-            let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
-            sort_follows_patterns(&argv)
-        };
-        for request in [
-            "sort k by w*",
-            "sort k desc GET # get *",
-            "sort k limit 0 1 By *->f",
-            "sort k by x get y*",
-        ] {
-            assert!(follows(request), "{request}");
-        }
-        for request in [
-            "sort by",
-            "sort k*",
-            "sort k by nosort get #",
-            "sort k store by* limit by* get*",
-            "sort k by get store w*",
-            "sort k get",
-        ] {
-            assert!(!follows(request), "{request}");
-        }
-    }
-
-    #[test]
-    fn flags_follow_the_options() {
-        let flags = |command, request| find(command, request).expect("valid")[0].1;
-        let access = KeyFlags::ACCESS;
-        let update = KeyFlags::UPDATE;
-        assert_eq!(flags(&SET, "set k v NX"), OW.with(update));
-        assert_eq!(flags(&SET, "set k get"), OW.with(update));
-        assert_eq!(flags(&SET, "set k v NX get"), KeyFlags::RW.with(access).with(update));
-        assert_eq!(flags(&BITFIELD, "bitfield k"), RO.with(access));
-        assert_eq!(flags(&BITFIELD, "bitfield k OVERFLOW WRAP GET u8 0"), RO.with(access));
-        let write = KeyFlags::RW.with(access).with(update);
-        assert_eq!(flags(&BITFIELD, "bitfield k GET u8 0 SET u8 0 1"), write);
-        assert_eq!(flags(&BITFIELD, "bitfield k GET u8"), write);
     }
 
     /// Whatever is sent, only words that exist are reported.
@@ -395,8 +243,6 @@ mod tests {
             &XREAD,
             &GEORADIUS,
             &MIGRATE,
-            &SORT,
-            &BITFIELD,
         ];
         for number in 0..9usize.pow(5) {
             let mut argv: Vec<&[u8]> = vec![b"x"];

@@ -14,7 +14,6 @@
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
 use crate::clients::{Client, Departure};
-use crate::clock::Ticks;
 use crate::clock::now;
 use crate::commit;
 use crate::cx::Cx;
@@ -23,13 +22,12 @@ use crate::dispatch;
 use crate::engine::Engine;
 use crate::holds::{Held, NamedKey};
 use crate::journal::JournalPos;
-use crate::keys;
 use crate::mailbox::Message;
 use crate::session::Session;
 use crate::table::Resolved;
+use crate::words::Words;
 use crate::worker::ThreadContext;
-use crate::{Flags, KeyFlags};
-use keyspace::Key;
+use crate::{Flags, KeyUse, RequestKeys};
 use resp::Reply;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -86,33 +84,11 @@ impl Db<'_> {
     }
 }
 
-/// The words of a request in one allocation, to outlive the input they came in.
-struct Words {
-    bytes: Box<[u8]>,
-    ends: Box<[usize]>,
-}
-
-impl Words {
-    fn new(words: &[&[u8]]) -> Words {
-        let mut end = 0;
-        let ends = words.iter().map(|word| {
-            end += word.len();
-            end
-        });
-        Words { ends: ends.collect(), bytes: words.concat().into_boxed_slice() }
-    }
-
-    fn to_vec(&self) -> Vec<&[u8]> {
-        let mut start = 0;
-        let word = |&end: &usize| &self.bytes[std::mem::replace(&mut start, end)..end];
-        self.ends.iter().map(word).collect()
-    }
-}
-
 /// A command on its way to a background thread.
 struct LongCommand {
     row: &'static Resolved,
     words: Words,
+    keys: RequestKeys,
     session: Session,
     touches: bool,
     token: u64,
@@ -131,8 +107,10 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     // The guest counts the command for the statistics; the client's own figures are here.
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
+    cx.find_keys(row, args);
+    let keys = std::mem::take(&mut cx.keys);
     let words = Words::new(args.words());
-    let command = LongCommand { row, words, session, touches: cx.db.touches, token };
+    let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
     let engine = cx.thread.engine;
     engine.background.run(engine, Box::new(move |thread| command.run(thread)));
 }
@@ -200,25 +178,16 @@ impl LongCommand {
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
-        let keys = named_keys(engine, self.row, &words);
+        let keys = named_keys(self.row, &self.keys, &words);
         let asker = Asker::new(&self.session, &keys);
         if asker.has_gone() {
             // Gone while this was waiting for a thread.
             return;
         }
         let mut out = Vec::new();
-        let mut cx = Cx {
-            db: Db::new(engine, now(), engine.access_policy(), thread.rng()),
-            reply: Reply::new(&mut out, self.session.protocol),
-            session: &mut self.session,
-            engine,
-            thread,
-            resolved: self.row,
-            in_transaction: false,
-            block_request: None,
-            last_end: Ticks::default(),
-        };
-        cx.db.index = cx.session.db;
+        let mut cx = Cx::new(thread, &mut self.session, now(), &mut out);
+        cx.resolved = self.row;
+        cx.keys = self.keys;
         cx.db.touches = self.touches;
         cx.db.asker = Some(&asker);
         if keys.is_empty() {
@@ -245,20 +214,15 @@ impl LongCommand {
     }
 }
 
-fn named_keys(engine: &Engine, row: &Resolved, words: &[&[u8]]) -> Vec<NamedKey> {
+fn named_keys(row: &Resolved, keys: &RequestKeys, words: &[&[u8]]) -> Vec<NamedKey> {
     let writes = row.command.flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
-    let mut named = Vec::new();
-    // A request whose keys cannot be found answers with a syntax error of its own.
-    let _ = keys::for_each_key(row.command, words, |index, flags| {
-        let key = Key::new(words[index]);
-        named.push(NamedKey {
-            bytes: Box::from(key.bytes),
-            hash: key.hash,
-            stripe: engine.keyspace.stripe_of(key),
-            writes: writes && !flags.has(KeyFlags::RO),
-        });
+    let named = keys.iter().map(|key| NamedKey {
+        bytes: Box::from(key.key(words).bytes),
+        hash: key.hash,
+        stripe: key.stripe(),
+        writes: writes && key.usage() != KeyUse::Read,
     });
-    named
+    named.collect()
 }
 
 /// Runs a command that visits stripes by itself.
@@ -267,7 +231,8 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     reader.enter();
     cx.db.set_background(reader);
     cx.start_timing();
-    dispatch::call(cx, row, args);
+    // The error, if any, is the reply.
+    let _ = dispatch::call(cx, row, args);
     commit::commit(cx, args);
     reader.leave();
 }
@@ -283,7 +248,8 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     }
     cx.db.held = Some(held);
     cx.start_timing();
-    dispatch::call(cx, row, args);
+    // The error, if any, is the reply.
+    let _ = dispatch::call(cx, row, args);
     match cx.db.held.take() {
         Some(held) => {
             // Keys that it found expired are held: somebody else will delete them.
@@ -317,16 +283,5 @@ fn end(cx: &mut Cx<'_>) {
         cx.thread.reader.enter();
         dispatch::serve_ready(cx);
         cx.thread.reader.leave();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_outlive_their_input() {
-        let words: [&[u8]; 4] = [b"mget", b"", b"a", b"bc"];
-        assert_eq!(Words::new(&words).to_vec(), words);
     }
 }

@@ -1,28 +1,25 @@
 //! Repeating the history that the journal once held: how an append-only file is loaded.
 //!
-//! The commands run in the engine's own way, with their keys fetched and locked, but as nobody's:
+//! The commands run in the engine's own way, with their keys fetched and locked, for no client:
 //! no gate stands in front of them, nothing blocks, nothing is journalled or counted as a change,
 //! and no key is gone because its time has come. Keys that had expired are deleted by the history
 //! itself, where it says so, so that what they were when a later command met them is what it was.
-//! Nobody else may change the data set meanwhile.
+//! Nothing else may change the data set meanwhile.
 
 use crate::args::Args;
 use crate::batch::fetch_stripe;
 use crate::clients::Client;
-use crate::clock::{Ticks, now};
+use crate::clock::now;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
-use crate::db::Db;
-use crate::dispatch::{self, prefetch_bucket, prefetch_entry};
+use crate::dispatch::{prefetch_bucket, prefetch_entry};
 use crate::error::Error;
-use crate::keys;
 use crate::locks::Locked;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
 use keyspace::{DbIndex, Millis};
-use resp::{Protocol, Reply};
 use std::sync::Arc;
 
 /// The row of each command, with stripe and hash of its only key.
@@ -71,24 +68,12 @@ impl<'t> Replay<'t> {
     /// The first that cannot be repeated; those before it were.
     pub fn run(&mut self, commands: &[&[&[u8]]]) -> Result<(), ReplayError> {
         let thread = self.thread;
-        let engine = thread.engine;
         self.replies.clear();
         thread.reader.enter();
-        let mut db = Db::new(engine, now(), engine.access_policy(), thread.rng());
-        db.horizon = Millis(i64::MIN);
-        db.index = self.session.db;
-        db.effects.is_replay = true;
-        let mut cx = Cx {
-            db,
-            reply: Reply::new(&mut self.replies, Protocol::Resp2),
-            session: &mut self.session,
-            engine,
-            thread,
-            resolved: &engine.table.all()[0],
-            in_transaction: true,
-            block_request: None,
-            last_end: Ticks::default(),
-        };
+        let mut cx = Cx::new(thread, &mut self.session, now(), &mut self.replies);
+        cx.db.horizon = Millis(i64::MIN);
+        cx.db.effects.is_replay = true;
+        cx.in_transaction = true;
         let outcome = run_all(&mut cx, commands, &mut self.rows);
         cx.session.db = cx.db.index;
         drop(cx);
@@ -130,9 +115,7 @@ fn run_one(
     key: Option<(usize, u64)>,
 ) -> Result<(), Error> {
     cx.resolved = row;
-    let flags = row.command.flags;
-    let follows = flags.has(Flags::MAYBE_WORLD) && keys::sort_follows_patterns(args.words());
-    if flags.any(Flags::WORLD.with(Flags::WALKS)) || follows {
+    if row.command.flags.has(Flags::WALKS) || row.needs_world(args.words()) {
         cx.thread.reader.leave();
         let stopped = cx.thread.engine.keyspace.world().stop();
         cx.db.hold_world(stopped);
@@ -143,7 +126,12 @@ fn run_one(
     }
     let need = match key {
         Some((stripe, _)) => Locked::One(stripe),
-        None => dispatch::stripes_of(cx, row.command, args),
+        None => {
+            cx.keys.clear();
+            cx.find_keys(row, args);
+            cx.keys.prefetch(&cx.engine.keyspace, cx.db.index);
+            cx.keys.stripes()
+        }
     };
     cx.db.locks.acquire_patiently(need);
     let outcome = apply(cx, row, args);

@@ -1,6 +1,6 @@
 //! Finding a command's row by its name, quickly: a small perfect-enough hash table built once.
 
-use crate::command::{Begin, Command, Find};
+use crate::command::{Begin, Command, Find, Flags};
 use crate::error::Error;
 use crate::name::PackedName;
 
@@ -17,6 +17,38 @@ pub struct Resolved {
     pub index: usize,
     /// The word of the only key, where every request has exactly one at the same place; else 0.
     pub single_key: usize,
+    /// When it runs with the world stopped.
+    pub(crate) world: WorldUse,
+}
+
+/// When a command runs with the world stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WorldUse {
+    /// Never: it touches the keys that its requests name, or none.
+    Never,
+    /// If the request asks for it: see [`Resolved::needs_world`].
+    ByRequest,
+    /// Always.
+    Always,
+}
+
+impl WorldUse {
+    fn of(command: &Command) -> WorldUse {
+        if command.flags.has(Flags::WORLD) {
+            WorldUse::Always
+        } else if command.needs_world.is_some() || command.flags.has(Flags::RUNS_QUEUE) {
+            WorldUse::ByRequest
+        } else {
+            WorldUse::Never
+        }
+    }
+}
+
+impl Resolved {
+    /// Whether this request of a command that runs no queue needs the world stopped.
+    pub(crate) fn needs_world(&self, words: &[&[u8]]) -> bool {
+        self.world == WorldUse::Always || self.command.needs_world.is_some_and(|ask| ask(words))
+    }
 }
 
 /// All commands; see [`CommandTable::build`].
@@ -105,7 +137,8 @@ impl CommandTable {
             },
             _ => 0,
         };
-        self.all.push(Resolved { command, parent, full_name, index: self.all.len(), single_key });
+        let (index, world) = (self.all.len(), WorldUse::of(command));
+        self.all.push(Resolved { command, parent, full_name, index, single_key, world });
     }
 
     /// Every command and subcommand, in the order of their indexes.

@@ -1,24 +1,39 @@
 //! MULTI's queue and WATCH. The commands themselves are in the commands crate.
 
+use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::interest::{self, KeyInterest, Watch};
+use crate::request_keys::RequestKeys;
 use crate::session::{NAME_OVERHEAD, Session};
-use keyspace::{DbIndex, Key};
+use crate::table::Resolved;
+use crate::words::Words;
+use keyspace::{DbIndex, Key, Keyspace};
 use std::sync::Arc;
 
 /// A queued command.
 pub struct Queued {
-    /// Index of its row.
-    pub command: usize,
-    /// Its words.
-    pub argv: Vec<Box<[u8]>>,
+    /// Its row.
+    pub row: &'static Resolved,
+    words: Words,
 }
 
-/// The queue of a transaction.
+impl Queued {
+    /// Its words.
+    pub fn words(&self) -> Vec<&[u8]> {
+        self.words.to_vec()
+    }
+}
+
+/// The queue of a transaction, and what EXEC has to know of all its commands.
 #[derive(Default)]
 pub struct Multi {
     queue: Vec<Queued>,
+    keys: RequestKeys,
+    /// Flags that any of the commands has.
+    flags_of_any: Flags,
+    may_not_load: bool,
+    needs_world: bool,
     bytes: usize,
     /// A command could not be queued, so EXEC will refuse.
     pub is_broken: bool,
@@ -26,10 +41,30 @@ pub struct Multi {
 
 impl Multi {
     /// Adds a command.
-    pub fn push(&mut self, command: usize, argv: &[&[u8]]) {
-        self.bytes += argv.iter().map(|word| word.len() + 16).sum::<usize>();
-        let argv = argv.iter().map(|&word| Box::from(word)).collect();
-        self.queue.push(Queued { command, argv });
+    pub(crate) fn push(&mut self, keyspace: &Keyspace, row: &'static Resolved, argv: &[&[u8]]) {
+        let (words, flags) = (Words::new(argv), row.command.flags);
+        self.keys.add(keyspace, row.command, argv);
+        self.flags_of_any = self.flags_of_any.with(flags);
+        self.may_not_load |= !flags.has(Flags::LOADING);
+        self.needs_world |= flags.has(Flags::WALKS) || row.needs_world(argv);
+        self.bytes += words.memory_bytes();
+        self.queue.push(Queued { row, words });
+    }
+    /// The keys of all commands.
+    pub(crate) fn keys(&self) -> &RequestKeys {
+        &self.keys
+    }
+    /// Whether a command has any of these flags.
+    pub(crate) fn has_any(&self, flags: Flags) -> bool {
+        self.flags_of_any.any(flags)
+    }
+    /// Whether a command may not run while the data set is loaded.
+    pub(crate) fn may_not_load(&self) -> bool {
+        self.may_not_load
+    }
+    /// Whether a command needs the world stopped.
+    pub(crate) fn needs_world(&self) -> bool {
+        self.needs_world
     }
     /// Number of commands.
     pub fn len(&self) -> usize {

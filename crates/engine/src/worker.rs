@@ -7,27 +7,23 @@ use crate::args::Args;
 use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
-use crate::clock::{Clock, Ticks, now};
+use crate::clock::{Clock, now};
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::dispatch;
+use crate::dispatch::{self, NotNow};
 use crate::engine::Engine;
-use crate::locks::Busy;
 use crate::mailbox::Push;
+use crate::request_keys::RequestKeys;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::table::Resolved;
 use keyspace::Millis;
 use keyspace::world::Reader;
-use resp::{Limits, Parsed, Protocol, Reply, plain};
+use resp::{Limits, Parsed, Reply, plain};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::random::Rng;
-
-/// When a pause ends that only the end of a long command ends.
-const HELD_BACK: Millis = Millis(i64::MAX);
 
 /// What a client gets in place of a reply if CLIENT UNBLOCK says so.
 const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
@@ -47,8 +43,8 @@ pub struct ThreadContext {
     /// When suspensions end by themselves, with the clients and the tokens: exactly those that
     /// have not ended yet, since a deadline may be days away and a suspension over in no time.
     pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
-    /// Stripes and hashes of the keys of the request at hand; kept for its allocation.
-    pub(crate) key_hashes: Cell<Vec<(usize, u64)>>,
+    /// The description of a request's keys between two batches; kept for its allocation.
+    pub(crate) keys: Cell<RequestKeys>,
     /// Where the thread's random numbers go on.
     pub(crate) seed: Cell<u64>,
 }
@@ -64,7 +60,7 @@ impl ThreadContext {
             reader: engine.keyspace.world().register(),
             next_token: Cell::new(0),
             deadlines: RefCell::default(),
-            key_hashes: Cell::default(),
+            keys: Cell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }
     }
@@ -119,7 +115,7 @@ pub struct Peer {
 
 /// What [`Worker::feed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
+pub struct FeedResult {
     /// Bytes of the input that are done with.
     pub consumed: usize,
     /// What comes next.
@@ -134,16 +130,12 @@ pub enum Next {
         /// A lower bound of the bytes that have to come.
         missing: usize,
     },
-    /// A stripe is busy, or there is too much output for now: feed again in the next turn.
+    /// There is too much output for now: feed again in the next turn.
     Again,
     /// The session is suspended: do not feed until it is resumed.
     Suspended,
-    /// Writes are paused or a long command is in the way: feed again then, or when told to look
-    /// again.
-    Paused {
-        /// End of the pause, if it has one.
-        until: Millis,
-    },
+    /// The next request cannot run yet: feed again when the reason says.
+    NotNow(NotNow),
     /// See the session's fate.
     Closing,
 }
@@ -222,7 +214,7 @@ impl Worker {
         input: &[u8],
         out: &mut Vec<u8>,
         most: usize,
-    ) -> Fed {
+    ) -> FeedResult {
         let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
         let mut batch = std::mem::take(&mut self.batch);
         let mut inline = Vec::new();
@@ -230,10 +222,8 @@ impl Worker {
             self.end_postponement(session);
         }
         let fed = self.feed_batches(session, input, out, most, &mut argv, &mut batch, &mut inline);
-        // Who waits for a long command to end is not blocked, only late.
-        if let Next::Paused { until } = fed.next
-            && until != HELD_BACK
-        {
+        // A client that waits for a long command to end is not blocked, only late.
+        if let Next::NotNow(NotNow::Paused { .. }) = fed.next {
             session.is_postponed = true;
             session.publish(now().0);
             self.context.engine.stats.postponed_clients.fetch_add(1, Relaxed);
@@ -264,27 +254,14 @@ impl Worker {
         argv: &mut Vec<&'i [u8]>,
         batch: &mut Batch,
         inline: &mut Vec<u8>,
-    ) -> Fed {
+    ) -> FeedResult {
         let engine = self.context.engine;
         let now = now();
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
         self.context.reader.enter();
-        let protocol = session.protocol;
-        let db = Db::new(engine, now, engine.access_policy(), self.context.rng());
-        let mut cx = Cx {
-            db,
-            reply: Reply::new(out, protocol),
-            session,
-            engine,
-            thread: &self.context,
-            resolved: &engine.table.all()[0],
-            in_transaction: false,
-            block_request: None,
-            last_end: Ticks::default(),
-        };
-        cx.db.index = cx.session.db;
-        cx.db.touches = !cx.session.no_touch;
+        let mut cx = Cx::new(&self.context, session, now, out);
+        cx.keys = self.context.keys.take();
         loop {
             if cx.session.client.is_killed() {
                 // What it still sends is not for this server.
@@ -403,8 +380,10 @@ impl Worker {
         stats.hits.add_own(cx.db.hits.get());
         stats.misses.add_own(cx.db.misses.get());
         cx.session.publish(now.0);
+        cx.keys.shrink();
+        self.context.keys.set(std::mem::take(&mut cx.keys));
         self.context.reader.leave();
-        Fed { consumed, next }
+        FeedResult { consumed, next }
     }
 
     /// Writes an out-of-band message into a client's output, which [may have to wait](Session::seen)
@@ -564,13 +543,7 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> 
     if args.is_empty() {
         return Ok(());
     }
-    match dispatch::process(cx, resolved, args) {
-        Ok(()) => Ok(()),
-        Err(dispatch::NotNow::Busy(Busy)) => Err(Next::Again),
-        Err(dispatch::NotNow::Paused { until }) => Err(Next::Paused { until }),
-        // Nobody knows when; a message tells.
-        Err(dispatch::NotNow::Held) => Err(Next::Paused { until: HELD_BACK }),
-    }
+    dispatch::process(cx, resolved, args).map_err(Next::NotNow)
 }
 
 #[cold]
@@ -580,9 +553,3 @@ fn protocol_error(cx: &mut Cx<'_>, text: &str) {
     }
     cx.session.fate = Fate::CloseAfterReplies;
 }
-
-/// A protocol, for sessions that are made outside a connection.
-pub const DEFAULT_PROTOCOL: Protocol = Protocol::Resp2;
-
-/// A client's registry entry, shared.
-pub type ClientHandle = Arc<Client>;

@@ -4,7 +4,10 @@
 
 use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
+use harness::script::suite::scripts;
+use harness::script::{Action, Script};
 use harness::server::{Options, Program, Server};
+use std::collections::BTreeSet;
 
 /// Two servers to ask, or none if there is no reference.
 fn servers() -> Option<[Server; 2]> {
@@ -177,6 +180,34 @@ fn keys_are_found_as_by_the_reference() {
         .collect();
     compare(&servers, Protocol::Resp2, &requests);
     compare(&servers, Protocol::Resp3, &requests);
+}
+
+/// The requests of all command scripts, each once, as they stand there.
+fn requests_of_scripts() -> BTreeSet<String> {
+    let scripts = scripts("").into_iter().map(|path| Script::load(&path).unwrap());
+    let requests = scripts.flat_map(|script| script.steps).filter_map(|step| match step.action {
+        Action::Ask { request, .. } | Action::Send { request, .. } => Some(request),
+        _ => None,
+    });
+    // A variable is known only while its script runs.
+    requests.filter(|request| !request.contains('$')).collect()
+}
+
+#[test]
+fn keys_of_all_scripts_are_found_as_by_the_reference() {
+    let Some(servers) = servers() else { return };
+    let ours = names(&servers[0]);
+    let is_ours = |request: &String| {
+        let name = request.split(' ').next().unwrap_or_default();
+        ours.iter().any(|ours| ours.eq_ignore_ascii_case(name))
+    };
+    let requests: Vec<String> = requests_of_scripts()
+        .into_iter()
+        .filter(is_ours)
+        .map(|request| format!("COMMAND GETKEYSANDFLAGS {request}"))
+        .collect();
+    assert!(requests.len() > 1000, "{} requests", requests.len());
+    compare(&servers, Protocol::Resp2, &requests);
 }
 
 #[test]

@@ -53,6 +53,11 @@ impl<'a> Reply<'a> {
         self.protocol == Protocol::Resp3
     }
 
+    /// Exchanges the buffer's content, the replies so far, with `other`.
+    pub fn swap_buffer(&mut self, other: &mut Vec<u8>) {
+        std::mem::swap(self.buf, other);
+    }
+
     /// Bytes in the buffer, earlier replies included.
     #[inline]
     pub fn len(&self) -> usize {

@@ -6,8 +6,9 @@ use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
+use engine::dispatch::NotNow;
 use engine::evict;
-use engine::mailbox::{Message, Push};
+use engine::mailbox::{Message, Push, recheck_all};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
 use engine::{Engine, Millis, Worker};
@@ -188,7 +189,7 @@ impl Hub {
         let pause = &self.engine.pause;
         if pause.end_if_over(now) {
             // A shutdown may hold back writes all the same, but not what else has waited.
-            self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+            recheck_all(&self.engine.mailboxes);
         }
         if !pause.is_on() && !self.paused.is_empty() {
             self.resume_paused(cx);
@@ -357,12 +358,12 @@ impl Handler for Hub {
         }
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
-            Next::Again => Consumed::retry(fed.consumed),
+            Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
             Next::Suspended => {
                 io.pause();
                 Consumed::read(fed.consumed)
             }
-            Next::Paused { .. } => {
+            Next::NotNow(NotNow::Paused { .. } | NotNow::Held) => {
                 self.paused.push(io.id());
                 io.pause();
                 Consumed::read(fed.consumed)

@@ -6,6 +6,7 @@
 use super::field::{FieldType, Overflow};
 use super::parse_offset;
 use super::setbit::EVENT;
+use engine::keys::InvalidKeys;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `BITFIELD`.
@@ -21,7 +22,7 @@ pub static BITFIELD: Command = Command {
     since: "3.2.0",
     complexity: "O(1) for each subcommand specified",
     summary: "Performs arbitrary bitfield integer operations on strings.",
-    find_keys: Some(engine::keys::find_bitfield),
+    find_keys: Some(find_keys),
     args: &[
         Arg::key("key", 0),
         Arg::one_of(
@@ -125,6 +126,33 @@ impl Step {
             _ => ((self.offset + u64::from(self.field.bits) - 1) >> 3) as usize + 1,
         }
     }
+}
+
+/// BITFIELD with nothing but GET is a read.
+fn find_keys(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys> {
+    let mut index = 2;
+    let mut writes = false;
+    while index < argv.len() {
+        // `GET encoding offset`, `SET` and `INCRBY` with a value more, `OVERFLOW` with a word.
+        let after = argv.len() - index - 1;
+        index += match argv[index] {
+            word if word.eq_ignore_ascii_case(b"get") && after >= 2 => 3,
+            word if word.eq_ignore_ascii_case(b"overflow") && after >= 1 => 2,
+            _ => {
+                writes = true;
+                break;
+            }
+        };
+    }
+    found(
+        1,
+        if writes {
+            KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE)
+        } else {
+            KeyFlags::RO.with(KeyFlags::ACCESS)
+        },
+    );
+    Ok(())
 }
 
 fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Vec<Step>, Error> {
@@ -236,4 +264,26 @@ fn write(cx: &mut Cx<'_>, args: Args<'_>, steps: &[Step], end: usize) -> Outcome
         db.add_dirty(1);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(request: &str, expected: KeyFlags) {
+        let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+        let mut found = Vec::new();
+        find_keys(&argv, &mut |index, flags| found.push((index, flags))).expect("it is valid");
+        assert_eq!(found, [(1, expected.with(KeyFlags::ACCESS))]);
+    }
+
+    #[test]
+    fn it_writes_unless_it_only_gets() {
+        let write = KeyFlags::RW.with(KeyFlags::UPDATE);
+        check("bitfield k", KeyFlags::RO);
+        check("bitfield k OVERFLOW WRAP GET u8 0", KeyFlags::RO);
+        check("bitfield k GET u8 0 SET u8 0 1", write);
+        check("bitfield k GET u8", write);
+    }
 }

@@ -13,7 +13,8 @@ pub static QUIT: Command = Command {
         .with(Flags::FAST)
         .with(Flags::NO_AUTH)
         .with(Flags::ALLOW_BUSY)
-        .with(Flags::NOT_QUEUED),
+        .with(Flags::NOT_QUEUED)
+        .with(Flags::WHILE_SUBSCRIBED),
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",

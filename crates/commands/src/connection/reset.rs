@@ -14,7 +14,8 @@ pub static RESET: Command = Command {
         .with(Flags::FAST)
         .with(Flags::NO_AUTH)
         .with(Flags::ALLOW_BUSY)
-        .with(Flags::NOT_QUEUED),
+        .with(Flags::NOT_QUEUED)
+        .with(Flags::WHILE_SUBSCRIBED),
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(1)",

@@ -6,13 +6,14 @@
 //!
 //! A big collection that needs nothing but itself is sorted on a background thread.
 
+mod keys;
 mod order;
 mod pattern;
 
 use crate::limits;
 use engine::{
     Arg, ArgKind, Args, Begin, Class, Command, Cx, Db, Effort, Error, Event, Find, Flags, Group,
-    Key, KeyFlags, KeySpec, Outcome, event, keys,
+    Key, KeyFlags, KeySpec, Outcome, event,
 };
 use keyspace::{Entry, Value};
 use order::{Order, Strings, Weights};
@@ -58,7 +59,7 @@ const NAMED_BY_PATTERNS: KeySpec =
 pub static SORT: Command = Command {
     name: "sort",
     arity: -2,
-    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::MAYBE_WORLD),
+    flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[
         COLLECTION,
         NAMED_BY_PATTERNS,
@@ -76,7 +77,8 @@ pub static SORT: Command = Command {
     effort: Effort::Estimate(estimate),
     summary: "Sorts the elements in a list, a set, or a sorted set, optionally \
         storing the result.",
-    find_keys: Some(keys::find_sort),
+    find_keys: Some(keys::find_keys),
+    needs_world: Some(keys::follows_patterns),
     args: &[
         Arg::key("key", 0),
         BY,
@@ -94,7 +96,7 @@ pub static SORT: Command = Command {
 pub static SORT_RO: Command = Command {
     name: "sort_ro",
     arity: -2,
-    flags: Flags::READONLY.with(Flags::MAYBE_WORLD),
+    flags: Flags::READONLY,
     keys: &[COLLECTION, NAMED_BY_PATTERNS],
     group: Group::Generic,
     categories: &["-keyspace", "set", "sortedset", "list", "dangerous"],
@@ -104,7 +106,8 @@ pub static SORT_RO: Command = Command {
         complexity is O(N).",
     effort: Effort::Estimate(estimate),
     summary: "Returns the sorted elements of a list, a set, or a sorted set.",
-    find_keys: Some(keys::find_sort_ro),
+    find_keys: Some(keys::find_keys_ro),
+    needs_world: Some(keys::follows_patterns),
     args: &[Arg::key("key", 0), BY, LIMIT, GET, ORDER, ALPHA],
     run: sort_ro,
     ..Command::ROW

@@ -9,11 +9,18 @@ use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, O
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+const FLAGS: Flags = Flags::PUBSUB
+    .with(Flags::NOSCRIPT)
+    .with(Flags::LOADING)
+    .with(Flags::STALE)
+    .with(Flags::WHILE_SUBSCRIBED)
+    .with(Flags::ANSWERS_BY_PUSH);
+
 /// `SUBSCRIBE`.
 pub static SUBSCRIBE: Command = Command {
     name: "subscribe",
     arity: -2,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of channels to subscribe to.",
@@ -27,7 +34,7 @@ pub static SUBSCRIBE: Command = Command {
 pub static UNSUBSCRIBE: Command = Command {
     name: "unsubscribe",
     arity: -1,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of channels to unsubscribe.",
@@ -41,7 +48,7 @@ pub static UNSUBSCRIBE: Command = Command {
 pub static PSUBSCRIBE: Command = Command {
     name: "psubscribe",
     arity: -2,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of patterns to subscribe to.",
@@ -56,7 +63,7 @@ pub static PSUBSCRIBE: Command = Command {
 pub static PUNSUBSCRIBE: Command = Command {
     name: "punsubscribe",
     arity: -1,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of patterns to unsubscribe.",
@@ -71,7 +78,7 @@ pub static PUNSUBSCRIBE: Command = Command {
 pub static SSUBSCRIBE: Command = Command {
     name: "ssubscribe",
     arity: -2,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     keys: &[KeySpec::rest(1, 1, KeyFlags::NOT_KEY)],
     group: Group::Pubsub,
     since: "7.0.0",
@@ -86,7 +93,7 @@ pub static SSUBSCRIBE: Command = Command {
 pub static SUNSUBSCRIBE: Command = Command {
     name: "sunsubscribe",
     arity: -1,
-    flags: Flags::PUBSUB.with(Flags::NOSCRIPT).with(Flags::LOADING).with(Flags::STALE),
+    flags: FLAGS,
     keys: &[KeySpec::rest(1, 1, KeyFlags::NOT_KEY)],
     group: Group::Pubsub,
     since: "7.0.0",

@@ -4,8 +4,11 @@
 
 use super::command_categories::Category;
 use super::{command_docs, command_info};
-use engine::table::{CommandTable, Resolved};
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, Outcome, keys};
+use engine::table::Resolved;
+use engine::{
+    Arg, ArgKind, Args, Command, Cx, Engine, Error, Flags, Group, KeyFlags, Outcome, RequestKeys,
+    keys,
+};
 use structs::glob::{self, Case};
 
 /// `COMMAND COUNT`.
@@ -269,7 +272,7 @@ fn command_list(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn command_getkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = args.from(2);
-    let keys = keys_of(&cx.engine.table, request)?;
+    let keys = keys_of(cx.engine, request)?;
     cx.reply.array(keys.len());
     keys.iter().for_each(|&(index, _)| cx.reply.bulk(request[index]));
     Ok(())
@@ -277,7 +280,7 @@ fn command_getkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn command_getkeysandflags(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = args.from(2);
-    let keys = keys_of(&cx.engine.table, request)?;
+    let keys = keys_of(cx.engine, request)?;
     cx.reply.array(keys.len());
     for (index, flags) in keys {
         cx.reply.array(2);
@@ -288,22 +291,20 @@ fn command_getkeysandflags(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// The words of a request that are keys, with what becomes of them.
-fn keys_of(table: &CommandTable, request: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Error> {
-    let row = table.lookup(request).ok_or(Error::text("ERR Invalid command specified"))?;
+fn keys_of(engine: &Engine, request: &[&[u8]]) -> Result<Vec<(usize, KeyFlags)>, Error> {
+    let row = engine.table.lookup(request).ok_or(Error::text("ERR Invalid command specified"))?;
     if !keys::has_keys(row.command) {
         return Err(Error::text("ERR The command has no key arguments"));
     }
     if !row.command.accepts(request.len()) {
         return Err(Error::text("ERR Invalid number of arguments specified for command"));
     }
-    let mut found = Vec::new();
-    let outcome =
-        keys::for_each_key(row.command, request, |index, flags| found.push((index, flags)));
-    if outcome.is_err() || found.is_empty() {
+    let found = RequestKeys::of(&engine.keyspace, row.command, request);
+    if found.check().is_err() || found.is_empty() {
         if !row.command.flags.has(Flags::NO_MANDATORY_KEYS) {
             return Err(keys::InvalidKeys.into());
         }
-        found.clear();
+        return Ok(Vec::new());
     }
-    Ok(found)
+    Ok(found.iter().map(|key| (key.word(), key.flags)).collect())
 }

@@ -146,7 +146,7 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             }
             if has_changed("notify-keyspace-events") {
                 // Commands that have begun may yet publish what is not asked for any more.
-                cx.outlast_others();
+                cx.wait_for_running_commands();
                 dispatch::deliver_last_pushes(cx);
             }
             // Files that may be moved or copied with the reply.

@@ -5,6 +5,7 @@
 
 use super::expiry::{Expiry, ExpiryOptions, expire};
 use engine::db::SetExpiry;
+use engine::keys::InvalidKeys;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
 };
@@ -30,7 +31,7 @@ pub static SET: Command = Command {
         ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
         ("8.1.0", "Added the `IFEQ` option."),
     ],
-    find_keys: Some(engine::keys::find_set),
+    find_keys: Some(find_keys),
     args: &[
         Arg::key("key", 0),
         Arg::new("value", ArgKind::String),
@@ -176,6 +177,14 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     Ok(options)
 }
 
+/// SET reads the old value with GET and with a comparison, else overwrites it.
+fn find_keys(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys> {
+    let reads = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
+    let how = if reads { KeyFlags::RW.with(KeyFlags::ACCESS) } else { KeyFlags::OW };
+    found(1, how.with(KeyFlags::UPDATE));
+    Ok(())
+}
+
 fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     if args.len() == 3 {
@@ -267,4 +276,24 @@ fn getset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options =
         Options { condition: Condition::Always, expiry: Expiry::Clear, returns_old: true };
     set_with(cx, args.key(1), args[2], options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(request: &str, expected: KeyFlags) {
+        let argv: Vec<&[u8]> = request.split(' ').map(str::as_bytes).collect();
+        let mut found = Vec::new();
+        find_keys(&argv, &mut |index, flags| found.push((index, flags))).expect("it is valid");
+        assert_eq!(found, [(1, expected.with(KeyFlags::UPDATE))]);
+    }
+
+    #[test]
+    fn the_old_value_is_read_with_get() {
+        check("set k v NX", KeyFlags::OW);
+        check("set k get", KeyFlags::OW);
+        check("set k v NX get", KeyFlags::RW.with(KeyFlags::ACCESS));
+    }
 }

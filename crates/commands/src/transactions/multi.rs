@@ -35,7 +35,8 @@ pub static EXEC: Command = Command {
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)
-        .with(Flags::SKIP_COMMANDLOG),
+        .with(Flags::SKIP_COMMANDLOG)
+        .with(Flags::RUNS_QUEUE),
     group: Group::Transactions,
     since: "1.2.0",
     complexity: "Depends on commands in the transaction",
@@ -97,11 +98,9 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.reply.array(multi.len());
     cx.begin_transaction();
     for queued in multi.queue() {
-        let words: Vec<&[u8]> = queued.argv.iter().map(|word| &**word).collect();
-        let row = &cx.thread.engine.table.all()[queued.command];
-        let args = Args::new(&words);
-        dispatch::call(cx, row, args);
-        dispatch::commit_queued(cx, args);
+        let words = queued.words();
+        // A command that fails does not keep the others from running; the error is its reply.
+        let _ = dispatch::run_nested(cx, queued.row, Args::new(&words));
     }
     cx.end_transaction();
     cx.resolved = exec;

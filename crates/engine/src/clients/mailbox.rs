@@ -87,6 +87,11 @@ pub enum Push {
     Monitor(Box<[u8]>),
 }
 
+/// Has every thread try again what could not be done: what was in the way may be over.
+pub fn recheck_all(mailboxes: &[Mailbox]) {
+    mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+}
+
 impl Message {
     /// What it costs to keep and to deliver, in bytes.
     fn weight(&self) -> usize {

@@ -1,94 +1,186 @@
-//! The gates: who may run what at this moment. They come in Redis's order, because clients see which
-//! one refuses first.
+//! The gates: which command may run for a caller at this moment. Each is a function that answers with a
+//! refusal; a caller names those that it applies, in Redis's order, because clients see which one refuses
+//! first.
+//!
+//! - A client's request passes [`CLIENT`].
+//! - A command that MULTI queues has passed them when it was queued, and EXEC asks on behalf of its whole
+//!   queue ([`queue_has`]); one that a script calls passes [`SCRIPT`], the script itself having passed
+//!   [`CLIENT`].
+//! - History passes none: what an append-only file repeats has passed them when it ran first.
 
+use super::NotNow;
 use super::pushes::deliver_own_pushes;
-use super::{NotNow, queued, reject};
-use crate::args::Args;
-use crate::command::{Command, Flags};
+use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::locks::Busy;
 use crate::pause::Actions;
 use crate::table::Resolved;
-use crate::transaction::Queued;
+use crate::transaction::Multi;
 use config::ProtectedAction;
 use keyspace::Millis;
 use resp::Protocol;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The gates; `false` if the request is answered already.
-pub(super) fn pass_gates(
+/// Why a gate does not let a request pass.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// It is answered with an error.
+    Error(Error),
+    /// It is to be tried again.
+    NotNow(NotNow),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Error(error)
+    }
+}
+
+impl From<NotNow> for Refusal {
+    fn from(reason: NotNow) -> Refusal {
+        Refusal::NotNow(reason)
+    }
+}
+
+/// A gate; it may make room for the request, but does nothing of it.
+pub(super) type Gate = fn(&mut Cx<'_>, &Resolved) -> Result<(), Refusal>;
+
+/// What a client's request passes.
+pub(super) const CLIENT: [Gate; 10] = [
+    protection,
+    authentication,
+    pause,
+    journal_space,
+    pending_messages,
+    memory,
+    disk,
+    subscription,
+    loading,
+    nesting,
+];
+
+/// What a command passes that a script calls.
+pub(super) const SCRIPT: [Gate; 5] = [protection, no_script, read_only_script, disk, script_memory];
+
+/// What a script may do; it is in [`Cx::script`] while the script runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScriptRules {
+    /// It must not write.
+    pub is_read_only: bool,
+    /// There was too little memory when it began, and it has not said that it can do with that.
+    pub is_out_of_memory: bool,
+    /// It has changed something: from then on it comes to its end, whatever memory that takes.
+    pub has_written: bool,
+}
+
+/// Passes the gates in their order.
+///
+/// # Errors
+/// The first refusal.
+#[inline(always)]
+pub(super) fn pass<const N: usize>(
     cx: &mut Cx<'_>,
-    row: &'static Resolved,
-    args: Args<'_>,
-) -> Result<bool, NotNow> {
-    let flags = row.command.flags;
-    if flags.has(Flags::PROTECTED) && is_protected(cx) {
-        reject(cx, row, &protected_error());
-        return Ok(false);
+    row: &Resolved,
+    gates: [Gate; N],
+) -> Result<(), Refusal> {
+    for gate in gates {
+        gate(cx, row)?;
     }
-    if !cx.session.authenticated && !cx.engine.acl.is_open() && !flags.has(Flags::NO_AUTH) {
-        reject(cx, row, &Error::NoAuth);
-        return Ok(false);
+    Ok(())
+}
+
+/// Whether a script may run this command, which the rules of [`Cx::script`] decide.
+///
+/// # Errors
+/// What the script is told.
+pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Error> {
+    match pass(cx, row, SCRIPT) {
+        Ok(()) => Ok(()),
+        Err(Refusal::Error(error)) => Err(error),
+        Err(Refusal::NotNow(_)) => unreachable!("no gate of a script asks it to wait"),
     }
-    if let Some(until) = paused_until(cx, row) {
-        return Err(NotNow::Paused { until });
+}
+
+/// DEBUG is only for clients that the configuration allows it to.
+pub(super) fn protection(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    if !row.command.flags.has(Flags::PROTECTED) {
+        return Ok(());
     }
+    let is_protected = match cx.engine.config.enable_debug_command() {
+        ProtectedAction::Yes => false,
+        ProtectedAction::Local => !cx.session.is_local,
+        ProtectedAction::No => true,
+    };
+    if is_protected { Err(protected_error().into()) } else { Ok(()) }
+}
+
+fn protected_error() -> Error {
+    Error::text(
+        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
+         you can run it from a local connection, otherwise you need to set this option in the \
+         configuration file, and then restart the server.",
+    )
+}
+
+fn authentication(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let is_known = cx.session.authenticated || cx.engine.acl.is_open();
+    if is_known || row.command.flags.has(Flags::NO_AUTH) {
+        return Ok(());
+    }
+    Err(Error::NoAuth.into())
+}
+
+/// CLIENT PAUSE.
+fn pause(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    match paused_until(cx, row) {
+        Some(until) => Err(NotNow::Paused { until }.into()),
+        None => Ok(()),
+    }
+}
+
+/// Writers wait while the disk is far behind; they are told when it goes on.
+fn journal_space(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     if cx.engine.journal.is_full() && may_write(cx, row) {
-        // The disk is far behind: whoever writes waits, and is told when it goes on.
-        return Err(NotNow::Held);
+        return Err(NotNow::Held.into());
     }
+    Ok(())
+}
+
+/// Messages wait while a thread has very many to read.
+fn pending_messages(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     if cx.engine.overdue_mailboxes.load(Relaxed) > 0 && posts_messages(cx, row) {
-        return Err(NotNow::Busy(Busy));
+        return Err(NotNow::Busy.into());
     }
+    Ok(())
+}
+
+/// Makes room for what the request may take.
+fn memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
     cx.engine.tracking.limit_keys(&cx.db);
-    // What that and eviction took from the client's cache it learns before the reply.
+    // The client learns before the reply what eviction took from its cache.
     deliver_own_pushes(cx);
-    if !has_room && (flags.has(Flags::DENYOOM) || queue_has(cx, row, Flags::DENYOOM)) {
-        reject(cx, row, &Error::OutOfMemory);
-        return Ok(false);
+    let denies = |flags: Flags| flags.has(Flags::DENYOOM);
+    if !has_room && (denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM)) {
+        return Err(Error::OutOfMemory.into());
     }
-    if let Some(error) = trouble_of_disk(cx.engine)
-        && is_refused_without_disk(cx, row)
-    {
-        reject(cx, row, &error);
-        return Ok(false);
+    Ok(())
+}
+
+/// Writes are refused while they could not be made to last, and so is what asks for the server's health.
+/// Commands whose effects only go to clients, as PUBLISH, are not.
+fn disk(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let Some(error) = persistence_error(cx.engine) else { return Ok(()) };
+    let refused = Flags::WRITE.with(Flags::REPORTS_HEALTH);
+    if row.command.flags.any(refused) || queue_has(cx, row, Flags::WRITE) {
+        return Err(error.into());
     }
-    if cx.session.is_subscribed()
-        && cx.session.protocol == Protocol::Resp2
-        && !allowed_when_subscribed(row)
-    {
-        let name = &row.full_name;
-        let text = format!(
-            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
-             RESET are allowed in this context"
-        );
-        reject(cx, row, &Error::format(text));
-        return Ok(false);
-    }
-    if cx.engine.loading.is_on() && refused_while_loading(cx, row) {
-        reject(cx, row, &Error::Loading);
-        return Ok(false);
-    }
-    if cx.session.multi.is_some() && flags.has(Flags::NO_MULTI) {
-        let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
-        reject(cx, row, &Error::format(text));
-        return Ok(false);
-    }
-    if cx.session.multi.is_some() && !flags.has(Flags::NOT_QUEUED) {
-        if let Some(multi) = &mut cx.session.multi {
-            multi.push(row.index, args.words());
-        }
-        cx.reply.simple("QUEUED");
-        return Ok(false);
-    }
-    Ok(true)
+    Ok(())
 }
 
 /// What keeps writes from being made to last, if that is a reason to refuse them.
-fn trouble_of_disk(engine: &Engine) -> Option<Error> {
+fn persistence_error(engine: &Engine) -> Option<Error> {
     if engine.refuses_writes() {
         return Some(Error::Misconfigured);
     }
@@ -98,52 +190,61 @@ fn trouble_of_disk(engine: &Engine) -> Option<Error> {
     })
 }
 
-/// Whether this request is refused while what it writes could not be made to last. PING is, so that
-/// whoever watches the server notices; what only goes to others, as PUBLISH, is not.
-fn is_refused_without_disk(cx: &Cx<'_>, row: &Resolved) -> bool {
-    row.command.flags.has(Flags::WRITE)
-        || row.command.name == "ping"
-        || queue_has(cx, row, Flags::WRITE)
-}
-
-/// Whether this client may not run DEBUG.
-pub(super) fn is_protected(cx: &Cx<'_>) -> bool {
-    match cx.engine.config.enable_debug_command() {
-        ProtectedAction::Yes => false,
-        ProtectedAction::Local => !cx.session.is_local,
-        ProtectedAction::No => true,
+/// A RESP2 client with subscriptions could not tell replies from messages.
+fn subscription(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let is_limited = cx.session.is_subscribed() && cx.session.protocol == Protocol::Resp2;
+    if !is_limited || row.command.flags.has(Flags::WHILE_SUBSCRIBED) {
+        return Ok(());
     }
+    let name = &row.full_name;
+    let text = format!(
+        "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
+         RESET are allowed in this context"
+    );
+    Err(Error::format(text).into())
 }
 
-pub(super) fn protected_error() -> Error {
-    Error::text(
-        "ERR DEBUG command not allowed. If the enable-debug-command option is set to \"local\", \
-         you can run it from a local connection, otherwise you need to set this option in the \
-         configuration file, and then restart the server.",
-    )
+fn loading(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    if !cx.engine.loading.is_on() {
+        return Ok(());
+    }
+    let is_allowed = row.command.flags.has(Flags::LOADING);
+    let queue_is_not = queue_of(cx, row).is_some_and(Multi::may_not_load);
+    if is_allowed && !queue_is_not { Ok(()) } else { Err(Error::Loading.into()) }
 }
 
-fn refused_while_loading(cx: &Cx<'_>, row: &Resolved) -> bool {
-    let all = cx.engine.table.all();
-    let may_run = |command: &Command| command.flags.has(Flags::LOADING);
-    !may_run(row.command)
-        || (row.command.name == "exec"
-            && queued(cx).iter().any(|queued| !may_run(all[queued.command].command)))
+/// Some commands are refused inside MULTI.
+fn nesting(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    if cx.session.multi.is_none() || !row.command.flags.has(Flags::NO_MULTI) {
+        return Ok(());
+    }
+    let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
+    Err(Error::format(text).into())
 }
 
-fn allowed_when_subscribed(row: &Resolved) -> bool {
-    matches!(
-        row.command.name,
-        "ping"
-            | "subscribe"
-            | "ssubscribe"
-            | "sunsubscribe"
-            | "psubscribe"
-            | "unsubscribe"
-            | "punsubscribe"
-            | "quit"
-            | "reset"
-    )
+fn no_script(_: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    if row.command.flags.has(Flags::NOSCRIPT) {
+        return Err(Error::text("ERR This Redis command is not allowed from script").into());
+    }
+    Ok(())
+}
+
+fn read_only_script(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let is_read_only = cx.script.is_some_and(|rules| rules.is_read_only);
+    if is_read_only && row.command.flags.has(Flags::WRITE) {
+        let text = "ERR Write commands are not allowed from read-only scripts.";
+        return Err(Error::text(text).into());
+    }
+    Ok(())
+}
+
+/// A script that has begun to write is not stopped half-way for lack of memory.
+fn script_memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let is_full = cx.script.is_some_and(|rules| rules.is_out_of_memory && !rules.has_written);
+    if is_full && row.command.flags.has(Flags::DENYOOM) {
+        return Err(Error::OutOfMemory.into());
+    }
+    Ok(())
 }
 
 fn paused_until(cx: &Cx<'_>, row: &Resolved) -> Option<Millis> {
@@ -168,8 +269,13 @@ pub(super) fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
     row.command.flags.any(changing) || queue_has(cx, row, changing)
 }
 
+/// The queue that this command runs, if it is EXEC.
+fn queue_of<'c>(cx: &'c Cx<'_>, row: &Resolved) -> Option<&'c Multi> {
+    let multi = cx.session.multi.as_deref();
+    multi.filter(|_| row.command.flags.has(Flags::RUNS_QUEUE))
+}
+
 /// Whether this is an EXEC of a command with any of these flags.
 fn queue_has(cx: &Cx<'_>, row: &Resolved, wanted: Flags) -> bool {
-    let has = |queued: &Queued| cx.engine.table.all()[queued.command].command.flags.any(wanted);
-    row.command.name == "exec" && queued(cx).iter().any(has)
+    queue_of(cx, row).is_some_and(|multi| multi.has_any(wanted))
 }

@@ -1,6 +1,6 @@
 //! Serving the clients that are blocked on keys which a command has made ready.
 
-use super::locking::{is_held_back, stripes_of};
+use super::locking::is_held_back;
 use super::refuse;
 use crate::args::Args;
 use crate::blocking::{self, Ready, Resumption, Waiter};
@@ -14,7 +14,6 @@ use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
 use crate::table::Resolved;
 use keyspace::{DbIndex, Entry, Key, Kind};
-use resp::Reply;
 use std::sync::Arc;
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
@@ -83,21 +82,12 @@ fn serve(
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
     let mut out = Vec::new();
-    let mut guest = Cx {
-        db: Db::new(engine, cx.now(), engine.access_policy(), cx.thread.rng()),
-        reply: Reply::new(&mut out, waiter.protocol),
-        session: &mut session,
-        engine,
-        thread: cx.thread,
-        resolved: row,
-        in_transaction: false,
-        block_request: None,
-        last_end: cx.last_end,
-    };
-    guest.db.index = waiter.db;
-    guest.db.touches = !waiter.no_touch;
+    let mut guest = Cx::new(cx.thread, &mut session, cx.now(), &mut out);
+    guest.resolved = row;
+    guest.last_end = cx.last_end;
     guest.db.locks = held;
-    let need = stripes_of(&guest, row.command, args);
+    guest.find_keys(row, args);
+    let need = guest.keys.stripes();
     if !lock_to_serve(&mut guest, need, row, args) {
         cx.db.locks = guest.db.locks.take();
         drop(guest);

@@ -5,15 +5,13 @@
 //! change below them.
 
 use crate::args::Args;
-use crate::command::Command;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::interest::{self, StripeInterest};
-use crate::keys;
 use crate::mailbox::{Message, Push};
 use crate::outbox::{News, Outbox};
-use keyspace::Key;
+use crate::table::Resolved;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, RwLock};
@@ -225,7 +223,7 @@ fn tell(engine: &Engine, cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) {
 
 /// Remembers the keys that a client with a cache has just read; their stripes are locked.
 #[cold]
-pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>) {
+pub(crate) fn remember_reads(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
     let Some(tracking) = &cx.session.tracking else { return };
     let wanted = match tracking.caching {
         _ if tracking.broadcast.is_some() => false,
@@ -236,12 +234,11 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
         return;
     }
     let (engine, client) = (cx.engine, cx.session.id());
-    let words = args.words();
-    // Keys that cannot be found were not read either.
-    let _ = keys::for_each_key(command, words, |index, _| {
-        let stripe = engine.keyspace.stripe_of(Key::new(words[index]));
+    cx.find_keys(row, args);
+    for key in cx.keys.iter() {
+        let name = key.key(args.words()).bytes;
         let remember = |interest: &mut StripeInterest| {
-            let readers = interest.trackers.entry(Box::from(words[index])).or_insert_with(|| {
+            let readers = interest.trackers.entry(Box::from(name)).or_insert_with(|| {
                 engine.tracking.keys.fetch_add(1, Relaxed);
                 Vec::new()
             });
@@ -255,6 +252,6 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, command: &Command, args: Args<'_>)
                 engine.tracking.items.fetch_add(1, Relaxed);
             }
         };
-        cx.db.with_stripe_mut(stripe, |data| interest::change(data, remember));
-    });
+        cx.db.with_stripe_mut(key.stripe(), |data| interest::change(data, remember));
+    }
 }

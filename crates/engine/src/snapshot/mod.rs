@@ -15,7 +15,7 @@ pub mod persistence;
 use crate::engine::Engine;
 use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
-use crate::mailbox::Message;
+use crate::mailbox::recheck_all;
 use config::Config;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::block_size;
@@ -196,7 +196,7 @@ impl Snapshot {
         if current.is_some() {
             return Err(AlreadyRunning);
         }
-        let wake = || engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+        let wake = || recheck_all(&engine.mailboxes);
         let shared = Arc::new(Shared::new(buffer_limit(&engine.config), Box::new(wake)));
         *current = Some(Arc::clone(&shared));
         let cut = Cut {

@@ -11,7 +11,7 @@ use crate::process::thread;
 use engine::Engine;
 use engine::engine::{OtherSnapshot, ShutdownRequest};
 use engine::long::LateReply;
-use engine::mailbox::Message;
+use engine::mailbox::recheck_all;
 use engine::snapshot::Beside;
 use keyspace::snapshot::Shared;
 use std::sync::atomic::AtomicBool;
@@ -172,7 +172,7 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
     *stage = Stage::None;
     drop(stage);
     GOES_ON.notify_all();
-    engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+    recheck_all(&engine.mailboxes);
     false
 }
 

@@ -44,7 +44,8 @@ pub static CLIENT_REPLY: Command = Command {
         .with(Flags::LOADING)
         .with(Flags::STALE)
         .with(Flags::NO_MULTI)
-        .with(Flags::ALLOW_BUSY),
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::SETS_REPLY_MODE),
     group: Group::Connection,
     since: "3.2.0",
     complexity: "O(1)",

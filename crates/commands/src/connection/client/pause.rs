@@ -1,6 +1,6 @@
 //! `CLIENT PAUSE`, `UNPAUSE`: holds back commands, or only writes, of all connections
 
-use engine::mailbox::Message;
+use engine::mailbox::recheck_all;
 use engine::pause::Actions;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use keyspace::Millis;
@@ -65,7 +65,7 @@ fn client_pause(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn client_unpause(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.engine.pause.end();
-    cx.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+    recheck_all(&cx.engine.mailboxes);
     cx.reply.ok();
     Ok(())
 }

@@ -46,7 +46,11 @@ pub static CLIENT_TRACKINGINFO: Command = Command {
 pub static CLIENT_CACHING: Command = Command {
     name: "caching",
     arity: 3,
-    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    flags: Flags::NOSCRIPT
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::SETS_CACHING),
     group: Group::Connection,
     since: "6.0.0",
     complexity: "O(1)",

@@ -25,7 +25,7 @@ use engine::Engine;
 use engine::append_log::LogState;
 use engine::journal::IfBehind;
 use engine::long::LateReply;
-use engine::mailbox::Message;
+use engine::mailbox::recheck_all;
 use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
@@ -334,7 +334,7 @@ impl Aof {
             *lock(&self.writing) = None;
             writer.stop();
             // Writes that waited for it need not any more.
-            self.engine.mailboxes.iter().for_each(|mailbox| mailbox.post(Message::Recheck));
+            recheck_all(&self.engine.mailboxes);
             // Only there if it was switched off before its first base was complete.
             let _ = std::fs::remove_file(self.folder.temporary_incr());
             // That took a moment, in which it may have been switched on again.

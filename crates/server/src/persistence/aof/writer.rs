@@ -18,7 +18,7 @@ use config::AppendFsync;
 use engine::Engine;
 use engine::journal::safe::Need;
 use engine::journal::{JournalPos, Reader};
-use engine::mailbox::Message;
+use engine::mailbox::recheck_all;
 use replication::preallocation::LARGEST_BATCH;
 use std::collections::VecDeque;
 use std::io;
@@ -401,9 +401,7 @@ impl Work {
     }
 
     fn post_recheck(&self) {
-        for mailbox in &self.engine.mailboxes {
-            mailbox.post(Message::Recheck);
-        }
+        recheck_all(&self.engine.mailboxes);
     }
 
     /// Has room made if that is due, so that the next batches find some. What is not wanted any more is cut
