@@ -13,15 +13,27 @@ use std::alloc::{GlobalAlloc, Layout};
 /// The option for the milliseconds after which a thread that allocates gives back what has been free
 /// for so long; the bindings have no name for it.
 const PURGE_DELAY: mi::mi_option_t = 15;
+/// The option for what becomes of a page that was full when a block of it is freed.
+const PAGE_RECLAIM_ON_FREE: mi::mi_option_t = 35;
 /// Longer than anybody waits with asking.
 const A_DAY_MS: std::ffi::c_long = 86_400_000;
+/// A page that was full belongs to no thread until one needs a page of its size: the thread that
+/// frees its last block frees the page. By default the thread that filled a page takes it again
+/// with the first block that it frees there, and blocks that other threads free afterwards wait for
+/// that thread's next allocation of that size.
+const NEVER: std::ffi::c_long = -1;
 
 /// How mimalloc gives memory back to the system.
 pub const PURGING: Purging = Purging {
     // SAFETY: takes a plain flag.
     now: || unsafe { mi::mi_collect(true) },
+    // SAFETY: takes a plain flag.
+    collect: || unsafe { mi::mi_collect(false) },
     // SAFETY: takes plain numbers; what the environment (MIMALLOC_PURGE_DELAY) says stays.
-    only_now: || unsafe { mi::mi_option_set_default(PURGE_DELAY, A_DAY_MS) },
+    only_now: || unsafe {
+        mi::mi_option_set_default(PURGE_DELAY, A_DAY_MS);
+        mi::mi_option_set_default(PAGE_RECLAIM_ON_FREE, NEVER);
+    },
 };
 
 /// What every block is aligned to.
@@ -96,16 +108,17 @@ mod tests {
         }
     }
 
-    /// The number is that of another option once the library counts its options differently.
+    /// A number is that of another option once the library counts its options differently: the
+    /// neighbours' defaults differ.
     #[test]
-    fn the_delay_of_purging_is_the_option_that_it_is_taken_for() {
-        const DEFAULT_MS: std::ffi::c_long = 1000;
+    fn options_are_those_that_they_are_taken_for() {
         // SAFETY: takes plain numbers.
-        unsafe {
-            assert_eq!(mi::mi_option_get(PURGE_DELAY), DEFAULT_MS);
-            (PURGING.only_now)();
-            assert_eq!(mi::mi_option_get(PURGE_DELAY), A_DAY_MS);
-        }
+        let option = |number| unsafe { mi::mi_option_get(number) };
+        assert_eq!(option(PURGE_DELAY), 1000);
+        let neighbours = [PAGE_RECLAIM_ON_FREE - 1, PAGE_RECLAIM_ON_FREE, PAGE_RECLAIM_ON_FREE + 1];
+        assert_eq!(neighbours.map(option), [10_000, 0, 2]);
+        (PURGING.only_now)();
+        assert_eq!((option(PURGE_DELAY), option(PAGE_RECLAIM_ON_FREE)), (A_DAY_MS, NEVER));
     }
 
     #[test]

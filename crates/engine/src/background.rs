@@ -8,8 +8,8 @@
 
 use crate::engine::Engine;
 use crate::worker::ThreadContext;
-use keyspace::Entry;
 use keyspace::keyspace::Taken;
+use keyspace::{Entry, memory};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
@@ -108,6 +108,7 @@ impl Background {
                 for garbage in receiver {
                     let objects = garbage.objects();
                     drop(garbage);
+                    memory::collect();
                     pending.fetch_sub(objects, Relaxed);
                     freed.fetch_add(objects, Relaxed);
                 }
@@ -173,6 +174,7 @@ impl Background {
                 let thread = ThreadContext::new(engine, engine.threads() + number);
                 loop {
                     self.next_job()(&thread);
+                    memory::collect();
                 }
             });
         } else {

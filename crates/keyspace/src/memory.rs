@@ -73,6 +73,8 @@ pub fn reset_peak() {
 pub struct Purging {
     /// Gives back what it keeps for the calling thread's next blocks, and what no thread keeps.
     pub now: fn(),
+    /// Makes pages of the calling thread's in which nothing is left available to all threads.
+    pub collect: fn(),
     /// From here on it gives back only in `now`, and no thread finds itself doing so while it allocates.
     pub only_now: fn(),
 }
@@ -90,6 +92,14 @@ pub fn set_purging(purging: Purging) {
 pub fn purge() {
     if let Some(purging) = PURGING.get() {
         (purging.now)();
+    }
+}
+
+/// Makes what the allocator keeps for the calling thread's next blocks available to all threads, and
+/// to the next [`purge`] of any thread. Short, and without a system call.
+pub fn collect() {
+    if let Some(purging) = PURGING.get() {
+        (purging.collect)();
     }
 }
 

@@ -6,7 +6,7 @@ use crate::net::{Kind, ListenSpec, Net};
 use crate::persistence::aof::Aof;
 use crate::process::oom_score::{self, OomScore};
 use crate::process::title::{ProcessTitle, Variables};
-use crate::process::{crash, log as logging, open_files};
+use crate::process::{checks, crash, log as logging, open_files};
 use crate::{log, tls};
 use config::{ApplyError, Changed, Config, OomScoreAdj};
 use engine::Engine;
@@ -130,6 +130,7 @@ impl Applier {
             Effect::Clients => {
                 if change.spec.name() == "maxmemory" {
                     warn_about_maxmemory(self.engine);
+                    choose_page_size(config);
                 }
                 self.engine.evict_clients();
                 Ok(())
@@ -228,6 +229,12 @@ fn raise_open_files(config: &Config) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// Allows huge pages or not, by the memory that the process may use.
+pub fn choose_page_size(config: &Config) {
+    let memory = checks::usable_memory(config.maxmemory());
+    checks::choose_page_size(Path::new("/"), config.disable_thp(), memory);
 }
 
 fn warn_about_maxmemory(engine: &Engine) {

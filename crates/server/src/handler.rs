@@ -12,6 +12,7 @@ use engine::mailbox::{Message, Push, recheck_all};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
 use engine::{Engine, Millis, Worker};
+use keyspace::memory;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,6 +26,9 @@ const PEAK_MS: i64 = 5000;
 
 /// Longest time between two rounds of housekeeping.
 const ROUND: Duration = Duration::from_millis(100);
+
+/// How often the thread's empty pages are made available to others.
+const COLLECT_MS: i64 = 500;
 
 /// Between two turns of eviction that were too short.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
@@ -61,6 +65,7 @@ pub struct Hub {
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
     next_round: Millis,
+    next_collection: Millis,
     /// Keys have to go, and the last turn was too short for them.
     is_evicting: bool,
     expiry: engine::expire::Cycle,
@@ -75,6 +80,7 @@ impl Hub {
             by_client: HashMap::new(),
             paused: Vec::new(),
             next_round: Millis(0),
+            next_collection: Millis(0),
             is_evicting: false,
             expiry: engine::expire::Cycle::default(),
         }
@@ -127,7 +133,7 @@ impl Hub {
             | Message::Overflow(client)
             | Message::Evict(client) => *client,
             Message::Recheck => return self.resume_paused(cx),
-            Message::Purge => return keyspace::memory::purge(),
+            Message::Purge => return memory::purge(),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
             return;
@@ -232,6 +238,10 @@ impl Hub {
             }
         });
         self.expiry.begin(&self.worker);
+        if now >= self.next_collection {
+            self.next_collection = Millis(now.0 + COLLECT_MS);
+            memory::collect();
+        }
         if self.thread() == 0 {
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.

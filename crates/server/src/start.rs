@@ -106,7 +106,7 @@ fn serve(
         let _ = config.record("maxclients", fitting.to_string().as_bytes());
     }
 
-    checks::keep_pages_small(Path::new("/"), config.disable_thp());
+    apply::choose_page_size(&config);
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
     let mut threads = cpus.threads(io_threads);
     threads.count = threads.count.clamp(1, MOST_THREADS);

@@ -4,6 +4,7 @@
 //! does not do to save.
 #![allow(unsafe_code)] // prctl(2)
 
+use super::memory::Memory;
 use crate::log;
 use std::fs;
 use std::io;
@@ -36,23 +37,34 @@ pub fn warn_about_maxmemory(maxmemory_bytes: u64) {
     }
 }
 
-/// `disable-thp`: keeps the kernel from backing this process's memory with huge pages, if it does so
-/// without being asked. Call it before the memory is used.
-pub fn keep_pages_small(root: &Path, is_wanted: bool) {
+/// With less memory than this to use, huge pages cost more in half-filled pages than they save in
+/// walks of the page tables.
+const MEMORY_FOR_HUGE_PAGES: u64 = 512 << 20;
+
+/// Whether the kernel may back this process's memory with huge pages, from here on: not if the process
+/// has little memory to use, and with `disable-thp` not unless it is asked to. Call it before the memory is
+/// used.
+pub fn choose_page_size(root: &Path, disable_thp: bool, memory_bytes: u64) {
     let mode = root.join("sys/kernel/mm/transparent_hugepage/enabled");
     // A kernel without huge pages has no such file.
-    let is_always = std::fs::read_to_string(mode).is_ok_and(|mode| mode.contains("[always]"));
-    if is_wanted
-        && is_always
-        && let Err(error) = disable_huge_pages()
-    {
-        log!(Warning, "WARNING: the kernel does not let us turn huge pages off: {error}");
+    let is_always = fs::read_to_string(mode).is_ok_and(|mode| mode.contains("[always]"));
+    let is_small = memory_bytes < MEMORY_FOR_HUGE_PAGES;
+    if let Err(error) = disable_huge_pages(is_small || (disable_thp && is_always)) {
+        log!(Warning, "WARNING: the kernel does not let us turn huge pages on or off: {error}");
     }
 }
 
-fn disable_huge_pages() -> io::Result<()> {
+/// What the process may use: `maxmemory`, or what there is.
+pub fn usable_memory(maxmemory_bytes: u64) -> u64 {
+    let limit = Memory::detect().limit_bytes();
+    if maxmemory_bytes == 0 { limit } else { maxmemory_bytes.min(limit) }
+}
+
+fn disable_huge_pages(is_wanted: bool) -> io::Result<()> {
     // SAFETY: this prctl takes integers only.
-    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
+    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, libc::c_ulong::from(is_wanted), 0, 0, 0) }
+        != 0
+    {
         return Err(io::Error::last_os_error());
     }
     Ok(())
