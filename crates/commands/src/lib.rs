@@ -10,7 +10,9 @@ pub mod connection;
 mod draw;
 mod effort;
 pub mod generic;
+pub mod geo;
 pub mod hash;
+pub mod hyperloglog;
 pub mod limits;
 pub mod list;
 pub mod pubsub;
@@ -36,6 +38,8 @@ pub fn rows() -> Vec<&'static Command> {
         list::COMMANDS,
         set::COMMANDS,
         zset::COMMANDS,
+        geo::COMMANDS,
+        hyperloglog::COMMANDS,
         connection::COMMANDS,
         transactions::COMMANDS,
         pubsub::COMMANDS,

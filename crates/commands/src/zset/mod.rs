@@ -5,7 +5,7 @@ pub(crate) mod bounds;
 mod counts;
 mod random;
 mod scores;
-mod zadd;
+pub(crate) mod zadd;
 mod zpop;
 mod zrange;
 

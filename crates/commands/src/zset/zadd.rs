@@ -127,7 +127,7 @@ fn decide(options: Options, old: Option<f64>, score: f64) -> Option<f64> {
     }
 }
 
-fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+pub(crate) fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (options, first) = parse(args)?;
     if options.incr {
         return increment(cx, args, options, args[first], args[first + 1]);

@@ -229,7 +229,7 @@ impl Generator {
     fn kind(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
         let rng = &mut self.rng;
         let word: Vec<u8> = match kind {
-            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "w" | "k" => self.key(kind),
+            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "w" | "g" | "p" | "k" => self.key(kind),
             "none" => b"none".to_vec(),
             "#sv" => {
                 let count = 1 + rng.below(3);
@@ -268,6 +268,10 @@ impl Generator {
             "i" => (*rng.pick(&[-1000, -10, -5, -3, -2, -1, 0, 1, 2, 3, 5, 10, 1000]))
                 .to_string()
                 .into(),
+            "lon" => self.degrees(181),
+            "lat" => self.degrees(86),
+            "unit" => (*rng.pick(&["m", "km", "FT", "mi"])).into(),
+            "len" => (*rng.pick(&["0", "1.5", "1000", "50000", "300000", "9000000"])).into(),
             "small" => (1 + rng.below(20)).to_string().into(),
             "pos" => (*rng.pick(&[-1, 0, 1, 2, 5, 10, 100, 3000])).to_string().into(),
             "off" => (*rng.pick(&[-1, 0, 1, 7, 8, 9, 63, 64, 100, 1000, 20000])).to_string().into(),
@@ -340,7 +344,8 @@ impl Generator {
     /// A key that mostly holds values of the kind, if anything.
     fn key(&mut self, kind: &str) -> Vec<u8> {
         let any = kind == "k" || (!matches!(kind, "y" | "w") && self.rng.chance(3));
-        let kind = if any { self.rng.pick(&["s", "b", "l", "h", "t", "z", "x"]) } else { kind };
+        let kind =
+            if any { self.rng.pick(&["s", "b", "l", "h", "t", "z", "g", "p", "x"]) } else { kind };
         let count = if kind == "x" { 1 } else { 4 };
         format!("{kind}{}", 1 + self.rng.below(count)).into()
     }
@@ -394,6 +399,12 @@ impl Generator {
             6 => format!("{}.25", self.rng.between(-1000, 1000)).into(),
             _ => self.rng.between(-5, 10).to_string().into(),
         }
+    }
+
+    /// Degrees up to a bound, so fine that two points hardly ever have one distance.
+    fn degrees(&mut self, bound: i64) -> Vec<u8> {
+        let degrees = self.rng.between(-bound, bound);
+        format!("{degrees}.{:06}", self.rng.below(1_000_000)).into()
     }
 
     fn junk(&mut self) -> Vec<u8> {
