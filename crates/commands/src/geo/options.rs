@@ -76,8 +76,11 @@ pub(super) struct Options {
 
 /// The point of a member that has to be there.
 fn center_of(zset: &Zset, member: &[u8]) -> Result<Point, Error> {
-    point_of(zset, member)
-        .ok_or_else(|| Error::Bytes([b"ERR member ", member, b" does not exist"].concat()))
+    point_of(zset, member).ok_or_else(|| {
+        // Redis writes the name as C does, up to a NUL.
+        let name = member.split(|&byte| byte == 0).next().unwrap_or_default();
+        Error::Bytes([b"ERR member ", name, b" does not exist"].concat())
+    })
 }
 
 /// Reads a request about the source's value.
