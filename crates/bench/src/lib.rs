@@ -102,7 +102,7 @@ fn quoted(arguments: &[OsString]) -> String {
     line
 }
 
-/// A URL's password is nobody's business in a report.
+/// A report does not show a URL's password.
 fn without_password(word: &str) -> String {
     match (word.split_once("://"), word.rsplit_once('@')) {
         (Some((scheme, _)), Some((login, place))) if login.len() > scheme.len() + 3 => {

@@ -1,6 +1,6 @@
 //! `--verify`: are the values that come back those that were written?
 //!
-//! A value is a function of its key ([`Content::OfKey`]), so whoever reads it knows what it must be,
+//! A value is a function of its key ([`Content::OfKey`]), so every reader knows what it must be,
 //! however many clients write at the same time. What was acknowledged is remembered, one bit a key,
 //! and read back when the run is over: it must be there.
 //!

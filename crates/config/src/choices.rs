@@ -79,7 +79,7 @@ choices! {
     /// The channels a new ACL user may use.
     AclPubsubDefault: ResetChannels | AllChannels =
         ["allchannels" => AllChannels, "resetchannels" => ResetChannels];
-    /// Who may run a command, or change an option, that can harm the host.
+    /// Which clients may run a command, or change an option, that can harm the host.
     ProtectedAction: No | Yes | Local = ["no" => No, "yes" => Yes, "local" => Local];
     /// Whose RESTORE payloads are checked in depth.
     SanitizeDumpPayload: No | Yes | Clients = ["no" => No, "yes" => Yes, "clients" => Clients];

@@ -117,7 +117,7 @@ fn a_file_is_replaced_or_left() {
     std::fs::write(&file, "old").expect("writable");
     replace_file(&file, b"new").expect("writable");
     assert_eq!(std::fs::read(&file).expect("readable"), b"new");
-    // Who was kept from reading the old one does not read the new one.
+    // A user that could not read the old file cannot read the new one.
     std::fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
     replace_file(&file, b"secret").expect("writable");
     let mode = std::fs::metadata(&file).expect("readable").permissions().mode();

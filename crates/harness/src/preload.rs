@@ -49,7 +49,7 @@ impl Preload {
 
 impl Drop for Preload {
     fn drop(&mut self) {
-        // It is in nobody's way.
+        // It is harmless.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -484,7 +484,7 @@ fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
     }
 }
 
-/// A port nobody listens on now. It is below those that the system gives to connections, or one of
+/// A port without a listener. It is below those that the system gives to connections, or one of
 /// these might have it in the moment in which a server starts, or starts again.
 pub fn free_port() -> io::Result<u16> {
     const FIRST: u32 = 10_000;

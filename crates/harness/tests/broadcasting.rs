@@ -1,4 +1,4 @@
-//! Client-side caching in broadcasting mode: whoever has the reply to a change may rely on it that
+//! Client-side caching in broadcasting mode: a client that has the reply to a change may rely on it that
 //! the caches have been told, whichever thread did that.
 
 use harness::client::{Client, ask};

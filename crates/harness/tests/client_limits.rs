@@ -175,7 +175,7 @@ fn subscribers_that_do_not_read() {
     });
 }
 
-/// Without a limit whoever reads late gets everything, and meanwhile everybody can see what it costs.
+/// Without a limit a slow reader gets everything, and INFO shows meanwhile what it costs.
 #[test]
 fn a_pipeline_whose_replies_nobody_reads_is_kept() {
     const REPLIES: usize = 40;
@@ -199,7 +199,7 @@ fn a_pipeline_whose_replies_nobody_reads_is_kept() {
     });
 }
 
-/// Who reads a key that never changes and leaves again is not remembered for ever.
+/// A client that has read a key that never changes is forgotten after it has left.
 #[test]
 fn clients_with_caches_come_and_go() {
     on_each_backend(&[], |server| {
@@ -332,7 +332,7 @@ fn silent_clients_are_closed_but_not_those_that_wait() {
     });
 }
 
-/// Nor is it idle who waits for a long command.
+/// A client that waits for a long command is not idle either.
 #[test]
 fn a_long_command_is_not_idleness() {
     on_each_backend(&["--timeout", "1", "--proto-max-bulk-len", "1000gb"], |server| {
@@ -474,7 +474,7 @@ fn more_clients_than_files() {
         );
         let reply = client.command(&["CONFIG", "GET", "maxclients"]).unwrap();
         assert_eq!(reply.elements().unwrap()[1], Reply::Bulk(b"10000".to_vec()), "nothing changed");
-        // Whoever looked whether the server is ready may not have gone yet.
+        // The client of the readiness check may not have gone yet.
         eventually("alone", || {
             let info = client.command(&["INFO", "clients"]).unwrap().shown();
             info.contains("connected_clients:1\r")

@@ -160,7 +160,7 @@ impl Operator<'_> {
             _ if what.contains("appendfsync ") => self.set_policy(what),
             "DEBUG LOADAOF" => {
                 let reply = ask(&mut self.client, &["DEBUG", "LOADAOF"]);
-                // What is rewritten is deleted, whoever reads it.
+                // What is rewritten is deleted, even while it is read.
                 let is_refused = reply.shown().contains("rewriting in progress");
                 assert!(!reply.is_error() || is_refused, "{reply:?}");
             }
@@ -299,7 +299,7 @@ fn room_that_is_not_wanted_any_more_is_cut_off_without_a_write() {
         });
     };
     begin(client);
-    // With the reply: whoever copies the file from now on reads no room that is written into later.
+    // With the reply: a copy that begins now contains no space that is written into later.
     ok(client, "CONFIG SET aof-preallocation-size 0");
     assert!(!has_room());
     ok(client, "CONFIG SET aof-preallocation-size 64kb");

@@ -106,7 +106,7 @@ impl Test {
         });
         println!("{} bytes of {} at the highest", highest, self.limit);
         assert!(highest <= self.limit + MARGIN, "{highest} bytes with a limit of {}", self.limit);
-        // In the end, when nobody writes, within the limit itself (INFO's own reply counts too).
+        // In the end, without writers, within the limit itself (INFO's own reply counts too).
         let after = info(&mut self.client, "used_memory");
         assert!(after <= self.limit + (64 << 10), "{after} bytes with a limit of {}", self.limit);
     }

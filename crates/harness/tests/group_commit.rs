@@ -1,5 +1,5 @@
 //! Many clients wait for one fsync (`appendfsync always`): the thread that serves them gives way to the
-//! one that sends their replies, and to nobody when they have gone.
+//! one that sends their replies, and stops yielding when they have gone.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

@@ -363,7 +363,7 @@ fn memory_purge_gives_memory_back() {
     }
 }
 
-/// The configuration file of a server of Debian's packages, for a server that is nobody's: what is
+/// The configuration file of a server of Debian's packages, for a server of its own: what is
 /// about the machine is left out, and all the rest is as it is.
 fn packaged(path: &Path, directory: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));

@@ -1,4 +1,4 @@
-//! Every command with arguments nobody means well: numbers at the ends of their ranges, lengths that
+//! Every command with hostile arguments: numbers at the ends of their ranges, lengths that
 //! are not, options in the wrong places, keys of the wrong types. What the replies are is for other
 //! tests to say; here the server has to survive them, answer others meanwhile, and send whole replies.
 //!

@@ -65,7 +65,7 @@ impl Worker {
         }
     }
 
-    /// A value nobody else writes.
+    /// A value that no other client writes.
     fn value(&mut self) -> u64 {
         self.values += 1;
         (self.index as u64 + 1) * 1_000_000_000 + self.values
@@ -422,7 +422,7 @@ fn sums_are_kept() {
                         format!("INCRBY a{to} {amount}"),
                     ]);
                 }
-                // Optimistic: reads, computes, and writes if nobody was faster.
+                // Optimistic: reads, computes, and writes if no other client was faster.
                 2 if from != to => {
                     worker.ask(&format!("WATCH a{from} a{to}"));
                     let before = worker.ask(&format!("MGET a{from} a{to}"));
@@ -457,7 +457,7 @@ fn sums_are_kept() {
     });
 }
 
-/// One key wanders by RENAME and COPY; whoever looks at all places at once sees it in exactly one of
+/// One key wanders by RENAME and COPY; a look at all places at once finds it in exactly one of
 /// them, and its two halves are always of the same write.
 #[test]
 fn a_renamed_key_is_in_one_place() {
@@ -507,8 +507,8 @@ fn a_renamed_key_is_in_one_place() {
     });
 }
 
-/// Keys with short lives: whoever sees one gone never sees it again, since nobody writes it twice;
-/// nobody sees it long after its time, nor finds it gone long before.
+/// Keys with short lives: once a client sees one gone it never sees it again, since none is written twice;
+/// no client sees it long after its time, nor finds it gone long before.
 #[test]
 fn expired_keys_do_not_come_back() {
     const LIFE: Duration = Duration::from_millis(100);

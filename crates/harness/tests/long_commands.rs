@@ -267,7 +267,7 @@ fn a_transaction_runs_in_place_and_watches_see_long_writes() {
     });
 }
 
-/// Two strings whose longest common subsequence nobody lives to see.
+/// Two strings whose longest common subsequence would take days.
 fn two_long_strings(client: &mut Client) {
     // What takes so long is refused by default.
     ask(client, "CONFIG SET proto-max-bulk-len 1000gb");
@@ -345,7 +345,7 @@ fn a_write_is_done_for_a_client_that_has_hung_up() {
         send(&mut long, "SUNIONSTORE out a b");
         wait_until_held(&mut other, &mut long);
         drop(long);
-        // Whoever changes its keys waits for it.
+        // A client that changes its keys waits for it.
         assert_eq!(number(&mut other, "SADD a new"), 1);
         assert_eq!(number(&mut other, "SCARD out"), 2 * ELEMENTS as i64);
     });
@@ -362,7 +362,7 @@ fn a_client_that_is_killed_leaves_nothing_behind() {
         assert_eq!(number(&mut other, &format!("CLIENT UNBLOCK {id}")), 0);
         assert_eq!(number(&mut other, &format!("CLIENT KILL ID {id}")), 1);
         long.expect_closed().unwrap();
-        // Whoever changes its keys waits for it; it has been done, or has done nothing.
+        // A client that changes its keys waits for it; it has been done, or has done nothing.
         assert_eq!(number(&mut other, "SADD a new"), 1);
         let stored = number(&mut other, "SCARD out");
         assert!(stored == 0 || stored == 2 * ELEMENTS as i64, "{stored} members");

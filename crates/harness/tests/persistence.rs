@@ -67,7 +67,7 @@ fn an_abort_that_meets_a_signal_on_its_way_leaves_no_shutdown() {
         std::thread::scope(|scope| {
             scope.spawn(|| signal(server.process_id(), "TERM").expect("it is sent"));
             let deadline = Instant::now() + harness::client::patience();
-            // Without a rest, so that some meet a signal that nobody has followed yet.
+            // Without a rest, so that some meet a signal that was not handled yet.
             while ask(&mut client, &["SHUTDOWN", "ABORT"]).is_error() {
                 assert!(Instant::now() < deadline, "the signal is lost: {}", server.log());
             }
@@ -227,7 +227,7 @@ fn what_follows_appendonly_no_is_not_in_the_log() {
     };
     for round in 0..ROUNDS {
         ask(&mut client, &["SET", "before", &round.to_string()]);
-        // In one turn with what follows it, so that whoever is to stop the log comes too late; and in
+        // In one turn with what follows it, so that the stop of the log comes too late; and in
         // a transaction, which does not wait for the log's end.
         client.send(&["MULTI"]).expect("it is sent");
         client.send(&["CONFIG", "SET", "appendonly", "no"]).expect("it is sent");
@@ -253,7 +253,7 @@ fn appendonly_no_is_answered_when_the_log_is_complete_and_closed() {
         let server = start(&["--appendonly", "yes", "--appendfsync", policy, "--save", ""]);
         let mut client = server.client();
         ask(&mut client, &["SET", "first", "v"]);
-        // What nobody needs any more is ended and gone by then, too: four seconds' work.
+        // What is not needed any more is ended and gone by then, too: four seconds' work.
         ask(&mut client, &["DEBUG", "POPULATE", "200"]);
         ask(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "20000"]);
         ask(&mut client, &["BGREWRITEAOF"]);
@@ -382,7 +382,7 @@ fn keys_that_had_expired_are_not_forgotten_by_the_log_with_debug_reload() {
         ask(&mut client, &["RPUSH", key, "old"]);
         ask(&mut client, &["PEXPIRE", key, "1"]);
     }
-    // The other one is not looked at: nobody deletes it.
+    // The other one is not looked at, so it is not deleted.
     eventually("expired", || ask(&mut client, &["EXISTS", "seen"]) == Reply::Integer(0));
     for request in [&["DEBUG", "RELOAD"][..], &["RPUSH", "list", "new"], &["DEBUG", "LOADAOF"]] {
         assert!(!ask(&mut client, request).is_error(), "{request:?}");

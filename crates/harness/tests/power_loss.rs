@@ -129,7 +129,7 @@ impl Known {
     }
 }
 
-/// One life of the server, with writers, who go on to its end.
+/// One life of the server, with writers that go on to its end.
 fn live(server: &mut Server, trace: &Path, policy: Policy, known: &mut Known) {
     let stop = AtomicBool::new(false);
     // Locked while the server is killed: what it has changed by then is in the trace.

@@ -395,7 +395,7 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
     // A begin that was interrupted leaves files without anything in them.
     patient.lay(&[(BASE, &base), (INCR, b"")]);
     patient.holds("an interrupted begin", &Contents::new());
-    // What is in nobody's way.
+    // What is harmless.
     let more = format!("# a comment\n{NAMES}file appendonly.aof.9.base.rdb seq 9 type h\n");
     patient.lay(&[whole[0], whole[1], (MANIFEST, more.as_bytes()), ("other", b"x")]);
     patient.holds("history that is gone", &wanted);

@@ -51,7 +51,7 @@ fn the_log_repeats_what_happened() {
     while Instant::now() < until {
         let mut generator = Generator::new(seed, |_| true);
         let mut clients = [0, 1].map(|_| server.client());
-        // Who has had an answer has been accepted, and is in CLIENT LIST until it is through.
+        // A client with an answer has been accepted, and is in CLIENT LIST until it is through.
         clients.iter_mut().for_each(|client| _ = ask(client, &["PING"]));
         for (number, op) in generator.sequence(LENGTH).iter().enumerate() {
             if seed.is_multiple_of(4) && number == LENGTH / 2 {

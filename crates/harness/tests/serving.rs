@@ -1,4 +1,4 @@
-//! Who waits for an element has it before anybody else on another thread, whatever that one does with
+//! A client that waits for an element has it before any client on another thread, whatever that one does with
 //! the key.
 
 use harness::client::{ask, encode};
@@ -53,7 +53,7 @@ fn nobody_deletes_it() {
     serve_beside_others(&["BZPOPMIN", "zset", "0"], puts, &["DEL", "zset"]);
 }
 
-/// The other keys are in stripes of their own, which nobody else has anything to do with.
+/// The other keys are in stripes of their own, which no other client uses.
 #[test]
 fn nobody_pops_what_one_of_several_keys_got() {
     let waits = ["BLMPOP", "0", "4", "a", "b", "list", "c", "LEFT"];

@@ -296,7 +296,7 @@ fn a_snapshot_that_is_made_to_fail_leaves_nothing_behind() {
     assert!(!temporary.exists());
     assert!(ask(&mut client, "SET k x").shown().starts_with("MISCONF"));
     assert!(ask(&mut client, "INFO stats").shown().contains("total_forks:1\r\n"));
-    // A server that goes down at once takes it along too, and nobody gets in any more.
+    // A server that goes down at once takes it along too, and no client gets in any more.
     begin(&mut client);
     assert!(client.command(&["SHUTDOWN", "NOSAVE"]).is_err());
     assert!(server.connect(Protocol::Resp2).is_err());

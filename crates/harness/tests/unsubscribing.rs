@@ -111,7 +111,7 @@ fn who_is_killed_listens_no_more() {
     }
 }
 
-/// What is counted of those who listen and watch.
+/// The counts of subscribers and watchers.
 const COUNTS: [&str; 4] =
     ["pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "total_watched_keys"];
 

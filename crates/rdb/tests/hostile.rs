@@ -115,7 +115,7 @@ fn contradictions_are_refused() {
         (b"\x00\x82\x00", "length"),
         (b"\x02\xc0\x00", "length"),
         (b"\x00\xc3\x02\x05\x00a", "compressed string"),
-        // A zipmap of nothing, which nobody writes.
+        // An empty zipmap, which no server writes.
         (b"\x09\x02\x00\xff", "Zipmap"),
         // A listpack of one pair too few, with a score that is none.
         (b"\x10\x09\x09\x00\x00\x00\x01\x00\x01\x01\xff", "Hash listpack"),

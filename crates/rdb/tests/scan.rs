@@ -311,7 +311,7 @@ fn lengths_beyond_the_end_are_not_waited_for() {
             body.escape_ascii()
         );
     }
-    // So many elements cannot follow, and nobody makes room for them.
+    // So many elements cannot follow, and no room is made for them.
     let file =
         [b"REDIS0011\x04\x01k\x80\xff\xff\xff\xff\x01a\x01b".as_slice(), &[b'x'; 50]].concat();
     assert!(read(&file, file.len(), 4).is_err());

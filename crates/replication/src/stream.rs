@@ -270,7 +270,7 @@ impl StreamReader {
                 missing: left.min(OTHERS_BEGIN.len()) - input.len(),
             }));
         }
-        // Whoever appends to a file with room does so where its last block ends.
+        // Appending to a file with preallocated space begins where its last block ends.
         let is_block = self.offset.is_multiple_of(BLOCK as u64);
         if is_block && !end.has_room && begins_as_others_do(input) {
             self.room_at = None;
@@ -571,7 +571,7 @@ mod tests {
                 let (found, reader, end) = read_file(&lost);
                 assert_eq!((found.len(), end), (2 + more, Ok(())), "{len}");
                 assert_eq!(reader.valid(), file.len() as u64);
-                // What ends in such room has nothing behind it, whoever takes that for data.
+                // Data that ends in such space has nothing behind it, even if a reader takes the space for data.
                 let cut = &lost[..first.end + 1];
                 let end = FileEnd { at: cut.len() as u64, has_room: false };
                 let (_, reader, result) = read_with(StreamReader::of_file(0, end), cut);

@@ -42,7 +42,7 @@ pub fn push_header(out: &mut Vec<u8>, kind: u8, number: usize) {
 pub fn push_bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.reserve(ROOM + bytes.len());
     // SAFETY: there is room for the header, the bytes and their line's end, and these are what is
-    // counted in. `bytes` is not in the buffer's free part, which nobody can refer to.
+    // counted in. `bytes` is not in the buffer's free part, which no reference can reach.
     unsafe {
         let header = out.as_mut_ptr().add(out.len());
         let body = header.add(write_header(header, b'$', bytes.len()));

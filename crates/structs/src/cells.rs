@@ -3,7 +3,7 @@
 //! A snapshot has to see every item of a table once, as it was at one moment, while the table goes
 //! on changing and growing. So it cuts the *order of hashes* into as many cells as the table has
 //! homes at that moment, and keeps a bit for each: an item is always in the same cell, however the
-//! table grows. Whoever is about to change an item of a cell that is not done takes all of the
+//! table grows. A writer that is about to change an item of a cell that is not done takes all of the
 //! cell's items first; a walk takes the others. Memory: a bit for some six items.
 
 use crate::size_class::block_size;
@@ -57,7 +57,7 @@ impl Cells {
         let cell = at.part(self.count);
         debug_assert!(!self.is_cell_done(cell), "a cell is taken once");
         self.done[cell / 64] |= 1 << (cell % 64);
-        // Nobody has asked for them before, and one cache miss after the other is what takes time.
+        // They were not prefetched, and one cache miss after the other is what takes time.
         table.prefetch_items_at(at);
         self.visit(table, cell, visit);
     }

@@ -27,7 +27,7 @@ struct Turn {
 }
 
 thread_local! {
-    /// The turn under way; none on threads that give way to nobody.
+    /// The turn under way; none on threads that never yield.
     static TURN_UNDER_WAY: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 

@@ -422,7 +422,7 @@ impl Hash {
         matches!(&self.repr, Repr::Table(table) if table.step())
     }
 
-    /// Lets changes of the hash show the watch so many groups of fields more from now on, so that nobody
+    /// Lets changes of the hash show the watch so many groups of fields more from now on, so that no thread
     /// has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
         match &self.repr {

@@ -65,7 +65,7 @@ pub(crate) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
 /// processors are told once and not once for each.
 ///
 /// # Safety
-/// Each came from [`map_zeroed`], with its bytes, and nobody uses it any more.
+/// Each came from [`map_zeroed`], with its bytes, and is not used any more.
 pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>) {
     /// What one call takes.
     const MOST: usize = 1024;
@@ -90,7 +90,7 @@ pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>)
 /// Gives a mapping back.
 ///
 /// # Safety
-/// `at` came from [`map_zeroed`] with the same `bytes`, and nobody uses it any more.
+/// `at` came from [`map_zeroed`] with the same `bytes`, and is not used any more.
 pub(crate) unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     MAPPED.fetch_sub(bytes, Relaxed);
     // SAFETY: the caller's contract.

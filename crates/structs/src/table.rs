@@ -26,7 +26,7 @@
 //!   item that stays is returned, and returned once.
 //! - *A snapshot* is the same walk, and "already written" is one comparison.
 //!
-//! Order has one danger: whoever fills a small table with another's items in the other's order puts
+//! Order has one danger: filling a small table with another's items in the other's order puts
 //! them all into the same few buckets, and each insertion walks past all those before it. Tables
 //! whose items clients and commands copy from one to the other (SUNIONSTORE, or SADD of what
 //! SMEMBERS returned) therefore have an order each of their own: [`Salted`].
@@ -202,7 +202,7 @@ enum Source {
     Mapping,
 }
 
-// SAFETY: an array of plain atomics, owned by whoever holds it.
+// SAFETY: an array of plain atomics, owned by its holder.
 unsafe impl Send for Buckets {}
 
 impl Buckets {
@@ -473,7 +473,7 @@ impl<T: Item, O: Order> Table<T, O> {
         for slot in bucket.occupied() {
             let item = bucket.item(slot);
             prefetch(item);
-            // Who walks looks at all of it, not only at the key: another cache line, as long as a bucket.
+            // A walk looks at all of it, not only at the key: another cache line, as long as a bucket.
             prefetch(item.wrapping_add(size_of::<Bucket>()));
         }
     }
@@ -748,7 +748,7 @@ impl<T: Item, O: Order> Table<T, O> {
         }
     }
 
-    /// The array that the last growth left behind, if any. A table that nobody prefetches from
+    /// The array that the last growth left behind, if any. A table that is never prefetched from
     /// may ignore this: the array is freed at the next growth or with the table.
     pub fn take_retired(&mut self) -> Option<Buckets> {
         self.retired.take()
@@ -918,7 +918,7 @@ impl<T: Item, O: Order> Drop for Table<T, O> {
                 for slot in bucket.occupied() {
                     drop(ManuallyDrop::into_inner(as_item::<T>(bucket.item(slot))));
                 }
-                // Who frees a big table in the background has all the time there is.
+                // Freeing a big table in the background need not be fast.
                 if index % 64 == 63 {
                     give_way::give_way();
                 }

@@ -3,7 +3,7 @@
 //! A collection of millions of elements cannot be copied in one go, nor may its writers wait until
 //! it is. So its table gets a *watch*: cells ([`crate::cells`]) and a function that every element of
 //! the moment is given to exactly once, as it was then. Elements of a cell go there when one of them
-//! is about to change, come or go; those of the others when whoever wants them takes a step.
+//! is about to change, come or go; those of the others when the watcher takes a step.
 //!
 //! There is no way to change the table but through here, so no change can be missed. A table that is
 //! dropped gives what it has left first.
@@ -60,7 +60,7 @@ impl<T: Item> Watched<T> {
     pub(crate) fn insert_absent(&mut self, hash: u64, item: T) {
         self.before_change(hash);
         self.table.insert_absent(hash, item);
-        // Nobody prefetches from here beside a writer, so what a growth has left behind can go.
+        // No thread prefetches from here beside a writer, so what a growth has left behind can go.
         drop(self.table.take_retired());
     }
 

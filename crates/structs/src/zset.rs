@@ -483,7 +483,7 @@ impl Zset {
         matches!(&self.repr, Repr::Sorted(sorted) if sorted.table().step())
     }
 
-    /// Lets changes of the sorted set show the watch so many groups of members more from now on, so that nobody
+    /// Lets changes of the sorted set show the watch so many groups of members more from now on, so that no thread
     /// has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
         match &self.repr {

@@ -21,7 +21,7 @@ pub struct Plan {
     pub name: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// Who published it.
+    /// Its publisher.
     pub by: &'static str,
     /// The scale that a machine of two cores does in a few minutes.
     pub usual_scale: f64,

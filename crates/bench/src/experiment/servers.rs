@@ -48,7 +48,7 @@ pub struct Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        // Servers have ended by now; what cannot be removed is left to whoever looks after the directory.
+        // Servers have ended by now; what cannot be removed stays in the directory.
         let _ = fs::remove_dir_all(&self.directory);
         if let Some((_, directory)) = &self.elsewhere {
             let _ = fs::remove_dir_all(directory);

@@ -124,7 +124,7 @@ pub struct Outcome {
     checker: Option<Checker>,
 }
 
-/// A run under way, as it is shown to whoever watches.
+/// A run under way, as it is shown while it goes on.
 pub struct View<'a> {
     /// The workload's name.
     pub name: &'a str,

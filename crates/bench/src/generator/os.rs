@@ -42,7 +42,7 @@ impl Epoll {
     pub fn new(batch: usize) -> io::Result<Epoll> {
         // SAFETY: no pointers; the result is checked before it is used.
         let descriptor = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: the descriptor was just made and nobody else owns it.
+        // SAFETY: the descriptor was just made and has no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let buffer = vec![libc::epoll_event { events: 0, u64: 0 }; batch];
         Ok(Epoll { descriptor, buffer, ready: 0 })
@@ -111,7 +111,7 @@ pub fn start_connecting(address: SocketAddr) -> io::Result<TcpStream> {
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; the result is checked before it is used.
     let descriptor = check(unsafe { libc::socket(family, kind, 0) })?;
-    // SAFETY: the descriptor was just made and nobody else owns it.
+    // SAFETY: the descriptor was just made and has no other owner.
     let stream = unsafe { TcpStream::from_raw_fd(descriptor) };
     let result = match address {
         SocketAddr::V4(address) => {
@@ -152,7 +152,7 @@ pub fn netlink(protocol: libc::c_int) -> io::Result<File> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers; the result is checked before it is used.
     let descriptor = check(unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) })?;
-    // SAFETY: the descriptor was just made and nobody else owns it.
+    // SAFETY: the descriptor was just made and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into())
 }
 

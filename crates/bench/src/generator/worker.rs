@@ -95,7 +95,7 @@ impl<'a> Worker<'a> {
         let (topology, topology_version) = shared.topology();
         let clients = load.clients as u64;
         let nodes = topology.nodes_for(clients);
-        // Parallel patterns divide the keys among those who can reach them: per node.
+        // Parallel patterns divide the keys among the workers that can reach them: per node.
         let mut sharers = vec![0; topology.nodes.len()];
         let mut places = Vec::with_capacity(nodes.len());
         for &node in &nodes {
@@ -318,7 +318,7 @@ impl<'a> Worker<'a> {
         let now_ns = self.shared.now_ns();
         let connection = &mut self.connections[index];
         let mut rest = &self.input[..received];
-        // Nobody looks at replies one by one, so that those that are alike are only counted.
+        // Replies are not looked at one by one: equal ones are only counted.
         let unseen = self.checker.is_none() && connection.versions.is_none();
         while !rest.is_empty() {
             if unseen && let Some(sent) = connection.under_way.first() {

@@ -110,7 +110,7 @@ pub struct Counts {
     pub moved: u64,
     /// Replies that sent the client to another node for once.
     pub ask: u64,
-    /// Connections that ended though nobody asked for it.
+    /// Connections that ended unasked.
     pub lost_connections: u64,
     /// Why the first was lost.
     pub first_loss: Option<String>,
@@ -268,7 +268,7 @@ impl Measured {
         self.own.busiest > BUSY
     }
 
-    /// Whether anything went wrong that a script should notice. `usual`: nobody asked for this very
+    /// Whether anything went wrong that a script should notice. `usual`: the user did not name this very
     /// test, so that a server may lack its command.
     pub fn clean(&self, usual: bool) -> bool {
         let counts = &self.counts;

@@ -32,7 +32,7 @@ pub fn run(job: &Job, session: &mut Session, others: &[Target], rounds: u32) -> 
         let mut outcomes: Vec<Vec<Measured>> = vec![Vec::new(); targets.len()];
         for round in 0..rounds {
             let mut order: Vec<usize> = (0..targets.len()).collect();
-            // Turned round every time, so that nobody always comes first.
+            // The order is reversed every time, so that neither always comes first.
             if round % 2 == 1 {
                 order.reverse();
             }

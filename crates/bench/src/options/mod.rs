@@ -125,7 +125,7 @@ pub struct Job {
     pub load: Load,
     /// With what, one after the other.
     pub workloads: Vec<Workload>,
-    /// These are the usual tests, and nobody asked for a single one.
+    /// These are the usual tests; no single test was asked for.
     pub usual: bool,
     /// To what end.
     pub mode: Mode,

@@ -93,7 +93,7 @@ pub struct Draw<'a> {
     pub pattern: &'a Pattern,
     /// In a cluster: which keys this connection may use, and its tag.
     pub route: Option<Route<'a>>,
-    /// Where to note the numbers of the keys drawn, for whoever checks the replies.
+    /// Where to note the numbers of the keys drawn, for the check of the replies.
     pub drawn: Option<&'a mut Vec<u64>>,
     /// Writes what `__data__` stands for, given the number of the key before it; else the values do.
     pub value: Option<&'a mut ValueWriter<'a>>,
@@ -314,7 +314,7 @@ fn header_of(length: u64, header: &mut [u8; 24]) -> usize {
 }
 
 impl Draw<'_> {
-    /// If numbers from this source are uniform, and nobody wants to know or choose them: what they are
+    /// If numbers from this source are uniform and neither noted nor chosen: what they are
     /// drawn with, from which on, and how many there are.
     #[inline]
     fn plain(&mut self, source: Source, places: &Placeholders) -> Option<(&mut Rng, u64, u64)> {
@@ -562,7 +562,7 @@ mod tests {
                 (0..calls).for_each(|_| template.append(&mut out, &places, &mut draw, 60 / calls));
                 String::from_utf8(out).unwrap()
             };
-            // Whoever wants to know the numbers drawn makes it go one by one.
+            // Numbers that are noted are drawn one by one.
             let one_by_one = written(Some(&mut numbers), 60);
             assert_eq!(written(None, 60), one_by_one);
             assert_eq!(written(None, 2), one_by_one);

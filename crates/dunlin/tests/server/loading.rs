@@ -194,7 +194,7 @@ fn a_server_that_does_not_load_yet_can_be_stopped() {
         let folder = folder_with(&file);
         folder.file("appendonlydir/appendonly.aof.manifest", "file base.rdb seq 1 type b\n");
         fs::copy(folder.path("dump.rdb"), folder.path("appendonlydir/base.rdb")).unwrap();
-        // It listens, and comes to the data set when it has read who its users are.
+        // It listens, and comes to the data set when it has read its users.
         let users = folder.path("users");
         assert!(Command::new("mkfifo").arg(&users).status().unwrap().success());
         let (port, text) = port();

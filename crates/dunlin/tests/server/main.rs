@@ -1,4 +1,4 @@
-//! The program as whoever starts it sees it: arguments, configuration files, log, signals, status.
+//! The program as a user sees it: arguments, configuration files, log, signals, status.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]

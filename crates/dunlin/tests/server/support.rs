@@ -59,7 +59,7 @@ pub fn refused(folder: &Folder, arguments: &[&str]) -> Output {
     command(folder, arguments).output().unwrap()
 }
 
-/// A port nobody listens on now, as text too.
+/// A port without a listener now, as text too.
 pub fn port() -> (u16, String) {
     let port = free_port().unwrap();
     (port, port.to_string())

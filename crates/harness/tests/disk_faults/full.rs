@@ -45,7 +45,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // What is still mounted is seen by whoever looks; a test must not fail in its end.
+        // What is still mounted stays visible; a test must not fail at its end.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
         let _ = fs::remove_dir(&self.0);
     }

@@ -15,7 +15,7 @@ fn log_file(server: &Server) -> PathBuf {
     server.directory().join("appendonlydir/appendonly.aof.1.incr.aof")
 }
 
-/// Writes until there is room ahead of the log that nobody makes any more.
+/// Writes until no more space is preallocated.
 #[track_caller]
 fn wait_for_room(server: &Server, client: &mut Client, count: &mut usize, bytes: u64) {
     let whole = |path: &Path| {

@@ -1,4 +1,4 @@
-//! With `always`, who waits for a stuck disk, who does not, and who is told nothing meanwhile.
+//! With `always`: which clients wait for a stuck disk, which do not, and which are told nothing meanwhile.
 
 use crate::faults::Faults;
 use crate::{crash, written};
@@ -25,7 +25,7 @@ fn with_always_only_what_is_not_on_the_disk_waits_for_a_stuck_disk() {
         writer.send(&["SET", &format!("key:{number}"), "1"]).unwrap();
     }
     eventually("all writes done", || field(&mut reader, "db0").starts_with("keys=11,"));
-    // Who sees what the writers have not been told waits as they do.
+    // A reader of unconfirmed writes waits as their writers do.
     reader.send(&["GET", "key:0"]).unwrap();
     for (number, reader) in readers.iter_mut().enumerate() {
         reader.send(&["GET", &format!("before:{number}")]).unwrap();
@@ -106,7 +106,7 @@ fn with_always_nobody_is_told_of_what_is_not_on_the_disk() {
     let server = faults.start(&[&always[..], &["--notify-keyspace-events", "KEA"]].concat());
     let (mut writer, mut observer) = (server.client(), server.client());
     ok(&mut writer, "SET key 1");
-    // On both threads: those who hear of events, have read the key, or are told of every key.
+    // On both threads: clients that hear of events, have read the key, or are told of every key.
     let mut told: Vec<Client> = (0..6).map(|_| server.connect(Protocol::Resp3).unwrap()).collect();
     for (number, client) in told.iter_mut().enumerate() {
         match number % 3 {

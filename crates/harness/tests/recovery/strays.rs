@@ -6,7 +6,7 @@ use harness::reply::Reply;
 use harness::wait::{eventually, until_not_rewriting};
 use std::fs;
 
-/// What nobody may change.
+/// What must not change.
 const PRECIOUS: &[&str] = &["SET", "precious", "1"];
 
 fn rewrite(client: &mut Client) {

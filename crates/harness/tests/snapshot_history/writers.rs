@@ -1,4 +1,4 @@
-//! Clients who write at random: values of all types and sizes, expiries, whole databases.
+//! Clients that write at random: values of all types and sizes, expiries, whole databases.
 
 use super::ask;
 use harness::client::Client;

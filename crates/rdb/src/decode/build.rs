@@ -81,7 +81,7 @@ impl Builder {
                 }
                 State::Quicklist2(list) => match input.length()? {
                     NODE_PLAIN => match input.string()? {
-                        // Nobody has a node of its own for nothing.
+                        // No element has a node of its own without a reason.
                         element if element.is_empty() => {
                             return Err(Error::Corrupt("quicklist node"));
                         }

@@ -29,7 +29,7 @@ pub(super) fn fields(bytes: &[u8]) -> Result<Vec<Pair<'_>>, Error> {
         fields.push((field, value));
         rest = after;
     }
-    // Nobody has ever written one without fields.
+    // No server has ever written one without fields.
     let is_wrong = stated < LONG_LENGTH && usize::from(stated) != fields.len();
     if is_wrong || fields.is_empty() {
         return Err(CORRUPT);

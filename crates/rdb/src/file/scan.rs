@@ -59,7 +59,7 @@ pub enum Item {
     Elements(u64),
     /// The end of a large collection.
     End,
-    /// Something that cannot be loaded. Who asks for more does without it.
+    /// Something that cannot be loaded. A caller that wants the rest skips it.
     Foreign(Foreign),
     /// Bytes without a meaning of their own: a part of what is done without.
     Passed,
@@ -480,7 +480,7 @@ impl Scanner {
         }
         let key = match Decoder::new(&input[key_at..value_at]).string() {
             Ok(key) => key,
-            // As above, where it is not looked at: whoever decodes the record finds out.
+            // As above, where it is not looked at: decoding the record finds out.
             Err(_) if kind == Kind::String as u8 => std::borrow::Cow::Borrowed(&b""[..]),
             Err(error) => return Err(error),
         };
@@ -506,7 +506,7 @@ impl Scanner {
         };
         let taken = input.len() - decoder.remaining().len();
         if let Some(kind) = Kind::from_byte(record.kind) {
-            // Whoever builds the value makes room for so many.
+            // The builder of the value reserves room for so many.
             let least = count.saturating_mul(Builder::least(kind) as u64);
             fits(least, self.offset + taken as u64, self.end)?;
         }

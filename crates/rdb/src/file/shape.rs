@@ -113,7 +113,7 @@ static REDIS: [Shape; 26] = [
 /// Valkey's own number 22: fields, values and expiries.
 static VALKEY_HASH: Shape =
     Shape { name: "hash-volatile-items", parts: Some(&[Repeat(&[Text, Text, Bytes(8)])]) };
-/// A number that nobody has given a meaning when this was written.
+/// A number without a meaning when this was written.
 static UNKNOWN: Shape = Shape { name: "unknown", parts: None };
 
 /// The first number whose meaning depends on whose file it is.

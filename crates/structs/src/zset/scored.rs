@@ -84,7 +84,7 @@ impl Drop for Scored {
     }
 }
 
-/// A copy of an owner's pointer, or null. Whoever reads through it must know the owner lives.
+/// A copy of an owner's pointer, or null. A reader must know that the owner lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScoredPtr(*mut u8);
 
@@ -116,7 +116,7 @@ impl ScoredPtr {
     }
 
     /// # Safety
-    /// The owner must live and nobody else may read the score meanwhile.
+    /// The owner must live and no other thread may read the score meanwhile.
     #[inline]
     pub(crate) unsafe fn set_score(self, score: f64) {
         // SAFETY: as the caller promises.

@@ -76,7 +76,7 @@ impl Sorted {
         match decide(Some(old)) {
             Some(new) if new != old => {
                 self.table.before_change(hash);
-                // SAFETY: the tree's members live in the table, and nobody reads scores meanwhile.
+                // SAFETY: the tree's members live in the table, and no other thread reads scores meanwhile.
                 unsafe {
                     self.tree.change_score(old, new, pointer);
                     pointer.set_score(new);
@@ -128,7 +128,7 @@ impl Sorted {
         });
         if let Some(last) = self.len().checked_sub(1) {
             let (next, _) = self.get(rank.min(last));
-            // SAFETY: the table is borrowed, and nobody frees its arrays meanwhile.
+            // SAFETY: the table is borrowed, so its arrays are not freed meanwhile.
             unsafe { Table::prefetch(&*self.table, hash(next)) };
         }
         result

@@ -46,7 +46,7 @@ impl Worker<'_> {
                 self.flush(index);
             }
         }
-        // Nobody has become idle by being sent to.
+        // Sending makes no connection idle.
         self.idle = idle;
     }
 

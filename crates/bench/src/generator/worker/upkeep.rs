@@ -48,7 +48,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The connection ended though nobody asked for it, or could not be made.
+    /// The connection ended unasked, or could not be made.
     pub(super) fn lost(&mut self, index: usize, why: &str) {
         let now_ns = self.shared.now_ns();
         let connection = &mut self.connections[index];
