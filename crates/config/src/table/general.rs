@@ -63,7 +63,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "oom-score-adj",
         OomScoreAdj::CHOICES,
         "no",
-        "tell the kernel whom to kill first when memory runs out",
+        "tell the kernel which process to kill first when memory runs out",
     ),
     special(
         "oom-score-adj-values",
