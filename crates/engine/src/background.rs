@@ -66,10 +66,8 @@ pub fn job_threads(reactors: usize) -> usize {
     reactors.clamp(2, 16)
 }
 
-/// A short pause of a background thread that waits for others to make progress.
-pub(crate) fn gap() {
-    std::thread::sleep(Duration::from_micros(200));
-}
+/// The pause of a background thread that waits for others to make progress.
+pub(crate) const GAP: Duration = Duration::from_micros(200);
 
 impl Garbage {
     fn objects(&self) -> usize {

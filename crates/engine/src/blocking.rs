@@ -359,7 +359,7 @@ mod tests {
     use crate::clients::{Client, Departure};
 
     fn waiter() -> Waiter {
-        let client = Client::unconnected(1, 0);
+        let client = Client::unconnected(1, 0, Millis(0));
         Waiter {
             client: 1,
             thread: 0,

@@ -6,6 +6,7 @@ use crate::append_log::AppendLog;
 use crate::background::{Background, job_threads};
 use crate::client_memory::ClientUsage;
 use crate::clients::Clients;
+use crate::clock::Clock;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::debug::DebugSettings;
@@ -200,6 +201,8 @@ pub struct Engine {
     pub active_expire: AtomicBool,
     /// Other switches of DEBUG.
     pub debug: DebugSettings,
+    /// Where the time comes from.
+    pub clock: Clock,
     /// When the server started, milliseconds since the epoch.
     pub started_ms: i64,
     startup_bytes: OnceLock<usize>,
@@ -209,17 +212,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for so many reactor threads. It lives for the rest of the process.
-    pub fn new(config: Arc<Config>, rows: &[&'static Command], threads: usize) -> &'static Engine {
-        Engine::with_names(config, rows, &[], threads)
-    }
-
-    /// The same with some commands renamed (`rename-command`).
-    pub fn with_names(
+    /// An engine for so many reactor threads, with some commands renamed (`rename-command`). It takes
+    /// its time from `clock`, and lives for the rest of the process.
+    pub fn new(
         config: Arc<Config>,
         rows: &[&'static Command],
         renamed: &[(String, String)],
         threads: usize,
+        clock: Clock,
     ) -> &'static Engine {
         let table = CommandTable::build(rows, renamed);
         let commands = table.all().len();
@@ -257,12 +257,13 @@ impl Engine {
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),
-            persistence: Persistence::default(),
+            persistence: Persistence::new(clock),
             pause: Pause::default(),
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
             debug: DebugSettings::default(),
-            started_ms: crate::clock::now().0,
+            started_ms: clock.wall().0,
+            clock,
             startup_bytes: OnceLock::new(),
             run_id: random_hex_40(),
             host: OnceLock::new(),

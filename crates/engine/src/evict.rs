@@ -5,6 +5,7 @@
 //! a pool; here every draw is over the whole keyspace and all databases, and a stripe that somebody
 //! holds is passed over, so no thread waits.
 
+use crate::clock::{Clock, Ticks};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
@@ -17,7 +18,7 @@ use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Entry, Key, Millis};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Chosen entries that somebody was quicker to take, before there is nothing to evict.
 const PATIENCE: usize = 4 * STRIPES;
@@ -55,19 +56,16 @@ impl InVain {
 /// Since when memory has been above the limit although room was to be made, and how long it was
 /// before. It begins with the first attempt that fails and ends when an attempt finds or makes room,
 /// or at the next look that housekeeping takes.
+#[derive(Default)]
 pub struct OverLimit {
-    /// What times are counted from.
-    epoch: Instant,
-    /// Microseconds since the epoch; 0 if memory is not above the limit.
+    /// Microseconds by the engine's clock; 0 if memory is not above the limit.
     since_us: AtomicU64,
     /// Microseconds of the times that are over.
     past_us: AtomicU64,
 }
 
-impl Default for OverLimit {
-    fn default() -> OverLimit {
-        OverLimit { epoch: Instant::now(), since_us: AtomicU64::new(0), past_us: AtomicU64::new(0) }
-    }
+fn now_us(clock: &Clock) -> u64 {
+    clock.elapsed(Ticks::default()).as_micros() as u64
 }
 
 /// For how long what began then has lasted; 0 is for what has not begun.
@@ -76,10 +74,6 @@ fn lasted_us(since_us: u64, now_us: u64) -> u64 {
 }
 
 impl OverLimit {
-    fn now_us(&self) -> u64 {
-        self.epoch.elapsed().as_micros() as u64
-    }
-
     fn begin(&self, now_us: u64) {
         if self.since_us.load(Relaxed) == 0 {
             // It has begun already if somebody was quicker.
@@ -94,9 +88,9 @@ impl OverLimit {
         }
     }
 
-    fn note(&self, has_room: bool) {
+    fn note(&self, has_room: bool, clock: &Clock) {
         let note = if has_room { OverLimit::end } else { OverLimit::begin };
-        note(self, self.now_us());
+        note(self, now_us(clock));
     }
 
     fn figures_us(&self, now_us: u64) -> (u64, u64) {
@@ -105,8 +99,8 @@ impl OverLimit {
     }
 
     /// For how many milliseconds memory has been above the limit: of all times, and now.
-    pub fn milliseconds(&self) -> (u64, u64) {
-        let (total_us, current_us) = self.figures_us(self.now_us());
+    pub fn milliseconds(&self, clock: &Clock) -> (u64, u64) {
+        let (total_us, current_us) = self.figures_us(now_us(clock));
         (total_us / 1000, current_us / 1000)
     }
 
@@ -164,7 +158,7 @@ pub fn keep_limit(worker: &mut Worker) -> bool {
     let limit = engine.config.maxmemory();
     let is_over = limit > 0 && engine.limited_bytes() > limit;
     if !is_over {
-        engine.over_limit.note(true);
+        engine.over_limit.note(true, &engine.clock);
         return false;
     }
     worker.with_db(|db| {
@@ -176,7 +170,7 @@ pub fn keep_limit(worker: &mut Worker) -> bool {
 fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {
     let engine = db.engine;
     let room = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit));
-    engine.over_limit.note(room == Room::Made);
+    engine.over_limit.note(room == Room::Made, &engine.clock);
     room
 }
 
@@ -184,7 +178,8 @@ fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {
 /// clients that cached them take memory too, and must not make the next entries go.
 fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
     let engine = db.engine;
-    let (began, longest) = (Instant::now(), longest(engine.config.maxmemory_eviction_tenacity()));
+    let (began, longest) =
+        (engine.clock.now(), longest(engine.config.maxmemory_eviction_tenacity()));
     let policy = engine.config.maxmemory_policy();
     // What is being freed in the background need not be made room for: until it is, some is allowed.
     let excess = || {
@@ -195,7 +190,7 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
     let mut is_first = true;
     while freed < wanted && excess() > 0 {
-        if !std::mem::take(&mut is_first) && began.elapsed() > longest {
+        if !std::mem::take(&mut is_first) && engine.clock.elapsed(began) > longest {
             return Room::Coming;
         }
         if policy == MaxmemoryPolicy::NoEviction || engine.in_vain.holds(db, policy) {

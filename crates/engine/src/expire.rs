@@ -6,6 +6,7 @@
 //! seen had expired, the walk goes on at once. When millions of keys expire together, the work is
 //! done in slices of a fraction of a millisecond with pauses in between, so that no client waits.
 
+use crate::clock::Ticks;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::latency::Slow;
@@ -14,7 +15,7 @@ use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use structs::table::ScanPosition;
 
 /// Entries looked at before a stripe is left unless it is worth staying.
@@ -59,9 +60,9 @@ impl Cycle {
         let effort = engine.config.active_expire_effort().clamp(1, 10);
         // Redis's share: a quarter of the time, and two percent more for each step of effort.
         let percent = 25 + 2 * (effort - 1);
-        let started = Instant::now();
+        let started = engine.clock.now();
         self.sweep_for(worker, started);
-        self.spent += started.elapsed();
+        self.spent += engine.clock.elapsed(started);
         if self.left > 0 && self.spent < Duration::from_millis(u64::from(percent)) {
             return Some(SLICE * (100 - percent) / percent);
         }
@@ -81,18 +82,19 @@ impl Cycle {
         }
     }
 
-    fn sweep_for(&mut self, worker: &mut Worker, started: Instant) {
+    fn sweep_for(&mut self, worker: &mut Worker, started: Ticks) {
         let (thread, threads) = (worker.context().index, worker.engine().threads());
+        let clock = worker.engine().clock;
         while self.left > 0 {
             let stripe = thread + self.turn * threads;
             while stripe < STRIPES && sweep(worker, stripe) {
-                if started.elapsed() > SLICE {
+                if clock.elapsed(started) > SLICE {
                     return;
                 }
             }
             self.left -= 1;
             self.turn = (self.turn + 1) % STRIPES.div_ceil(threads);
-            if started.elapsed() > SLICE {
+            if clock.elapsed(started) > SLICE {
                 return;
             }
         }

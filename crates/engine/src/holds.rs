@@ -4,8 +4,9 @@
 //! how many long commands run, which threads want to be told when one ends, and [`Held`], the view
 //! that a long command has of its keys.
 
-use crate::background::gap;
+use crate::background::GAP;
 use crate::blocking::Ready;
+use crate::clock::Clock;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::locks::{Locked, Locks};
@@ -45,24 +46,24 @@ impl Holds {
 
     /// Begins a long command; its number. Waits if somebody wants the world and has waited long
     /// enough for the commands that run already.
-    pub(crate) fn begin(&self) -> u64 {
+    pub(crate) fn begin(&self, clock: &Clock) -> u64 {
         while self.world_is_wanted.load(SeqCst) {
             if !self.any() {
                 self.world_is_wanted.store(false, SeqCst);
             }
-            gap();
+            clock.rest(GAP);
         }
         self.count.fetch_add(1, SeqCst);
         self.last_holder.fetch_add(1, SeqCst) + 1
     }
 
     /// Ends it, and tells the threads to try again what could not be done beside it.
-    pub(crate) fn end(&self, mailboxes: &[Mailbox]) {
+    pub(crate) fn end(&self, mailboxes: &[Mailbox], clock: &Clock) {
         self.count.fetch_sub(1, SeqCst);
         if self.is_waited_for.swap(false, SeqCst) {
             recheck_all(mailboxes);
             // Without it the next long command might be faster than those that wait.
-            gap();
+            clock.rest(GAP);
         }
     }
 
@@ -140,7 +141,7 @@ impl<'a> Held<'a> {
                 if given {
                     break;
                 }
-                gap();
+                thread.clock.rest(GAP);
             }
         }
         let keys = keys.into_iter().zip(entries).collect();

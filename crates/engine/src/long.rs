@@ -14,7 +14,6 @@
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
 use crate::clients::{Client, Departure};
-use crate::clock::now;
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -185,7 +184,7 @@ impl LongCommand {
             return;
         }
         let mut out = Vec::new();
-        let mut cx = Cx::new(thread, &mut self.session, now(), &mut out);
+        let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.keys = self.keys;
         cx.db.touches = self.touches;
@@ -240,7 +239,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 /// Runs a command that reads its keys without any lock.
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
-    let holder = holds.begin();
+    let holder = holds.begin(&cx.engine.clock);
     let held = Held::acquire(&cx.db, holder, keys, thread);
     if !cx.db.is_wanted() {
         held.release();
@@ -276,7 +275,7 @@ fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
 
 /// The end of a command that held keys: whoever waited for that goes on.
 fn end(cx: &mut Cx<'_>) {
-    cx.engine.holds.end(&cx.engine.mailboxes);
+    cx.engine.holds.end(&cx.engine.mailboxes, &cx.engine.clock);
     let unserved = cx.engine.holds.take_unserved();
     if !unserved.is_empty() {
         cx.db.effects.ready.extend(unserved);

@@ -9,7 +9,6 @@
 use crate::args::Args;
 use crate::batch::fetch_stripe;
 use crate::clients::Client;
-use crate::clock::now;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
@@ -56,7 +55,7 @@ pub enum ReplayError {
 impl<'t> Replay<'t> {
     /// Begins in database 0. The thread must be outside the world.
     pub fn new(thread: &'t ThreadContext) -> Replay<'t> {
-        let client = Client::unconnected(0, thread.index);
+        let client = Client::unconnected(0, thread.index, thread.engine.clock.wall());
         let mut session = Session::new(Arc::new(client), true);
         session.db = DbIndex(0);
         Replay { thread, session, replies: Vec::new(), rows: Vec::new() }
@@ -70,7 +69,7 @@ impl<'t> Replay<'t> {
         let thread = self.thread;
         self.replies.clear();
         thread.reader.enter();
-        let mut cx = Cx::new(thread, &mut self.session, now(), &mut self.replies);
+        let mut cx = Cx::new(thread, &mut self.session, thread.engine.clock.wall(), &mut self.replies);
         cx.db.horizon = Millis(i64::MIN);
         cx.db.effects.is_replay = true;
         cx.in_transaction = true;

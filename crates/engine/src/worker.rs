@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
-use crate::clock::{Clock, now};
+use crate::clock::Clock;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
@@ -56,7 +56,7 @@ impl ThreadContext {
             engine,
             index,
             stats: &engine.thread_stats[index],
-            clock: Clock::get(),
+            clock: engine.clock,
             reader: engine.keyspace.world().register(),
             next_token: Cell::new(0),
             deadlines: RefCell::default(),
@@ -174,7 +174,7 @@ impl Worker {
             addr: peer.addr,
             laddr: peer.laddr,
             fd: peer.fd,
-            created_ms: now().0,
+            created_ms: self.context.engine.clock.wall().0,
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             wait: std::sync::Mutex::default(),
             live: crate::clients::Live::default(),
@@ -183,7 +183,7 @@ impl Worker {
         let mut session = Session::new(client, engine.acl.is_open());
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
-        session.publish(now().0);
+        session.publish(self.context.engine.clock.wall().0);
         engine.count_client_memory(&session.client, session.memory_bytes());
         Some(session)
     }
@@ -201,7 +201,12 @@ impl Worker {
             self.context.forget_deadline(session.id(), suspension);
         }
         self.context.reader.enter();
-        let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+        let mut db = Db::new(
+            engine,
+            self.context.engine.clock.wall(),
+            engine.access_policy(),
+            self.context.rng(),
+        );
         dispatch::release_everything(&mut db, &mut session);
         self.context.reader.leave();
     }
@@ -225,7 +230,7 @@ impl Worker {
         // A client that waits for a long command to end is not blocked, only late.
         if let Next::NotNow(NotNow::Paused { .. }) = fed.next {
             session.is_postponed = true;
-            session.publish(now().0);
+            session.publish(self.context.engine.clock.wall().0);
             self.context.engine.stats.postponed_clients.fetch_add(1, Relaxed);
         }
         self.context.engine.tracking.flush_broadcasts(self.context.engine);
@@ -256,7 +261,7 @@ impl Worker {
         inline: &mut Vec<u8>,
     ) -> FeedResult {
         let engine = self.context.engine;
-        let now = now();
+        let now = self.context.engine.clock.wall();
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
         self.context.reader.enter();
@@ -401,7 +406,7 @@ impl Worker {
         dispatch::write_push(self.context.engine, session, push, &mut reply);
         if matches!(push, Push::TrackingRedirBroken(_)) {
             session.tracking_broken = true;
-            session.publish(now().0);
+            session.publish(self.context.engine.clock.wall().0);
         }
         true
     }
@@ -425,7 +430,7 @@ impl Worker {
         } else {
             out.extend_from_slice(&resumption.reply);
         }
-        session.publish(now().0);
+        session.publish(self.context.engine.clock.wall().0);
         true
     }
 
@@ -476,7 +481,7 @@ impl Worker {
             if !waiter.cancel() {
                 // Being served: look again shortly unless the reply is on its way.
                 if !waiter.is_done() {
-                    let again = Millis(now().0 + 1);
+                    let again = Millis(self.context.engine.clock.wall().0 + 1);
                     suspension.deadline = Some(again);
                     let entry = (again, client, suspension.token);
                     self.context.deadlines.borrow_mut().insert(entry);
@@ -485,7 +490,12 @@ impl Worker {
             }
             let engine = self.context.engine;
             self.context.reader.enter();
-            let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+            let mut db = Db::new(
+                engine,
+                self.context.engine.clock.wall(),
+                engine.access_policy(),
+                self.context.rng(),
+            );
             crate::blocking::end(&mut db, waiter);
             self.context.reader.leave();
             if suspension.ends_in_error {
@@ -504,7 +514,7 @@ impl Worker {
             }
         }
         let ended = session.suspension.take();
-        session.publish(now().0);
+        session.publish(self.context.engine.clock.wall().0);
         // Not before: who looks at the client meanwhile asks the waiter whether the wait is over.
         drop(ended);
         true
@@ -514,7 +524,12 @@ impl Worker {
     pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> R {
         let engine = self.context.engine;
         self.context.reader.enter();
-        let mut db = Db::new(engine, now(), engine.access_policy(), self.context.rng());
+        let mut db = Db::new(
+            engine,
+            self.context.engine.clock.wall(),
+            engine.access_policy(),
+            self.context.rng(),
+        );
         let result = work(&mut db);
         self.context.reader.leave();
         result

@@ -18,6 +18,7 @@ use crate::tls;
 use crate::unsupported;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
+use engine::clock::Clock;
 use engine::{Engine, Worker};
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -112,7 +113,8 @@ fn serve(
     threads.count = threads.count.clamp(1, MOST_THREADS);
     let count = threads.count;
     let choice = choose_backend(&config)?;
-    let engine = Engine::with_names(Arc::clone(&config), &commands::rows(), renames, count);
+    let engine =
+        Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine

@@ -334,7 +334,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
     line(out, "evicted_keys", stats.evicted.get());
     line(out, "evicted_clients", stats.evicted_clients.get());
-    let (total_ms, current_ms) = engine.over_limit.milliseconds();
+    let (total_ms, current_ms) = engine.over_limit.milliseconds(&engine.clock);
     line(out, "total_eviction_exceeded_time", total_ms);
     line(out, "current_eviction_exceeded_time", current_ms);
     line(out, "keyspace_hits", total(engine, |s| &s.hits));

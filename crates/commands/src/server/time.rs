@@ -17,8 +17,7 @@ pub static TIME: Command = Command {
 };
 
 fn time(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let since =
-        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = cx.engine.clock.since_epoch();
     cx.reply.array(2);
     cx.reply.bulk_integer(since.as_secs() as i64);
     cx.reply.bulk_integer(i64::from(since.subsec_micros()));

@@ -10,8 +10,8 @@ pub mod pause;
 pub mod session;
 
 use crate::blocking::Waiter;
-use crate::clock::now;
 use crate::engine::Engine;
+use keyspace::Millis;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
@@ -159,14 +159,14 @@ pub mod flag {
 
 impl Client {
     /// One that nobody has connected as, for what runs commands by itself.
-    pub(crate) fn unconnected(id: u64, thread: usize) -> Client {
+    pub(crate) fn unconnected(id: u64, thread: usize, now: Millis) -> Client {
         Client {
             id,
             thread,
             addr: String::new(),
             laddr: String::new(),
             fd: -1,
-            created_ms: now().0,
+            created_ms: now.0,
             names: Mutex::default(),
             wait: Mutex::default(),
             live: Live::default(),
@@ -294,7 +294,7 @@ mod tests {
     fn threads_that_add_at_the_same_time_keep_the_limit() {
         const MOST: usize = 100;
         let clients = Clients::default();
-        let client = |id| Client::unconnected(id, 0);
+        let client = |id| Client::unconnected(id, 0, Millis(0));
         let add = || (0..MOST).filter(|_| clients.add(MOST, client).is_some()).count();
         let added: usize = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(add));

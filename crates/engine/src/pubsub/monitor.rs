@@ -7,7 +7,6 @@ use crate::mailbox::{Message, Push};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Posts a request that has run to all monitors. What administrators do is not shown.
 #[cold]
@@ -15,7 +14,7 @@ pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
     if command.flags.any(Flags::SKIP_MONITOR.with(Flags::ADMIN)) {
         return;
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = cx.engine.clock.since_epoch();
     let mut line = Vec::with_capacity(64);
     let addr = &cx.session.client.addr;
     let is_unix = cx.session.transport_flags & flag::UNIX_SOCKET != 0;

@@ -12,6 +12,7 @@ pub mod load;
 pub mod loading;
 pub mod persistence;
 
+use crate::clock::Ticks;
 use crate::engine::Engine;
 use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
@@ -26,7 +27,7 @@ use keyspace::{DbIndex, Millis, StripeData};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use structs::give_way;
 use structs::sync::lock;
 
@@ -184,7 +185,7 @@ pub struct Snapshot {
     engine: &'static Engine,
     shared: Arc<Shared>,
     cut: Cut,
-    started: Instant,
+    started: Ticks,
     next_stripe: AtomicUsize,
     beside: Mutex<Beside>,
 }
@@ -210,7 +211,7 @@ impl Snapshot {
             engine,
             shared,
             cut,
-            started: Instant::now(),
+            started: engine.clock.now(),
             next_stripe: AtomicUsize::new(0),
             beside: Mutex::new(Beside::Clients),
         })
@@ -219,10 +220,10 @@ impl Snapshot {
     /// `locks` hold the world.
     fn install(mut self, locks: &mut Locks<'_>, at_cut: impl FnOnce(&Cut)) -> Snapshot {
         let engine = self.engine;
-        let began = Instant::now();
+        let began = engine.clock.now();
         self.cut = Cut {
             position: engine.journal.position(),
-            time: crate::clock::now(),
+            time: engine.clock.wall(),
             history: engine.journal.history().id,
             stream_db: engine
                 .journal
@@ -233,7 +234,7 @@ impl Snapshot {
         at_cut(&self.cut);
         engine.keyspace.begin_snapshot(locks, &self.shared);
         engine.snapshots.is_running.store(true, Relaxed);
-        engine.persistence.note_cut(began.elapsed());
+        engine.persistence.note_cut(engine.clock.elapsed(began));
         self
     }
 
@@ -244,7 +245,7 @@ impl Snapshot {
 
     /// How long ago that was.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        self.engine.clock.elapsed(self.started)
     }
 
     /// That nobody has ended it since it was written; an error as of [`Snapshot::write`] if somebody has.
@@ -319,7 +320,7 @@ struct Walker<'a> {
     stripe: Option<usize>,
     out: Vec<u8>,
     out_db: DbIndex,
-    stretch_began: Instant,
+    stretch_began: Ticks,
     /// Which of its last eight offers of the processor somebody took: the newest in the lowest bit.
     taken: u8,
     /// What all this takes. Last: it is dropped after the rest.
@@ -346,7 +347,7 @@ impl<'a> Walker<'a> {
             stripe: None,
             out: Vec::new(),
             out_db: DbIndex(0),
-            stretch_began: Instant::now(),
+            stretch_began: engine.clock.now(),
             // Scarce until they turn out not to be.
             taken: u8::MAX,
             workspace: Workspace::new(&snapshot.shared, 0),
@@ -476,7 +477,7 @@ impl<'a> Walker<'a> {
             }
             if tokens.len() < PIECE / 2 && !shared.is_pressing() {
                 // Writers take the elements; there will be more of them in a moment.
-                std::thread::sleep(STRETCH);
+                self.snapshot.engine.clock.rest(STRETCH);
             }
             self.rest();
         }
@@ -488,7 +489,8 @@ impl<'a> Walker<'a> {
 
     /// Leaves the processor to those who serve clients, unless clients wait for the snapshot.
     fn rest(&mut self) {
-        let worked = self.stretch_began.elapsed();
+        let clock = &self.snapshot.engine.clock;
+        let worked = clock.elapsed(self.stretch_began);
         if worked < STRETCH {
             return;
         }
@@ -499,9 +501,9 @@ impl<'a> Walker<'a> {
             self.taken = self.taken << 1 | u8::from(away.is_some());
             let times = REST * (1 + self.taken.count_ones());
             let rest = worked.min(STRETCH * 2) * times;
-            std::thread::sleep(rest.saturating_sub(away.unwrap_or_default()));
+            clock.rest(rest.saturating_sub(away.unwrap_or_default()));
         }
-        self.stretch_began = Instant::now();
+        self.stretch_began = clock.now();
     }
 
     /// `rdb-key-save-delay`, for tests.
@@ -511,7 +513,7 @@ impl<'a> Walker<'a> {
         let mut left = Duration::from_micros(each.saturating_mul(keys));
         while !left.is_zero() && !self.snapshot.shared.is_over() {
             let step = left.min(Duration::from_millis(5));
-            std::thread::sleep(step);
+            self.snapshot.engine.clock.rest(step);
             left -= step;
         }
     }

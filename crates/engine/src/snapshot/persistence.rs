@@ -2,7 +2,7 @@
 //! and what has changed since. INFO, LASTSAVE, the save points and the refusal of writes while
 //! snapshots fail all look here; the server's files do the work.
 
-use crate::clock::now_s;
+use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::snapshot::Cut;
 use crate::stats::Counter;
@@ -14,6 +14,7 @@ use structs::sync::lock;
 
 /// The state of saving.
 pub struct Persistence {
+    clock: Clock,
     /// Changes that the last good file has, of all times.
     saved_changes: AtomicU64,
     last_save_s: AtomicI64,
@@ -34,11 +35,13 @@ pub struct Persistence {
     is_scheduled: AtomicBool,
 }
 
-impl Default for Persistence {
-    fn default() -> Persistence {
+impl Persistence {
+    /// Nothing has been saved or tried yet.
+    pub fn new(clock: Clock) -> Persistence {
         Persistence {
+            clock,
             saved_changes: AtomicU64::new(0),
-            last_save_s: AtomicI64::new(now_s()),
+            last_save_s: AtomicI64::new(clock.wall_s()),
             last_failed: AtomicBool::new(false),
             last_try_s: AtomicI64::new(0),
             last_seconds: AtomicI64::new(-1),
@@ -112,7 +115,7 @@ impl Persistence {
     /// For how many seconds a save has been running in the background.
     pub fn running_seconds(&self) -> Option<i64> {
         let since = self.running_since_s.load(Relaxed);
-        (since > 0).then(|| (now_s() - since).max(0))
+        (since > 0).then(|| (self.clock.wall_s() - since).max(0))
     }
 
     /// Keys that the snapshot under way has to write, about; 0 before they are counted.
@@ -143,8 +146,8 @@ impl Persistence {
     /// A save in the background begins.
     pub fn begins(&self, snapshot: &Arc<Shared>) {
         self.set_running(Some(Arc::clone(snapshot)));
-        self.last_try_s.store(now_s(), Relaxed);
-        self.running_since_s.store(now_s().max(1), Relaxed);
+        self.last_try_s.store(self.clock.wall_s(), Relaxed);
+        self.running_since_s.store(self.clock.wall_s().max(1), Relaxed);
     }
 
     fn set_running(&self, snapshot: Option<Arc<Shared>>) {
@@ -166,7 +169,7 @@ impl Persistence {
     /// A file was written, in the background or not.
     pub fn saved(&self, cut: &Cut) {
         self.saved_changes.store(cut.changes, Relaxed);
-        self.last_save_s.store(now_s(), Relaxed);
+        self.last_save_s.store(self.clock.wall_s(), Relaxed);
         self.last_failed.store(false, Relaxed);
         self.saves.add(1);
     }
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn what_began_behind_a_save_is_not_ended_in_its_place() {
         let [save, rewrite] = [0; 2].map(|_| Arc::new(Shared::new(0, Box::new(|| {}))));
-        let persistence = Persistence::default();
+        let persistence = Persistence::new(Clock::system());
         persistence.begins(&save);
         persistence.end_running();
         assert!(save.is_over() && !rewrite.is_over());

@@ -8,7 +8,7 @@
 use crate::engine::Engine;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use structs::sync::lock;
 
 /// Samples kept of each kind of event.
@@ -136,7 +136,7 @@ impl Engine {
 
     #[cold]
     fn add_latency(&self, event: Slow, nanoseconds: u64) {
-        let at_s = crate::clock::now_s();
+        let at_s = self.clock.wall_s();
         self.latency.add(event, at_s, Duration::from_nanos(nanoseconds));
     }
 
@@ -146,9 +146,9 @@ impl Engine {
         if self.config.latency_monitor_threshold() == 0 {
             return work();
         }
-        let started = Instant::now();
+        let started = self.clock.now();
         let result = work();
-        self.note_latency(event, started.elapsed().as_nanos() as u64);
+        self.note_latency(event, self.clock.nanoseconds(started, self.clock.now()));
         result
     }
 }

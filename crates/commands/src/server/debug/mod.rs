@@ -102,7 +102,7 @@ fn switch(word: &[u8]) -> bool {
 fn sleep(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // What is no number sleeps no time, as in the reference.
     let seconds = args.float(2).unwrap_or(0.0).clamp(0.0, 3600.0);
-    std::thread::sleep(Duration::from_secs_f64(seconds));
+    cx.engine.clock.sleep(Duration::from_secs_f64(seconds));
     cx.reply.ok();
     Ok(())
 }
