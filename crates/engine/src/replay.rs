@@ -69,7 +69,8 @@ impl<'t> Replay<'t> {
         let thread = self.thread;
         self.replies.clear();
         thread.reader.enter();
-        let mut cx = Cx::new(thread, &mut self.session, thread.engine.clock.wall(), &mut self.replies);
+        let mut cx =
+            Cx::new(thread, &mut self.session, thread.engine.clock.wall(), &mut self.replies);
         cx.db.horizon = Millis(i64::MIN);
         cx.db.effects.is_replay = true;
         cx.in_transaction = true;
