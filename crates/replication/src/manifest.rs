@@ -175,6 +175,22 @@ impl Manifest {
         self.base.iter().chain(&self.incr)
     }
 
+    /// Whether it names this file, be it as one that is history.
+    pub fn names(&self, name: &[u8]) -> bool {
+        self.files().chain(&self.history).any(|file| file.name == name)
+    }
+
+    /// Whether a further base would get this name.
+    pub fn is_next_base(&self, stem: &[u8], name: &[u8]) -> bool {
+        let is = |suffix| named(stem, self.base_seq + 1, suffix) == name;
+        is("base.rdb") || is("base.aof")
+    }
+
+    /// Whether a further increment would get this name.
+    pub fn is_next_incr(&self, stem: &[u8], name: &[u8]) -> bool {
+        named(stem, self.incr_seq + 1, "incr.aof") == name
+    }
+
     /// Makes an old-style file the base of a new log.
     pub fn adopt(&mut self, name: &[u8]) {
         self.base_seq = 1;

@@ -10,4 +10,5 @@ pub mod save;
 pub mod save_points;
 pub mod shutdown;
 pub mod snapshot_file;
+pub mod temporaries;
 mod unbuffered;

@@ -5,6 +5,7 @@
 use super::aof_records::AofRecords;
 use super::rdb_records::RdbRecords;
 use super::snapshot_file::{Content, Options, SnapshotFile};
+use super::temporaries;
 use super::unbuffered;
 use crate::log;
 use crate::process::{os_error, priority, signals, thread};
@@ -136,7 +137,7 @@ impl Paths {
     /// As they are configured now, and as they stay for one snapshot: `dir` and `dbfilename` may be
     /// set to others before it is written.
     fn configured(engine: &Engine) -> Paths {
-        let temporary = PathBuf::from(format!("temp-{}.rdb", std::process::id()));
+        let temporary = PathBuf::from(temporaries::snapshot());
         signals::delete_when_killed(&temporary);
         // The folder's name may lead nowhere when it or one above it was moved or is closed to us.
         let folder = std::env::current_dir().ok().filter(|folder| folder.is_dir());

@@ -46,6 +46,8 @@ impl UnbufferedFile {
             }
             Err(error) => return Err(error),
         };
+        // Says that somebody writes it (`temporaries`). Not every file system has locks.
+        let _ = file.try_lock();
         Ok(UnbufferedFile {
             file,
             is_direct,

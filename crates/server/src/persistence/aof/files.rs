@@ -142,8 +142,27 @@ impl Folder {
         };
         let written = write();
         // A log that has a manifest does not begin any more. Neither file is in the way if it stays.
-        let _ = fs::remove_file(if written.is_ok() { self.beginning() } else { temporary });
+        if written.is_ok() {
+            self.forget_beginning();
+        } else {
+            let _ = fs::remove_file(temporary);
+        }
         written
+    }
+
+    /// There is a manifest, and the log does not begin any more.
+    pub fn forget_beginning(&self) {
+        let _ = fs::remove_file(self.beginning());
+    }
+
+    /// Deletes what a crash has left beside the log that has been loaded without it.
+    pub fn remove_leftovers(&self, files: &[PathBuf]) {
+        for path in files {
+            log!(Notice, "Removing {}, which a rewrite left that a crash ended", path.display());
+            if let Err(error) = fs::remove_file(path) {
+                log!(Warning, "Can't remove {}: {}", path.display(), os_error(&error));
+            }
+        }
     }
 
     /// Forces the directory's own entries to the disk.
@@ -184,8 +203,8 @@ impl Folder {
         manifest.files().map(|file| self.size(file)).sum()
     }
 
-    /// Deletes the files that were replaced, and forgets them. What cannot be deleted is only in
-    /// the way.
+    /// Deletes the files that were replaced, and forgets them. What cannot be deleted stays history:
+    /// a file that no manifest names would stop the next start.
     pub fn delete_history(&self, manifest: &mut Manifest) {
         if manifest.history.is_empty() {
             return;
@@ -195,6 +214,7 @@ impl Folder {
             match fs::remove_file(self.path(&file.name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     log!(Warning, "Can't remove {}: {}", file.display(), os_error(&error));
+                    manifest.history.push(file);
                 }
                 _ => {}
             }

@@ -20,6 +20,7 @@ mod writer;
 
 use crate::log;
 use crate::net::Net;
+use crate::persistence::temporaries;
 use crate::process::{os_error, thread};
 use engine::Engine;
 use engine::append_log::LogState;
@@ -35,7 +36,7 @@ use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
 pub use room::data_end;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -72,6 +73,8 @@ pub struct Aof {
 #[derive(Default)]
 struct Inner {
     manifest: Manifest,
+    /// What a crash has left beside its files.
+    leftovers: Vec<PathBuf>,
     writer: Option<Arc<Writer>>,
     /// Bytes of the files that are not written any more.
     settled_bytes: u64,
@@ -111,16 +114,30 @@ impl Aof {
     /// # Errors
     /// Why the server must not start.
     pub fn find(&self) -> Result<Option<u64>, String> {
-        let mut manifest = self.folder.read_manifest()?;
-        let mut bytes = 0;
-        if self.engine.config.appendonly() {
-            strays::refuse(&self.folder, &manifest)?;
-            self.folder.upgrade(&mut manifest)?;
-            bytes = self.folder.total_size(&manifest)?;
+        if !self.engine.config.appendonly() {
+            let manifest = self.folder.read_manifest()?;
+            let found = (!manifest.is_empty()).then_some(0);
+            lock(&self.inner).manifest = manifest;
+            return Ok(found);
         }
-        let is_empty = manifest.is_empty();
-        lock(&self.inner).manifest = manifest;
-        Ok((!is_empty).then_some(bytes))
+        let (mut manifest, leftovers) = self.read_checked_manifest()?;
+        self.folder.upgrade(&mut manifest)?;
+        let bytes = self.folder.total_size(&manifest)?;
+        let found = (!manifest.is_empty()).then_some(bytes);
+        let mut inner = lock(&self.inner);
+        inner.manifest = manifest;
+        inner.leftovers = leftovers;
+        Ok(found)
+    }
+
+    /// The manifest, and the files that a crash has left beside those that it names.
+    ///
+    /// # Errors
+    /// It cannot be read, or there are files that no crash explains.
+    fn read_checked_manifest(&self) -> Result<(Manifest, Vec<PathBuf>), String> {
+        let manifest = self.folder.read_manifest()?;
+        let leftovers = strays::find(&self.folder, &manifest)?;
+        Ok((manifest, leftovers))
     }
 
     /// Loads the log into an empty data set, on a background thread while the caller waits. Nobody
@@ -160,6 +177,9 @@ impl Aof {
     /// # Errors
     /// Why the server must not start.
     pub fn open(self: &Arc<Self>) -> Result<(), String> {
+        temporaries::remove_stale(self.folder.dir());
+        // A log that was about to begin when the server was killed; it begins anew.
+        let _ = std::fs::remove_file(self.folder.temporary_incr());
         if self.engine.config.appendonly() {
             self.open_log()?;
         }
@@ -173,6 +193,7 @@ impl Aof {
     fn open_log(&self) -> Result<(), String> {
         self.folder.create()?;
         let mut inner = lock(&self.inner);
+        self.folder.remove_leftovers(&std::mem::take(&mut inner.leftovers));
         let mut manifest = inner.manifest.clone();
         let stem = self.folder.stem().to_vec();
         if manifest.is_empty() {
@@ -203,6 +224,7 @@ impl Aof {
             .map_err(|error| format!("Can't start a thread: {error}"))?;
         self.set_writer(&mut inner, Some(writer));
         self.engine.append_log.set_state(LogState::On);
+        self.folder.forget_beginning();
         self.delete_history_in(&mut inner);
         Ok(())
     }
@@ -278,13 +300,13 @@ impl Aof {
         Ok(())
     }
 
-    /// Makes the directory for files of a log that is not written now.
+    /// Makes the directory for new files of the log.
     ///
     /// # Errors
     /// There can be none, or it has files of another log.
     fn make_folder(&self) -> Result<(), String> {
         self.folder.create()?;
-        strays::refuse(&self.folder, &self.folder.read_manifest()?)
+        self.read_checked_manifest().map(drop)
     }
 
     /// `CONFIG SET appendfsync`: holds for the next reply. Also what else the writer looks at.

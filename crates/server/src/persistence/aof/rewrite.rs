@@ -15,6 +15,7 @@ use super::{Aof, Inner, lock};
 use crate::log;
 use crate::persistence::save;
 use crate::persistence::snapshot_file::Content;
+use crate::persistence::temporaries;
 use crate::process::{os_error, thread};
 use engine::append_log::LogState;
 use engine::journal::{IfBehind, Reader};
@@ -133,8 +134,8 @@ impl Aof {
     fn rewrite(&self, state: LogState) -> Result<u64, Trouble> {
         // What goes wrong from here on may be about what the new base does not have.
         let lapses = self.engine.append_log.lapses();
-        if state == LogState::Off { self.make_folder() } else { self.folder.create() }?;
-        if lock(&self.inner).manifest.is_empty() {
+        self.make_folder()?;
+        if state == LogState::Beginning || lock(&self.inner).manifest.is_empty() {
             self.mark_beginning()?;
         }
         let snapshot = match state {
@@ -244,8 +245,7 @@ impl Aof {
     }
 
     fn write_base(&self, snapshot: &Snapshot, format: BaseFormat, base: &Named) -> io::Result<u64> {
-        let name = format!("temp-rewriteaof-bg-{}.aof", std::process::id());
-        let temporary: PathBuf = self.folder.path(name.as_bytes());
+        let temporary: PathBuf = self.folder.path(temporaries::base().as_bytes());
         let target = self.folder.path(&base.name);
         let engine = self.engine;
         let content = match format {

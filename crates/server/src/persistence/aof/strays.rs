@@ -1,10 +1,14 @@
-//! Files of a log that no manifest names.
+//! Files that have the name of a part of the log, but that no manifest names.
 //!
-//! A server that finds no manifest begins a new log, empty or with an old-style file, and its files
-//! have the names of the oldest ones of any log. If such files are there and hold data, the manifest
-//! was lost, or not copied with them: going on would overwrite what may be the only copy. Empty ones
-//! are what a server leaves that was stopped while it began. So are those beside the
-//! [mark](Folder::beginning) of a log that was about to begin while the server ran.
+//! Going on beside them would load a part of the data silently, and a later rewrite would overwrite
+//! what may be the only copy: the manifest was lost, misses a line, or is an older one than the files.
+//! So a file that holds data must be explained by a crash between two steps, or the start is refused:
+//!
+//! | crash | leaves |
+//! |---|---|
+//! | before the manifest names a new base | the base with the next number, of a log that has one |
+//! | before the first manifest of a log that [begins](Folder::beginning) | the base and the increment with the next numbers |
+//! | before the manifest names a new increment, or while a server began a log | files without data |
 
 use super::files::Folder;
 use super::room;
@@ -14,49 +18,81 @@ use replication::Manifest;
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A base without a key is shorter than this.
 const EMPTY_BASE: u64 = 4096;
 
-/// Looks for them, if the directory's manifest names none.
+/// Looks for them. What a crash has left, and can go, is the result.
 ///
 /// # Errors
-/// Why there can be no log here: such a file, or one that cannot be looked at.
-pub fn refuse(folder: &Folder, manifest: &Manifest) -> Result<(), String> {
-    if !manifest.is_empty() || folder.beginning().exists() {
-        return Ok(());
-    }
+/// Why there can be no log here: a file that no crash explains, or one that cannot be looked at.
+pub fn find(folder: &Folder, manifest: &Manifest) -> Result<Vec<PathBuf>, String> {
     let failed = |path: &Path, error: &io::Error| {
         format!("Can't read the append-only dir {}: {}", path.display(), os_error(error))
     };
     let entries = match fs::read_dir(folder.dir()) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         // That it is none is said where it is made.
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         Err(error) => return Err(failed(folder.dir(), &error)),
     };
+    let mut explained = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| failed(folder.dir(), &error))?;
-        let path = entry.path();
-        let name = entry.file_name();
-        // An old-style file would be moved there, unless it is there (`appenddirname .`).
-        let is_target = name.as_bytes() == folder.stem()
-            && fs::canonicalize(folder.old_style())
-                .is_ok_and(|old| fs::canonicalize(&path).is_ok_and(|new| new != old));
-        if (is_target || is_part(folder.stem(), name.as_bytes()))
-            && holds_data(&path).map_err(|error| failed(&path, &error))?
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.as_bytes();
+        if !is_stray(folder, manifest, &path, name)
+            || !holds_data(&path).map_err(|error| failed(&path, &error))?
         {
-            return Err(format!(
-                "Fatal error: {} is part of an append-only log, but there is no manifest {}. It \
-                 would be overwritten. Restore the manifest, or move the file away",
-                path.display(),
-                folder.manifest().display()
-            ));
+            continue;
         }
+        if !is_explained(folder, manifest, name) {
+            return Err(refusal(folder, manifest, &path));
+        }
+        explained.push(path);
     }
-    Ok(())
+    Ok(explained)
+}
+
+/// Whether the log would take the file for one of its own, or overwrite it.
+fn is_stray(folder: &Folder, manifest: &Manifest, path: &Path, name: &[u8]) -> bool {
+    if manifest.is_empty() && name == folder.stem() {
+        // An old-style file would be moved there, unless it is there (`appenddirname .`).
+        return fs::canonicalize(folder.old_style())
+            .is_ok_and(|old| fs::canonicalize(path).is_ok_and(|new| new != old));
+    }
+    is_part(folder.stem(), name) && !manifest.names(name)
+}
+
+/// Whether a crash between two steps leaves it.
+fn is_explained(folder: &Folder, manifest: &Manifest, name: &[u8]) -> bool {
+    let (stem, is_beginning) = (folder.stem(), folder.beginning().exists());
+    if manifest.is_empty() {
+        return is_beginning && name != stem;
+    }
+    // A server never writes a manifest with increments and no base: it has lost a line.
+    (manifest.base.is_some() && manifest.is_next_base(stem, name))
+        || (is_beginning && manifest.is_next_incr(stem, name))
+}
+
+fn refusal(folder: &Folder, manifest: &Manifest, path: &Path) -> String {
+    let (path, names) = (path.display(), folder.manifest());
+    let names = names.display();
+    if manifest.is_empty() {
+        format!(
+            "Fatal error: {path} is part of an append-only log, but there is no manifest {names}. \
+             It would be overwritten. Restore the manifest, or move the file away"
+        )
+    } else {
+        format!(
+            "Fatal error: {path} is part of an append-only log and holds data, but the manifest \
+             {names} does not name it. Without it data may be missing, and it would be overwritten. \
+             Restore the manifest that belongs to the files, or move the file away if it belongs to \
+             another log"
+        )
+    }
 }
 
 /// Whether a file of this name is a base or an increment of the log `stem`.

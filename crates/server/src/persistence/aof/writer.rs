@@ -124,6 +124,7 @@ impl Writer {
             size: Arc::clone(&size),
             to_append: 0,
             no_room: None,
+            room_complaint: None,
             not_cut: None,
         };
         let handle = std::thread::Builder::new().name("aof".into()).spawn(move || {
@@ -289,6 +290,8 @@ struct Work {
     to_append: u32,
     /// When room could not be made.
     no_room: Option<Instant>,
+    /// When the log last said so.
+    room_complaint: Option<Instant>,
     /// When room could not be cut off.
     not_cut: Option<Instant>,
 }
@@ -420,18 +423,26 @@ impl Work {
         }
         self.no_room = None;
         match self.file.room_to_make(self.room_wanted()) {
-            Ok(None) => {}
+            Ok(None) => self.room_complaint = None,
             Ok(Some(job)) => self.syncer.make_room(job),
             Err(error) => {
                 self.no_room = Some(Instant::now());
-                let (name, why) = (self.file.name(), os_error(&error));
-                log!(
-                    Warning,
-                    "Can't write room ahead of the AOF file {name}: {why}. Without it every fsync \
-                     takes longer"
-                );
+                self.complain_about_room(&error);
             }
         }
+    }
+
+    fn complain_about_room(&mut self, error: &io::Error) {
+        if self.room_complaint.is_some_and(|at| at.elapsed() <= COMPLAINT) {
+            return;
+        }
+        self.room_complaint = Some(Instant::now());
+        let (name, why) = (self.file.name(), os_error(error));
+        log!(
+            Warning,
+            "Can't write room ahead of the AOF file {name}: {why}. Without it every fsync takes \
+             longer"
+        );
     }
 
     /// Appends what the journal has up to `end`.
