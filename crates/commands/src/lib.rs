@@ -4,6 +4,7 @@
 //! changes with `cx.db.changed`. It must not hold state of its own between calls.
 
 pub mod bitmap;
+pub mod cluster;
 #[cfg(test)]
 mod compatibility;
 pub mod connection;
@@ -44,6 +45,7 @@ pub fn rows() -> Vec<&'static Command> {
         transactions::COMMANDS,
         pubsub::COMMANDS,
         server::COMMANDS,
+        cluster::COMMANDS,
     ]
     .concat()
 }

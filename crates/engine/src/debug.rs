@@ -24,6 +24,7 @@ pub struct DebugSettings {
     packed_threshold: AtomicUsize,
     skips_checksums: AtomicBool,
     pauses_cron: AtomicBool,
+    enforces_reply_list: AtomicBool,
     disk_fault: AtomicU8,
     log_delay_us: AtomicU64,
 }
@@ -74,6 +75,16 @@ impl DebugSettings {
     /// DEBUG AOF-FLUSH-SLEEP.
     pub fn set_log_delay(&self, microseconds: u64) {
         self.log_delay_us.store(microseconds, Relaxed);
+    }
+
+    /// Whether all output counts against the limit of clients that have never authenticated.
+    pub fn enforces_reply_list(&self) -> bool {
+        self.enforces_reply_list.load(Relaxed)
+    }
+
+    /// DEBUG CLIENT-ENFORCE-REPLY-LIST.
+    pub fn set_enforces_reply_list(&self, enforces: bool) {
+        self.enforces_reply_list.store(enforces, Relaxed);
     }
 
     /// Whether periodic work (expiry, limits of clients) is suspended.

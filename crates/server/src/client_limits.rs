@@ -47,6 +47,7 @@ pub fn is_over_output_limit(
     now: Millis,
 ) -> bool {
     let limit = output_limit(engine, session);
+    let all = pending;
     let pending = if pending <= SMALL { 0 } else { pending as u64 };
     if limit.soft_bytes > 0 && pending > limit.soft_bytes {
         since.get_or_insert(now);
@@ -55,12 +56,20 @@ pub fn is_over_output_limit(
     }
     // In whole seconds of the clock, as Redis counts them.
     let soft_seconds = i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX);
-    let is_over = (limit.hard_bytes > 0 && pending > limit.hard_bytes)
+    let is_over = is_over_unauthenticated_limit(engine, session, all)
+        || (limit.hard_bytes > 0 && pending > limit.hard_bytes)
         || since.is_some_and(|since| now.0 / 1000 - since.0 / 1000 > soft_seconds);
     if is_over {
         note_overflow(engine, &session.client);
     }
     is_over
+}
+
+/// Whether a client that has never authenticated has more output than errors that it reads take: it
+/// could make the server keep as much as it likes.
+fn is_over_unauthenticated_limit(engine: &Engine, session: &Session, pending: usize) -> bool {
+    let free = if engine.debug.enforces_reply_list() { 0 } else { SMALL };
+    pending > free && !session.was_authenticated && !engine.acl.is_open()
 }
 
 /// Says that a client is closed because of its output.

@@ -282,7 +282,7 @@ fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missi
     let announced = if rest.is_empty() { 0 } else { rest.len().saturating_add(missing) };
     let input = Input { arrived: rest.len(), announced };
     let most = input.memory().max(output).max(conn.session.queued_bytes());
-    let is_large = most > client_limits::SMALL;
+    let is_large = most > client_limits::SMALL || !conn.session.was_authenticated;
     if !is_large && engine.client_memory_limit().is_none() {
         return false;
     }

@@ -57,6 +57,7 @@ pub(crate) fn authenticate(
     let acl = &cx.engine.acl;
     if acl.authenticate(user, password) {
         cx.session.authenticated = true;
+        cx.session.was_authenticated = true;
         return Ok(());
     }
     cx.engine.stats.acl_denied_auth.add(1);

@@ -16,7 +16,9 @@ mod latency;
 mod lolwut;
 mod memory;
 mod memory_report;
+mod module;
 mod monitor;
+mod role;
 mod save;
 mod shutdown;
 mod swapdb;
@@ -36,7 +38,9 @@ pub static COMMANDS: &[&Command] = &[
     &debug::DEBUG,
     &latency::LATENCY,
     &lolwut::LOLWUT,
+    &module::MODULE,
     &monitor::MONITOR,
+    &role::ROLE,
     &command::COMMAND,
     &commandlog::COMMANDLOG,
     &commandlog::SLOWLOG,

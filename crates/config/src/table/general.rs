@@ -114,8 +114,7 @@ pub(super) const OPTIONS: &[Spec] = &[
     choice("enable-debug-command", ProtectedAction::CHOICES, "no", "whether DEBUG may be used")
         .immutable(),
     choice("enable-module-command", ProtectedAction::CHOICES, "no", "whether MODULE may be used")
-        .immutable()
-        .not_yet(),
+        .immutable(),
     int(
         "commandlog-execution-slower-than",
         THRESHOLD,

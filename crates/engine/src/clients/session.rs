@@ -83,6 +83,8 @@ pub struct Session {
     pub protocol: Protocol,
     /// Whether it may run commands.
     pub authenticated: bool,
+    /// Whether it ever might.
+    pub was_authenticated: bool,
     /// MULTI's queue.
     pub multi: Option<Box<Multi>>,
     /// Watched keys.
@@ -145,6 +147,7 @@ impl Session {
             db: DbIndex(0),
             protocol: Protocol::Resp2,
             authenticated,
+            was_authenticated: authenticated,
             multi: None,
             watched: Vec::new(),
             watch: None,

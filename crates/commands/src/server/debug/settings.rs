@@ -47,7 +47,10 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
         }
         (b"replybuffer", 4) => check_reply_buffer(args)?,
         // Tables here change their size with each write, and shrink in the same way.
-        (b"dict-resizing" | b"hashtable-can-abort-shrink" | b"client-enforce-reply-list", 3) => {}
+        (b"dict-resizing" | b"hashtable-can-abort-shrink", 3) => {}
+        (b"client-enforce-reply-list", 3) => {
+            engine.debug.set_enforces_reply_list(switch(args[2]));
+        }
         _ => return Err(unknown(args)),
     }
     cx.reply.ok();

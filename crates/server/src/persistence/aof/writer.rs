@@ -423,8 +423,11 @@ impl Work {
         }
         self.no_room = None;
         match self.file.room_to_make(self.room_wanted()) {
-            Ok(None) => self.room_complaint = None,
-            Ok(Some(job)) => self.syncer.make_room(job),
+            Ok(None) => {}
+            Ok(Some(job)) => {
+                self.room_complaint = None;
+                self.syncer.make_room(job);
+            }
             Err(error) => {
                 self.no_room = Some(Instant::now());
                 self.complain_about_room(&error);

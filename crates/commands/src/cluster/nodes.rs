@@ -1,0 +1,259 @@
+//! `CLUSTER` subcommands about nodes: who they are, and how they stand to each other.
+
+use engine::{Arg, ArgKind, Command, Flags, Group};
+
+/// `CLUSTER BUMPEPOCH`.
+pub static CLUSTER_BUMPEPOCH: Command = Command {
+    name: "bumpepoch",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Advances the cluster config epoch.",
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER COUNT-FAILURE-REPORTS`.
+pub static CLUSTER_COUNT_FAILURE_REPORTS: Command = Command {
+    name: "count-failure-reports",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the number of failure reports",
+    summary: "Returns the number of active failure reports for a node. No new reports are created once the node is marked as failed.",
+    history: &[(
+        "9.0.0",
+        "Ignore additional failure reports for a node which has been marked as failed.",
+    )],
+    tips: &["nondeterministic_output"],
+    args: &[Arg::new("node-id", ArgKind::String)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER FAILOVER`.
+pub static CLUSTER_FAILOVER: Command = Command {
+    name: "failover",
+    arity: -2,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Forces a replica to perform a manual failover of its primary.",
+    args: &[Arg::one_of(
+        "options",
+        &[Arg::token("force", "FORCE"), Arg::token("takeover", "TAKEOVER")],
+    )
+    .optional()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER FORGET`.
+pub static CLUSTER_FORGET: Command = Command {
+    name: "forget",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Removes a node from the nodes table.",
+    args: &[Arg::new("node-id", ArgKind::String)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER INFO`.
+pub static CLUSTER_INFO: Command = Command {
+    name: "info",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Returns information about the state of a node.",
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER LINKS`.
+pub static CLUSTER_LINKS: Command = Command {
+    name: "links",
+    arity: 2,
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "7.0.0",
+    complexity: "O(N) where N is the total number of Cluster nodes",
+    summary: "Returns a list of all TCP links to and from peer nodes.",
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER MEET`.
+pub static CLUSTER_MEET: Command = Command {
+    name: "meet",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Forces a node to handshake with another node.",
+    history: &[("4.0.0", "Added the optional `cluster_bus_port` argument.")],
+    args: &[
+        Arg::new("ip", ArgKind::String),
+        Arg::new("port", ArgKind::Integer),
+        Arg::new("cluster-bus-port", ArgKind::Integer).since("4.0.0").optional(),
+    ],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER MYID`.
+pub static CLUSTER_MYID: Command = Command {
+    name: "myid",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Returns the ID of a node.",
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER MYSHARDID`.
+pub static CLUSTER_MYSHARDID: Command = Command {
+    name: "myshardid",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "7.2.0",
+    summary: "Returns the shard ID of a node.",
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER NODES`.
+pub static CLUSTER_NODES: Command = Command {
+    name: "nodes",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the total number of Cluster nodes",
+    summary: "Returns the cluster configuration for a node.",
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER REPLICAS`.
+pub static CLUSTER_REPLICAS: Command = Command {
+    name: "replicas",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "5.0.0",
+    complexity: "O(N) where N is the number of replicas.",
+    summary: "Lists the replica nodes of a primary node.",
+    tips: &["nondeterministic_output"],
+    args: &[Arg::new("node-id", ArgKind::String)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER REPLICATE`.
+pub static CLUSTER_REPLICATE: Command = Command {
+    name: "replicate",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Configures a node as replica of a primary node or detaches a replica from its primary.",
+    history: &[(
+        "9.0.0",
+        "Added support of 'NO ONE' arg instead of <node-id> resulting into detaching replica from primary node.",
+    )],
+    args: &[Arg::one_of(
+        "args",
+        &[
+            Arg::new("node-id", ArgKind::String),
+            Arg::block("no-one", &[Arg::token("no", "NO"), Arg::token("one", "ONE")])
+                .since("9.0.0"),
+        ],
+    )],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER RESET`.
+pub static CLUSTER_RESET: Command = Command {
+    name: "reset",
+    arity: -2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
+    summary: "Resets a node.",
+    args: &[Arg::one_of("reset-type", &[Arg::token("hard", "HARD"), Arg::token("soft", "SOFT")])
+        .optional()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SAVECONFIG`.
+pub static CLUSTER_SAVECONFIG: Command = Command {
+    name: "saveconfig",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Forces a node to save the cluster configuration to disk.",
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SET-CONFIG-EPOCH`.
+pub static CLUSTER_SET_CONFIG_EPOCH: Command = Command {
+    name: "set-config-epoch",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Sets the configuration epoch for a new node.",
+    args: &[Arg::new("config-epoch", ArgKind::Integer)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SHARDS`.
+pub static CLUSTER_SHARDS: Command = Command {
+    name: "shards",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "7.0.0",
+    complexity: "O(N) where N is the total number of cluster nodes",
+    summary: "Returns the mapping of cluster slots to shards.",
+    history: &[("9.1.0", "Added shard level `id` field and node level `availability-zone` field.")],
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SLAVES`.
+pub static CLUSTER_SLAVES: Command = Command {
+    name: "slaves",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the number of replicas.",
+    summary: "Lists the replica nodes of a primary node.",
+    deprecated: Some(("5.0.0", "`CLUSTER REPLICAS`")),
+    tips: &["nondeterministic_output"],
+    args: &[Arg::new("node-id", ArgKind::String)],
+    run: super::disabled,
+    ..Command::ROW
+};

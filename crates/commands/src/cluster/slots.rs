@@ -1,0 +1,223 @@
+//! `CLUSTER` subcommands about slots: which node has them, and the keys in them.
+
+use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
+
+/// `CLUSTER ADDSLOTS`.
+pub static CLUSTER_ADDSLOTS: Command = Command {
+    name: "addslots",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the total number of hash slot arguments",
+    summary: "Assigns new hash slots to a node.",
+    args: &[Arg::new("slot", ArgKind::Integer).multiple()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER ADDSLOTSRANGE`.
+pub static CLUSTER_ADDSLOTSRANGE: Command = Command {
+    name: "addslotsrange",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "7.0.0",
+    complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+    summary: "Assigns new hash slot ranges to a node.",
+    args: &[Arg::block(
+        "range",
+        &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
+    )
+    .multiple()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER COUNTKEYSINSLOT`.
+pub static CLUSTER_COUNTKEYSINSLOT: Command = Command {
+    name: "countkeysinslot",
+    arity: 3,
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Returns the number of keys in a hash slot.",
+    args: &[Arg::new("slot", ArgKind::Integer)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER DELSLOTS`.
+pub static CLUSTER_DELSLOTS: Command = Command {
+    name: "delslots",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the total number of hash slot arguments",
+    summary: "Sets hash slots as unbound for a node.",
+    args: &[Arg::new("slot", ArgKind::Integer).multiple()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER DELSLOTSRANGE`.
+pub static CLUSTER_DELSLOTSRANGE: Command = Command {
+    name: "delslotsrange",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "7.0.0",
+    complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+    summary: "Sets hash slot ranges as unbound for a node.",
+    args: &[Arg::block(
+        "range",
+        &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
+    )
+    .multiple()],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER FLUSHSLOT`.
+pub static CLUSTER_FLUSHSLOT: Command = Command {
+    name: "flushslot",
+    arity: -3,
+    flags: Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "9.0.0",
+    complexity: "O(N) where N is the number of keys in the target slot",
+    summary: "Removes all keys from the target slot.",
+    args: &[
+        Arg::new("slot", ArgKind::Integer),
+        Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
+            .optional(),
+    ],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER FLUSHSLOTS`.
+pub static CLUSTER_FLUSHSLOTS: Command = Command {
+    name: "flushslots",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Deletes all slots information from a node.",
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER GETKEYSINSLOT`.
+pub static CLUSTER_GETKEYSINSLOT: Command = Command {
+    name: "getkeysinslot",
+    arity: 4,
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the number of requested keys",
+    summary: "Returns the key names in a hash slot.",
+    tips: &["nondeterministic_output"],
+    args: &[Arg::new("slot", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER KEYSLOT`.
+pub static CLUSTER_KEYSLOT: Command = Command {
+    name: "keyslot",
+    arity: 3,
+    flags: Flags::STALE,
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the number of bytes in the key",
+    summary: "Returns the hash slot for a key.",
+    args: &[Arg::new("key", ArgKind::String)],
+    run: keyslot,
+    ..Command::ROW
+};
+
+/// `CLUSTER SETSLOT`.
+pub static CLUSTER_SETSLOT: Command = Command {
+    name: "setslot",
+    arity: -4,
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Cluster,
+    since: "3.0.0",
+    summary: "Binds a hash slot to a node.",
+    history: &[("8.0.0", "Added the `TIMEOUT` option.")],
+    args: &[
+        Arg::new("slot", ArgKind::Integer),
+        Arg::one_of(
+            "subcommand",
+            &[
+                Arg::new("importing", ArgKind::String).after("IMPORTING").shown_as("node-id"),
+                Arg::new("migrating", ArgKind::String).after("MIGRATING").shown_as("node-id"),
+                Arg::new("node", ArgKind::String).after("NODE").shown_as("node-id"),
+                Arg::token("stable", "STABLE"),
+            ],
+        ),
+        Arg::new("timeout", ArgKind::Integer).after("TIMEOUT").since("8.0.0").optional(),
+    ],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SLOTS`.
+pub static CLUSTER_SLOTS: Command = Command {
+    name: "slots",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "3.0.0",
+    complexity: "O(N) where N is the total number of Cluster nodes",
+    summary: "Returns the mapping of cluster slots to nodes.",
+    history: &[
+        ("4.0.0", "Added node IDs."),
+        ("7.0.0", "Added additional networking metadata field."),
+        ("9.1.0", "Added `availability-zone` field inside the networking metadata."),
+    ],
+    tips: &["nondeterministic_output"],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+/// `CLUSTER SLOT-STATS`.
+pub static CLUSTER_SLOT_STATS: Command = Command {
+    name: "slot-stats",
+    arity: -4,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Cluster,
+    since: "8.0.0",
+    complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
+    summary: "Return an array of slot usage statistics for slots assigned to the current node.",
+    tips: &["nondeterministic_output", "request_policy:all_shards"],
+    args: &[Arg::one_of(
+        "filter",
+        &[
+            Arg::block(
+                "slotsrange",
+                &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
+            )
+            .after("SLOTSRANGE"),
+            Arg::block(
+                "orderby",
+                &[
+                    Arg::new("metric", ArgKind::String),
+                    Arg::new("limit", ArgKind::Integer).after("LIMIT").optional(),
+                    Arg::one_of("order", &[Arg::token("asc", "ASC"), Arg::token("desc", "DESC")])
+                        .optional(),
+                ],
+            )
+            .after("ORDERBY"),
+        ],
+    )],
+    run: super::disabled,
+    ..Command::ROW
+};
+
+fn keyslot(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    cx.reply.integer(i64::from(structs::crc16::key_slot(args[2])));
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `MODULE HELP|LIST|LOAD|LOADEX|UNLOAD`: Dunlin has no modules and loads none
+//!
+//! Unlike Valkey, which names the interpreter of scripts in it, the list is empty.
+
+use config::ProtectedAction;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `MODULE`.
+pub static MODULE: Command = Command {
+    name: "module",
+    arity: -2,
+    group: Group::Server,
+    since: "4.0.0",
+    complexity: "Depends on subcommand.",
+    summary: "A container for module commands.",
+    subcommands: &[&MODULE_HELP, &MODULE_LIST, &MODULE_LOAD, &MODULE_LOADEX, &MODULE_UNLOAD],
+    help: HELP,
+    ..Command::ROW
+};
+
+/// `MODULE HELP`.
+pub static MODULE_HELP: Command = Command {
+    name: "help",
+    arity: 2,
+    flags: Flags::LOADING.with(Flags::STALE),
+    group: Group::Server,
+    since: "5.0.0",
+    summary: "Returns helpful text about the different subcommands.",
+    run: crate::table::help,
+    ..Command::ROW
+};
+
+/// `MODULE LIST`.
+pub static MODULE_LIST: Command = Command {
+    name: "list",
+    arity: 2,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT),
+    group: Group::Server,
+    since: "4.0.0",
+    complexity: "O(N) where N is the number of loaded modules.",
+    summary: "Returns all loaded modules.",
+    tips: &["nondeterministic_output_order"],
+    run: list,
+    ..Command::ROW
+};
+
+/// `MODULE LOAD`.
+pub static MODULE_LOAD: Command = Command {
+    name: "load",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    since: "4.0.0",
+    summary: "Loads a module.",
+    args: &[
+        Arg::new("path", ArgKind::String),
+        Arg::new("arg", ArgKind::String).optional().multiple(),
+    ],
+    run: load,
+    ..Command::ROW
+};
+
+/// `MODULE LOADEX`.
+pub static MODULE_LOADEX: Command = Command {
+    name: "loadex",
+    arity: -3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    since: "7.0.0",
+    summary: "Loads a module using extended parameters.",
+    args: &[
+        Arg::new("path", ArgKind::String),
+        Arg::block(
+            "configs",
+            &[Arg::new("name", ArgKind::String), Arg::new("value", ArgKind::String)],
+        )
+        .after("CONFIG")
+        .optional()
+        .multiple()
+        .multiple_token(),
+        Arg::new("args", ArgKind::String).after("ARGS").optional().multiple(),
+    ],
+    run: load,
+    ..Command::ROW
+};
+
+/// `MODULE UNLOAD`.
+pub static MODULE_UNLOAD: Command = Command {
+    name: "unload",
+    arity: 3,
+    flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
+    group: Group::Server,
+    since: "4.0.0",
+    summary: "Unloads a module.",
+    args: &[Arg::new("name", ArgKind::String)],
+    run: unload,
+    ..Command::ROW
+};
+
+const HELP: &[&str] = &[
+    "LIST",
+    "    Return a list of loaded modules.",
+    "LOAD <path> [<arg> ...]",
+    "    Load a module library from <path>, passing to it any optional arguments.",
+    "LOADEX <path> [[CONFIG NAME VALUE] [CONFIG NAME VALUE]] [ARGS ...]",
+    "    Load a module library from <path>, while passing it module configurations and optional arguments.",
+    "UNLOAD <name>",
+    "    Unload a module.",
+];
+
+fn list(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.reply.array(0);
+    Ok(())
+}
+
+fn load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    ensure_allowed(cx)?;
+    Err(Error::text("ERR Error loading the extension: this server has no loadable modules."))
+}
+
+fn unload(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    ensure_allowed(cx)?;
+    Err(Error::text("ERR Error unloading module: no such module with that name"))
+}
+
+fn ensure_allowed(cx: &Cx<'_>) -> Outcome {
+    let is_allowed = match cx.engine.config.enable_module_command() {
+        ProtectedAction::Yes => true,
+        ProtectedAction::Local => cx.session.is_local,
+        ProtectedAction::No => false,
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    Err(Error::text(
+        "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", \
+         you can run it from a local connection, otherwise you need to set this option in the \
+         configuration file, and then restart the server.",
+    ))
+}
