@@ -140,6 +140,11 @@ impl LogFile {
         self.in_place.is_some()
     }
 
+    /// Whether there is room ahead of what is written.
+    pub fn has_room(&self) -> bool {
+        self.in_place.as_ref().is_some_and(InPlace::has_room)
+    }
+
     /// From now on the file is appended to.
     ///
     /// # Errors

@@ -152,6 +152,11 @@ impl InPlace {
         (self.end % BLOCK as u64) as usize
     }
 
+    /// Whether there is more room than the rest of the block that the data ends in.
+    pub fn has_room(&self) -> bool {
+        self.room_end > self.end.next_multiple_of(BLOCK as u64)
+    }
+
     /// The writer may use the room up to here.
     fn room_end(&mut self) -> u64 {
         if let Some(job) = &self.making {

@@ -422,12 +422,12 @@ impl Work {
             return;
         }
         self.no_room = None;
+        if self.file.has_room() {
+            self.room_complaint = None;
+        }
         match self.file.room_to_make(self.room_wanted()) {
             Ok(None) => {}
-            Ok(Some(job)) => {
-                self.room_complaint = None;
-                self.syncer.make_room(job);
-            }
+            Ok(Some(job)) => self.syncer.make_room(job),
             Err(error) => {
                 self.no_room = Some(Instant::now());
                 self.complain_about_room(&error);
