@@ -1,13 +1,15 @@
 //! An entry: key, value, expiry and access bits in one block behind one pointer.
 //!
 //! ```text
-//!  word (u32):  31-30 unused │ 29 wide │ 28 expires │ 27-24 kind │ 23-0 access bits
+//!  word (u32):  31 unused │ 30 cold │ 29 wide │ 28 expires │ 27-24 kind │ 23-0 access bits
 //!
 //!  a short string      word │ klen u8 │ vlen u8 │ [expiry i64] │ key │ value
 //!  a longer one        word │ klen u32 │ vlen u32 │ [expiry] │ key │ value        (wide)
 //!  number, big string  word │ klen u32 │ payload 8 B │ [expiry] │ key
 //!  list, set, hash …   word │ klen u32 │ payload 16 B │ [expiry] │ key
 //! ```
+//!
+//! A cold entry, whose value is not in RAM, looks otherwise: see [`crate::cold`].
 //!
 //! A 16-byte key with a 1-byte value takes a 24-byte block. A string value lives inside the entry
 //! unless a block of its own wastes less (500 bytes: 544 instead of 640) or it is edited in place
@@ -18,9 +20,10 @@
 //! miss for each read of a volatile key).
 #![allow(unsafe_code)]
 
+use crate::cold::{self, ColdLocation, ColdRef, Summary};
 use crate::collection::Collection;
 use crate::heap_string::{self, HeapString};
-use crate::kind::{Kind, Object, Value};
+use crate::kind::{self, Kind, Object, Value};
 use crate::memory::block_size;
 use crate::types::Millis;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -31,17 +34,20 @@ use structs::table::Item;
 
 const EXPIRES: u32 = 1 << 28;
 const WIDE: u32 = 1 << 29;
+const COLD: u32 = kind::COLD << 24;
 const ACCESS: u32 = (1 << 24) - 1;
 /// Inline strings above this many bytes get a block of their own whatever it wastes.
 const INLINE_MAX: usize = 4096;
 
-/// The offset of the key by the six tag bits (kind, expires, wide).
-const KEY_OFFSET: [u8; 64] = {
-    let mut table = [0; 64];
+/// The offset of the key by the seven tag bits (kind, expires, wide, cold).
+const KEY_OFFSET: [u8; 128] = {
+    let mut table = [0; 128];
     let mut tag = 0;
-    while tag < 64 {
+    while tag < 128 {
         let (kind, expires, wide) = (tag & 15, tag >> 4 & 1, tag >> 5 & 1);
-        let header = if kind == Kind::InlineString as usize {
+        let header = if tag & kind::COLD as usize != 0 {
+            if wide == 1 { 20 } else { 16 }
+        } else if kind == Kind::InlineString as usize {
             if wide == 1 { 12 } else { 6 }
         } else if kind == Kind::Integer as usize || kind == Kind::HeapString as usize {
             16
@@ -128,6 +134,7 @@ unsafe impl Item for Entry {
 struct Shape {
     kind: Kind,
     wide: bool,
+    is_cold: bool,
     key_len: usize,
     value_len: usize,
 }
@@ -135,7 +142,7 @@ struct Shape {
 impl Shape {
     fn string(key_len: usize, value_len: usize, expires: bool) -> Shape {
         let wide = key_len > 255 || value_len > 255;
-        let inline = Shape { kind: Kind::InlineString, wide, key_len, value_len };
+        let inline = Shape { kind: Kind::InlineString, wide, is_cold: false, key_len, value_len };
         if value_len > INLINE_MAX {
             return Shape { kind: Kind::HeapString, ..inline };
         }
@@ -150,15 +157,19 @@ impl Shape {
         inline
     }
     fn tag(self, expires: bool) -> u32 {
-        // Only inline strings have a narrow form.
-        let wide = self.wide && self.kind == Kind::InlineString;
-        (self.kind as u32) << 24 | if expires { EXPIRES } else { 0 } | if wide { WIDE } else { 0 }
+        // Only inline strings and cold entries have a narrow form.
+        let wide = self.wide && (self.is_cold || self.kind == Kind::InlineString);
+        (self.kind as u32) << 24
+            | if expires { EXPIRES } else { 0 }
+            | if wide { WIDE } else { 0 }
+            | if self.is_cold { COLD } else { 0 }
     }
     fn key_offset(self, expires: bool) -> usize {
         KEY_OFFSET[(self.tag(expires) >> 24) as usize] as usize
     }
     fn size(self, expires: bool) -> usize {
-        let value = if self.kind == Kind::InlineString { self.value_len } else { 0 };
+        let is_inline = self.kind == Kind::InlineString && !self.is_cold;
+        let value = if is_inline { self.value_len } else { 0 };
         self.key_offset(expires) + self.key_len + value
     }
 }
@@ -240,7 +251,48 @@ impl Entry {
     }
 
     fn plain(kind: Kind, key: &[u8]) -> Shape {
-        Shape { kind, wide: false, key_len: key.len(), value_len: 0 }
+        Shape { kind, wide: false, is_cold: false, key_len: key.len(), value_len: 0 }
+    }
+
+    /// The same entry without its value, which is at a location.
+    ///
+    /// # Panics
+    /// If it is a number, which takes no more room than a location, or cold already.
+    pub(crate) fn as_cold(&self, cold: ColdRef) -> Entry {
+        let kind = self.value_kind();
+        assert!(kind != Kind::Integer, "a number cannot be cold");
+        let summary = Summary::new(self.value_bytes(), self.encoding(), self.elements());
+        cold::count();
+        Entry::new_cold(self.key(), kind, cold, summary, self.expiry(), self.access())
+    }
+
+    fn string_len(&self) -> usize {
+        if self.kind() == Kind::InlineString { self.string().map_or(0, StringRef::len) } else { 0 }
+    }
+
+    fn new_cold(
+        key: &[u8],
+        kind: Kind,
+        cold: ColdRef,
+        summary: Summary,
+        expiry: Option<Millis>,
+        access: u32,
+    ) -> Entry {
+        let wide = key.len() > 255;
+        let shape = Shape { is_cold: true, wide, ..Entry::plain(kind, key) };
+        let entry = Entry::allocate(shape, key, expiry, access);
+        // SAFETY: these are the fields of a cold entry, all in front of its key.
+        unsafe {
+            entry.at(4).write(if wide { 0 } else { key.len() as u8 });
+            entry.at(5).write(summary.size);
+            entry.at(6).write(cold.version);
+            entry.at(7).write(summary.shape);
+            entry.payload::<u64>().write(cold.location.0);
+            if wide {
+                entry.at(16).cast::<u32>().write(key.len() as u32);
+            }
+        }
+        entry
     }
 
     /// A block with everything but the value.
@@ -256,7 +308,9 @@ impl Entry {
             let Some(at) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
             let entry = Entry(at);
             at.cast::<u32>().write(tag | access & ACCESS);
-            if shape.kind == Kind::InlineString && !shape.wide {
+            if shape.is_cold {
+                // Its maker writes the rest.
+            } else if shape.kind == Kind::InlineString && !shape.wide {
                 entry.at(4).write(shape.key_len as u8);
                 entry.at(5).write(shape.value_len as u8);
             } else {
@@ -302,17 +356,22 @@ impl Entry {
 
     #[inline]
     fn key_offset(word: u32) -> usize {
-        KEY_OFFSET[(word >> 24 & 63) as usize] as usize
+        KEY_OFFSET[(word >> 24 & 127) as usize] as usize
     }
 
     #[inline]
     fn key_len(&self, word: u32) -> usize {
-        // SAFETY: the length stands at offset 4 in all shapes, in one byte or in four.
+        // SAFETY: the length stands at offset 4 in one byte or in four; only a wide cold entry has it
+        // behind its location.
         unsafe {
             if Entry::is_narrow(word) {
                 self.at(4).read() as usize
-            } else {
+            } else if word & COLD == 0 {
                 self.at(4).cast::<u32>().read() as usize
+            } else if word & WIDE == 0 {
+                self.at(4).read() as usize
+            } else {
+                self.at(16).cast::<u32>().read() as usize
             }
         }
     }
@@ -328,7 +387,39 @@ impl Entry {
     /// The kind of the value.
     #[inline]
     pub fn kind(&self) -> Kind {
-        Kind::from_bits(self.word() >> 24)
+        Kind::from_number(self.word() >> 24 & 15)
+    }
+
+    /// The kind of the value.
+    ///
+    /// # Panics
+    /// If the entry is cold, so that none of what is in RAM is taken for its value.
+    #[inline]
+    fn value_kind(&self) -> Kind {
+        Kind::from_number(self.word() >> 24 & (15 | kind::COLD))
+    }
+
+    /// Whether the value is not in RAM. Then everything that needs it panics: ask before.
+    #[inline]
+    pub fn is_cold(&self) -> bool {
+        self.word() & COLD != 0
+    }
+
+    /// Where the value is, if that is not in RAM.
+    #[inline]
+    pub fn cold(&self) -> Option<ColdRef> {
+        if !self.is_cold() {
+            return None;
+        }
+        // SAFETY: a cold entry has these fields.
+        let (version, location) = unsafe { (self.at(6).read(), self.payload::<u64>().read()) };
+        Some(ColdRef { version, location: ColdLocation(location) })
+    }
+
+    fn summary(&self) -> Summary {
+        debug_assert!(self.is_cold(), "only cold entries have a summary");
+        // SAFETY: a block has eight bytes at least.
+        unsafe { Summary { size: self.at(5).read(), shape: self.at(7).read() } }
     }
 
     /// When it expires.
@@ -370,7 +461,7 @@ impl Entry {
         let word = self.word();
         // SAFETY: each arm reads what its kind holds.
         unsafe {
-            match Kind::from_bits(word >> 24) {
+            match Kind::from_number(word >> 24 & (15 | kind::COLD)) {
                 Kind::InlineString => {
                     let start = Entry::key_offset(word) + self.key_len(word);
                     let len = self.inline_len(word);
@@ -401,25 +492,28 @@ impl Entry {
     #[inline]
     pub fn object<T: Object>(&self) -> Option<&T> {
         // SAFETY: an entry of `T`'s kind holds a `T`.
-        (self.kind() == T::KIND).then(|| unsafe { &*self.payload::<T>() })
+        (self.value_kind() == T::KIND).then(|| unsafe { &*self.payload::<T>() })
     }
 
     /// The value, if it is a `T`, to change it.
     #[inline]
     pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
         // SAFETY: an entry of `T`'s kind holds a `T`.
-        (self.kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
+        (self.value_kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
     }
 
     /// The value as what every type but the string can do.
     #[inline]
     pub fn collection(&self) -> Option<&dyn Collection> {
         // SAFETY: the payload holds what the kind says, as long as the entry is borrowed.
-        self.kind().collection(self.payload()).map(|value| unsafe { &*value })
+        self.value_kind().collection(self.payload()).map(|value| unsafe { &*value })
     }
 
     /// OBJECT ENCODING.
     pub fn encoding(&self) -> &'static str {
+        if self.is_cold() {
+            return self.summary().encoding();
+        }
         if let Some(collection) = self.collection() {
             return collection.encoding();
         }
@@ -443,12 +537,16 @@ impl Entry {
     /// Bytes of the entry's own block.
     pub fn own_bytes(&self) -> usize {
         let word = self.word();
-        let value = if word >> 24 & 15 == 0 { self.inline_len(word) } else { 0 };
+        let is_inline = word >> 24 & (15 | kind::COLD) == Kind::InlineString as u32;
+        let value = if is_inline { self.inline_len(word) } else { 0 };
         block_size(Entry::key_offset(word) + self.key_len(word) + value)
     }
 
-    /// Bytes in all its blocks; for collections an estimate.
+    /// Bytes in all its blocks in RAM; for collections an estimate.
     pub fn memory_usage(&self) -> usize {
+        if self.is_cold() {
+            return self.own_bytes();
+        }
         let apart = match self.collection() {
             Some(collection) => collection.allocated_bytes(),
             None => self.heap_string_ref().map_or(0, HeapString::allocated_bytes),
@@ -456,18 +554,32 @@ impl Entry {
         self.own_bytes() + apart
     }
 
-    fn heap_string_ref(&self) -> Option<&HeapString> {
-        // SAFETY: an entry of this kind holds a `HeapString`.
-        (self.kind() == Kind::HeapString).then(|| unsafe { &*self.payload::<HeapString>() })
+    /// Bytes that the value takes, or would take if it were not cold: then an estimate.
+    pub fn value_bytes(&self) -> usize {
+        match self.cold() {
+            Some(_) => self.summary().bytes(),
+            None => self.memory_usage() - self.own_bytes() + self.string_len(),
+        }
     }
 
-    /// The number of elements of a collection; of a string 1.
+    fn heap_string_ref(&self) -> Option<&HeapString> {
+        // SAFETY: an entry of this kind holds a `HeapString`.
+        (self.value_kind() == Kind::HeapString).then(|| unsafe { &*self.payload::<HeapString>() })
+    }
+
+    /// The number of elements of a collection; of a string 1. Of a cold entry an estimate.
     pub fn elements(&self) -> usize {
+        if self.is_cold() {
+            return self.summary().elements();
+        }
         self.collection().map_or(1, Collection::len)
     }
 
     /// Roughly how many allocations freeing it takes.
     pub fn free_effort(&self) -> usize {
+        if self.is_cold() {
+            return 1;
+        }
         self.collection().map_or(1, Collection::free_effort)
     }
 
@@ -478,7 +590,7 @@ impl Entry {
     #[inline]
     pub fn overwrite_string(&mut self, value: &[u8]) -> bool {
         let word = self.word();
-        if word >> 24 & 15 != Kind::InlineString as u32 {
+        if word >> 24 & (15 | kind::COLD) != Kind::InlineString as u32 {
             return self.kind() == Kind::Integer
                 && structs::numbers::parse_i64(value).is_some_and(|n| self.overwrite_integer(n));
         }
@@ -520,7 +632,7 @@ impl Entry {
 
     /// The string in a block of its own, to edit it; `None` if the value is no string.
     pub fn heap_string(&mut self) -> Option<&mut HeapString> {
-        if self.kind() != Kind::HeapString {
+        if self.value_kind() != Kind::HeapString {
             let bytes = self.string()?.to_vec();
             let string = HeapString::from_bytes(&bytes);
             let entry = Entry::new_heap_string(self.key(), string, self.expiry(), self.access());
@@ -562,6 +674,13 @@ impl Entry {
     }
 
     fn rebuilt(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        if let Some(cold) = self.cold() {
+            let new = Entry::new_cold(key, self.kind(), cold, self.summary(), expiry, access);
+            let old = ManuallyDrop::new(self);
+            // SAFETY: the old entry is gone, and its value belongs to the new one.
+            unsafe { old.free_block() };
+            return new;
+        }
         match self.kind() {
             Kind::InlineString => {
                 let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
@@ -621,6 +740,11 @@ impl Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
+        if let Some(cold) = self.cold() {
+            cold::release(cold.location);
+            // SAFETY: the value is not here, and the entry is not used any more.
+            return unsafe { self.free_block() };
+        }
         // SAFETY: drops what the kind says the payload holds, once, and then its block.
         unsafe {
             match self.kind() {

@@ -124,9 +124,11 @@ impl Taken {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::cold::{store, tests::keep};
     use crate::entry::Entry;
+    use crate::kind::Value;
     use crate::types::Millis;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -134,13 +136,22 @@ mod tests {
 
     const DB: DbIndex = DbIndex(0);
 
-    fn with<R>(
+    pub(crate) fn with<R>(
         keyspace: &Keyspace,
         key: &[u8],
         run: impl FnOnce(&mut StripeData, Key<'_>) -> R,
     ) -> R {
         let key = Key::new(key);
         run(&mut keyspace.stripe(keyspace.stripe_of(key)).lock(), key)
+    }
+
+    /// Reads the value of a key, if it is cold.
+    fn thaw(keyspace: &Keyspace, name: &[u8]) {
+        with(keyspace, name, |data, key| {
+            let Some(cold) = data.cold(DB, key) else { return };
+            let value = store().expect("it is set").read(cold.location).expect("it is kept");
+            assert!(data.install(DB, key, cold, Value::String(value)));
+        });
     }
 
     fn fill(keyspace: &Keyspace, numbers: Range<u32>) {
@@ -173,7 +184,7 @@ mod tests {
     proptest! {
         #[test]
         fn strings_with_and_without_expiry_agree_with_a_model(
-            ops in proptest::collection::vec((0u8..6, 0u8..40, 0usize..700), 0..400)
+            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..400)
         ) {
             let keyspace = Keyspace::new(2, Assignment::ByHash);
             let mut model: BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)> = BTreeMap::new();
@@ -197,7 +208,31 @@ mod tests {
                         prop_assert_eq!(done, model.contains_key(&name));
                         if let Some(entry) = model.get_mut(&name) { entry.1 = expiry; }
                     }
+                    6 => {
+                        with(&keyspace, &name, |s, key| {
+                            let entry = s.find(DB, key).filter(|entry| !entry.is_cold());
+                            let bytes = entry.and_then(|entry| entry.string()).map(|s| s.to_vec());
+                            let Some(bytes) = bytes else { return };
+                            let location = keep(&bytes);
+                            let entry = s.make_cold(DB, key, location);
+                            // A number stays.
+                            if entry.is_none() { store().expect("it is set").release(location); }
+                        });
+                    }
+                    7 => thaw(&keyspace, &name),
+                    8 => {
+                        let old = format!("key:{}", size % 40).into_bytes();
+                        let entry = with(&keyspace, &old, |s, key| s.remove(DB, key));
+                        prop_assert_eq!(entry.is_some(), model.contains_key(&old));
+                        if let Some(entry) = entry {
+                            let entry = entry.rekeyed(&name);
+                            with(&keyspace, &name, |s, key| drop(s.put(DB, key.hash, entry)));
+                            let value = model.remove(&old).expect("the model has it");
+                            model.insert(name, value);
+                        }
+                    }
                     4 => {
+                        thaw(&keyspace, &name);
                         let done = with(&keyspace, &name, |s, key| {
                             s.heap_string(DB, key).map(|string| string.extend(&value)).is_some()
                         });
@@ -214,7 +249,15 @@ mod tests {
                 for (name, (value, expiry)) in &model {
                     with(&keyspace, name, |s, key| {
                         let entry = s.find(DB, key).expect("the model has it");
-                        assert_eq!(&entry.string().expect("a string").to_vec(), value);
+                        assert_eq!(entry.key(), &name[..]);
+                        if let Some(cold) = entry.cold() {
+                            let store = store().expect("it is set");
+                            assert_eq!(&store.read(cold.location).expect("it is kept"), value);
+                            assert_eq!(entry.kind().type_name(), "string");
+                            assert!(entry.value_bytes() <= value.len().max(8) * 3);
+                        } else {
+                            assert_eq!(&entry.string().expect("a string").to_vec(), value);
+                        }
                         assert_eq!(entry.expiry().map(|e| e.0), *expiry);
                         let index = s.db(DB).expiring().get(key.hash, key.bytes);
                         assert_eq!(index.map(|i| i.entry().key()), expiry.map(|_| key.bytes));

@@ -47,15 +47,15 @@ macro_rules! collections {
         }
 
         impl Kind {
-            /// The kind with this number in an entry's word.
+            /// The kind with this number.
             #[inline]
-            pub(crate) fn from_bits(bits: u32) -> Kind {
-                match bits & 15 {
+            pub(crate) fn from_number(number: u32) -> Kind {
+                match number {
                     0 => Kind::InlineString,
                     1 => Kind::Integer,
                     2 => Kind::HeapString,
                     $($number => Kind::$type,)*
-                    unknown => no_such_kind(unknown),
+                    other => no_such_kind(other),
                 }
             }
 
@@ -126,9 +126,14 @@ impl Kind {
     }
 }
 
-/// The number of a kind is written by this module only: another one means that memory is damaged.
+/// Set in the number of a kind when the entry is cold, where the caller needs the value.
+pub(crate) const COLD: u32 = 64;
+
+/// Numbers of kinds are written by this crate only, so another one means that memory is damaged; or
+/// the value of a cold entry was asked for without a look at whether it is there.
 #[cold]
 fn no_such_kind(number: u32) -> ! {
+    assert!(number & COLD == 0, "the value of a cold entry was used");
     panic!("an entry has the unknown kind {number}")
 }
 
@@ -139,12 +144,12 @@ mod tests {
     #[test]
     #[should_panic(expected = "unknown kind 15")]
     fn an_unknown_kind_is_a_bug() {
-        Kind::from_bits(15);
+        Kind::from_number(15);
     }
 
     #[test]
     fn every_kind_is_found_by_its_number() {
         let kinds = [Kind::InlineString, Kind::Integer, Kind::HeapString, Kind::Zset];
-        assert!(kinds.iter().all(|&kind| Kind::from_bits(kind as u32 | 16) == kind));
+        assert!(kinds.iter().all(|&kind| Kind::from_number(kind as u32) == kind));
     }
 }

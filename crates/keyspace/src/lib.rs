@@ -11,6 +11,7 @@
 
 pub mod access;
 mod byte_lock;
+pub mod cold;
 pub mod collection;
 pub mod entry;
 pub mod heap_string;
@@ -21,9 +22,11 @@ pub mod locks;
 pub mod memory;
 pub mod snapshot;
 pub mod stripe;
+mod thaw;
 pub mod types;
 pub mod world;
 
+pub use cold::{ColdError, ColdLocation, ColdRef, ColdStore};
 pub use collection::Collection;
 pub use entry::{Entry, StringRef};
 pub use heap_string::HeapString;

@@ -168,6 +168,8 @@ pub struct StripeData {
     /// See [`StripeData::attachment`].
     attachment: Option<Box<dyn Any + Send>>,
     common: Arc<Common>,
+    /// The version of the value that went cold last.
+    cold_version: u8,
 }
 
 impl StripeData {
@@ -198,6 +200,12 @@ impl StripeData {
         }
         self.has_attachment = self.attachment.is_some();
         result
+    }
+
+    /// The version of the next value that goes cold.
+    pub(crate) fn next_cold_version(&mut self) -> u8 {
+        self.cold_version = self.cold_version.wrapping_add(1);
+        self.cold_version
     }
 
     /// The tables of a database.
@@ -314,7 +322,7 @@ impl StripeData {
     }
 
     #[inline]
-    fn before_change(&mut self, db: DbIndex, hash: u64, touch: Touch) {
+    pub(crate) fn before_change(&mut self, db: DbIndex, hash: u64, touch: Touch) {
         if self.is_guarded {
             self.ask_guards(db, hash, touch);
         }
@@ -352,7 +360,7 @@ impl StripeData {
     }
 
     #[inline]
-    fn rewrite<R>(
+    pub(crate) fn rewrite<R>(
         &mut self,
         db: DbIndex,
         key: Key<'_>,
@@ -558,6 +566,7 @@ impl Stripe {
                 holds: None,
                 attachment: None,
                 common,
+                cold_version: 0,
             }),
         }
     }

@@ -15,6 +15,7 @@ mod tests;
 
 use crate::keyspace::STRIPES;
 use crate::types::DbIndex;
+pub use big::write_whole;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};

@@ -9,10 +9,13 @@
 //!  then `count` elements, as the kind says, each of:
 //!  BYTES len u32 │ bytes        INT i64        SCORE f64        PACKED, PLAIN (a list's chunk)
 //!  LONG  len u64                … whose bytes follow in PARTs: len u32 │ bytes
+//!
+//!  COLD  expiry i64 │ access u32 │ location u64 │ key len u32 │ key     a key whose value is not in RAM
 //! ```
 //!
 //! A value may be cut into pieces at any token.
 
+use crate::cold::ColdLocation;
 use crate::collection::{Collection, Element, Layout};
 use crate::entry::{Entry, StringRef};
 use crate::types::Millis;
@@ -26,6 +29,7 @@ const PACKED: u8 = 4;
 const PLAIN: u8 = 5;
 const LONG: u8 = 6;
 const PART: u8 = 7;
+const COLD: u8 = 8;
 const NO_EXPIRY: i64 = i64::MIN;
 
 /// What a value is made of.
@@ -84,6 +88,19 @@ pub struct Head<'a> {
     pub count: u64,
 }
 
+/// A key whose value is not in RAM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColdHead<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// When the key expires.
+    pub expiry: Option<Millis>,
+    /// Its access bits.
+    pub access: u32,
+    /// Where the value is.
+    pub location: ColdLocation,
+}
+
 /// A piece of the stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Token<'a> {
@@ -104,6 +121,8 @@ pub enum Token<'a> {
     Long(u64),
     /// A part of it.
     Part(&'a [u8]),
+    /// The next key, whose value is still to be read.
+    Cold(ColdHead<'a>),
 }
 
 /// The tokens of a stream.
@@ -125,6 +144,10 @@ impl<'a> Tokens<'a> {
         self.0 = rest;
         *taken
     }
+    fn expiry(&mut self) -> Option<Millis> {
+        let expiry = i64::from_le_bytes(self.array());
+        (expiry != NO_EXPIRY).then_some(Millis(expiry))
+    }
     fn bytes(&mut self) -> &'a [u8] {
         let len = u32::from_le_bytes(self.array());
         self.take(len as usize)
@@ -140,12 +163,12 @@ impl<'a> Iterator for Tokens<'a> {
         Some(match tag {
             HEAD => {
                 let [form] = self.array();
-                let expiry = i64::from_le_bytes(self.array());
+                let expiry = self.expiry();
                 let access = u32::from_le_bytes(self.array());
                 let count = u64::from_le_bytes(self.array());
                 Token::Head(Head {
                     form: Form::from_byte(form),
-                    expiry: (expiry != NO_EXPIRY).then_some(Millis(expiry)),
+                    expiry,
                     access,
                     count,
                     key: self.bytes(),
@@ -157,6 +180,12 @@ impl<'a> Iterator for Tokens<'a> {
             PACKED | PLAIN => Token::Chunk { is_packed: tag == PACKED },
             LONG => Token::Long(u64::from_le_bytes(self.array())),
             PART => Token::Part(self.bytes()),
+            COLD => Token::Cold(ColdHead {
+                expiry: self.expiry(),
+                access: u32::from_le_bytes(self.array()),
+                location: ColdLocation(u64::from_le_bytes(self.array())),
+                key: self.bytes(),
+            }),
             _ => panic!("a snapshot has the unknown token {tag}"),
         })
     }
@@ -167,14 +196,22 @@ pub(crate) struct Writer<'a>(pub &'a mut Vec<u8>);
 
 impl Writer<'_> {
     pub fn head(&mut self, entry: &Entry, form: Form, count: usize) {
-        let key = entry.key();
-        self.0.reserve(key.len() + 32);
+        self.0.reserve(entry.key().len() + 32);
         self.0.extend_from_slice(&[HEAD, form as u8]);
+        self.expiry_and_access(entry);
+        self.0.extend_from_slice(&(count as u64).to_le_bytes());
+        self.tail(entry.key());
+    }
+    fn cold(&mut self, entry: &Entry, location: ColdLocation) {
+        self.0.push(COLD);
+        self.expiry_and_access(entry);
+        self.0.extend_from_slice(&location.0.to_le_bytes());
+        self.tail(entry.key());
+    }
+    fn expiry_and_access(&mut self, entry: &Entry) {
         let expiry = entry.expiry().map_or(NO_EXPIRY, |at| at.0);
         self.0.extend_from_slice(&expiry.to_le_bytes());
         self.0.extend_from_slice(&entry.access().to_le_bytes());
-        self.0.extend_from_slice(&(count as u64).to_le_bytes());
-        self.tail(key);
     }
     fn tail(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
@@ -243,6 +280,10 @@ fn fits(len: usize, most: usize) -> Result<(), TooBig> {
 
 fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooBig> {
     let mut to = Writer(out);
+    if let Some(cold) = entry.cold() {
+        to.cold(entry, cold.location);
+        return Ok(());
+    }
     let Some(collection) = entry.collection() else { return write_string(&mut to, entry) };
     match collection.layout() {
         Layout::Block(form, bytes) => whole(&mut to, entry, form, bytes),

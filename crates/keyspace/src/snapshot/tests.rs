@@ -1,21 +1,23 @@
 //! A snapshot under random changes against a model: what it takes is the state of its instant.
 #![allow(unsafe_code)]
 
-use super::record::{Form, Token, Tokens};
+use super::record::{ColdHead, Form, Token, Tokens};
 use super::{Shared, Touch, Urgency};
+use crate::cold::tests::keep;
 use crate::entry::Entry;
 use crate::keyspace::{Assignment, Keyspace, STRIPES};
-use crate::kind::Value;
+use crate::kind::{Kind, Value};
 use crate::locks::Locks;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key, Millis};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, Mutex};
 use structs::hash::{Hash, HashLimits};
 use structs::list::{List, ListLimits};
 use structs::random::Rng;
 use structs::set::{Set, SetLimits};
+use structs::sync::lock;
 use structs::zset::{Zset, ZsetLimits};
 
 /// What an entry holds, in a form that does not depend on how it is held.
@@ -31,6 +33,29 @@ fn begin_snapshot(keyspace: &Keyspace, shared: &Arc<Shared>) {
     // SAFETY: the test has one thread.
     unsafe { locks.hold_world(keyspace.world().stop()) };
     keyspace.begin_snapshot(&mut locks, shared);
+}
+
+/// Values that have gone cold, by location.
+static KEPT: LazyLock<Mutex<BTreeMap<u64, Entry>>> = LazyLock::new(Mutex::default);
+
+fn make_cold(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
+    let is_hot = |entry: &&Entry| !entry.is_cold() && entry.kind() != Kind::Integer;
+    if data.find(db, key).filter(is_hot).is_some() {
+        let location = keep(b"");
+        let entry = data.make_cold(db, key, location).expect("it is hot and not held");
+        lock(&KEPT).insert(location.0, entry);
+    }
+}
+
+fn thaw(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
+    let Some(cold) = data.cold(db, key) else { return };
+    let kept = lock(&KEPT);
+    let entry = &kept[&cold.location.0];
+    let value = match entry.string() {
+        Some(string) => Value::String(string.to_vec()),
+        None => entry.collection().expect("no string").duplicate(),
+    };
+    assert!(data.install(db, key, cold, value));
 }
 
 /// Puts tokens together to contents.
@@ -49,6 +74,11 @@ impl Reader {
                 self.current = Some(((db.0, head.key.to_vec()), content, head.count as usize));
                 continue;
             }
+            if let Token::Cold(cold) = token {
+                self.end();
+                self.read_cold(db, &cold);
+                continue;
+            }
             let (_, (_, _, parts), _) = self.current.as_mut().expect("a head comes first");
             match token {
                 Token::Bytes(bytes) => parts.push(bytes.to_vec()),
@@ -61,9 +91,22 @@ impl Reader {
                 Token::Part(bytes) => {
                     parts.last_mut().expect("LONG comes first").extend_from_slice(bytes);
                 }
-                Token::Chunk { .. } | Token::Head(_) => {}
+                Token::Chunk { .. } | Token::Head(_) | Token::Cold(_) => {}
             }
         }
+    }
+
+    /// Reads the value as it was when it went cold, and takes the rest from the token.
+    fn read_cold(&mut self, db: DbIndex, cold: &ColdHead<'_>) {
+        let mut out = Vec::new();
+        let kept = lock(&KEPT);
+        super::write_whole(&mut out, &kept[&cold.location.0]);
+        drop(kept);
+        self.read(db, &out);
+        let ((_, key), (expiry, ..), _) = self.current.as_mut().expect("there was a value");
+        assert_eq!(&key[..], cold.key);
+        *expiry = cold.expiry.map(|at| at.0);
+        self.end();
     }
 
     fn end(&mut self) {
@@ -88,13 +131,7 @@ fn state(keyspace: &Keyspace, dbs: u32) -> State {
             let mut out = Vec::new();
             with(keyspace, stripe, |data| {
                 data.db(db).entries().iter().for_each(|entry| {
-                    if super::record::write_entry(&mut out, entry).is_err() {
-                        let shared = Arc::new(Shared::new(usize::MAX, Box::new(|| {})));
-                        let mut big = super::big::BigValue::new(entry, 0, &shared);
-                        while !big.is_finished() {
-                            big.advance(entry, &mut out, 1 << 12);
-                        }
-                    }
+                    super::write_whole(&mut out, entry);
                 });
             });
             reader.read(db, &out);
@@ -151,7 +188,7 @@ fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
     let name = format!("key:{}", rng.index(keys)).into_bytes();
     let key = Key::new(&name);
     let stripe = keyspace.stripe_of(key);
-    let (what, is_big) = (rng.index(12), rng.index(40) == 0);
+    let (what, is_big) = (rng.index(15), rng.index(40) == 0);
     let value = random_value(rng, is_big);
     let number = rng.index(5000);
     with(keyspace, stripe, |data| match what {
@@ -161,6 +198,10 @@ fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
         }
         4 | 5 => drop(data.remove(db, key)),
         6 => drop(data.set_expiry(db, key, Some(Millis(number as i64)))),
+        12 => make_cold(data, db, key),
+        13 => thaw(data, db, key),
+        // The others need the value.
+        _ if data.cold(db, key).is_some() => thaw(data, db, key),
         7 => {
             if data.find(db, key).is_some_and(|entry| entry.string().is_some())
                 && let Some(string) = data.heap_string(db, key)

@@ -1,0 +1,168 @@
+//! Values that leave RAM and come back, under their stripe's lock.
+//!
+//! Neither changes what the key means: no effect follows, and nobody is told. A snapshot takes the
+//! entry first all the same, since it may be streaming the value; and what a long command holds
+//! stays in RAM, since it is read without a lock.
+
+use crate::cold::{ColdLocation, ColdRef};
+use crate::entry::Entry;
+use crate::heap_string::HeapString;
+use crate::kind::{Kind, Value};
+use crate::snapshot::Touch;
+use crate::stripe::StripeData;
+use crate::types::{DbIndex, Key};
+
+impl StripeData {
+    /// Where the value of a key is, if it is not in RAM.
+    pub fn cold(&self, db: DbIndex, key: Key<'_>) -> Option<ColdRef> {
+        self.find(db, key)?.cold()
+    }
+
+    /// Takes the value of a key out, which is at this location from now on; what is returned holds
+    /// it. `None` if there is nothing to take: no entry, a cold one, or a number; or if a long
+    /// command holds the key.
+    pub fn make_cold(
+        &mut self,
+        db: DbIndex,
+        key: Key<'_>,
+        location: ColdLocation,
+    ) -> Option<Entry> {
+        let entry = self.find(db, key)?;
+        if entry.is_cold() || entry.kind() == Kind::Integer || self.is_held(key.hash) {
+            return None;
+        }
+        let version = self.next_cold_version();
+        self.before_change(db, key.hash, Touch::Whole);
+        self.rewrite(db, key, |entry| {
+            let cold = entry.as_cold(ColdRef { location, version });
+            std::mem::replace(entry, cold)
+        })
+    }
+
+    /// Puts a value back that was read, if the key still has the cold value that was asked for; says
+    /// whether it did.
+    pub fn install(&mut self, db: DbIndex, key: Key<'_>, was: ColdRef, value: Value) -> bool {
+        if self.cold(db, key) != Some(was) {
+            return false;
+        }
+        self.before_change(db, key.hash, Touch::Whole);
+        self.rewrite(db, key, |entry| *entry = thawed(entry, value)).is_some()
+    }
+}
+
+/// The entry with its value, held as it was before: what was no number is none now.
+fn thawed(cold: &Entry, value: Value) -> Entry {
+    let (key, expiry, access) = (cold.key(), cold.expiry(), cold.access());
+    match (cold.kind(), value) {
+        (Kind::HeapString, Value::String(bytes)) => {
+            Entry::new_heap_string(key, HeapString::from_bytes(&bytes), expiry, access)
+        }
+        (_, Value::String(bytes)) => Entry::new_text(key, &bytes, expiry, access),
+        (_, value) => Entry::new(key, value, expiry, access),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cold::tests::keep;
+    use crate::keyspace::{Assignment, Keyspace, tests::with};
+    use crate::types::Millis;
+    use structs::hash::{Hash, HashLimits};
+
+    const DB: DbIndex = DbIndex(0);
+    const LONG: &[u8] = &[b'k'; 300];
+
+    fn put(keyspace: &Keyspace, entry: Entry) {
+        let name = entry.key().to_vec();
+        with(keyspace, &name, |data, key| drop(data.put(DB, key.hash, entry)));
+    }
+
+    fn freeze(keyspace: &Keyspace, name: &[u8]) -> Option<ColdRef> {
+        with(keyspace, name, |data, key| {
+            let location =
+                data.find(DB, key).filter(|entry| !entry.is_cold()).map(|_| keep(name))?;
+            data.make_cold(DB, key, location)?;
+            data.cold(DB, key)
+        })
+    }
+
+    #[test]
+    fn a_cold_entry_keeps_all_but_its_value() {
+        let keyspace = Keyspace::new(2, Assignment::ByHash);
+        let mut hash = Hash::new();
+        for number in 0..1000 {
+            hash.set(format!("f{number}").as_bytes(), &[b'v'; 50], &HashLimits::default());
+        }
+        for (name, expiry) in
+            [(&b"h"[..], None), (LONG, None), (b"e", Some(Millis(5))), (LONG, Some(Millis(9)))]
+        {
+            put(&keyspace, Entry::new_object(name, hash.clone(), expiry, 77));
+            assert!(freeze(&keyspace, name).is_some());
+            with(&keyspace, name, |data, key| {
+                let entry = data.find(DB, key).expect("it is there");
+                assert!(entry.is_cold() && entry.key() == name && entry.expiry() == expiry);
+                assert_eq!((entry.kind(), entry.access()), (Kind::Hash, 77));
+                assert_eq!((entry.encoding(), entry.elements()), ("hashtable", 512));
+                assert!(entry.value_bytes() > 50_000 && entry.memory_usage() < 400);
+                assert_eq!(data.db(DB).expiring().len(), usize::from(expiry.is_some()));
+            });
+        }
+    }
+
+    #[test]
+    fn a_key_of_16_bytes_takes_32() {
+        let entry = Entry::new_string(b"a key of sixteen", &[b'x'; 90], None, 0);
+        let cold = entry.as_cold(ColdRef { location: keep(b""), version: 1 });
+        assert_eq!((cold.own_bytes(), cold.memory_usage()), (32, 32));
+        assert_eq!(cold.encoding(), "embstr");
+    }
+
+    #[test]
+    fn only_the_value_that_was_asked_for_is_installed() {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        let install = |was: ColdRef| {
+            with(&keyspace, b"k", |data, key| {
+                data.install(DB, key, was, Value::String(b"12".to_vec()))
+            })
+        };
+        put(&keyspace, Entry::new_text(b"k", b"12", Some(Millis(3)), 4));
+        let first = freeze(&keyspace, b"k").expect("it was not cold");
+        assert!(freeze(&keyspace, b"k").is_none(), "it is cold already");
+        put(&keyspace, Entry::new_text(b"k", b"13", None, 0));
+        assert!(!install(first), "there is another value");
+        let second = freeze(&keyspace, b"k").expect("it was not cold");
+        assert!(!install(first), "there is another cold value");
+        assert!(!install(ColdRef { location: second.location, ..first }));
+        assert!(install(second) && !install(second));
+        with(&keyspace, b"k", |data, key| {
+            let entry = data.find(DB, key).expect("it is there");
+            assert_eq!((entry.kind(), entry.encoding()), (Kind::InlineString, "embstr"));
+            assert!(data.remove(DB, key).is_some());
+        });
+        assert!(!install(second), "the key is gone");
+    }
+
+    #[test]
+    #[should_panic(expected = "the value of a cold entry was used")]
+    fn the_value_of_a_cold_entry_is_not_made_up() {
+        let entry = Entry::new_string(b"k", b"v", None, 0);
+        let cold = entry.as_cold(ColdRef { location: keep(b""), version: 0 });
+        let _ = cold.object::<Hash>();
+    }
+
+    #[test]
+    fn numbers_and_held_keys_stay() {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        put(&keyspace, Entry::new_integer(b"n", 5, None, 0));
+        assert!(freeze(&keyspace, b"n").is_none());
+        put(&keyspace, Entry::new_text(b"k", b"v", None, 0));
+        with(&keyspace, b"k", |data, key| {
+            let hold = crate::Hold { hash: key.hash, holder: 1, writes: false, is_wanted: false };
+            data.hold(DB, key, hold);
+        });
+        assert!(freeze(&keyspace, b"k").is_none());
+        with(&keyspace, b"k", |data, _| data.end_holds(1));
+        assert!(freeze(&keyspace, b"k").is_some());
+    }
+}
