@@ -14,7 +14,6 @@ pub mod generic;
 pub mod geo;
 pub mod hash;
 pub mod hyperloglog;
-pub mod limits;
 pub mod list;
 pub mod pubsub;
 pub mod server;
@@ -22,11 +21,11 @@ pub mod set;
 pub mod string;
 pub mod table;
 pub mod transactions;
-pub mod value;
 pub mod zset;
 
 pub use connection::client_line;
 use engine::Command;
+pub use engine::{limits, value};
 pub use server::REDIS_VERSION;
 
 /// All rows, group by group.

@@ -197,6 +197,10 @@ impl Flags {
     /// Ours: refused as a write is while the disk fails, so that a health check notices.
     pub const REPORTS_HEALTH: Flags = Flags(1 << 50);
 
+    /// Ours: looks at keys, never at their values, so these need not be in RAM. A key that is
+    /// deleted or overwritten without being read says so itself ([`KeyFlags`]).
+    pub const NO_VALUES: Flags = Flags(1 << 50);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

@@ -61,6 +61,8 @@ pub struct Db<'a> {
     pub touches: bool,
     pub(crate) effects: Effects,
     pub(crate) stale: RefCell<Vec<Stale>>,
+    /// Keys whose values a command needs that it does not name, and that are not in RAM.
+    pub(crate) cold_met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
     /// What others are told of it.
     pub(crate) outbox: Outbox<'a>,
     pub(crate) hits: Cell<u64>,
@@ -75,11 +77,17 @@ pub struct Db<'a> {
 }
 
 fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
-    entry.map(|entry| entry.string().ok_or(Error::WrongType)).transpose()
+    entry.map(|entry| hot(entry)?.string().ok_or(Error::WrongType)).transpose()
+}
+
+/// The entry, if its value is in RAM.
+#[inline]
+fn hot(entry: &Entry) -> Result<&Entry, Error> {
+    if entry.is_cold() { Err(Error::Cold) } else { Ok(entry) }
 }
 
 fn object_of<T: Object>(entry: Option<&Entry>) -> Result<Option<&T>, Error> {
-    entry.map(|entry| entry.object::<T>().ok_or(Error::WrongType)).transpose()
+    entry.map(|entry| hot(entry)?.object::<T>().ok_or(Error::WrongType)).transpose()
 }
 
 impl<'a> Db<'a> {
@@ -94,6 +102,7 @@ impl<'a> Db<'a> {
             touches: true,
             effects: Effects::default(),
             stale: RefCell::default(),
+            cold_met: RefCell::default(),
             outbox: Outbox::new(engine),
             hits: Cell::new(0),
             misses: Cell::new(0),
@@ -216,6 +225,24 @@ impl<'a> Db<'a> {
         let entry = self.look(key)?;
         self.touch(entry);
         Some(entry)
+    }
+
+    /// [`Db::entry`] of a key that the request does not name, for its value (the patterns of SORT).
+    /// One whose value is not in RAM is left out: ask [`Db::check_values`] before the result counts.
+    pub fn value(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.entry(key)?;
+        if entry.is_cold() {
+            self.cold_met.borrow_mut().push((self.index, Box::from(key.bytes)));
+            return None;
+        }
+        Some(entry)
+    }
+
+    /// # Errors
+    /// A value was left out by [`Db::value`]. The command, which must not have changed anything,
+    /// is run again when it has been read.
+    pub fn check_values(&self) -> Result<(), Error> {
+        if self.cold_met.borrow().is_empty() { Ok(()) } else { Err(Error::Cold) }
     }
 
     /// The entry, touched but not counted: what commands use that go on to change the key.
@@ -357,6 +384,7 @@ impl<'a> Db<'a> {
     pub fn write<T: Object>(&mut self, key: Key<'_>) -> Result<Option<&mut T>, Error> {
         match self.live_mut(key) {
             None => Ok(None),
+            Some(entry) if entry.is_cold() => Err(Error::Cold),
             Some(entry) => entry.object_mut::<T>().map(Some).ok_or(Error::WrongType),
         }
     }
@@ -368,7 +396,9 @@ impl<'a> Db<'a> {
         if let Some(entry) = self.live_mut(key) {
             let entry: *mut Entry = entry;
             // SAFETY: the stripe stays locked and the entry is not moved; see `live_mut`.
-            return unsafe { &mut *entry }.object_mut::<T>().ok_or(Error::WrongType);
+            let entry = unsafe { &mut *entry };
+            hot(entry)?;
+            return entry.object_mut::<T>().ok_or(Error::WrongType);
         }
         let entry = Entry::new_object(key.bytes, T::empty(), None, self.fresh_access());
         self.data_mut(key).insert_absent(index, key.hash, entry);
@@ -455,7 +485,7 @@ impl<'a> Db<'a> {
             self.created(key);
             return Ok(number);
         };
-        let old = entry.string().ok_or(Error::WrongType)?;
+        let old = hot(entry)?.string().ok_or(Error::WrongType)?;
         let number = change(old.integer().ok_or(Error::NotInteger)?)?;
         if !entry.overwrite_integer(number) {
             // The value is held in another form: another block takes its place.
@@ -470,7 +500,9 @@ impl<'a> Db<'a> {
     /// SETBIT); created empty if the key is absent. Its encoding becomes `raw`.
     pub fn edit_string(&mut self, key: Key<'_>) -> Result<&mut HeapString, Error> {
         let index = self.index;
-        if !self.settle(key) {
+        if let Some(entry) = self.live_mut(key) {
+            hot(entry)?;
+        } else {
             let string = HeapString::with_capacity(0);
             let entry = Entry::new_heap_string(key.bytes, string, None, self.fresh_access());
             self.data_mut(key).insert_absent(index, key.hash, entry);

@@ -10,6 +10,7 @@ mod serving;
 
 use crate::args::Args;
 use crate::blocking::{self, BlockRequest, Suspension, TimeoutReply, Until, Waiter};
+use crate::cold;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
@@ -49,6 +50,8 @@ pub enum NotNow {
     },
     /// A long command, a snapshot or a full journal is in the way: try again when told to.
     Held,
+    /// Values that are not in RAM are being read.
+    Cold,
 }
 
 /// Runs one request of the session.
@@ -228,6 +231,13 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         cx.db.locks.release();
         return Err(NotNow::Held);
     }
+    if keyspace::cold::entries() > 0 {
+        let wanted = cold::missing(cx, row, args);
+        if !wanted.is_empty() {
+            cx.db.locks.release();
+            return wait_for_values(cx, row, wanted);
+        }
+    }
     if is_long(cx, row, args) {
         cx.db.locks.release();
         long::run_in_background(cx, row, args);
@@ -239,6 +249,22 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     serve_first(cx);
     cx.db.locks.release();
     Ok(())
+}
+
+/// Has values read that the request needs, unless one of them could not be read: that fails it.
+#[cold]
+fn wait_for_values(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    wanted: Vec<cold::Wanted>,
+) -> Result<(), NotNow> {
+    match cold::fetch(cx, wanted) {
+        Ok(()) => Err(NotNow::Cold),
+        Err(error) => {
+            reject(cx, row, &error);
+            Ok(())
+        }
+    }
 }
 
 /// Serves the clients that waited for what the command has just changed, before others see it.
@@ -278,7 +304,16 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
-    let outcome = (row.command.run)(cx, args);
+    let mut outcome = Ok(());
+    if keyspace::cold::entries() > 0 {
+        outcome = cold::read_in_place(cx, row, args);
+    }
+    if outcome.is_ok() {
+        outcome = (row.command.run)(cx, args);
+    }
+    if let Err(Error::Cold) = outcome {
+        outcome = run_with_values(cx, row, args, started);
+    }
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
     if let Err(error) = &outcome {
@@ -312,6 +347,22 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
     if cx.is_over_output_limit() {
         overflow(cx, started);
+    }
+    outcome
+}
+
+/// Runs a command again that has met cold values it does not name, once they are read.
+#[cold]
+fn run_with_values(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    started: usize,
+) -> Result<(), Error> {
+    let mut outcome = Err(Error::Cold);
+    while matches!(outcome, Err(Error::Cold)) && cold::read_met(&mut cx.db)? {
+        cx.reply.truncate(started);
+        outcome = (row.command.run)(cx, args);
     }
     outcome
 }

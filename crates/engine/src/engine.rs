@@ -7,6 +7,7 @@ use crate::background::{Background, job_threads};
 use crate::client_memory::ClientUsage;
 use crate::clients::Clients;
 use crate::clock::Clock;
+use crate::cold::ColdReads;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::debug::DebugSettings;
@@ -185,6 +186,8 @@ pub struct Engine {
     pub background: Background,
     /// Keys that long commands hold.
     pub holds: Holds,
+    /// Values that are being read because a request needs them.
+    pub cold_reads: ColdReads,
     /// Snapshots.
     pub snapshots: Snapshots,
     /// The last search for something to evict that found nothing.
@@ -254,6 +257,7 @@ impl Engine {
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
             holds: Holds::default(),
+            cold_reads: ColdReads::default(),
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),

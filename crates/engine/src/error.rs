@@ -37,6 +37,9 @@ pub enum Error {
     NoAuth,
     /// The data set is not there yet.
     Loading,
+    /// A value that the command needs is not in RAM ([`Db::value`](crate::Db::value)): dispatch has
+    /// it read and runs the command again.
+    Cold,
     /// No answer at all: the request is to run again, on a background thread
     /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
     TakesLong,
@@ -98,6 +101,7 @@ impl Error {
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             // Dispatch lets neither of these out.
             Error::OverOutputLimit => "ERR the reply is over the client's output limit".into(),
+            Error::Cold => "ERR a value that the command needs is not in memory".into(),
             Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),
             Error::Bytes(bytes) => return Cow::Borrowed(bytes),

@@ -7,6 +7,7 @@
 use crate::background::GAP;
 use crate::blocking::Ready;
 use crate::clock::Clock;
+use crate::cold;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::locks::{Locked, Locks};
@@ -205,6 +206,11 @@ impl Db<'_> {
         let may_change = |stripe: &mut StripeData, key: &NamedKey| {
             !key.writes || !stripe.is_delayed(self.index, key.hash, Touch::Whole, Urgency::Waiting)
         };
+        for key in keys {
+            let named = Key { bytes: &key.bytes, hash: key.hash };
+            // What cannot be read stays cold: the command fails where it needs the value.
+            let _ = cold::read_for_hold(self.engine, &mut stripe, self.index, named);
+        }
         if !keys
             .iter()
             .all(|key| stripe.may_hold(key.hash, key.writes) && may_change(&mut stripe, key))

@@ -8,6 +8,7 @@ use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
 use crate::clock::Clock;
+use crate::cold;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
@@ -265,6 +266,7 @@ impl Worker {
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
         self.context.reader.enter();
+        cold::install_arrived(engine);
         let mut cx = Cx::new(&self.context, session, now, out);
         cx.keys = self.context.keys.take();
         loop {

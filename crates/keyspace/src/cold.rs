@@ -72,7 +72,7 @@ pub fn store() -> Option<&'static dyn ColdStore> {
     STORE.get().map(|store| &**store)
 }
 
-/// Number of cold entries.
+/// Number of cold entries, in all keyspaces of the process.
 #[inline]
 pub fn entries() -> usize {
     ENTRIES.load(Relaxed)
@@ -86,10 +86,10 @@ pub(crate) fn count() {
 /// A cold entry is dropped.
 #[cold]
 pub(crate) fn release(location: ColdLocation) {
-    ENTRIES.fetch_sub(1, Relaxed);
     if let Some(store) = store() {
         store.release(location);
     }
+    ENTRIES.fetch_sub(1, Relaxed);
 }
 
 /// What is known of a cold value without reading it.

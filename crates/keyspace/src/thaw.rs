@@ -19,16 +19,14 @@ impl StripeData {
     }
 
     /// Takes the value of a key out, which is at this location from now on; what is returned holds
-    /// it. `None` if there is nothing to take: no entry, a cold one, or a number; or if a long
-    /// command holds the key.
+    /// it. `None` unless [`StripeData::may_make_cold`].
     pub fn make_cold(
         &mut self,
         db: DbIndex,
         key: Key<'_>,
         location: ColdLocation,
     ) -> Option<Entry> {
-        let entry = self.find(db, key)?;
-        if entry.is_cold() || entry.kind() == Kind::Integer || self.is_held(key.hash) {
+        if !self.may_make_cold(db, key) {
             return None;
         }
         let version = self.next_cold_version();
@@ -39,10 +37,17 @@ impl StripeData {
         })
     }
 
-    /// Puts a value back that was read, if the key still has the cold value that was asked for; says
-    /// whether it did.
+    /// Whether the value of a key can be taken out now: there is one, it is no number and not cold
+    /// already, and no long command holds the key.
+    pub fn may_make_cold(&self, db: DbIndex, key: Key<'_>) -> bool {
+        let may = |entry: &Entry| !entry.is_cold() && entry.kind() != Kind::Integer;
+        self.find(db, key).is_some_and(may) && !self.is_held(key.hash)
+    }
+
+    /// Puts a value back that was read, if the key still has the cold value that was asked for and no
+    /// long command holds it; says whether it did.
     pub fn install(&mut self, db: DbIndex, key: Key<'_>, was: ColdRef, value: Value) -> bool {
-        if self.cold(db, key) != Some(was) {
+        if self.cold(db, key) != Some(was) || self.is_held(key.hash) {
             return false;
         }
         self.before_change(db, key.hash, Touch::Whole);

@@ -373,7 +373,7 @@ impl Handler for Hub {
                 io.pause();
                 Consumed::read(fed.consumed)
             }
-            Next::NotNow(NotNow::Paused { .. } | NotNow::Held) => {
+            Next::NotNow(NotNow::Paused { .. } | NotNow::Held | NotNow::Cold) => {
                 self.paused.push(io.id());
                 io.pause();
                 Consumed::read(fed.consumed)

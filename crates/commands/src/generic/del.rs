@@ -6,7 +6,7 @@ use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 pub static DEL: Command = Command {
     name: "del",
     arity: -2,
-    flags: Flags::WRITE,
+    flags: Flags::WRITE.with(Flags::NO_VALUES),
     keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
     group: Group::Generic,
     since: "1.0.0",
@@ -25,7 +25,7 @@ pub static DEL: Command = Command {
 pub static UNLINK: Command = Command {
     name: "unlink",
     arity: -2,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::rest(1, 1, KeyFlags::RM.with(KeyFlags::DELETE))],
     group: Group::Generic,
     since: "4.0.0",

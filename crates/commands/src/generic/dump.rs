@@ -2,7 +2,7 @@
 //!
 //! The payload is Redis's; one from elsewhere is validated in full before anything changes.
 
-use crate::value;
+use crate::{limits, value};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis,
     Outcome, event,
@@ -168,7 +168,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
-    let limits = value::limits(cx.engine);
+    let limits = limits::all(cx.engine);
     let object = if cx.engine.debug.skips_checksums() {
         rdb::restore_unverified(payload, &limits)
     } else {

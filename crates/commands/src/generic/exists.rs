@@ -7,7 +7,7 @@ use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Ou
 pub static EXISTS: Command = Command {
     name: "exists",
     arity: -2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
     group: Group::Generic,
     since: "1.0.0",
@@ -25,7 +25,7 @@ pub static EXISTS: Command = Command {
 pub static TOUCH: Command = Command {
     name: "touch",
     arity: -2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
     group: Group::Generic,
     since: "3.2.1",

@@ -12,7 +12,7 @@ use engine::{
 pub static EXPIRE: Command = Command {
     name: "expire",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "1.0.0",
@@ -42,7 +42,7 @@ pub static EXPIRE: Command = Command {
 pub static PEXPIRE: Command = Command {
     name: "pexpire",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "2.6.0",
@@ -72,7 +72,7 @@ pub static PEXPIRE: Command = Command {
 pub static EXPIREAT: Command = Command {
     name: "expireat",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "1.2.0",
@@ -102,7 +102,7 @@ pub static EXPIREAT: Command = Command {
 pub static PEXPIREAT: Command = Command {
     name: "pexpireat",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "2.6.0",

@@ -8,7 +8,7 @@ use keyspace::access;
 pub static OBJECT_ENCODING: Command = Command {
     name: "encoding",
     arity: 3,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::NO_VALUES),
     keys: &[KeySpec::at(2, KeyFlags::RO)],
     group: Group::Generic,
     since: "2.2.3",
@@ -24,7 +24,7 @@ pub static OBJECT_ENCODING: Command = Command {
 pub static OBJECT_FREQ: Command = Command {
     name: "freq",
     arity: 3,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::NO_VALUES),
     keys: &[KeySpec::at(2, KeyFlags::RO)],
     group: Group::Generic,
     since: "4.0.0",
@@ -53,7 +53,7 @@ pub static OBJECT_HELP: Command = Command {
 pub static OBJECT_IDLETIME: Command = Command {
     name: "idletime",
     arity: 3,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::NO_VALUES),
     keys: &[KeySpec::at(2, KeyFlags::RO)],
     group: Group::Generic,
     since: "2.2.3",
@@ -69,7 +69,7 @@ pub static OBJECT_IDLETIME: Command = Command {
 pub static OBJECT_REFCOUNT: Command = Command {
     name: "refcount",
     arity: 3,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::NO_VALUES),
     keys: &[KeySpec::at(2, KeyFlags::RO)],
     group: Group::Generic,
     since: "2.2.3",

@@ -6,7 +6,7 @@ use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome, e
 pub static PERSIST: Command = Command {
     name: "persist",
     arity: 2,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "2.2.0",

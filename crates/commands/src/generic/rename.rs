@@ -8,7 +8,7 @@ use engine::{
 pub static RENAME: Command = Command {
     name: "rename",
     arity: 3,
-    flags: Flags::WRITE,
+    flags: Flags::WRITE.with(Flags::NO_VALUES),
     keys: &[
         KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
         KeySpec::at(2, KeyFlags::OW.with(KeyFlags::UPDATE)),
@@ -26,7 +26,7 @@ pub static RENAME: Command = Command {
 pub static RENAMENX: Command = Command {
     name: "renamenx",
     arity: 3,
-    flags: Flags::WRITE.with(Flags::FAST),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[
         KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::DELETE)),
         KeySpec::at(2, KeyFlags::OW.with(KeyFlags::INSERT)),

@@ -388,19 +388,20 @@ fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
     let db = &cx.db;
-    let find = |name: &[u8]| db.entry(Key::new(name));
+    let find = |name: &[u8]| db.value(Key::new(name));
     let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     request.write(&sorted, &find, &mut cx.reply);
-    Ok(())
+    db.check_values()
 }
 
 fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) -> Outcome {
     let limits = limits::list(cx.engine);
     let db = &cx.db;
-    let find = |name: &[u8]| db.entry(Key::new(name));
+    let find = |name: &[u8]| db.value(Key::new(name));
     let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     let mut list = List::builder();
     request.for_each_value(&sorted, &find, |value| list.append(value.unwrap_or_default(), &limits));
+    db.check_values()?;
     let values = request.values(&sorted);
     if values == 0 {
         cx.db.delete(to);

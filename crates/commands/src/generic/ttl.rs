@@ -6,7 +6,7 @@ use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Millis, Ou
 pub static TTL: Command = Command {
     name: "ttl",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Generic,
     since: "1.0.0",
@@ -23,7 +23,7 @@ pub static TTL: Command = Command {
 pub static PTTL: Command = Command {
     name: "pttl",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Generic,
     since: "2.6.0",
@@ -40,7 +40,7 @@ pub static PTTL: Command = Command {
 pub static EXPIRETIME: Command = Command {
     name: "expiretime",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Generic,
     since: "7.0.0",
@@ -55,7 +55,7 @@ pub static EXPIRETIME: Command = Command {
 pub static PEXPIRETIME: Command = Command {
     name: "pexpiretime",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::Generic,
     since: "7.0.0",

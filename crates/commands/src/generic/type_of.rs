@@ -6,7 +6,7 @@ use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 pub static TYPE: Command = Command {
     name: "type",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::NO_VALUES),
     keys: &[KeySpec::one(KeyFlags::RO)],
     group: Group::Generic,
     since: "1.0.0",

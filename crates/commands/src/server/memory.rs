@@ -79,7 +79,7 @@ pub static MEMORY_STATS: Command = Command {
 pub static MEMORY_USAGE: Command = Command {
     name: "usage",
     arity: -3,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::NO_VALUES),
     keys: &[KeySpec::at(2, KeyFlags::RO)],
     group: Group::Server,
     since: "4.0.0",

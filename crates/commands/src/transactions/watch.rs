@@ -8,6 +8,7 @@ pub static WATCH: Command = Command {
     name: "watch",
     arity: -2,
     flags: Flags::NOT_QUEUED
+        .with(Flags::NO_VALUES)
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)
         .with(Flags::STALE)

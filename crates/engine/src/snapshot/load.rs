@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // Fetches buckets inside the world.
 
 use crate::engine::Engine;
+use crate::value::entry;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
@@ -300,17 +301,6 @@ pub struct Head {
     pub expiry_ms: Option<i64>,
     /// Its last use.
     pub access: Access,
-}
-
-/// An entry that holds a value of the codec's.
-pub fn entry(key: &[u8], object: Object, expiry: Option<Millis>, access: u32) -> Entry {
-    match object {
-        Object::String(bytes) => Entry::new_string(key, &bytes, expiry, access),
-        Object::List(list) => Entry::new_object(key, list, expiry, access),
-        Object::Set(set) => Entry::new_object(key, set, expiry, access),
-        Object::Hash(hash) => Entry::new_object(key, hash, expiry, access),
-        Object::Zset(zset) => Entry::new_object(key, zset, expiry, access),
-    }
 }
 
 /// Takes the keys of all databases away, without a word to anybody. The calling thread is outside

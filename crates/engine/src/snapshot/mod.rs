@@ -13,6 +13,7 @@ pub mod loading;
 pub mod persistence;
 
 use crate::clock::Ticks;
+use crate::cold;
 use crate::engine::Engine;
 use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
@@ -23,7 +24,7 @@ use keyspace::memory::block_size;
 use keyspace::snapshot::record::Tokens;
 use keyspace::snapshot::{BigRef, Chunk, Shared, Workspace};
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Millis, StripeData};
+use keyspace::{ColdError, DbIndex, Millis, StripeData};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -419,7 +420,9 @@ impl<'a> Walker<'a> {
             self.flush(&mut **lock(output))?;
             self.out_db = chunk.db;
         }
-        self.encode(&chunk.bytes, encode);
+        let tokens = cold::thaw(self.snapshot.engine, &chunk.bytes)
+            .map_err(|ColdError(reason)| io::Error::other(reason))?;
+        self.encode(&tokens, encode);
         encode.end_of_value(&mut self.out);
         if self.out.len() >= FLUSH {
             self.flush(&mut **lock(output))?;

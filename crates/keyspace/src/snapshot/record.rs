@@ -134,6 +134,16 @@ impl<'a> Tokens<'a> {
         Tokens(bytes)
     }
 
+    /// Bytes that are left.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no token is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len);
         self.0 = rest;

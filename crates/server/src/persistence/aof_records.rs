@@ -189,6 +189,7 @@ impl Encode for AofRecords {
                 Token::Chunk { is_packed } => self.is_packed = is_packed,
                 Token::Long(len) => self.long(len, out),
                 Token::Part(bytes) => self.part(bytes, out),
+                Token::Cold(_) => unreachable!("the snapshot has read cold values"),
             }
         }
     }

@@ -56,6 +56,7 @@ impl Records {
             Token::Chunk { is_packed } => self.chunk = Some(is_packed),
             Token::Long(len) => self.long(len, to),
             Token::Part(bytes) => self.part(bytes, to),
+            Token::Cold(_) => unreachable!("the snapshot has read cold values"),
         }
     }
 

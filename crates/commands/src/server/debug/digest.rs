@@ -6,6 +6,7 @@
 
 use super::raw;
 use crate::value::view;
+use engine::cold::with_value;
 use engine::{Args, Cx, DbIndex, Outcome};
 use keyspace::{Entry, Kind};
 use rdb::ObjectRef;
@@ -46,15 +47,18 @@ pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
             continue;
         }
         total.append(&db.0.to_be_bytes());
+        let mut result = Ok(());
         cx.db.for_each_stripe(|_, data| {
             for entry in data.db(db).entries().iter() {
                 let mut of_key = Digest::default();
                 of_key.append(entry.key());
-                add_value(&mut of_key, entry);
+                let added = with_value(cx.engine, entry, |entry| add_value(&mut of_key, entry));
+                result = std::mem::replace(&mut result, Ok(())).and(added);
                 // Signed once more, as a whole.
                 total.add(&of_key.0);
             }
         });
+        result?;
     }
     cx.reply.simple(&total.hex());
     Ok(())
@@ -64,7 +68,7 @@ pub(super) fn digest_value(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.array(args.len() - 2);
     for at in 2..args.len() {
         let mut digest = Digest::default();
-        raw(cx, args.key(at), |entry| add_value(&mut digest, entry));
+        raw(cx, args.key(at), |entry| add_value(&mut digest, entry))?;
         cx.reply.simple(&digest.hex());
     }
     Ok(())

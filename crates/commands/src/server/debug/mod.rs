@@ -15,6 +15,7 @@ mod reload;
 mod settings;
 mod table_stats;
 
+use engine::cold::with_value;
 use engine::{Args, Command, Cx, Error, Flags, Group, Key, Outcome};
 use keyspace::Entry;
 use std::time::Duration;
@@ -87,9 +88,12 @@ fn unknown(args: Args<'_>) -> Error {
 }
 
 /// Looks at a key's entry as it is: a key whose time has come is still there.
-fn raw<R>(cx: &Cx<'_>, key: Key<'_>, look: impl FnOnce(&Entry) -> R) -> Option<R> {
+fn raw<R>(cx: &Cx<'_>, key: Key<'_>, look: impl FnOnce(&Entry) -> R) -> Result<Option<R>, Error> {
     let stripe = cx.engine.keyspace.stripe_of(key);
-    cx.db.with_stripe(stripe, |data| data.find(cx.db.index, key).map(look))
+    cx.db.with_stripe(stripe, |data| {
+        let entry = data.find(cx.db.index, key);
+        entry.map(|entry| with_value(cx.engine, entry, look)).transpose()
+    })
 }
 
 /// A number as C's `atoi` reads it: what does not look like one is 0.

@@ -31,7 +31,7 @@ pub(super) fn object(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         compression: value::compression(cx.engine),
         is_fast: args.is(3, "fast"),
     };
-    let line = raw(cx, args.key(2), |entry| describe(entry, &surroundings));
+    let line = raw(cx, args.key(2), |entry| describe(entry, &surroundings))?;
     cx.reply.simple(&line.ok_or(Error::NoSuchKey)?);
     Ok(())
 }
@@ -98,7 +98,7 @@ pub(super) fn sdslen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             own.saturating_sub(value),
         ))
     });
-    let line = line.ok_or(Error::NoSuchKey)?;
+    let line = line?.ok_or(Error::NoSuchKey)?;
     cx.reply.simple(&line.ok_or(Error::text("ERR Not an sds encoded string."))?);
     Ok(())
 }
@@ -109,7 +109,7 @@ pub(super) fn listpack(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::NoSuchKey);
     }
     let text = raw(cx, key, |entry| (entry.encoding() == "listpack").then(|| elements(entry)));
-    let text = text.flatten().ok_or(Error::text("ERR Not a listpack encoded object."))?;
+    let text = text?.flatten().ok_or(Error::text("ERR Not a listpack encoded object."))?;
     print(&text)?;
     cx.reply.simple("Listpack structure printed on stdout");
     Ok(())
@@ -125,7 +125,7 @@ pub(super) fn quicklist(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         let list = entry.object::<List>().filter(|list| list.encoding() == "quicklist")?;
         Some(nodes(list, with_elements))
     });
-    let text = text.flatten().ok_or(Error::text("ERR Not a quicklist encoded object."))?;
+    let text = text?.flatten().ok_or(Error::text("ERR Not a quicklist encoded object."))?;
     print(&text)?;
     cx.reply.simple("Quicklist structure printed on stdout");
     Ok(())

@@ -76,7 +76,7 @@ pub(super) fn htstats_key(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if cx.db.peek(key).is_none() {
         return Err(Error::NoSuchKey);
     }
-    let (slots, items) = raw(cx, key, table_of).flatten().ok_or(Error::text(
+    let (slots, items) = raw(cx, key, table_of)?.flatten().ok_or(Error::text(
         "ERR The value stored at the specified key is not represented using an hash table",
     ))?;
     let mut text = String::new();

@@ -64,7 +64,7 @@ impl Options {
         let config = &engine.config;
         Options {
             settings: Settings {
-                limits: commands::value::limits(engine),
+                limits: engine::limits::all(engine),
                 keeps_expired: false,
                 replaces: false,
                 world_is_stopped: false,

@@ -1,7 +1,7 @@
 //! The thresholds of the small encodings, as the configuration has them now.
 
+use crate::engine::Engine;
 use config::Config;
-use engine::Engine;
 use structs::hash::HashLimits;
 use structs::list::ListLimits;
 use structs::set::SetLimits;
@@ -12,6 +12,12 @@ pub fn list(engine: &Engine) -> ListLimits {
     let size = engine.config.list_max_listpack_size();
     ListLimits::new(i32::try_from(size).unwrap_or(-2))
         .with_packed_threshold(engine.debug.packed_threshold())
+}
+
+/// All of them, for a value that is read.
+pub fn all(engine: &Engine) -> rdb::Limits {
+    let config = &engine.config;
+    rdb::Limits { list: list(engine), set: set(config), hash: hash(config), zset: zset(config) }
 }
 
 /// `hash-max-listpack-*`.

@@ -1,9 +1,8 @@
 //! Entries as the RDB codec wants them, and values that it gives as entries.
 
-use engine::Engine;
-pub use engine::load::entry;
-use keyspace::{Entry, Kind, Object, StringRef};
-use rdb::{Compression, ObjectRef};
+use crate::engine::Engine;
+use keyspace::{Entry, Kind, Millis, Object, StringRef, Value};
+use rdb::{Compression, Object as Decoded, ObjectRef};
 
 /// An entry's value as the codec wants it.
 pub fn view(entry: &Entry) -> ObjectRef<'_> {
@@ -23,17 +22,23 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
     }
 }
 
-/// The thresholds of the encodings that a value read may take.
-pub fn limits(engine: &Engine) -> rdb::Limits {
-    rdb::Limits {
-        list: crate::limits::list(engine),
-        set: crate::limits::set(&engine.config),
-        hash: crate::limits::hash(&engine.config),
-        zset: crate::limits::zset(&engine.config),
-    }
-}
-
 /// Whether values are compressed, as `rdbcompression` says.
 pub fn compression(engine: &Engine) -> Compression {
     if engine.config.rdbcompression() { Compression::Lzf } else { Compression::Off }
+}
+
+/// What the codec has read, as a value.
+pub fn of_object(object: Decoded) -> Value {
+    match object {
+        Decoded::String(bytes) => Value::String(bytes),
+        Decoded::List(list) => Value::List(list),
+        Decoded::Set(set) => Value::Set(set),
+        Decoded::Hash(hash) => Value::Hash(hash),
+        Decoded::Zset(zset) => Value::Zset(zset),
+    }
+}
+
+/// What the codec has read, as an entry.
+pub fn entry(key: &[u8], object: Decoded, expiry: Option<Millis>, access: u32) -> Entry {
+    Entry::new(key, of_object(object), expiry, access)
 }
