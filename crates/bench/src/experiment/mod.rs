@@ -9,10 +9,10 @@ use crate::generator::os;
 use crate::measure::Measured;
 use crate::modes;
 use crate::options::args::ExperimentArgs;
-use crate::options::{Output, resolve};
+use crate::options::{Job, Output, resolve};
 use crate::report::Session;
 use crate::report::document::{Experiment, Row};
-use crate::report::table::{aligned, grouped};
+use crate::report::table::{fitted, grouped, wrapped};
 use servers::Lab;
 
 /// What an experiment is, apart from what it does.
@@ -28,6 +28,15 @@ pub struct Plan {
     /// Does it.
     pub run: fn(&mut Bench<'_>) -> Result<(), String>,
 }
+
+/// What is measured for less time says more about starting than about working.
+const SHORTEST_STEP_SECONDS: f64 = 2.0;
+
+/// How a table begins a remark about a program that is not installed.
+const MISSING: &str = "not measured: ";
+
+/// How many columns a terminal has at least.
+const COLUMNS: usize = 120;
 
 /// An experiment under way.
 pub struct Bench<'a> {
@@ -92,6 +101,29 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
 impl Bench<'_> {
     /// One run of `dunlin bench` on a server of the lab; the words are its arguments.
     pub fn measure(&mut self, port: u16, line: &str) -> Result<Vec<Measured>, String> {
+        let (job, measured) = self.attempt(port, line)?;
+        Ok(self.keep(&job, measured))
+    }
+
+    /// The same for at least two seconds: with more requests than the line asks for, if these take
+    /// less. What was too short is not in the report.
+    pub fn measure_long(&mut self, port: u16, line: &str) -> Result<Vec<Measured>, String> {
+        let mut line = line.to_owned();
+        loop {
+            let (job, measured) = self.attempt(port, &line)?;
+            let last = measured.last();
+            let short = last
+                .filter(|last| last.seconds < SHORTEST_STEP_SECONDS && last.refusal().is_none());
+            match (short, requests_of(&line)) {
+                (Some(short), Some(requests)) => {
+                    line = with_requests(&line, longer(requests, short.seconds));
+                }
+                _ => return Ok(self.keep(&job, measured)),
+            }
+        }
+    }
+
+    fn attempt(&mut self, port: u16, line: &str) -> Result<(Job, Vec<Measured>), String> {
         if os::interrupted() {
             return Err("interrupted".into());
         }
@@ -101,8 +133,15 @@ impl Bench<'_> {
         let job = resolve::parsed(&words)?;
         let mut all = Vec::new();
         for workload in &job.workloads {
-            let measured = modes::measure(&job, &job.target, &job.load, workload, self.session)?;
-            self.session.keep(&job.target, &job.load, &measured);
+            all.push(modes::measure(&job, &job.target, &job.load, workload, self.session)?);
+        }
+        Ok((job, all))
+    }
+
+    /// Puts runs into the report.
+    fn keep(&mut self, job: &Job, all: Vec<Measured>) -> Vec<Measured> {
+        for measured in &all {
+            self.session.keep(&job.target, &job.load, measured);
             // A refusal is quick, and no throughput.
             let errors = measured.errors();
             self.refusal = measured.refusal().map(|refusal| refusal.to_string());
@@ -111,16 +150,15 @@ impl Bench<'_> {
                 let (name, address) = (&measured.name, &job.target.address);
                 self.session.note(format!("{name} on {address}: {errors} errors, such as {text}"));
             }
-            all.push(measured);
         }
-        Ok(all)
+        all
     }
 
     /// The same several times: the rates.
     pub fn rates(&mut self, port: u16, line: &str, trials: u32) -> Result<Vec<f64>, String> {
         let mut rates = Vec::new();
         for _ in 0..trials {
-            let measured = self.measure(port, line)?;
+            let measured = self.measure_long(port, line)?;
             let answered = measured.iter().filter(|one| one.refusal().is_none());
             rates.extend(answered.map(Measured::rate));
         }
@@ -167,17 +205,101 @@ fn cells(row: &Row) -> Vec<String> {
     vec![row.what.clone(), published, mean, range, row.unit.clone(), row.remark.clone()]
 }
 
+/// How many requests a line asks for.
+fn requests_of(line: &str) -> Option<u64> {
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == "-n")?;
+    words.next()?.parse().ok()
+}
+
+/// The line with another number of requests.
+fn with_requests(line: &str, requests: u64) -> String {
+    let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+    if let Some(at) = words.iter().position(|word| word == "-n") {
+        words[at + 1] = requests.to_string();
+    }
+    words.join(" ")
+}
+
+/// So many requests take long enough where `requests` took `seconds`; a little more, for the next run
+/// may be faster. What took no time at all is not extrapolated far.
+fn longer(requests: u64, seconds: f64) -> u64 {
+    let factor = (SHORTEST_STEP_SECONDS * 1.2 / seconds.max(1e-3)).clamp(1.2, 100.0);
+    (requests as f64 * factor).ceil() as u64
+}
+
 fn table(experiment: &Experiment) -> String {
     let head = ["", "published", "measured", "range", "", ""].map(str::to_owned).to_vec();
     let mut rows = vec![head];
     rows.extend(experiment.rows.iter().map(cells));
-    format!(
-        "\n{}: {}\nPublished by {}. Scale {}: {}\n\n{}",
-        experiment.name,
-        experiment.title,
-        experiment.published_by,
-        experiment.scale,
-        experiment.sizes,
-        aligned(&rows)
-    )
+    let mut missing: Vec<String> = Vec::new();
+    // What is not installed is said once.
+    for remark in rows.iter_mut().filter_map(|row| row.last_mut()) {
+        if remark.starts_with(MISSING) {
+            let remark = std::mem::take(remark);
+            if !missing.contains(&remark) {
+                missing.push(remark);
+            }
+        }
+    }
+    let intro = [
+        format!("{}: {}", experiment.name, experiment.title),
+        format!("Published by {}.", experiment.published_by),
+        format!("Scale {}: {}", experiment.scale, experiment.sizes),
+    ];
+    let intro: String =
+        intro.iter().chain(&missing).map(|line| wrapped(line, COLUMNS) + "\n").collect();
+    format!("\n{intro}\n{}", fitted(&rows, COLUMNS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: &str, measured: Option<(f64, f64, f64)>, remark: &str) -> Row {
+        Row {
+            what: what.into(),
+            unit: "requests/s".into(),
+            published: Some("3 408 000 (4 to 5.6 ×)".into()),
+            measured,
+            remark: remark.into(),
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_said_once_and_above_and_a_table_fits() {
+        let missing = "not measured: neither valkey-server nor redis-server is installed; apt-get install valkey-server";
+        let experiment = Experiment {
+            name: "scale-out".into(),
+            title: "t".into(),
+            published_by: "somebody ".repeat(20),
+            scale: 1.0,
+            sizes: "many keys, ".repeat(20),
+            rows: vec![
+                row("8 instances, Twemproxy, HAProxy", None, missing),
+                row("1 reference server, 800 clients", None, missing),
+                row(
+                    "Dunlin with a long name and 800 clients",
+                    Some((1_234_567.0, 1_134_567.0, 1_334_567.0)),
+                    "p99 12.345 ms; no flash tier: all of it is kept in RAM",
+                ),
+            ],
+        };
+        let text = table(&experiment);
+        assert_eq!(text.matches("apt-get install").count(), 1, "{text}");
+        assert!(text.find("apt-get install") < text.find("published  "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.join(" ").contains("kept in RAM"), "{text}");
+    }
+
+    #[test]
+    fn a_step_gets_more_requests_until_it_is_long_enough() {
+        assert_eq!(requests_of("-c 50 -n 20000 -P 16 -t set"), Some(20_000));
+        assert_eq!(requests_of("-c 50 --duration 3"), None);
+        assert_eq!(with_requests("-c 50 -n 20000 -P 16", 5), "-c 50 -n 5 -P 16");
+        assert_eq!(longer(1000, 1.0), 2400);
+        assert_eq!(longer(1000, 0.0), 100_000);
+        assert!(longer(1000, 1.99) >= 1200);
+    }
 }

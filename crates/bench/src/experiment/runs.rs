@@ -149,7 +149,7 @@ fn unbenchmark(bench: &mut Bench<'_>) -> Result<(), String> {
     let keys = scaled(3e6, bench.scale, 1000);
     let requests = scaled(1e6, bench.scale, 1000) * CLIENTS;
     bench.sizes = format!(
-        "{keys} objects of 100 bytes, 1:1, pipeline 75, {CLIENTS} clients, S:S, {requests} requests, 3 trials"
+        "{keys} objects of 100 bytes, 1:1, pipeline 75, {CLIENTS} clients, S:S, at least {requests} requests and 2 s, 3 trials"
     );
     let work = format!(
         "--ratio 1:1 --key-pattern S:S --key-minimum 1 --key-maximum {keys} -d 100 -c {CLIENTS} -P 75 -n {requests}"
@@ -199,7 +199,7 @@ fn unbenchmark(bench: &mut Bench<'_>) -> Result<(), String> {
 fn all_commands(bench: &mut Bench<'_>) -> Result<(), String> {
     let requests = scaled(100_000.0, bench.scale, 1000);
     bench.sizes = format!(
-        "50 clients, {requests} requests a test, pipeline 1 and 16, one core for the server"
+        "50 clients, at least {requests} requests and 2 s a test, pipeline 1 and 16, one core for the server"
     );
     let mine = bench.lab.dunlin(&["--io-threads", "1"], Some(0))?;
     let other = bench.lab.reference(&[], Some(0))?;
@@ -229,7 +229,7 @@ fn all_commands(bench: &mut Bench<'_>) -> Result<(), String> {
 
 /// The rate of a test, which is the last of what its line runs; none if the server refused it.
 fn last_rate(bench: &mut Bench<'_>, port: u16, line: &str) -> Result<Option<f64>, String> {
-    let measured = bench.measure(port, line)?;
+    let measured = bench.measure_long(port, line)?;
     Ok(measured.last().filter(|last| last.refusal().is_none()).map(|last| last.rate()))
 }
 
@@ -242,7 +242,7 @@ fn proxy_hop(bench: &mut Bench<'_>) -> Result<(), String> {
     };
     let name = bench.lab.reference_name().unwrap_or("dunlin").to_owned();
     bench.sizes = format!(
-        "{name}, 100 clients, {requests} requests at pipeline 1, {} at 10 and 100",
+        "{name}, 100 clients, at least {requests} requests at pipeline 1, {} at 10 and 100, and 2 s",
         3 * requests
     );
     let hops: [(&str, Option<Server>, &str); 2] = [
@@ -287,7 +287,7 @@ fn flash(bench: &mut Bench<'_>) -> Result<(), String> {
     let (middle, half) = (keys / 2, (keys as f64 * 0.135) as u64);
     let deviation = 5_125_000.0 * bench.scale;
     bench.sizes = format!(
-        "{keys} values of {BYTES} bytes, the middle {} primed, then {seconds:.0} s of 1:1, pipeline 11, 20 clients, \
+        "{keys} values of {BYTES} bytes, the middle {} primed, each for at least 2 s, then {seconds:.0} s of 1:1, pipeline 11, 20 clients, \
          gaussian with standard deviation {deviation:.0}",
         2 * half
     );
@@ -314,7 +314,7 @@ fn flash(bench: &mut Bench<'_>) -> Result<(), String> {
         let steps =
             [("fill", &fill, "110 000"), ("prime", &prime, "25 000"), ("mixed", &mixed, "130 000")];
         for (step, line, published) in steps {
-            let measured = bench.measure(server.port, line)?;
+            let measured = bench.measure_long(server.port, line)?;
             let Some(measured) = measured.first() else { continue };
             let p99 = Latency::new(&measured.total().latencies).p99;
             let remark = format!("p99 {p99:.3} ms; {limit}");

@@ -5,6 +5,9 @@ use crate::measure::{Measured, Tally};
 use crate::options::{Load, Output, Pacing, Target};
 use std::fmt::Write;
 
+/// A last column beside the others is at least so wide.
+const SHORTEST_REMARK: usize = 20;
+
 /// The one line of `-q`, as redis-benchmark writes it, and what went wrong.
 pub fn line(measured: &Measured, precision: usize) -> String {
     let mut text = String::new();
@@ -47,6 +50,44 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The same within so many columns: the last column is to the left and goes on in further lines, or
+/// stands below its row where there is no room beside it.
+pub fn fitted(rows: &[Vec<String>], columns: usize) -> String {
+    let firsts: Vec<Vec<String>> =
+        rows.iter().map(|row| row[..row.len().saturating_sub(1)].to_vec()).collect();
+    let before = aligned(&firsts);
+    let width = before.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let beside = columns.saturating_sub(width + 2);
+    let is_beside = beside >= SHORTEST_REMARK;
+    let (indent, rest) = if is_beside { (width + 2, beside) } else { (4, columns - 4) };
+    let mut text = String::new();
+    for (line, row) in before.lines().zip(rows) {
+        let remark = row.last().map_or(String::new(), |remark| wrapped(remark, rest));
+        let mut parts = remark.lines();
+        let first = if is_beside { parts.next().unwrap_or_default() } else { "" };
+        let pad = " ".repeat(width - line.chars().count());
+        let _ = writeln!(text, "{}", format!("{line}{pad}  {first}").trim_end());
+        for part in parts {
+            let _ = writeln!(text, "{}{part}", " ".repeat(indent));
+        }
+    }
+    text
+}
+
+/// Lines of at most so many characters, broken between words.
+pub fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                *line = format!("{line} {word}");
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
 }
 
 /// A number with its thousands apart.
@@ -270,6 +311,23 @@ mod tests {
         assert_eq!(grouped(999.0), "999");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(3 << 40), "3072.0 GiB");
+    }
+
+    #[test]
+    fn a_last_column_goes_on_below() {
+        let rows = [
+            vec!["a".into(), "1".into(), "one two three four five six seven".into()],
+            vec!["bcd".into(), "22".into(), String::new()],
+        ];
+        assert_eq!(
+            fitted(&rows, 30),
+            "a     1  one two three four\n         five six seven\nbcd  22\n"
+        );
+        assert_eq!(
+            fitted(&rows, 20),
+            "a     1\n    one two three\n    four five six\n    seven\nbcd  22\n"
+        );
+        assert_eq!(wrapped("one two  three", 7), "one two\nthree");
     }
 
     #[test]
