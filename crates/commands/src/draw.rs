@@ -14,7 +14,7 @@ pub(crate) fn draw_repeated(
     mut draw: impl FnMut(usize, &mut Reply<'_>),
 ) {
     let mut left = count;
-    while left > 0 && reply.len() <= room {
+    while left > 0 && reply.charge() <= room {
         let part = left.min(DRAWN_AT_ONCE);
         draw(part, reply);
         left -= part;
@@ -24,10 +24,10 @@ pub(crate) fn draw_repeated(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use resp::Protocol;
+    use resp::{Output, Protocol};
 
     fn drawn(count: usize, room: usize) -> usize {
-        let mut out = Vec::new();
+        let mut out = Output::default();
         let mut reply = Reply::new(&mut out, Protocol::Resp2);
         draw_repeated(count, &mut reply, room, |part, reply| {
             (0..part).for_each(|_| reply.raw(b"x"));

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use keyspace::Millis;
-use resp::Reply;
+use resp::{Output, Reply};
 use std::sync::atomic::{AtomicUsize, Ordering::*, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
@@ -167,7 +167,7 @@ impl Engine {
             return false;
         }
         if waiter.claim() {
-            let mut out = Vec::new();
+            let mut out = Output::default();
             let mut reply = Reply::new(&mut out, waiter.protocol);
             match outcome {
                 Ok(_) => acks.write(self, &mut reply),

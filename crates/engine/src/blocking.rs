@@ -278,7 +278,7 @@ pub struct Resumption {
     /// The suspension's.
     pub token: Option<u64>,
     /// The encoded reply.
-    pub reply: Vec<u8>,
+    pub reply: resp::Output,
     /// The position behind what was written for it.
     pub written: JournalPos,
 }

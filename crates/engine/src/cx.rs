@@ -10,20 +10,18 @@ use crate::clock::Ticks;
 use crate::db::Db;
 use crate::dispatch::ScriptRules;
 use crate::engine::Engine;
-use crate::error::Error;
-use crate::locks::Locked;
 use crate::outbox::News;
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
-use keyspace::Millis;
-use resp::{Protocol, Reply};
+use keyspace::{Millis, StringRef};
+use resp::{Output, Protocol, Reply};
 
-/// A string of more bytes is not copied into a reply by a reactor: it takes some tenths of a
-/// millisecond, and several times as long where the reply's memory is new.
-const MAX_IN_PLACE: usize = 2 << 20;
+/// More bytes are not copied or cleared by a reactor: it takes some tenths of a millisecond, and
+/// several times as long where the memory is new.
+pub(crate) const MAX_IN_PLACE: usize = 2 << 20;
 
 /// The context of one command.
 pub struct Cx<'a> {
@@ -56,7 +54,7 @@ impl<'a> Cx<'a> {
         thread: &'a ThreadContext,
         session: &'a mut Session,
         now: Millis,
-        out: &'a mut Vec<u8>,
+        out: &'a mut Output,
     ) -> Cx<'a> {
         let engine = thread.engine;
         let mut db = Db::new(engine, now, engine.access_policy(), thread.rng());
@@ -109,11 +107,13 @@ impl Cx<'_> {
     ) -> R {
         let of_client = self.reply.protocol();
         let output_room = std::mem::replace(&mut self.session.output_room, usize::MAX);
-        self.reply.swap_buffer(out);
+        let mut captured = Output::from(std::mem::take(out));
+        self.reply.swap_output(&mut captured);
         self.reply.set_protocol(protocol);
         let result = run(self);
         self.reply.set_protocol(of_client);
-        self.reply.swap_buffer(out);
+        self.reply.swap_output(&mut captured);
+        *out = captured.into_bytes();
         self.session.output_room = output_room;
         result
     }
@@ -122,7 +122,7 @@ impl Cx<'_> {
     pub fn publish(&self, space: Space, channel: &[u8], payload: &[u8]) -> usize {
         let pubsub = &self.engine.pubsub;
         if !self.db.effects.is_transaction {
-            return pubsub.publish(self.engine, space, channel, payload);
+            return pubsub.publish(self.engine, space, channel, payload, self.db.block_of(payload));
         }
         let count = pubsub.receivers(space, channel);
         let (channel, payload) = (channel.into(), payload.into());
@@ -153,7 +153,7 @@ impl Cx<'_> {
     }
 
     /// Whether so many bytes are to be copied or cleared on a background thread: then the command
-    /// returns [`Error::TakesLong`]. For commands that are run too often to be
+    /// returns [`Error::TakesLong`](crate::Error::TakesLong). For commands that are run too often to be
     /// [estimated](crate::effort) before, and have only looked at their one key so far: by one
     /// counted look if they only read, by [`Db::target_string`] and its like if they write.
     #[inline]
@@ -161,31 +161,27 @@ impl Cx<'_> {
         bytes > MAX_IN_PLACE && self.may_be_put_off()
     }
 
-    /// Says no if a reply with a string of so many bytes, its last part, is not to be made here: it
-    /// is for a background thread, or more than the client may have, which is then closed without it.
-    ///
-    /// # Errors
-    /// [`Error::TakesLong`] and [`Error::OverOutputLimit`], for the command to return.
-    #[inline]
-    pub fn may_reply_with(&self, bytes: usize) -> Result<(), Error> {
-        let length = self.reply.len().saturating_add(bytes);
-        if bytes > MAX_IN_PLACE && length > self.session.output_room {
-            return Err(Error::OverOutputLimit);
-        }
-        if self.is_for_background(bytes) { Err(Error::TakesLong) } else { Ok(()) }
-    }
-
     #[cold]
     fn may_be_put_off(&self) -> bool {
-        let is_in_place = matches!(self.db.locks.held(), Locked::One(_)) && self.db.asker.is_none();
-        is_in_place && !self.in_transaction
+        self.db.may_be_put_off() && !self.in_transaction
     }
 
     /// Whether the client has more output than it may have. What still makes a long reply should
     /// stop: the client is closed without getting it.
     #[inline]
     pub fn is_over_output_limit(&self) -> bool {
-        self.reply.len() > self.session.output_room
+        self.reply.charge() > self.session.output_room
+    }
+}
+
+/// Writes a string as the reply, or as a part of it. A long one is referred to.
+#[inline]
+pub fn write_string(reply: &mut Reply<'_>, string: Option<StringRef<'_>>) {
+    match string {
+        Some(StringRef::Bytes(bytes)) => reply.bulk(bytes),
+        Some(StringRef::Block(block)) => reply.bulk_of(block, 0..block.len()),
+        Some(StringRef::Integer(number)) => reply.bulk_integer(number),
+        None => reply.null(),
     }
 }
 

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::commit::{Cause, Change, Effects};
+use crate::cx::MAX_IN_PLACE;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
@@ -74,6 +75,8 @@ pub struct Db<'a> {
     pub(crate) asker: Option<&'a Asker>,
     /// Set where nobody waits for this thread: then the world may be stopped between stripes.
     background: Option<&'a keyspace::world::Reader<'static>>,
+    /// The request's words that came in blocks of their own.
+    pub(crate) blocks: Vec<HeapString>,
 }
 
 fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
@@ -110,6 +113,7 @@ impl<'a> Db<'a> {
             held: None,
             asker: None,
             background: None,
+            blocks: Vec::new(),
         }
     }
 
@@ -425,9 +429,22 @@ impl<'a> Db<'a> {
         is_empty
     }
 
-    /// Sets a string. The value is kept as a number if it spells one. Reports nothing.
+    /// The block that a word of the request came in, if it has one of its own.
+    #[inline]
+    pub(crate) fn block_of(&self, word: &[u8]) -> Option<HeapString> {
+        let is_it = |block: &&HeapString| std::ptr::eq(block.as_slice(), word);
+        self.blocks.iter().find(is_it).cloned()
+    }
+
+    /// Sets a string. The value is kept as a number if it spells one; a word that came in a block of its
+    /// own is kept as that. Reports nothing.
     #[inline]
     pub fn set_string(&mut self, key: Key<'_>, value: &[u8], expiry: SetExpiry) {
+        let block = self.block_of(value);
+        let make = |expiry, access| match block.clone() {
+            Some(block) => Entry::new_heap_string(key.bytes, block, expiry, access),
+            None => Entry::new_string(key.bytes, value, expiry, access),
+        };
         let (index, horizon, access) = (self.index, self.horizon, self.fresh_access());
         let touches = self.touches;
         let data = self.data_mut(key);
@@ -448,7 +465,7 @@ impl<'a> Db<'a> {
                 }
                 return true;
             }
-            let new = Entry::new_string(key.bytes, value, wanted, access);
+            let new = make(wanted, access);
             replaced = Some(std::mem::replace(entry, new));
             true
         });
@@ -463,7 +480,7 @@ impl<'a> Db<'a> {
                 SetExpiry::At(at) => Some(at),
                 SetExpiry::Clear | SetExpiry::Keep => None,
             };
-            let entry = Entry::new_string(key.bytes, value, expiry, access);
+            let entry = make(expiry, access);
             self.data_mut(key).insert_absent(index, key.hash, entry);
             self.created(key);
         }
@@ -496,8 +513,17 @@ impl<'a> Db<'a> {
         Ok(number)
     }
 
+    /// Whether the command can still be run on a background thread instead.
+    pub(crate) fn may_be_put_off(&self) -> bool {
+        let is_in_place = matches!(self.locks.held(), Locked::One(_)) && self.asker.is_none();
+        is_in_place && !self.effects.is_transaction && !self.effects.is_replay
+    }
+
     /// The string of a key, in a block of its own, to edit it in place (APPEND, SETRANGE,
     /// SETBIT); created empty if the key is absent. Its encoding becomes `raw`.
+    ///
+    /// # Errors
+    /// It is no string; or it is long and others refer to it ([`Error::TakesLong`]).
     pub fn edit_string(&mut self, key: Key<'_>) -> Result<&mut HeapString, Error> {
         let index = self.index;
         if let Some(entry) = self.live_mut(key) {
@@ -508,7 +534,13 @@ impl<'a> Db<'a> {
             self.data_mut(key).insert_absent(index, key.hash, entry);
             self.created(key);
         }
-        self.data_mut(key).heap_string(index, key).ok_or(Error::WrongType)
+        let may_be_put_off = self.may_be_put_off();
+        let string = self.data_mut(key).heap_string(index, key).ok_or(Error::WrongType)?;
+        // The first change of a string that others refer to copies it.
+        if may_be_put_off && string.len() > MAX_IN_PLACE && string.is_shared() {
+            return Err(Error::TakesLong);
+        }
+        Ok(string)
     }
 
     /// Puts a value of any type into the place of whatever the key holds. Reports nothing.

@@ -63,7 +63,7 @@ pub(crate) fn process(
 ) -> Result<(), NotNow> {
     let Some(row) = resolved.or_else(|| resolve(cx, args)) else { return Ok(()) };
     let engine = cx.engine;
-    let started = cx.reply.len();
+    let started = cx.reply.place();
     cx.keys.clear();
     let is_special = cx.session.is_special() || engine.is_special();
     if is_special && !passes_gates(cx, row, args)? {
@@ -129,7 +129,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
             if let Some(multi) = &mut cx.session.multi {
                 multi.is_broken = true;
             }
-            let started = cx.reply.len();
+            let started = cx.reply.place();
             let row = engine.table.find(args[0]);
             if row.is_some_and(|row| row.command.flags.has(Flags::RUNS_QUEUE)) {
                 abort_exec(cx, &error);
@@ -300,7 +300,7 @@ pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Re
 /// The same error.
 #[inline]
 pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
-    let started = cx.reply.len();
+    let started = cx.reply.place();
     let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
@@ -323,7 +323,6 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
                 run_later(cx);
                 return Ok(());
             }
-            Error::OverOutputLimit => overflow(cx, started),
             _ => {
                 cx.block_request = None;
                 command_stats.failed.add_own(1);
@@ -344,7 +343,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row, args);
     }
-    crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len() - started);
+    crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len_since(started));
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
@@ -446,7 +445,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
 fn after_reply(cx: &mut Cx<'_>, row: &Resolved, started: usize) {
     let flags = row.command.flags;
     if cx.session.reply_mode != ReplyMode::On && !flags.has(Flags::SETS_REPLY_MODE) {
-        let first = cx.reply.written_since(started).first();
+        let first = cx.reply.first_since(started);
         if flags.has(Flags::ANSWERS_BY_PUSH) && matches!(first, Some(b'>' | b'*')) {
             end_skipping(cx.session);
         } else {

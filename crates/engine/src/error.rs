@@ -43,9 +43,6 @@ pub enum Error {
     /// No answer at all: the request is to run again, on a background thread
     /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
     TakesLong,
-    /// The client is to be closed, since its reply is more than it may have
-    /// ([`Cx::may_reply_with`](crate::Cx::may_reply_with)).
-    OverOutputLimit,
     /// A text of the command's own, with its code (`ERR …`).
     Text(Cow<'static, str>),
     /// A text of the command's own that quotes what the client sent.
@@ -100,7 +97,6 @@ impl Error {
             Error::NoAuth => "NOAUTH Authentication required.".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             // Dispatch lets neither of these out.
-            Error::OverOutputLimit => "ERR the reply is over the client's output limit".into(),
             Error::Cold => "ERR a value that the command needs is not in memory".into(),
             Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),

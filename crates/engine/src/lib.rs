@@ -50,7 +50,7 @@ pub use stats::{commandlog, latency, rates};
 
 pub use args::Args;
 pub use command::{Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Outcome};
-pub use cx::Cx;
+pub use cx::{Cx, write_string};
 pub use db::Db;
 pub use effort::Effort;
 pub use engine::Engine;

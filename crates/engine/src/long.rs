@@ -27,7 +27,7 @@ use crate::table::Resolved;
 use crate::words::Words;
 use crate::worker::ThreadContext;
 use crate::{Flags, KeyUse, RequestKeys};
-use resp::Reply;
+use resp::{Output, Reply};
 use std::cell::Cell;
 use std::sync::Arc;
 use structs::give_way;
@@ -124,7 +124,7 @@ impl Cx<'_> {
         // What the command itself writes is noted in its session.
         let written = JournalPos(0);
         let job = move |_: &ThreadContext| {
-            let mut out = Vec::new();
+            let mut out = Output::default();
             work(&mut Reply::new(&mut out, protocol));
             let resumption = Resumption { token: Some(token), reply: out, written };
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
@@ -145,7 +145,7 @@ pub struct LateReply {
 impl LateReply {
     /// Sends it.
     pub fn send(self, write: impl FnOnce(&mut Reply<'_>)) {
-        let mut out = Vec::new();
+        let mut out = Output::default();
         write(&mut Reply::new(&mut out, self.protocol));
         let resumption = Resumption {
             token: Some(self.token),
@@ -183,7 +183,7 @@ impl LongCommand {
             // Gone while this was waiting for a thread.
             return;
         }
-        let mut out = Vec::new();
+        let mut out = Output::default();
         let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.keys = self.keys;

@@ -19,6 +19,7 @@ use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
 use keyspace::{DbIndex, Millis};
+use resp::Output;
 use std::sync::Arc;
 
 /// The row of each command, with stripe and hash of its only key.
@@ -28,7 +29,7 @@ type Rows = Vec<Option<(&'static Resolved, Option<(usize, u64)>)>>;
 pub struct Replay<'t> {
     thread: &'t ThreadContext,
     session: Session,
-    replies: Vec<u8>,
+    replies: Output,
     rows: Rows,
 }
 
@@ -58,7 +59,7 @@ impl<'t> Replay<'t> {
         let client = Client::unconnected(0, thread.index, thread.engine.clock.wall());
         let mut session = Session::new(Arc::new(client), true);
         session.db = DbIndex(0);
-        Replay { thread, session, replies: Vec::new(), rows: Vec::new() }
+        Replay { thread, session, replies: Output::default(), rows: Vec::new() }
     }
 
     /// Repeats some commands in order.

@@ -11,9 +11,10 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
     }
     match entry.kind() {
         Kind::InlineString | Kind::Integer | Kind::HeapString => match entry.string() {
-            Some(StringRef::Bytes(bytes)) => ObjectRef::String(bytes),
             Some(StringRef::Integer(number)) => ObjectRef::Int(number),
-            None => unreachable!("the kind says that it is a string"),
+            string => ObjectRef::String(
+                string.and_then(StringRef::text).expect("the kind says that it is a string"),
+            ),
         },
         Kind::List => ObjectRef::List(object(entry)),
         Kind::Set => ObjectRef::Set(object(entry)),

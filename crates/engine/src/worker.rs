@@ -20,7 +20,7 @@ use crate::stats::ThreadStats;
 use crate::table::Resolved;
 use keyspace::Millis;
 use keyspace::world::Reader;
-use resp::{Limits, Parsed, Reply, plain};
+use resp::{Limits, Output, Parsed, Parser, Reply, plain};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -131,6 +131,14 @@ pub enum Next {
         /// A lower bound of the bytes that have to come.
         missing: usize,
     },
+    /// The input ends with the first `arrived` bytes of a word: take them away, receive all of the word
+    /// into a block of its own, and [supply](crate::Session::supply_word) that.
+    ReadWord {
+        /// Bytes of the word in the input.
+        arrived: usize,
+        /// Bytes of the word.
+        len: usize,
+    },
     /// There is too much output for now: feed again in the next turn.
     Again,
     /// The session is suspended: do not feed until it is resumed.
@@ -218,7 +226,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         input: &[u8],
-        out: &mut Vec<u8>,
+        out: &mut Output,
         most: usize,
     ) -> FeedResult {
         let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
@@ -255,7 +263,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         input: &'i [u8],
-        out: &mut Vec<u8>,
+        out: &mut Output,
         most_output: usize,
         argv: &mut Vec<&'i [u8]>,
         batch: &mut Batch,
@@ -285,7 +293,8 @@ impl Worker {
             while batch.requests().len() < most {
                 let start = argv.len();
                 let parser = &mut cx.session.parser;
-                let found = if parser.is_inside_request() { None } else { plain(input, at, argv) };
+                let is_begun = parser.is_inside_request() || parser.has_long_words();
+                let found = if is_begun { None } else { plain(input, at, argv) };
                 if let Some(end) = found {
                     batch.add(engine, argv, start, at..end, true);
                     at = end;
@@ -314,6 +323,13 @@ impl Worker {
                                 }
                             }
                             // Behind others it is looked at again when they have run.
+                            break;
+                        }
+                        if cx.session.parser.has_long_words() {
+                            match run_with_long_words(&mut cx, &input[at..], used) {
+                                Ok(()) => consumed = at + used,
+                                Err(cause) => stop = Some(cause),
+                            }
                             break;
                         }
                         let words = cx.session.parser.words();
@@ -368,7 +384,7 @@ impl Worker {
             }
             match stop {
                 Some(Next::Read { missing }) => {
-                    next = Next::Read { missing };
+                    next = read_more(&cx.session.parser, input.len() - consumed, missing);
                     break;
                 }
                 Some(cause) => {
@@ -396,7 +412,7 @@ impl Worker {
     /// Writes an out-of-band message into a client's output, which [may have to wait](Session::seen)
     /// for the disk then. `false` if the message has to wait for the reply of a command that runs
     /// elsewhere: it came after what that has done or read.
-    pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Vec<u8>) -> bool {
+    pub fn deliver(&mut self, session: &mut Session, push: &Push, out: &mut Output) -> bool {
         let follows_reply = |suspension: &Suspension| match &suspension.waiter {
             Some(waiter) => waiter.is_done(),
             None => suspension.is_cached && matches!(push, Push::Invalidate { .. }),
@@ -418,7 +434,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         resumption: Resumption,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> bool {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
@@ -430,7 +446,8 @@ impl Worker {
             // A reply of many megabytes is not worth copying.
             *out = resumption.reply;
         } else {
-            out.extend_from_slice(&resumption.reply);
+            let mut reply = resumption.reply;
+            out.append(&mut reply);
         }
         session.publish(self.context.engine.clock.wall().0);
         true
@@ -454,7 +471,7 @@ impl Worker {
 
     /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
     /// if somebody serves the client just now.
-    pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Vec<u8>) -> bool {
+    pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Output) -> bool {
         session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
 
@@ -465,7 +482,7 @@ impl Worker {
         session: &mut Session,
         token: u64,
         with_error: bool,
-        out: &mut Vec<u8>,
+        out: &mut Output,
     ) -> bool {
         let Some(suspension) = session.suspension.as_mut().filter(|s| s.token == token) else {
             return false;
@@ -475,7 +492,7 @@ impl Worker {
     }
 
     /// Ends the session's suspension, unless its blocked command is being served.
-    fn end_wait(&mut self, session: &mut Session, out: &mut Vec<u8>) -> bool {
+    fn end_wait(&mut self, session: &mut Session, out: &mut Output) -> bool {
         let client = session.id();
         let Some(suspension) = &mut session.suspension else { return false };
         self.context.forget_deadline(client, suspension);
@@ -536,6 +553,34 @@ impl Worker {
         self.context.reader.leave();
         result
     }
+}
+
+/// How the rest of an unfinished request is to be read, of which `arrived` bytes are there.
+fn read_more(parser: &Parser, arrived: usize, missing: usize) -> Next {
+    match parser.unfinished_long_word() {
+        Some((at, len)) => Next::ReadWord { arrived: arrived - at, len },
+        None => Next::Read { missing },
+    }
+}
+
+/// Runs the request at the start of the input, some of whose words are in blocks. It is the first of
+/// its batch.
+#[cold]
+fn run_with_long_words(cx: &mut Cx<'_>, input: &[u8], used: usize) -> Result<(), Next> {
+    let places = cx.session.parser.words().to_vec();
+    let long = cx.session.parser.take_long_words();
+    let words: Vec<&[u8]> =
+        places.into_iter().map(|place| Parser::word(input, &long, place)).collect();
+    cx.db.blocks = long.iter().map(|word| word.block().clone()).collect();
+    cx.start_timing();
+    cx.session.request_bytes = used + long.iter().map(|word| word.block().len()).sum::<usize>();
+    let outcome = run(cx, Args::new(&words), None);
+    cx.db.blocks = Vec::new();
+    if outcome.is_err() {
+        // It will be parsed again.
+        cx.session.parser = Parser::with_long_words(long);
+    }
+    outcome
 }
 
 /// Whether the session runs no further command for now.

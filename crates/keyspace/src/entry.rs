@@ -22,7 +22,6 @@
 
 use crate::cold::{self, ColdLocation, ColdRef, Summary};
 use crate::collection::Collection;
-use crate::heap_string::{self, HeapString};
 use crate::kind::{self, Kind, Object, Value};
 use crate::memory::block_size;
 use crate::types::Millis;
@@ -30,6 +29,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use structs::heap_string::{self, HeapString};
 use structs::table::Item;
 
 const EXPIRES: u32 = 1 << 28;
@@ -65,11 +65,31 @@ const KEY_OFFSET: [u8; 128] = {
 pub enum StringRef<'a> {
     /// Bytes.
     Bytes(&'a [u8]),
+    /// Bytes in a block of their own.
+    Block(&'a HeapString),
     /// A number.
     Integer(i64),
 }
 
 impl<'a> StringRef<'a> {
+    /// The bytes, unless it is a number.
+    #[inline]
+    pub fn text(self) -> Option<&'a [u8]> {
+        match self {
+            StringRef::Bytes(bytes) => Some(bytes),
+            StringRef::Block(block) => Some(block.as_slice()),
+            StringRef::Integer(_) => None,
+        }
+    }
+
+    /// A string of its own: of a long one another reference, of others a copy.
+    pub fn to_heap_string(self) -> HeapString {
+        match self {
+            StringRef::Block(block) => block.clone(),
+            _ => HeapString::from_bytes(self.bytes(&mut [0; structs::numbers::INT_MAX_LEN])),
+        }
+    }
+
     /// The bytes; a number is written into `buf`.
     pub fn bytes<'b>(self, buf: &'b mut [u8; structs::numbers::INT_MAX_LEN]) -> &'b [u8]
     where
@@ -77,6 +97,7 @@ impl<'a> StringRef<'a> {
     {
         match self {
             StringRef::Bytes(bytes) => bytes,
+            StringRef::Block(block) => block.as_slice(),
             StringRef::Integer(number) => structs::numbers::format_i64(buf, number),
         }
     }
@@ -91,6 +112,7 @@ impl<'a> StringRef<'a> {
     pub fn len(self) -> usize {
         match self {
             StringRef::Bytes(bytes) => bytes.len(),
+            StringRef::Block(block) => block.len(),
             StringRef::Integer(number) => {
                 usize::from(number < 0) + structs::numbers::decimal_len(number.unsigned_abs())
             }
@@ -106,6 +128,7 @@ impl<'a> StringRef<'a> {
     pub fn integer(self) -> Option<i64> {
         match self {
             StringRef::Bytes(bytes) => structs::numbers::parse_i64(bytes),
+            StringRef::Block(block) => structs::numbers::parse_i64(block.as_slice()),
             StringRef::Integer(number) => Some(number),
         }
     }
@@ -468,9 +491,7 @@ impl Entry {
                     Some(StringRef::Bytes(std::slice::from_raw_parts(self.at(start), len)))
                 }
                 Kind::Integer => Some(StringRef::Integer(self.payload::<i64>().read())),
-                Kind::HeapString => {
-                    Some(StringRef::Bytes((*self.payload::<HeapString>()).as_slice()))
-                }
+                Kind::HeapString => Some(StringRef::Block(&*self.payload::<HeapString>())),
                 _ => None,
             }
         }
@@ -701,15 +722,15 @@ impl Entry {
         }
     }
 
-    /// A deep copy under another key (COPY).
+    /// A copy under another key (COPY); of a long string another reference.
     pub fn duplicate(&self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         if let Some(collection) = self.collection() {
             return Entry::new(key, collection.duplicate(), expiry, access);
         }
-        if let Some(string) = self.heap_string_ref() {
-            return Entry::new_heap_string(key, string.clone(), expiry, access);
-        }
         match self.string() {
+            Some(StringRef::Block(block)) => {
+                Entry::new_heap_string(key, block.clone(), expiry, access)
+            }
             Some(StringRef::Integer(number)) => Entry::new_integer(key, number, expiry, access),
             Some(StringRef::Bytes(bytes)) => Entry::new_raw_string(key, bytes, expiry, access),
             None => unreachable!("a value is a string or a collection"),

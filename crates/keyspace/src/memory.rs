@@ -49,6 +49,17 @@ fn assign(bytes: isize) {
     add(bytes);
 }
 
+/// Takes bytes of a block that are reserved but not in use out of the count; [`count`] puts them back, as
+/// they come into use or before the block is freed.
+pub fn discount(bytes: usize) {
+    add(-(bytes as isize));
+}
+
+/// Counts bytes that were [discounted](discount).
+pub fn count(bytes: usize) {
+    add(bytes as isize);
+}
+
 /// Bytes in allocated blocks, over all threads, and in the mappings of the tables.
 pub fn used_bytes() -> usize {
     let threads = NEXT.load(Relaxed).min(SLOTS);

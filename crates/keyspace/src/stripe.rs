@@ -7,7 +7,6 @@
 
 use crate::byte_lock::ByteLock;
 use crate::entry::Entry;
-use crate::heap_string::HeapString;
 use crate::holds::Hold;
 use crate::kind::Object;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
@@ -20,6 +19,7 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
+use structs::heap_string::HeapString;
 use structs::sync::{lock, wait_timeout};
 use structs::table::{Buckets, Item, ScanPosition, Table};
 

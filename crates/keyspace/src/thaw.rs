@@ -6,11 +6,11 @@
 
 use crate::cold::{ColdLocation, ColdRef};
 use crate::entry::Entry;
-use crate::heap_string::HeapString;
 use crate::kind::{Kind, Value};
 use crate::snapshot::Touch;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
+use structs::heap_string::HeapString;
 
 impl StripeData {
     /// Where the value of a key is, if it is not in RAM.

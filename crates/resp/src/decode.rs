@@ -301,10 +301,10 @@ mod tests {
     }
 
     fn written(values: &[Made], protocol: Protocol) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Output::default();
         let mut reply = Reply::new(&mut out, protocol);
         values.iter().for_each(|value| write(value, &mut reply));
-        out
+        out.into_bytes()
     }
 
     /// The replies of a stream of which more has come at each of the cuts.

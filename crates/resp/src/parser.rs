@@ -8,6 +8,7 @@
 //! Error texts are Redis's own, because client libraries and its test suite know them.
 
 use std::ops::Range;
+use structs::heap_string::HeapString;
 
 /// Longest inline request and longest line of a header, in bytes.
 pub const INLINE_LIMIT: usize = 64 * 1024;
@@ -50,6 +51,24 @@ pub enum Parsed {
 /// Words that a parser keeps room for between two requests.
 pub const KEPT_WORDS: usize = 1024;
 
+/// Words of so many bytes are received into blocks of their own: see [`Parser::supply`].
+pub const LONG_WORD: usize = 64 << 10;
+
+/// A word that is not in the input.
+#[derive(Debug)]
+pub struct LongWord {
+    /// Where it would begin, relative to the request's first byte.
+    at: usize,
+    block: HeapString,
+}
+
+impl LongWord {
+    /// The word.
+    pub fn block(&self) -> &HeapString {
+        &self.block
+    }
+}
+
 /// The state of one connection's parser.
 #[derive(Default, Debug)]
 pub struct Parser {
@@ -61,6 +80,8 @@ pub struct Parser {
     /// The length of the bulk whose header has been read but whose body has not.
     body: Option<usize>,
     owned: Vec<u8>,
+    /// The words of the request that are not in the input, in order.
+    long: Vec<LongWord>,
 }
 
 impl Parser {
@@ -72,6 +93,52 @@ impl Parser {
     /// Whether a request has begun and is not complete.
     pub fn is_inside_request(&self) -> bool {
         self.left > 0
+    }
+
+    /// The word whose header is the last that was read, if it is long: where it begins, relative to the
+    /// request's first byte, and its length.
+    pub fn unfinished_long_word(&self) -> Option<(usize, usize)> {
+        let len = self.body.filter(|len| (LONG_WORD..=HeapString::LONGEST).contains(len))?;
+        (!self.has_long_word_at(self.at)).then_some((self.at, len))
+    }
+
+    /// Gives the parser the [unfinished word](Parser::unfinished_long_word): what has come of it is
+    /// taken out of the input, which goes on with the end of its line.
+    pub fn supply(&mut self, block: HeapString) {
+        debug_assert_eq!(self.body, Some(block.len()));
+        self.long.push(LongWord { at: self.at, block });
+    }
+
+    /// Whether the request at the start of the input has words that were supplied.
+    #[inline]
+    pub fn has_long_words(&self) -> bool {
+        !self.long.is_empty()
+    }
+
+    /// Whether the word that begins there was supplied.
+    fn has_long_word_at(&self, at: usize) -> bool {
+        self.long.iter().any(|word| word.at == at)
+    }
+
+    /// Bytes of the words that were supplied.
+    pub fn long_bytes(&self) -> usize {
+        self.long.iter().map(|word| word.block.allocated_bytes()).sum()
+    }
+
+    /// Takes the words that were supplied.
+    pub fn take_long_words(&mut self) -> Vec<LongWord> {
+        std::mem::take(&mut self.long)
+    }
+
+    /// A parser that is to begin again with a request that has these words.
+    pub fn with_long_words(long: Vec<LongWord>) -> Parser {
+        Parser { long, ..Parser::default() }
+    }
+
+    /// The word that was found at a place of a request that begins with `input`.
+    pub fn word<'a>(input: &'a [u8], long: &'a [LongWord], place: Range<usize>) -> &'a [u8] {
+        let supplied = long.iter().find(|word| place.is_empty() && word.at == place.start);
+        supplied.map_or_else(|| &input[place], |word| word.block.as_slice())
     }
 
     /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`.
@@ -153,7 +220,8 @@ impl Parser {
                     Err(outcome) => return outcome,
                 },
             };
-            let end = self.at + len;
+            let is_supplied = self.has_long_word_at(self.at);
+            let end = if is_supplied { self.at } else { self.at + len };
             // Until the word is complete, and if it is wrong: the error may be asked for again.
             self.body = Some(len);
             if input.len() < end + 2 {
@@ -437,5 +505,28 @@ mod tests {
         let mut parser = Parser::new();
         assert_eq!(parser.next(b"*1\r\n$1000\r\nabc", LIMITS), Parsed::Incomplete { missing: 999 });
         assert!(parser.is_inside_request());
+    }
+
+    #[test]
+    fn a_long_word_is_not_in_the_input() {
+        let input = format!("*3\r\n$4\r\nMSET\r\n$0\r\n\r\n${LONG_WORD}\r\n");
+        let mut parser = Parser::new();
+        let begun = [input.as_bytes(), b"xx"].concat();
+        let missing = LONG_WORD;
+        assert_eq!(parser.next(&begun, LIMITS), Parsed::Incomplete { missing });
+        assert_eq!(parser.unfinished_long_word(), Some((input.len(), LONG_WORD)));
+        parser.supply(HeapString::from_bytes(&[b'x'; LONG_WORD]));
+        let whole = [input.as_bytes(), b"\r\n*1\r\n"].concat();
+        for _ in 0..2 {
+            let found = parser.next(&whole, LIMITS);
+            assert_eq!(found, Parsed::Request { consumed: input.len() + 2 });
+            let places = parser.words().to_vec();
+            let long = parser.take_long_words();
+            let words: Vec<_> =
+                places.into_iter().map(|place| Parser::word(&whole, &long, place)).collect();
+            assert_eq!(words, [&b"MSET"[..], b"", &[b'x'; LONG_WORD]]);
+            // As when the request could not run.
+            parser = Parser::with_long_words(long);
+        }
     }
 }

@@ -5,6 +5,9 @@
 //! clients (a map becomes a flat array, a double a bulk string, a push an array).
 
 use crate::bulk;
+use crate::output::{Output, Part};
+use std::ops::Range;
+use structs::heap_string::HeapString;
 use structs::numbers;
 
 /// The protocol version a client asked for.
@@ -26,14 +29,14 @@ pub struct Deferred {
 
 /// A writer of replies; see the module's documentation.
 pub struct Reply<'a> {
-    buf: &'a mut Vec<u8>,
+    out: &'a mut Output,
     protocol: Protocol,
 }
 
 impl<'a> Reply<'a> {
-    /// Appends replies to `buf`.
-    pub fn new(buf: &'a mut Vec<u8>, protocol: Protocol) -> Reply<'a> {
-        Reply { buf, protocol }
+    /// Appends replies to `out`.
+    pub fn new(out: &'a mut Output, protocol: Protocol) -> Reply<'a> {
+        Reply { out, protocol }
     }
 
     /// The protocol replies are written in.
@@ -53,54 +56,72 @@ impl<'a> Reply<'a> {
         self.protocol == Protocol::Resp3
     }
 
-    /// Exchanges the buffer's content, the replies so far, with `other`.
-    pub fn swap_buffer(&mut self, other: &mut Vec<u8>) {
-        std::mem::swap(self.buf, other);
+    /// Exchanges the output, the replies so far, with `other`.
+    pub fn swap_output(&mut self, other: &mut Output) {
+        std::mem::swap(self.out, other);
     }
 
-    /// Bytes in the buffer, earlier replies included.
+    /// Bytes of output, earlier replies included.
     #[inline]
     pub fn len(&self) -> usize {
-        self.buf.len()
+        self.out.len()
     }
 
-    /// Whether the buffer is empty.
+    /// Whether there is no output.
     pub fn is_empty(&self) -> bool {
-        self.buf.is_empty()
+        self.out.is_empty()
     }
 
-    /// Drops what was written since the buffer had `len` bytes.
-    pub fn truncate(&mut self, len: usize) {
-        self.buf.truncate(len);
+    /// Bytes for which the client answers, earlier replies included.
+    #[inline]
+    pub fn charge(&self) -> usize {
+        if self.out.is_plain() { self.out.plain.len() } else { self.out.charge() }
     }
 
-    /// What was written since the buffer had `from` bytes.
-    pub fn written_since(&self, from: usize) -> &[u8] {
-        &self.buf[from..]
+    /// The place where the next reply begins.
+    #[inline]
+    pub fn place(&self) -> usize {
+        self.out.plain.len()
+    }
+
+    /// Bytes that were written since a place.
+    #[inline]
+    pub fn len_since(&self, place: usize) -> usize {
+        self.out.len_since(place)
+    }
+
+    /// Drops what was written since a place.
+    pub fn truncate(&mut self, place: usize) {
+        self.out.truncate(place);
+    }
+
+    /// The first byte that was written since a place.
+    pub fn first_since(&self, place: usize) -> Option<u8> {
+        self.out.plain.get(place).copied()
     }
 
     /// Bytes that already are RESP.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.buf.extend_from_slice(bytes);
+        self.out.plain.extend_from_slice(bytes);
     }
 
     #[inline]
     fn header(&mut self, kind: u8, number: usize) {
-        bulk::push_header(self.buf, kind, number);
+        bulk::push_header(&mut self.out.plain, kind, number);
     }
 
     /// `+OK`.
     #[inline]
     pub fn ok(&mut self) {
-        self.buf.extend_from_slice(b"+OK\r\n");
+        self.out.plain.extend_from_slice(b"+OK\r\n");
     }
 
     /// A simple string; must not contain CR or LF.
     pub fn simple(&mut self, text: &str) {
-        self.buf.push(b'+');
-        self.buf.extend_from_slice(text.as_bytes());
-        self.buf.extend_from_slice(b"\r\n");
+        self.out.plain.push(b'+');
+        self.out.plain.extend_from_slice(text.as_bytes());
+        self.out.plain.extend_from_slice(b"\r\n");
     }
 
     /// An error; `text` starts with its code (`ERR …`). Line breaks become spaces.
@@ -110,9 +131,11 @@ impl<'a> Reply<'a> {
 
     /// An error whose text quotes bytes of the client.
     pub fn error_bytes(&mut self, text: &[u8]) {
-        self.buf.push(b'-');
-        self.buf.extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
-        self.buf.extend_from_slice(b"\r\n");
+        self.out.plain.push(b'-');
+        self.out
+            .plain
+            .extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
+        self.out.plain.extend_from_slice(b"\r\n");
     }
 
     /// An integer.
@@ -125,15 +148,31 @@ impl<'a> Reply<'a> {
     }
 
     fn negative(&mut self, number: i64) {
-        self.buf.push(b':');
-        numbers::push_i64(self.buf, number);
-        self.buf.extend_from_slice(b"\r\n");
+        self.out.plain.push(b':');
+        numbers::push_i64(&mut self.out.plain, number);
+        self.out.plain.extend_from_slice(b"\r\n");
     }
 
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        bulk::push_bulk(self.buf, bytes);
+        bulk::push_bulk(&mut self.out.plain, bytes);
+    }
+
+    /// A bulk string from a part of a string that is referred to if it is long.
+    #[inline]
+    pub fn bulk_of(&mut self, string: &HeapString, range: Range<usize>) {
+        match Part::of(string, range.clone()) {
+            Some(part) => self.bulk_part(part),
+            None => self.bulk(&string.as_slice()[range]),
+        }
+    }
+
+    #[inline(never)]
+    fn bulk_part(&mut self, part: Part) {
+        self.header(b'$', part.len());
+        self.out.push_part(part);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// A bulk string with the digits of a number.
@@ -155,12 +194,12 @@ impl<'a> Reply<'a> {
     /// Null: `$-1` or `_`.
     #[inline]
     pub fn null(&mut self) {
-        self.buf.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
+        self.out.plain.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
     }
 
     /// Null in the place of an array: `*-1` or `_`.
     pub fn null_array(&mut self) {
-        self.buf.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
+        self.out.plain.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
     }
 
     /// The start of an array of `len` elements.
@@ -196,9 +235,9 @@ impl<'a> Reply<'a> {
     /// A double; a bulk string in RESP2.
     pub fn double(&mut self, number: f64) {
         if self.is_resp3() {
-            self.buf.push(b',');
-            numbers::push_f64(self.buf, number);
-            self.buf.extend_from_slice(b"\r\n");
+            self.out.plain.push(b',');
+            numbers::push_f64(&mut self.out.plain, number);
+            self.out.plain.extend_from_slice(b"\r\n");
         } else {
             let mut text = Vec::with_capacity(32);
             numbers::push_f64(&mut text, number);
@@ -209,7 +248,7 @@ impl<'a> Reply<'a> {
     /// A boolean; an integer in RESP2.
     pub fn boolean(&mut self, value: bool) {
         if self.is_resp3() {
-            self.buf.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
+            self.out.plain.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
         } else {
             self.integer(i64::from(value));
         }
@@ -218,9 +257,9 @@ impl<'a> Reply<'a> {
     /// A big number given as digits; a bulk string in RESP2.
     pub fn big_number(&mut self, digits: &str) {
         if self.is_resp3() {
-            self.buf.push(b'(');
-            self.buf.extend_from_slice(digits.as_bytes());
-            self.buf.extend_from_slice(b"\r\n");
+            self.out.plain.push(b'(');
+            self.out.plain.extend_from_slice(digits.as_bytes());
+            self.out.plain.extend_from_slice(b"\r\n");
         } else {
             self.bulk(digits.as_bytes());
         }
@@ -231,10 +270,10 @@ impl<'a> Reply<'a> {
         debug_assert_eq!(format.len(), 3);
         if self.is_resp3() {
             self.header(b'=', bytes.len() + 4);
-            self.buf.extend_from_slice(format.as_bytes());
-            self.buf.push(b':');
-            self.buf.extend_from_slice(bytes);
-            self.buf.extend_from_slice(b"\r\n");
+            self.out.plain.extend_from_slice(format.as_bytes());
+            self.out.plain.push(b':');
+            self.out.plain.extend_from_slice(bytes);
+            self.out.plain.extend_from_slice(b"\r\n");
         } else {
             self.bulk(bytes);
         }
@@ -242,14 +281,14 @@ impl<'a> Reply<'a> {
 
     /// Starts an aggregate whose length is known only after its elements are written.
     pub fn deferred(&mut self) -> Deferred {
-        Deferred { at: self.buf.len() }
+        Deferred { at: self.out.plain.len() }
     }
 
     fn finish(&mut self, place: Deferred, kind: u8, len: usize) {
-        let start = self.buf.len();
+        let start = self.out.plain.len();
         self.header(kind, len);
-        let added = self.buf.len() - start;
-        self.buf[place.at..].rotate_right(added);
+        let added = self.out.plain.len() - start;
+        self.out.move_to(place.at, added);
     }
 
     /// Ends a deferred array of `len` elements.
@@ -277,9 +316,9 @@ mod tests {
     use super::*;
 
     fn written(protocol: Protocol, write: impl FnOnce(&mut Reply<'_>)) -> String {
-        let mut buf = Vec::new();
+        let mut buf = Output::default();
         write(&mut Reply::new(&mut buf, protocol));
-        String::from_utf8(buf).unwrap()
+        String::from_utf8(buf.into_bytes()).unwrap()
     }
 
     #[track_caller]

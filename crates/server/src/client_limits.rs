@@ -5,7 +5,7 @@
 //! request arrives, with every message that is sent to a client, and by housekeeping.
 
 use crate::log;
-use crate::net::{ConnIo, Output};
+use crate::net::{ConnIo, OutputSize};
 use config::{ClientClass, OutputLimit};
 use engine::clients::Client;
 use engine::{Engine, Millis, Session};
@@ -82,10 +82,15 @@ pub fn note_overflow(engine: &Engine, client: &Client) {
     );
 }
 
-/// Whether a client has sent so much without a request becoming complete, or queued so much, that
+/// Whether a client has sent so much, `arrived` bytes that begin with `input`, without a request becoming complete, or queued so much, that
 /// it is to be closed.
-pub fn is_over_query_limit(engine: &Engine, session: &Session, input: &[u8]) -> bool {
-    let bytes = input.len() + session.queued_bytes();
+pub fn is_over_query_limit(
+    engine: &Engine,
+    session: &Session,
+    input: &[u8],
+    arrived: usize,
+) -> bool {
+    let bytes = arrived + session.supplied_bytes() + session.queued_bytes();
     let is_over = bytes > engine.config.client_query_buffer_limit()
         || (bytes > UNAUTHENTICATED && !session.authenticated);
     if is_over {
@@ -126,7 +131,7 @@ impl Input {
 /// much.
 pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: Input) -> bool {
     let client = &session.client;
-    let output = io.output();
+    let output = io.output_size();
     show_buffers(session, output, input);
     // A reply that is on its way when this is counted is gone when anybody looks.
     let buffered = if output.buffered <= SMALL { 0 } else { block_size(output.buffer) };
@@ -146,7 +151,7 @@ pub fn note_eviction(engine: &Engine, client: &Client) {
 }
 
 /// Shows the registry what a client's buffers hold.
-fn show_buffers(session: &Session, output: Output, input: Input) {
+fn show_buffers(session: &Session, output: OutputSize, input: Input) {
     let live = &session.client.live;
     live.reply_buffer_bytes.store(output.buffer, Relaxed);
     live.buffered_bytes.store(output.buffered, Relaxed);

@@ -2,8 +2,8 @@
 //! other threads have for a session reaches its socket.
 
 use crate::client_limits::{self, Input};
-use crate::log;
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
+use crate::{log, net};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
 use engine::dispatch::NotNow;
@@ -229,7 +229,7 @@ impl Hub {
             } else if client_limits::is_over_output_limit(
                 engine,
                 session,
-                output,
+                io.output_charge(),
                 &mut conn.over_soft_limit_since,
                 now,
             ) || client_limits::is_evicted(engine, session, io, Input::of(io))
@@ -263,10 +263,10 @@ fn hold_until_safe(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
 
 /// Closes a client that has too much output. What is not held up by the socket is on its way.
 fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
-    let pending = io.pending_output();
-    if pending <= client_limits::SMALL {
+    if io.pending_output() <= client_limits::SMALL {
         return;
     }
+    let pending = io.output_charge();
     let (session, since) = (&conn.session, &mut conn.over_soft_limit_since);
     if client_limits::is_over_output_limit(engine, session, pending, since, now())
         || (io.backlog() > 0 && client_limits::is_evicted(engine, session, io, Input::of(io)))
@@ -278,7 +278,7 @@ fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
 /// What the limits make of a client whose input has been run as far as `rest`, of whose next word
 /// `missing` bytes have not come yet: `true` if it is to be closed.
 fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missing: usize) -> bool {
-    let output = io.pending_output();
+    let output = io.output_charge();
     let announced = if rest.is_empty() { 0 } else { rest.len().saturating_add(missing) };
     let input = Input { arrived: rest.len(), announced };
     let most = input.memory().max(output).max(conn.session.queued_bytes());
@@ -288,7 +288,7 @@ fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missi
     }
     let (session, since) = (&conn.session, &mut conn.over_soft_limit_since);
     client_limits::is_over_output_limit(engine, session, output, since, now())
-        || client_limits::is_over_query_limit(engine, session, rest)
+        || client_limits::is_over_query_limit(engine, session, rest, rest.len())
         || client_limits::is_evicted(engine, session, io, input)
 }
 
@@ -340,6 +340,11 @@ impl Handler for Hub {
     fn data(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         let engine = self.engine;
         let (before, backlog) = (io.pending_output(), io.backlog());
+        let mut received = 0;
+        if let Some(word) = io.take_word() {
+            received = word.len();
+            conn.session.supply_word(word);
+        }
         let is_counted = engine.client_memory_limit().is_some();
         if is_counted && is_out(engine, conn, io, input) {
             io.close();
@@ -353,21 +358,29 @@ impl Handler for Hub {
         hold_until_safe(engine, &conn.session, io);
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
-        stats.net_in.add_own(fed.consumed as u64);
+        received += fed.consumed;
+        stats.net_in.add_own(received as u64);
         let written = io.pending_output().saturating_sub(before) as u64;
         stats.net_out.add_own(written);
         stats.reads.add_own(1);
         stats.writes.add_own(1);
-        live.net_in.store(live.net_in.load(Relaxed) + fed.consumed as u64, Relaxed);
+        live.net_in.store(live.net_in.load(Relaxed) + received as u64, Relaxed);
         live.net_out.store(live.net_out.load(Relaxed) + written, Relaxed);
         conn.reply_peak = conn.reply_peak.max(written as usize);
-        let missing = if let Next::Read { missing } = fed.next { missing } else { 0 };
+        let missing = match fed.next {
+            Next::Read { missing } => missing,
+            Next::ReadWord { arrived, len } => len - arrived,
+            _ => 0,
+        };
         if fed.next != Next::Closing && exceeds(engine, conn, io, &input[fed.consumed..], missing) {
             io.close();
             return Consumed::read(input.len());
         }
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
+            Next::ReadWord { arrived, len } => {
+                Consumed { bytes: fed.consumed, next: net::Next::Word { arrived, len } }
+            }
             Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
             Next::Suspended => {
                 io.pause();
@@ -392,9 +405,9 @@ impl Handler for Hub {
     }
 
     fn growing(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>) {
-        let (engine, session, input) = (self.engine, &conn.session, io.input());
-        if input.len() > client_limits::SMALL
-            && (client_limits::is_over_query_limit(engine, session, input)
+        let (engine, session) = (self.engine, &conn.session);
+        if io.pending_input() > client_limits::SMALL
+            && (client_limits::is_over_query_limit(engine, session, io.input(), io.pending_input())
                 || client_limits::is_evicted(engine, session, io, Input::of(io)))
         {
             io.close();

@@ -11,6 +11,7 @@ pub mod give_way;
 pub mod glob;
 pub mod hash;
 pub mod hashing;
+pub mod heap_string;
 pub mod hyperloglog;
 pub mod intset;
 pub mod list;

@@ -5,7 +5,7 @@
 use engine::{
     Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
 };
-use keyspace::{Entry, HeapString, StringRef};
+use keyspace::{Entry, HeapString};
 use std::borrow::Cow;
 
 /// `BITOP`.
@@ -72,8 +72,9 @@ fn bitop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     for index in 3..args.len() {
         sources.push(match cx.db.string(args.key(index))? {
             None => Cow::Borrowed(&b""[..]),
-            Some(StringRef::Bytes(bytes)) => Cow::Borrowed(bytes),
-            Some(number) => Cow::Owned(number.to_vec()),
+            Some(string) => {
+                string.text().map_or_else(|| Cow::Owned(string.to_vec()), Cow::Borrowed)
+            }
         });
     }
     let result = combine(operation, &sources);

@@ -31,14 +31,10 @@ fn corrupted(_: Corrupted) -> Error {
 
 /// The encoding and the bytes of a key's value, `None` if the key is absent.
 fn checked(string: Option<StringRef<'_>>) -> Result<Option<(Encoding, &[u8])>, Error> {
-    match string {
-        None => Ok(None),
-        Some(StringRef::Integer(_)) => Err(NOT_HYPERLOGLOG),
-        Some(StringRef::Bytes(bytes)) => {
-            let encoding = hyperloglog::encoding(bytes).map_err(|_| NOT_HYPERLOGLOG)?;
-            Ok(Some((encoding, bytes)))
-        }
-    }
+    let Some(string) = string else { return Ok(None) };
+    let bytes = string.text().ok_or(NOT_HYPERLOGLOG)?;
+    let encoding = hyperloglog::encoding(bytes).map_err(|_| NOT_HYPERLOGLOG)?;
+    Ok(Some((encoding, bytes)))
 }
 
 /// Replaces the bytes of a key; its expiry stays.

@@ -1,7 +1,6 @@
 //! `GET key`
 
-use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
-use keyspace::StringRef;
+use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome, write_string};
 
 /// `GET`.
 pub static GET: Command = Command {
@@ -19,13 +18,6 @@ pub static GET: Command = Command {
 };
 
 fn get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    match cx.db.string(args.key(1))? {
-        Some(StringRef::Bytes(bytes)) => {
-            cx.may_reply_with(bytes.len())?;
-            cx.reply.bulk(bytes);
-        }
-        Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
-        None => cx.reply.null(),
-    }
+    write_string(&mut cx.reply, cx.db.string(args.key(1))?);
     Ok(())
 }

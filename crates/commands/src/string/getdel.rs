@@ -4,6 +4,7 @@ use super::expiry::{Expiry, ExpiryOptions};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
 };
+use keyspace::StringRef;
 
 /// `GETDEL`.
 pub static GETDEL: Command = Command {
@@ -51,13 +52,13 @@ pub static GETEX: Command = Command {
 
 fn getdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let Some(old) = cx.db.string(key)?.map(|old| old.to_vec()) else {
+    let Some(old) = cx.db.string(key)?.map(StringRef::to_heap_string) else {
         cx.reply.null();
         return Ok(());
     };
     cx.db.delete(key);
     cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
-    cx.reply.bulk(&old);
+    cx.reply.bulk_of(&old, 0..old.len());
     Ok(())
 }
 
@@ -74,7 +75,7 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Option<Expiry>, Error> {
 fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let wanted = parse(cx, args)?;
-    let Some(value) = cx.db.string(key)?.map(|value| value.to_vec()) else {
+    let Some(value) = cx.db.string(key)?.map(StringRef::to_heap_string) else {
         cx.reply.null();
         return Ok(());
     };
@@ -99,6 +100,6 @@ fn getex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         _ => {}
     }
-    cx.reply.bulk(&value);
+    cx.reply.bulk_of(&value, 0..value.len());
     Ok(())
 }

@@ -4,6 +4,7 @@ use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
     event,
 };
+use keyspace::StringRef;
 
 /// `GETRANGE`.
 pub static GETRANGE: Command = Command {
@@ -79,11 +80,11 @@ fn getrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.bulk(b"");
         return Ok(());
     };
-    let mut digits = [0; structs::numbers::INT_MAX_LEN];
-    let bytes = string.bytes(&mut digits);
-    let part = super::clamp(start, end, bytes.len()).map_or(&b""[..], |range| &bytes[range]);
-    cx.may_reply_with(part.len())?;
-    cx.reply.bulk(part);
+    let range = super::clamp(start, end, string.len()).unwrap_or(0..0);
+    match string {
+        StringRef::Block(block) => cx.reply.bulk_of(block, range),
+        _ => cx.reply.bulk(&string.bytes(&mut [0; structs::numbers::INT_MAX_LEN])[range]),
+    }
     Ok(())
 }
 

@@ -9,7 +9,6 @@ use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Db, Effort, Error, Find, Flags, Group, KeyFlags,
     KeySpec, Outcome,
 };
-use keyspace::StringRef;
 use resp::Reply;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -85,8 +84,9 @@ fn lcs(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
     let read = |index: usize| match db.string(args.key(index)) {
         Ok(None) => Ok(Cow::Borrowed(&b""[..])),
-        Ok(Some(StringRef::Bytes(bytes))) => Ok(Cow::Borrowed(bytes)),
-        Ok(Some(number)) => Ok(Cow::Owned(number.to_vec())),
+        Ok(Some(string)) => {
+            Ok(string.text().map_or_else(|| Cow::Owned(string.to_vec()), Cow::Borrowed))
+        }
         Err(_) => Err(Error::text("ERR The specified keys must contain string values")),
     };
     let (a, b) = (read(1)?, read(2)?);

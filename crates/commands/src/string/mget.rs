@@ -3,9 +3,8 @@
 use engine::db::SetExpiry;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
-    events,
+    events, write_string,
 };
-use keyspace::StringRef;
 
 /// `MGET`.
 pub static MGET: Command = Command {
@@ -63,11 +62,8 @@ pub static MSETNX: Command = Command {
 fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.array(args.len() - 1);
     for index in 1..args.len() {
-        match cx.db.entry(args.key(index)).and_then(|entry| entry.string()) {
-            Some(StringRef::Bytes(bytes)) => cx.reply.bulk(bytes),
-            Some(StringRef::Integer(number)) => cx.reply.bulk_integer(number),
-            None => cx.reply.null(),
-        }
+        let string = cx.db.entry(args.key(index)).and_then(|entry| entry.string());
+        write_string(&mut cx.reply, string);
         if cx.is_over_output_limit() || !cx.db.is_wanted() {
             break;
         }

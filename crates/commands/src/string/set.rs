@@ -9,6 +9,7 @@ use engine::keys::InvalidKeys;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
 };
+use keyspace::StringRef;
 
 /// `SET`.
 pub static SET: Command = Command {
@@ -205,18 +206,21 @@ fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -
     } else {
         None
     };
-    let old = old.map(|old| old.to_vec());
+    let old = old.map(StringRef::to_heap_string);
     let allowed = match options.condition {
         Condition::Always => true,
         Condition::IfAbsent => cx.db.target(key).is_none(),
         Condition::IfPresent => cx.db.target(key).is_some(),
-        Condition::IfEqual(wanted) => old.as_deref() == Some(wanted),
+        Condition::IfEqual(wanted) => old.as_ref().is_some_and(|old| old.as_slice() == wanted),
     };
     if allowed {
         store(cx, key, value, options.expiry);
     }
     if options.returns_old {
-        cx.reply.bulk_or_null(old.as_deref());
+        match old {
+            Some(old) => cx.reply.bulk_of(&old, 0..old.len()),
+            None => cx.reply.null(),
+        }
     } else if allowed {
         cx.reply.ok();
     } else {

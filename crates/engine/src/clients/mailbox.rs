@@ -10,6 +10,7 @@
 //! again later while any mailbox is.
 
 use crate::blocking::Resumption;
+use keyspace::HeapString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use structs::sync::lock;
@@ -56,7 +57,7 @@ pub enum Push {
         /// The channel.
         channel: Box<[u8]>,
         /// What was published.
-        payload: Box<[u8]>,
+        payload: HeapString,
     },
     /// To a pattern's subscriber.
     PatternMessage {
@@ -65,14 +66,14 @@ pub enum Push {
         /// The channel.
         channel: Box<[u8]>,
         /// What was published.
-        payload: Box<[u8]>,
+        payload: HeapString,
     },
     /// To a shard channel's subscriber.
     ShardMessage {
         /// The channel.
         channel: Box<[u8]>,
         /// What was published.
-        payload: Box<[u8]>,
+        payload: HeapString,
     },
     /// What a client-side cache must forget.
     Invalidate {

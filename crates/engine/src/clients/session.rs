@@ -5,7 +5,7 @@ use crate::clients::{Client, flag};
 use crate::interest::Watch;
 use crate::journal::JournalPos;
 use crate::transaction::Multi;
-use keyspace::DbIndex;
+use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -218,6 +218,16 @@ impl Session {
         self.parser.parsed_bytes()
     }
 
+    /// Gives it a word that [`Next::ReadWord`](crate::worker::Next::ReadWord) asked for.
+    pub fn supply_word(&mut self, word: HeapString) {
+        self.parser.supply(word);
+    }
+
+    /// Bytes of words that were supplied for a request that is not complete.
+    pub fn supplied_bytes(&self) -> usize {
+        self.parser.long_bytes()
+    }
+
     /// Bytes of commands that MULTI has queued.
     pub fn queued_bytes(&self) -> usize {
         self.multi.as_ref().map_or(0, |multi| multi.bytes())
@@ -231,6 +241,7 @@ impl Session {
         size_of::<Session>()
             + size_of::<Client>()
             + self.queued_bytes()
+            + self.parser.long_bytes()
             + self.watched_bytes
             + self.subscribed_bytes
             + prefixes

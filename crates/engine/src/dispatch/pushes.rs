@@ -68,20 +68,20 @@ pub(crate) fn write_push(
             reply.push(3);
             reply.bulk(b"message");
             reply.bulk(channel);
-            reply.bulk(payload);
+            reply.bulk_of(payload, 0..payload.len());
         }
         Push::PatternMessage { pattern, channel, payload } => {
             reply.push(4);
             reply.bulk(b"pmessage");
             reply.bulk(pattern);
             reply.bulk(channel);
-            reply.bulk(payload);
+            reply.bulk_of(payload, 0..payload.len());
         }
         Push::ShardMessage { channel, payload } => {
             reply.push(3);
             reply.bulk(b"smessage");
             reply.bulk(channel);
-            reply.bulk(payload);
+            reply.bulk_of(payload, 0..payload.len());
         }
         Push::Invalidate { keys, .. } => write_invalidation(keys.as_deref(), reply),
         Push::TrackingRedirBroken(client) => {

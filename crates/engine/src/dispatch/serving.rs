@@ -14,6 +14,7 @@ use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
 use crate::table::Resolved;
 use keyspace::{DbIndex, Entry, Key, Kind};
+use resp::Output;
 use std::sync::Arc;
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
@@ -81,7 +82,7 @@ fn serve(
     let is_locked = !held.is_empty();
     let args = Args::new(&words);
     let mut session = waiter.guest_session();
-    let mut out = Vec::new();
+    let mut out = Output::default();
     let mut guest = Cx::new(cx.thread, &mut session, cx.now(), &mut out);
     guest.resolved = row;
     guest.last_end = cx.last_end;

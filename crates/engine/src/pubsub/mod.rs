@@ -11,6 +11,7 @@ pub mod tracking;
 use crate::clients::Client;
 use crate::engine::Engine;
 use crate::mailbox::{Message, Push};
+use keyspace::HeapString;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use structs::glob::{self, Case};
@@ -103,37 +104,57 @@ impl PubSub {
     }
 
     /// Publishes to a channel and the patterns that match it, or to a shard channel; returns how many
-    /// clients got it.
+    /// clients got it. `block` is the payload if it came in one.
     pub(crate) fn publish(
         &self,
         engine: &Engine,
         space: Space,
         channel: &[u8],
         payload: &[u8],
+        block: Option<HeapString>,
     ) -> usize {
         let mut count = 0;
+        let mut message = Published { channel, payload, block };
         if let Some(listeners) = self.read(space).get(channel) {
-            let (channel, payload) = (channel.into(), payload.into());
-            let push = match space {
-                Space::ShardChannels => Push::ShardMessage { channel, payload },
-                _ => Push::Message { channel, payload },
-            };
-            count += post_all(engine, listeners, push);
+            count += post_all(engine, listeners, message.of(space));
         }
         if space == Space::ShardChannels {
             return count;
         }
         for (pattern, listeners) in self.read(Space::Patterns).iter() {
             if is_match(pattern, channel) {
-                let push = Push::PatternMessage {
-                    pattern: pattern.clone(),
-                    channel: channel.into(),
-                    payload: payload.into(),
-                };
-                count += post_all(engine, listeners, push);
+                count += post_all(engine, listeners, message.of_pattern(pattern));
             }
         }
         count
+    }
+}
+
+/// What is published.
+struct Published<'a> {
+    channel: &'a [u8],
+    payload: &'a [u8],
+    /// The payload once somebody listens; all that is posted refers to it if it is long.
+    block: Option<HeapString>,
+}
+
+impl Published<'_> {
+    fn payload(&mut self) -> HeapString {
+        let payload = self.payload;
+        self.block.get_or_insert_with(|| HeapString::from_bytes(payload)).clone()
+    }
+
+    fn of(&mut self, space: Space) -> Push {
+        let (channel, payload) = (self.channel.into(), self.payload());
+        match space {
+            Space::ShardChannels => Push::ShardMessage { channel, payload },
+            _ => Push::Message { channel, payload },
+        }
+    }
+
+    fn of_pattern(&mut self, pattern: &[u8]) -> Push {
+        let (channel, payload) = (self.channel.into(), self.payload());
+        Push::PatternMessage { pattern: pattern.into(), channel, payload }
     }
 }
 

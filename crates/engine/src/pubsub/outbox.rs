@@ -50,7 +50,7 @@ impl<'a> Outbox<'a> {
         for news in waiting.borrow_mut().drain(..) {
             match news {
                 News::Message { space, channel, payload } => {
-                    engine.pubsub.publish(engine, space, &channel, &payload);
+                    engine.pubsub.publish(engine, space, &channel, &payload, None);
                 }
                 News::Change { reader, key, by } => {
                     engine.tracking.invalidate(engine, reader, key, by);

@@ -11,7 +11,7 @@ use super::Shared;
 use super::pieces::Pieces;
 use super::record::{Form, MOST_BYTES, Writer};
 use crate::collection::{Collection, Element, Layout};
-use crate::entry::{Entry, StringRef};
+use crate::entry::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
 
@@ -160,10 +160,7 @@ fn blob(entry: &Entry) -> Option<&[u8]> {
     match entry.collection().map(Collection::layout) {
         Some(Layout::Block(_, bytes)) => Some(bytes),
         Some(Layout::Chunks(..) | Layout::Elements(_)) => None,
-        None => match entry.string()? {
-            StringRef::Bytes(bytes) => Some(bytes),
-            StringRef::Integer(_) => None,
-        },
+        None => entry.string()?.text(),
     }
 }
 

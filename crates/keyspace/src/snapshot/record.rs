@@ -316,17 +316,15 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
 }
 
 fn write_string(to: &mut Writer<'_>, entry: &Entry) -> Result<(), TooBig> {
-    match entry.string() {
-        Some(StringRef::Integer(number)) => {
-            to.head(entry, Form::String, 1);
-            to.int(number);
-        }
-        Some(StringRef::Bytes(bytes)) => {
-            fits(bytes.len(), MOST_BYTES)?;
-            to.head(entry, Form::String, 1);
-            to.bytes(bytes);
-        }
-        None => unreachable!("a value is a string or a collection"),
+    let string = entry.string().expect("a value is a string or a collection");
+    if let StringRef::Integer(number) = string {
+        to.head(entry, Form::String, 1);
+        to.int(number);
+    }
+    if let Some(bytes) = string.text() {
+        fits(bytes.len(), MOST_BYTES)?;
+        to.head(entry, Form::String, 1);
+        to.bytes(bytes);
     }
     Ok(())
 }

@@ -5,11 +5,12 @@
 //! the first reply of a turn is written and go back when the socket has taken it. Everything only
 //! a few connections need (a backlog the peer does not read, a TLS session) is behind a box.
 
+use super::filling::Filling;
 use super::tls::Session;
+use resp::Output;
 use std::collections::VecDeque;
 use std::fmt;
 use std::os::fd::OwnedFd;
-use structs::size_class::block_size;
 
 /// A connection's name, unique in the process for as long as it matters.
 ///
@@ -118,32 +119,46 @@ pub(super) mod flag {
 /// Output the socket would not take, in the order it is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Each buffer is sent whole, except for the first `sent` bytes of the first.
-    pub chunks: VecDeque<Vec<u8>>,
+    /// Each is sent whole, except for the first `sent` bytes of the first.
+    pub chunks: VecDeque<Output>,
     pub sent: usize,
     /// Bytes still to be sent in all chunks.
     pub bytes: usize,
-    /// Bytes of memory that the chunks take.
+    /// Bytes of memory that the chunks take; a string that is at the end of one and the beginning of
+    /// the next counts once.
     pub memory: usize,
 }
 
 impl Backlog {
     /// Adds output behind what waits already, of which `sent` bytes have gone out.
-    pub fn push(&mut self, chunk: Vec<u8>, sent: usize) {
+    pub fn push(&mut self, chunk: Output, sent: usize) {
         self.bytes += chunk.len() - sent;
-        self.memory += block_size(chunk.capacity());
+        self.memory += chunk.memory() - self.joint_bytes(&chunk);
         self.chunks.push_back(chunk);
+    }
+
+    /// Bytes of the string that the last chunk and `next` have in common.
+    pub fn joint_bytes(&self, next: &Output) -> usize {
+        self.chunks.back().map_or(0, |last| last.joint_bytes(next))
     }
 
     /// Drops the first chunk, which has been sent.
     pub fn pop(&mut self) {
         self.sent = 0;
-        self.memory -= self.chunks.pop_front().map_or(0, |chunk| block_size(chunk.capacity()));
+        if let Some(chunk) = self.chunks.pop_front() {
+            let joint = self.chunks.front().map_or(0, |next| chunk.joint_bytes(next));
+            self.memory -= chunk.memory() - joint;
+        }
     }
 }
 
 /// A connection keeps the memory of so many pieces of output that were held.
 const KEPT_PIECES: usize = 16;
+
+/// Parts of the output that must not leave yet: ends of pieces in plain bytes, and the position that
+/// must be released before each may leave.
+#[derive(Debug, Default)]
+pub(super) struct Held(Vec<(usize, u64)>);
 
 /// The reactor's side of one connection.
 #[derive(Default)]
@@ -155,7 +170,7 @@ pub(super) struct Link {
     /// The mark of the window in which it last sent something.
     pub seen: u8,
     /// Replies of this turn (plain text, with TLS).
-    pub out: Vec<u8>,
+    pub out: Output,
     /// Input the handler has seen and left, or not seen yet, from `start` on.
     pub rest: Vec<u8>,
     pub start: usize,
@@ -163,10 +178,11 @@ pub(super) struct Link {
     pub wanted: usize,
     pub backlog: Option<Box<Backlog>>,
     pub tls: Option<Box<Session>>,
-    /// Parts of `out` that must not leave yet: ends of pieces, and the position that must be released
-    /// before each may leave. What is written behind the last piece waits too, since replies keep
-    /// their order. Empty if nothing is held; its memory stays, for the next reply.
-    pub held: VecDeque<(usize, u64)>,
+    /// A long word that is arriving, or has arrived; `rest` goes on behind it.
+    pub filling: Option<Box<Filling>>,
+    /// What is written behind the last piece that is held waits too, since replies keep their order.
+    /// Empty if nothing is held; its memory stays, for the next reply.
+    pub held: Option<Box<Held>>,
     /// Bytes of the reply that is handed over.
     pub handed: u32,
 }
@@ -183,59 +199,74 @@ impl Link {
         self.rest.len() - self.start
     }
 
+    /// Bytes of the input that is not consumed, a long word included.
+    pub fn pending_input(&self) -> usize {
+        self.unread() + self.filling.as_ref().map_or(0, |filling| filling.arrived())
+    }
+
+    /// Bytes that it will be when the word that is arriving is complete; 0 if none is.
+    pub fn announced_input(&self) -> usize {
+        match &self.filling {
+            Some(filling) => self.unread() + filling.len(),
+            None if self.rest.is_empty() => 0,
+            None => self.wanted,
+        }
+    }
+
     /// True when some output must not leave yet.
     #[inline]
     pub fn holds(&self) -> bool {
-        !self.held.is_empty()
+        self.held.as_ref().is_some_and(|held| !held.0.is_empty())
     }
 
     /// Has the output so far wait for a position.
     pub fn hold_until(&mut self, position: u64) {
-        let end = self.out.len();
-        match self.held.back_mut() {
+        let end = self.out.plain().len();
+        let held = &mut self.held.get_or_insert_default().0;
+        match held.last_mut() {
             Some(last) if last.0 == end => last.1 = last.1.max(position),
             // A position that is released earlier waits for those in front of it.
             Some(last) => {
                 let position = position.max(last.1);
-                self.held.push_back((end, position));
+                held.push((end, position));
             }
-            None => self.held.push_back((end, position)),
+            None => held.push((end, position)),
         }
     }
 
-    /// How many bytes of the output may leave; all of them, if nothing is held any longer.
+    /// How many plain bytes of the output may leave; all of them, if nothing is held any longer.
     pub fn release(&mut self, released: u64) -> usize {
-        let mut free = 0;
-        while let Some(&(end, _)) = self.held.front().filter(|(_, position)| *position <= released)
-        {
-            free = end;
-            self.held.pop_front();
-        }
+        let held = &mut self.held.get_or_insert_default().0;
+        let due = held.iter().take_while(|(_, position)| *position <= released).count();
+        let free = held.drain(..due).next_back().map_or(0, |(end, _)| end);
+        held.iter_mut().for_each(|(end, _)| *end -= free);
         if !self.holds() {
             self.hold_nothing();
-            return self.out.len();
+            return self.out.plain().len();
         }
-        self.held.iter_mut().for_each(|(end, _)| *end -= free);
         free
     }
 
     /// Nothing is held any longer.
     pub fn hold_nothing(&mut self) {
-        self.held.clear();
-        // While a disk is stuck many may gather.
-        self.held.shrink_to(KEPT_PIECES);
+        if let Some(held) = &mut self.held {
+            held.0.clear();
+            // While a disk is stuck many may gather.
+            held.0.shrink_to(KEPT_PIECES);
+        }
     }
 
     /// The position that all output waits for, if any is held.
     pub fn held_until(&self) -> Option<u64> {
-        self.held.back().map(|(_, position)| *position)
+        self.held.as_ref()?.0.last().map(|(_, position)| *position)
     }
 
     /// Puts a reply that was handed over in front of the output again. It may leave.
-    pub fn put_back(&mut self, mut buf: Vec<u8>) {
-        if self.holds() {
-            self.held.iter_mut().for_each(|(end, _)| *end += buf.len());
-            self.held.push_front((buf.len(), 0));
+    pub fn put_back(&mut self, mut buf: Output) {
+        if let Some(held) = self.held.as_mut().filter(|held| !held.0.is_empty()) {
+            let len = buf.plain().len();
+            held.0.iter_mut().for_each(|(end, _)| *end += len);
+            held.0.insert(0, (len, 0));
         }
         buf.append(&mut self.out);
         self.out = buf;
@@ -255,6 +286,21 @@ impl Link {
             + self.handed as usize
             + self.backlog.as_ref().map_or(0, |backlog| backlog.bytes)
     }
+
+    /// Bytes of output for which the client answers: what it has not read, but a string to which several
+    /// replies in a row refer only once.
+    pub fn output_charge(&self) -> usize {
+        let pending = self.pending_output();
+        if self.out.is_plain() && self.backlog.is_none() {
+            return pending;
+        }
+        let own = self.out.charge() + self.handed as usize;
+        let behind = self
+            .backlog
+            .as_ref()
+            .map_or(0, |backlog| backlog.memory.saturating_sub(backlog.joint_bytes(&self.out)));
+        pending.min(own + behind)
+    }
 }
 
 const _: () = assert!(std::mem::size_of::<Link>() <= 128, "idle connections are to be cheap");
@@ -262,7 +308,7 @@ const _: () = assert!(std::mem::size_of::<Link>() <= 128, "idle connections are 
 /// Empty buffers of one thread, warm in the cache, for replies.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    spare: Vec<Vec<u8>>,
+    spare: Vec<Output>,
 }
 
 /// A fresh buffer's size: a few small replies.
@@ -274,12 +320,12 @@ const KEEP_COUNT: usize = 256;
 
 impl Pool {
     #[inline]
-    pub fn get(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_else(|| Vec::with_capacity(FRESH))
+    pub fn get(&mut self) -> Output {
+        self.spare.pop().unwrap_or_else(|| Output::with_capacity(FRESH))
     }
 
     #[inline]
-    pub fn put(&mut self, mut buf: Vec<u8>) {
+    pub fn put(&mut self, mut buf: Output) {
         if buf.capacity() <= KEEP_BYTES && buf.capacity() != 0 && self.spare.len() < KEEP_COUNT {
             buf.clear();
             self.spare.push(buf);
@@ -302,16 +348,16 @@ mod tests {
 
     #[test]
     fn held_output_leaves_in_order() {
-        let mut link = Link { out: vec![0; 10], ..Link::default() };
+        let mut link = Link { out: vec![0; 10].into(), ..Link::default() };
         link.hold_until(100);
-        link.out.extend([1; 5]);
+        link.out.extend_from_slice(&[1; 5]);
         link.hold_until(90);
-        link.out.extend([2; 5]);
+        link.out.extend_from_slice(&[2; 5]);
         link.hold_until(200);
-        link.out.extend([3; 5]);
+        link.out.extend_from_slice(&[3; 5]);
         assert_eq!(link.release(99), 0);
         assert_eq!(link.release(100), 15, "what was released before waits for its turn");
-        link.out.drain(..15);
+        link.out = link.out.split_off(15);
         assert_eq!(link.release(199), 0);
         assert_eq!(link.release(200), 10, "nothing is held: all may leave");
         assert!(!link.holds());
@@ -320,11 +366,11 @@ mod tests {
     #[test]
     fn the_pool_keeps_only_what_is_worth_keeping() {
         let mut pool = Pool::default();
-        pool.put(Vec::new());
-        pool.put(Vec::with_capacity(KEEP_BYTES * 2));
+        pool.put(Output::default());
+        pool.put(Output::with_capacity(KEEP_BYTES * 2));
         assert!(pool.spare.is_empty());
-        let mut buf = Vec::with_capacity(100);
-        buf.push(1);
+        let mut buf = Output::with_capacity(100);
+        buf.extend_from_slice(&[1]);
         pool.put(buf);
         assert!(pool.get().is_empty());
     }

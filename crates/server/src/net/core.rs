@@ -8,6 +8,7 @@
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
+use resp::Output;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -133,7 +134,7 @@ impl Core {
         if link.fd.is_some() && !link.is(flag::DEAD) {
             link.flags |= flag::DEAD;
             // Nothing of it will be sent: others may need the memory in this very turn.
-            (link.out, link.backlog) = (Vec::new(), None);
+            (link.out, link.backlog) = (Output::default(), None);
             self.dead.push((slot, why));
         }
     }

@@ -3,13 +3,14 @@
 use super::Close;
 use super::conn::{ConnId, flag};
 use super::core::Core;
+use resp::Output;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
-use structs::size_class::block_size;
+use structs::heap_string::HeapString;
 
 /// Where a connection's output is; in bytes but for `chunks`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Output {
+pub struct OutputSize {
     /// What this turn has written.
     pub buffered: usize,
     /// The size of the buffer that is in; idle connections have none.
@@ -40,7 +41,7 @@ impl ConnIo<'_> {
     /// The buffer to append replies to. What is in it leaves at the end of the turn. Nothing may be
     /// removed that was there before this turn's first call: it may belong to earlier requests.
     #[inline]
-    pub fn out(&mut self) -> &mut Vec<u8> {
+    pub fn out(&mut self) -> &mut Output {
         if !self.core.links[self.slot as usize].is(flag::DIRTY) {
             self.core.mark_dirty(self.slot);
         }
@@ -70,10 +71,17 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].pending_output()
     }
 
+    /// Bytes of output for which the client answers.
+    #[inline]
+    pub fn output_charge(&self) -> usize {
+        self.core.links[self.slot as usize].output_charge()
+    }
+
     /// Those of them that were written before this turn.
     #[inline]
     pub fn backlog(&self) -> usize {
-        self.core.links[self.slot as usize].backlog.as_ref().map_or(0, |backlog| backlog.bytes)
+        let backlog = self.core.links[self.slot as usize].backlog.as_ref();
+        backlog.map_or(0, |backlog| backlog.bytes.min(backlog.memory))
     }
 
     /// Input that waits to be consumed; see [`ConnIo::pending_input`].
@@ -85,30 +93,42 @@ impl ConnIo<'_> {
     /// Bytes of input that wait to be consumed, without those a running
     /// [`data`](super::Handler::data) call holds.
     pub fn pending_input(&self) -> usize {
-        self.core.links[self.slot as usize].unread()
+        self.core.links[self.slot as usize].pending_input()
     }
 
     /// Bytes that input will be when the word that is arriving is complete; 0 if none is. What a
     /// running [`data`](super::Handler::data) call holds does not count.
     pub fn announced_input(&self) -> usize {
-        let link = &self.core.links[self.slot as usize];
-        if link.rest.is_empty() { 0 } else { link.wanted }
+        self.core.links[self.slot as usize].announced_input()
+    }
+
+    /// The long word that [`Next::Word`](super::Next::Word) asked for, when it is complete.
+    pub fn take_word(&mut self) -> Option<HeapString> {
+        let link = &mut self.core.links[self.slot as usize];
+        link.filling.take_if(|filling| filling.is_complete())?.finish()
     }
 
     /// The output buffer and what waits behind a socket that is full.
-    pub fn output(&self) -> Output {
+    pub fn output_size(&self) -> OutputSize {
         let link = &self.core.links[self.slot as usize];
         let handed = link.handed as usize;
-        let (buffered, buffer) = (link.out.len() + handed, link.out.capacity() + handed);
+        let buffer = link.out.capacity() + handed;
         match link.backlog.as_deref() {
             // What stands behind a backlog waits with it, though it is not among its chunks yet.
-            Some(backlog) => Output {
-                buffered: 0,
-                buffer: 0,
-                chunks: backlog.chunks.len() + usize::from(buffered > 0),
-                chunk_memory: backlog.memory + block_size(buffer),
+            Some(backlog) => OutputSize {
+                chunks: backlog.chunks.len() + usize::from(!link.out.is_empty() || handed > 0),
+                chunk_memory: backlog.memory + link.out.memory() + handed
+                    - backlog.joint_bytes(&link.out),
+                ..OutputSize::default()
             },
-            None => Output { buffered, buffer, chunks: 0, chunk_memory: 0 },
+            None if link.out.is_plain() => {
+                let buffered = link.out.len() + handed;
+                OutputSize { buffered, buffer, ..OutputSize::default() }
+            }
+            None => {
+                let chunk_memory = link.out.memory() + handed;
+                OutputSize { chunks: 1, chunk_memory, ..OutputSize::default() }
+            }
         }
     }
 

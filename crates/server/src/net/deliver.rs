@@ -4,12 +4,14 @@
 //! itself. What the handler does not consume moves to the connection's own `rest`, which exists
 //! only as long as something is in it. A request that is larger than the buffers grows there:
 //! geometrically, so that a peer which merely announces 512 MB has not made us reserve them, but
-//! not beyond what it announced, so that no more is reserved than arrives.
+//! not beyond what it announced, so that no more is reserved than arrives. A long word of it is received
+//! [into a block of its own](super::filling), where it may stay.
 
 use super::buffers::Filled;
 use super::conn::{Link, Token, flag};
 use super::core::Core;
 use super::cx::ConnIo;
+use super::filling::Filling;
 use super::reactor::Reactor;
 use super::tls::Fed;
 use super::{Close, Consumed, Handler, Next, Problem, sys};
@@ -18,6 +20,9 @@ use std::os::fd::AsRawFd;
 /// Input of a connection that is not being served is kept up to here; then its socket is no longer
 /// read, and the peer's own sends come to a halt.
 const STASH: usize = 64 << 10;
+
+/// Bytes behind each word.
+const LINE_END: usize = 2;
 
 /// A vector with more room than this that is mostly empty is exchanged for a smaller one.
 const ROOMY: usize = 64 << 10;
@@ -219,7 +224,7 @@ fn fresh<H: Handler>(
 fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
     let missing = match consumed.next {
         Next::Read { missing } => missing,
-        Next::Retry => 0,
+        Next::Word { .. } | Next::Retry => 0,
     };
     // Room for as much again saves the first few growths.
     let room = left.len().saturating_mul(2).min(left.len().saturating_add(missing));
@@ -238,12 +243,28 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     link.wanted = 0;
     match consumed.next {
         Next::Read { missing } => link.wanted = left.saturating_add(missing),
+        Next::Word { arrived, len } => fill(link, arrived, len),
         Next::Retry if left > 0 => {
             link.flags |= flag::RETRY;
             core.retries.push(token);
         }
         Next::Retry => {}
     }
+}
+
+/// Has a long word received into a block of its own, of which `arrived` bytes are the last of `rest`.
+fn fill(link: &mut Link, arrived: usize, len: usize) {
+    if link.filling.is_none() {
+        let begin = link.rest.len() - arrived;
+        link.filling = Filling::begin(&link.rest[begin..], len);
+        if link.filling.is_none() {
+            // No memory in one piece: as any other word, as far as that goes.
+            link.wanted = link.unread().saturating_add(len - arrived + LINE_END);
+            return;
+        }
+        link.rest.truncate(begin);
+    }
+    link.wanted = link.unread() + LINE_END;
 }
 
 /// A capacity of at least `room`, of one of a few sizes if it is middling: each size in use keeps
@@ -255,12 +276,14 @@ fn even(room: usize) -> usize {
 /// Drops input that nobody will look at.
 fn forget(link: &mut Link) {
     link.rest = Vec::new();
+    link.filling = None;
     link.start = 0;
     link.wanted = 0;
 }
 
 /// Adds received bytes to a `rest`.
 fn append(link: &mut Link, bytes: &[u8]) {
+    let bytes = link.filling.as_mut().map_or(bytes, |filling| filling.take_in(bytes));
     let len = link.rest.len() + bytes.len();
     if len > link.rest.capacity() {
         // Twice as much, but not more than the request is known to need.

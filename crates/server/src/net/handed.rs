@@ -16,6 +16,7 @@ use super::conn::Token;
 use super::sender::Sender;
 use super::turn::Flight;
 use super::waker::Waker;
+use resp::Output;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::sync::Mutex;
@@ -33,7 +34,7 @@ pub(super) struct HandedReply {
     pub position: u64,
     pub fd: RawFd,
     pub token: Token,
-    pub buf: Vec<u8>,
+    pub buf: Output,
 }
 
 /// The replies that one reactor has handed over.
@@ -81,9 +82,7 @@ impl HandedReplies {
     }
 
     fn give_back(&self, flights: Vec<(RawFd, Flight)>, reactor: &Waker) {
-        let is_unfinished =
-            |(_, flight): &(RawFd, Flight)| flight.result != flight.buf.len() as i32;
-        let any_unfinished = flights.iter().any(is_unfinished);
+        let any_unfinished = flights.iter().any(|(_, flight)| !flight.is_whole());
         lock(&self.returned).extend(flights.into_iter().map(|(_, flight)| flight));
         self.has_returned.store(true, SeqCst);
         if self.return_wanted.swap(false, SeqCst) || any_unfinished {

@@ -32,6 +32,7 @@ mod cx;
 mod deliver;
 mod driver;
 mod epoll;
+mod filling;
 mod giving_way;
 mod handed;
 mod listen;
@@ -49,7 +50,7 @@ mod uring;
 mod waker;
 
 pub use conn::ConnId;
-pub use cx::{ConnIo, Cx, Output};
+pub use cx::{ConnIo, Cx, OutputSize};
 pub use listen::{Address, BindError, ListenSpec};
 pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
@@ -80,6 +81,15 @@ pub enum Next {
     Read {
         /// How many bytes the current request still lacks, as far as is known.
         missing: usize,
+    },
+    /// The input ends with the first `arrived` bytes of a long word. They are taken out of it, the word
+    /// is received into a block of its own ([`ConnIo::take_word`]), and the input is presented when it
+    /// goes on behind the word.
+    Word {
+        /// Bytes of the word in the input.
+        arrived: usize,
+        /// Bytes of the word.
+        len: usize,
     },
     /// As soon as the other connections have had their turn: the next request could not run now.
     Retry,

@@ -99,7 +99,7 @@ fn try_uring() -> Result<(), String> {
     }
 
     // A send that fits is silent; one that does not says how far it came, at once.
-    let flight = |len| Flight { buf: vec![0; len], token, flags: 0, result: 0 };
+    let flight = |len| Flight { buf: vec![0; len].into(), token, flags: 0, result: 0 };
     ring.send(ours.as_raw_fd(), flight(3));
     ring.send(ours.as_raw_fd(), flight(TOO_MUCH));
     wait(&mut ring)?;

@@ -46,10 +46,14 @@ impl Sender {
     /// Sends through the ring; returns those that it did not get to.
     fn submit<'a>(&mut self, flights: &'a mut [(RawFd, Flight)]) -> &'a mut [(RawFd, Flight)] {
         // One call is one call, and the plain one costs less.
-        let Some(ring) = self.ring.as_mut().filter(|_| flights.len() > 1) else { return flights };
+        // What is handed over is plain, but for what others may hand over some day.
+        let is_plain = flights.iter().all(|(_, flight)| flight.buf.is_plain());
+        let Some(ring) = self.ring.as_mut().filter(|_| flights.len() > 1 && is_plain) else {
+            return flights;
+        };
         for (at, (fd, flight)) in flights.iter_mut().enumerate() {
             flight.result = flight.buf.len() as i32;
-            let entry = uring::send_entry(*fd, &flight.buf).user_data(at as u64);
+            let entry = uring::send_entry(*fd, flight.buf.plain()).user_data(at as u64);
             // SAFETY: the buffer outlives the call below, which is over when all that it has taken
             // has been sent; what it has not taken goes with the ring.
             let is_queued = unsafe { ring.submission().push(&entry) };
@@ -86,7 +90,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     fn flight(buf: Vec<u8>) -> Flight {
-        Flight { buf, token: Token { slot: 0, generation: 0 }, flags: 0, result: 0 }
+        Flight { buf: buf.into(), token: Token { slot: 0, generation: 0 }, flags: 0, result: 0 }
     }
 
     #[test]

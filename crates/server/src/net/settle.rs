@@ -13,11 +13,14 @@ use super::core::Core;
 use super::handed::{self, HandedReply};
 use super::reactor::Reactor;
 use super::turn::Flight;
+use resp::Output;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 
 /// Replies behind a backlog join it in pieces of at least this.
 const PIECE: usize = 64 << 10;
+/// Bytes that are encrypted at a time: the session keeps a copy of them until then.
+const SEALED: usize = 64 << 10;
 /// Bytes sent to one peer before the others get their turn.
 const FAIR: usize = 4 << 20;
 
@@ -43,7 +46,7 @@ impl<H: Handler> Reactor<H> {
                 note_held(&mut self.core, slot);
                 continue;
             }
-            let mut held = Vec::new();
+            let mut held = Output::default();
             if link.holds() {
                 let free = link.release(self.core.released);
                 if free == 0 && link.holds() {
@@ -123,8 +126,7 @@ impl<H: Handler> Reactor<H> {
     pub(super) fn settle(&mut self) {
         let core = &mut self.core;
         for flight in self.driver.flights().drain(..) {
-            let whole = flight.result as usize == flight.buf.len();
-            if whole && flight.flags & flag::CLOSING == 0 {
+            if flight.is_whole() && flight.flags & flag::CLOSING == 0 {
                 core.pool.put(flight.buf);
             } else {
                 self.unsettled.push(flight);
@@ -222,16 +224,19 @@ fn queue_behind(link: &mut Link) {
 }
 
 /// Encrypts a TLS connection's replies.
-fn seal(core: &mut Core, slot: u32, plain: Vec<u8>) -> Vec<u8> {
+fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
     let mut wire = core.pool.get();
     let link = &mut core.links[slot as usize];
     let closing = link.is(flag::CLOSING) && !link.holds();
     if let Some(session) = link.tls.as_mut() {
-        session.seal(&plain, &mut wire);
+        for record in plain.slices(0).flat_map(|slice| slice.chunks(SEALED)) {
+            session.seal(record, wire.plain_mut());
+        }
         if closing {
             session.say_goodbye();
-            session.seal(&[], &mut wire);
         }
+        // What the session has to say itself, too.
+        session.seal(&[], wire.plain_mut());
     }
     core.pool.put(plain);
     wire
@@ -244,9 +249,7 @@ fn send_backlog(link: &mut Link) -> io::Result<bool> {
     };
     let mut budget = FAIR;
     while let Some(chunk) = backlog.chunks.front() {
-        let unsent = &chunk[backlog.sent..];
-        let unsent = &unsent[..unsent.len().min(FAIR)];
-        match super::sys::send(fd.as_raw_fd(), unsent) {
+        match super::sys::send_slices(fd.as_raw_fd(), chunk.slices(backlog.sent), FAIR) {
             Ok(n) => {
                 backlog.sent += n;
                 backlog.bytes -= n;

@@ -74,6 +74,33 @@ pub(super) fn send(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
 }
 
+/// Slices that one system call takes.
+const SLICES: usize = 64;
+
+/// [`send`] of the first of several slices; how many bytes the socket took of them.
+pub(super) fn send_slices<'a>(
+    fd: RawFd,
+    slices: impl Iterator<Item = &'a [u8]>,
+    most: usize,
+) -> io::Result<usize> {
+    let mut left = most;
+    let mut list: [libc::iovec; SLICES] =
+        [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; SLICES];
+    let mut count = 0;
+    for (place, slice) in list.iter_mut().zip(slices) {
+        let len = slice.len().min(left);
+        *place = libc::iovec { iov_base: slice.as_ptr().cast_mut().cast(), iov_len: len };
+        (count, left) = (count + 1, left - len);
+    }
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: a message without anything is a valid one.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (list.as_mut_ptr(), count);
+    // SAFETY: the first `count` entries of the list are readable slices, which are not written to.
+    let n = unsafe { libc::sendmsg(fd, &message, flags) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(n as usize) }
+}
+
 /// Receives without blocking into `room`; zero means that the peer has closed its side.
 pub(super) fn recv(fd: RawFd, room: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `room` is writable for its length.

@@ -3,6 +3,7 @@
 use super::buffers::Filled;
 use super::conn::Token;
 use super::sys;
+use resp::Output;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 
@@ -27,7 +28,7 @@ pub(super) enum Event {
 /// One buffer on its way out.
 #[derive(Debug)]
 pub(super) struct Flight {
-    pub buf: Vec<u8>,
+    pub buf: Output,
     pub token: Token,
     /// The connection's flags when the buffer was queued.
     pub flags: u16,
@@ -36,11 +37,16 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    /// Whether all of it has been sent.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        usize::try_from(self.result) == Ok(self.buf.len())
+    }
+
     /// Sends what the socket takes at once, with a system call of its own.
     pub fn send_now(&mut self, fd: RawFd) {
-        let len = self.buf.len().min(MOST_SENT);
         self.result = loop {
-            match sys::send(fd, &self.buf[..len]) {
+            match sys::send_slices(fd, self.buf.slices(0), MOST_SENT) {
                 Ok(n) => break n as i32,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),

@@ -239,10 +239,15 @@ impl Uring {
 
     #[inline]
     pub fn send(&mut self, fd: RawFd, mut flight: Flight) {
+        if !flight.buf.is_plain() {
+            // So long that a system call of its own does not matter.
+            flight.send_now(fd);
+            return self.flights.push(flight);
+        }
         let len = flight.buf.len().min(MOST_SENT);
         flight.result = len as i32;
         // The buffer's bytes stay where they are when the vector that owns them moves.
-        let entry = send_entry(fd, &flight.buf[..len])
+        let entry = send_entry(fd, &flight.buf.plain()[..len])
             .user_data(op::SEND << 56 | self.flights.len() as u64);
         self.flights.push(flight);
         self.push(entry);

@@ -145,29 +145,29 @@ impl Lines {
                 return Err(Consumed::need(0, len - body.len()));
             }
             let sum: u64 = body[..len].iter().map(|byte| u64::from(*byte)).sum();
-            let _ = writeln!(io.out(), "{sum}");
+            let _ = writeln!(io.out().plain_mut(), "{sum}");
             return Ok(end + 1 + len);
         }
         match word {
-            "echo" => drop(writeln!(io.out(), "{rest}")),
+            "echo" => drop(writeln!(io.out().plain_mut(), "{rest}")),
             "hold" => {
-                drop(writeln!(io.out(), "{rest}"));
+                drop(writeln!(io.out().plain_mut(), "{rest}"));
                 let position = self.watch.written.fetch_add(1, SeqCst) + 1;
                 drop(self.watch.notes.lock().unwrap());
                 self.watch.changed.notify_all();
                 io.hold_until(position);
             }
             "big" => {
-                let len = io.out().len() + number();
-                io.out().resize(len, b'x');
-                io.out().push(b'\n');
+                let len = io.out().plain_mut().len() + number();
+                io.out().plain_mut().resize(len, b'x');
+                io.out().plain_mut().push(b'\n');
             }
             "id" => {
                 let id = io.id().as_u64();
-                drop(writeln!(io.out(), "{id}"));
+                drop(writeln!(io.out().plain_mut(), "{id}"));
             }
             "quit" => {
-                drop(writeln!(io.out(), "bye"));
+                drop(writeln!(io.out().plain_mut(), "bye"));
                 io.close_after_flush();
             }
             "hang" => io.close(),
@@ -177,22 +177,22 @@ impl Lines {
                     conn.retries += 1;
                     return Err(Consumed::retry(0));
                 }
-                drop(writeln!(io.out(), "after {}", std::mem::take(&mut conn.retries)));
+                drop(writeln!(io.out().plain_mut(), "after {}", std::mem::take(&mut conn.retries)));
             }
             "block" => std::thread::sleep(Duration::from_millis(number() as u64)),
             "memory" => {
                 let id = ConnId::from_u64(rest.parse().unwrap_or(0));
-                let bytes = io.other(id).map_or(0, |other| other.output().chunk_memory);
-                drop(writeln!(io.out(), "{bytes}"));
+                let bytes = io.other(id).map_or(0, |other| other.output_size().chunk_memory);
+                drop(writeln!(io.out().plain_mut(), "{bytes}"));
             }
             "tell" => {
                 let (id, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 match io.other(ConnId::from_u64(id.parse().unwrap_or(0))) {
-                    Some(mut other) => drop(writeln!(other.out(), "{text}")),
-                    None => drop(writeln!(io.out(), "nobody")),
+                    Some(mut other) => drop(writeln!(other.out().plain_mut(), "{text}")),
+                    None => drop(writeln!(io.out().plain_mut(), "nobody")),
                 }
             }
-            _ => drop(writeln!(io.out(), "what?")),
+            _ => drop(writeln!(io.out().plain_mut(), "what?")),
         }
         Ok(end + 1)
     }
@@ -243,7 +243,9 @@ impl Handler for Lines {
             let (Message::Resume(id) | Message::Say(id, _) | Message::Hang(id)) = &message;
             match (cx.get(*id), message) {
                 (Some((_, mut io)), Message::Resume(_)) => io.resume(),
-                (Some((_, mut io)), Message::Say(_, text)) => drop(writeln!(io.out(), "{text}")),
+                (Some((_, mut io)), Message::Say(_, text)) => {
+                    drop(writeln!(io.out().plain_mut(), "{text}"))
+                }
                 (Some((_, mut io)), Message::Hang(_)) => io.close(),
                 (None, _) => *self.watch.lost.lock().unwrap() += 1,
             }
