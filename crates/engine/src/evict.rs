@@ -263,8 +263,8 @@ fn sample(
 ) -> bool {
     let Some(data) = engine.keyspace.stripe(index).try_lock() else { return false };
     let mut is_complete = true;
-    for number in 0..engine.keyspace.databases() {
-        let tables = data.db(DbIndex(number));
+    for index_of_db in data.dbs() {
+        let tables = data.db(index_of_db);
         let entry = if is_volatile(policy) {
             tables.expiring().sample(|| db.random()).map(|item| item.entry())
         } else {
@@ -276,7 +276,7 @@ fn sample(
         } else {
             found(Candidate {
                 stripe: index,
-                db: DbIndex(number),
+                db: index_of_db,
                 key: Box::from(entry.key()),
                 score: score(policy, db.policy, entry, db.now(), db.random()),
             });

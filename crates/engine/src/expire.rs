@@ -123,9 +123,10 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
         return false;
     }
     let mut goes_on = false;
-    for number in 0..engine.keyspace.databases() {
-        let index = DbIndex(number);
+    let mut next = Some(DbIndex(0));
+    while let Some(index) = next {
         let data = db.locks.data(stripe);
+        next = data.next_db(index);
         if data.db(index).expiring().is_empty() {
             continue;
         }

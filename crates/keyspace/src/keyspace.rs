@@ -7,6 +7,7 @@ use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
 use crate::types::{DbIndex, Key};
 use crate::world::World;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Number of stripes: a power of two, many more than cores, and small enough that the stripes'
@@ -33,9 +34,13 @@ pub struct Keyspace {
 impl Keyspace {
     /// An empty keyspace of so many databases.
     pub fn new(databases: u32, assignment: Assignment) -> Keyspace {
-        let common = Arc::new(Common { world: World::new(), outgrown: Outgrown::default() });
+        let common = Arc::new(Common {
+            world: World::new(),
+            outgrown: Outgrown::default(),
+            stripes_with: (0..databases).map(|_| AtomicU32::new(0)).collect(),
+        });
         let stripes: Box<[Stripe]> =
-            (0..STRIPES).map(|_| Stripe::new(databases, Arc::clone(&common))).collect();
+            (0..STRIPES).map(|_| Stripe::new(Arc::clone(&common))).collect();
         let stripes = stripes.try_into().ok().expect("there are as many as were made");
         Keyspace { stripes, databases, assignment, common }
     }
@@ -43,6 +48,13 @@ impl Keyspace {
     /// Number of databases.
     pub fn databases(&self) -> u32 {
         self.databases
+    }
+
+    /// The first database and those that hold anything; exact while the world is stopped.
+    pub fn used_databases(&self) -> impl Iterator<Item = DbIndex> + '_ {
+        let counts = self.common.stripes_with.iter().enumerate();
+        let is_used = |(db, stripes): &(usize, &AtomicU32)| *db == 0 || stripes.load(Relaxed) > 0;
+        counts.filter(is_used).map(|(db, _)| DbIndex(db as u32))
     }
 
     /// The lock that stops the world.
@@ -160,6 +172,40 @@ pub(crate) mod tests {
             let entry = Entry::new_string(&name, b"value", Some(Millis(1)), 0);
             with(keyspace, &name, |s, key| drop(s.put(DB, key.hash, entry)));
         }
+    }
+
+    #[test]
+    fn databases_that_hold_nothing_cost_nothing() {
+        let resident = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
+            let pages = pages.split(' ').nth(1).and_then(|number| number.parse::<usize>().ok());
+            pages.expect("the second number") * 4096
+        };
+        let before = resident();
+        let keyspace = Keyspace::new(100_000, Assignment::ByHash);
+        let used = || keyspace.used_databases().map(|db| db.0).collect::<Vec<_>>();
+        assert_eq!(used(), [0]);
+        assert!(resident() < before + (100 << 20), "a place in each stripe would be 800 MB");
+        let put = |db, name: &'static [u8]| {
+            with(&keyspace, name, |s, key| {
+                drop(s.put(db, key.hash, Entry::new_string(name, b"v", Some(Millis(9)), 0)));
+            });
+        };
+        put(DbIndex(99_999), b"a");
+        put(DbIndex(77), b"a");
+        put(DbIndex(77), b"b");
+        assert_eq!(used(), [0, 77, 99_999]);
+        with(&keyspace, b"a", |s, key| {
+            assert_eq!(s.dbs().map(|db| db.0).collect::<Vec<_>>(), [0, 77, 99_999]);
+            assert!(s.db(DbIndex(78)).entries().is_empty());
+            s.swap_dbs(DbIndex(77), DbIndex(0));
+            s.swap_dbs(DbIndex(99_999), DbIndex(5));
+            assert!(s.find(DbIndex(0), key).is_some() && s.find(DbIndex(77), key).is_none());
+            assert!(s.remove(DbIndex(5), key).is_some());
+        });
+        assert_eq!(used(), [0, 77]);
+        with(&keyspace, b"b", |s, _| assert_eq!(s.take_db(DbIndex(77)).entries().len(), 1));
+        assert_eq!(used(), [0]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, LazyLock, Mutex};
 use std::time::Duration;
 use structs::heap_string::HeapString;
@@ -143,6 +144,8 @@ impl Outgrown {
 pub(crate) struct Common {
     pub world: World,
     pub outgrown: Outgrown,
+    /// How many stripes hold something of each database; the first is not counted.
+    pub stripes_with: Box<[AtomicU32]>,
 }
 
 /// The contents of a stripe; reached through its lock. What every command looks at comes first:
@@ -158,9 +161,9 @@ pub struct StripeData {
     pub written: u64,
     /// Database 0, which nearly every key is in.
     first: DbTables,
-    /// Those of all others, while they hold anything. Most servers use only the first database, and
-    /// fifteen times a thousand stripes' tables would be two megabytes.
-    others: Box<[Option<Box<DbTables>>]>,
+    /// Those of the others that hold anything, by number: most servers use only the first database,
+    /// and room for a hundred thousand in each stripe would be a gigabyte.
+    others: Vec<(DbIndex, Box<DbTables>)>,
     snapshot: Option<Box<StripeSnapshot>>,
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
@@ -213,30 +216,64 @@ impl StripeData {
     pub fn db(&self, db: DbIndex) -> &DbTables {
         match db.0 {
             0 => &self.first,
-            n => self.others[n as usize - 1].as_deref().unwrap_or(&EMPTY),
+            _ => self.place(db).map_or(&EMPTY, |at| &*self.others[at].1),
         }
+    }
+
+    /// Where the tables of a database are among `others`, or where they belong.
+    fn place(&self, db: DbIndex) -> Result<usize, usize> {
+        self.others.binary_search_by_key(&db, |(number, _)| *number)
     }
 
     #[inline]
     fn db_mut(&mut self, db: DbIndex) -> &mut DbTables {
         match db.0 {
             0 => &mut self.first,
-            n => self.others[n as usize - 1].get_or_insert_default(),
+            _ => self.other_or_new(db),
         }
     }
 
-    /// The same, if there can be anything in them.
+    fn other_or_new(&mut self, db: DbIndex) -> &mut DbTables {
+        let at = self.place(db).unwrap_or_else(|at| {
+            self.add_other(at, db, Box::default());
+            at
+        });
+        &mut self.others[at].1
+    }
+
+    fn add_other(&mut self, at: usize, db: DbIndex, tables: Box<DbTables>) {
+        self.others.insert(at, (db, tables));
+        self.common.stripes_with[db.0 as usize].fetch_add(1, Relaxed);
+    }
+
+    fn remove_other(&mut self, db: DbIndex) -> Option<Box<DbTables>> {
+        let at = self.place(db).ok()?;
+        self.common.stripes_with[db.0 as usize].fetch_sub(1, Relaxed);
+        let (_, tables) = self.others.remove(at);
+        if self.others.is_empty() {
+            self.others = Vec::new();
+        }
+        Some(tables)
+    }
+
+    /// The same as [`StripeData::db_mut`], if there can be anything in them.
     #[inline]
     fn held_db_mut(&mut self, db: DbIndex) -> Option<&mut DbTables> {
         match db.0 {
             0 => Some(&mut self.first),
-            n => self.others[n as usize - 1].as_deref_mut(),
+            _ => self.place(db).ok().map(|at| &mut *self.others[at].1),
         }
     }
 
-    /// The databases.
-    pub(crate) fn dbs(&self) -> impl Iterator<Item = DbIndex> + use<> {
-        (0..=self.others.len() as u32).map(DbIndex)
+    /// The next database after this one that holds anything.
+    pub fn next_db(&self, after: DbIndex) -> Option<DbIndex> {
+        let at = self.others.partition_point(|(number, _)| *number <= after);
+        self.others.get(at).map(|(number, _)| *number)
+    }
+
+    /// The first database and those that hold anything.
+    pub fn dbs(&self) -> impl Iterator<Item = DbIndex> + Clone + '_ {
+        std::iter::successors(Some(DbIndex(0)), |&db| self.next_db(db))
     }
 
     /// Installs or removes a snapshot's hook.
@@ -455,7 +492,7 @@ impl StripeData {
         }
         if is_last && db.0 > 0 {
             // What expires is among the entries, so nothing is in the other table either.
-            self.others[db.0 as usize - 1] = None;
+            self.remove_other(db);
         }
         Some(entry)
     }
@@ -496,9 +533,7 @@ impl StripeData {
     fn move_db(&mut self, db: DbIndex) -> DbTables {
         match db.0 {
             0 => std::mem::take(&mut self.first),
-            n => {
-                self.others[n as usize - 1].take().map_or_else(DbTables::default, |tables| *tables)
-            }
+            _ => self.remove_other(db).map_or_else(DbTables::default, |tables| *tables),
         }
     }
 
@@ -516,10 +551,8 @@ impl StripeData {
     fn give_db(&mut self, db: DbIndex, tables: DbTables) {
         match db.0 {
             0 => self.first = tables,
-            n => {
-                let holds_any = !tables.entries.is_empty();
-                self.others[n as usize - 1] = holds_any.then(|| Box::new(tables));
-            }
+            _ if tables.entries.is_empty() => {}
+            _ => *self.other_or_new(db) = tables,
         }
     }
 
@@ -553,13 +586,13 @@ const _: () = assert!(
 unsafe impl Sync for Stripe {}
 
 impl Stripe {
-    pub(crate) fn new(databases: u32, common: Arc<Common>) -> Stripe {
+    pub(crate) fn new(common: Arc<Common>) -> Stripe {
         Stripe {
             lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
                 written: 0,
                 first: DbTables::default(),
-                others: (1..databases).map(|_| None).collect(),
+                others: Vec::new(),
                 has_attachment: false,
                 is_guarded: false,
                 snapshot: None,

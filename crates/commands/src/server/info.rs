@@ -243,7 +243,7 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
         (None, _) => 0,
         // It has only just begun.
         (Some(_), 0) => {
-            let dbs = (0..cx.engine.keyspace.databases()).map(DbIndex);
+            let dbs = cx.engine.keyspace.used_databases();
             dbs.map(|db| cx.engine.key_count(db, &cx.db) as u64).sum()
         }
         (Some(_), total) => total.max(keys),
@@ -406,7 +406,7 @@ fn errorstats(cx: &Cx<'_>, out: &mut String) {
 
 fn keyspace(cx: &Cx<'_>, out: &mut String) {
     let now = cx.now();
-    for db in 0..cx.engine.keyspace.databases() {
+    for DbIndex(db) in cx.engine.keyspace.used_databases() {
         let (mut keys, mut expires, mut sampled, mut ttl_sum) = (0, 0, 0i128, 0i128);
         cx.db.for_each_stripe(|_, stripe| {
             let tables = stripe.db(DbIndex(db));

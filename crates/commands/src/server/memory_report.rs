@@ -48,7 +48,7 @@ impl Memory {
             tables: Vec::new(),
             keys: 0,
         };
-        for db in 0..engine.keyspace.databases() {
+        for DbIndex(db) in engine.keyspace.used_databases() {
             let (mut keys, mut entries, mut expiring) = (0, 0, 0);
             cx.db.for_each_stripe(|_, stripe| {
                 let tables = stripe.db(DbIndex(db));

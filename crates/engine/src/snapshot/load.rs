@@ -306,11 +306,11 @@ pub struct Head {
 /// Takes the keys of all databases away, without a word to anybody. The calling thread is outside
 /// the world, which it stops.
 pub fn take_everything(engine: &Engine) -> Taken {
-    let dbs = (0..engine.keyspace.databases()).map(DbIndex);
     let stopped = engine.keyspace.world().stop();
+    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
     let mut taken = Taken::default();
     for stripe in engine.keyspace.stripes() {
-        taken.take(&mut stripe.lock(), dbs.clone());
+        taken.take(&mut stripe.lock(), dbs.iter().copied());
     }
     drop(stopped);
     taken

@@ -269,8 +269,7 @@ impl Snapshot {
     /// snapshot has.
     pub fn sizes(&self) -> Vec<(DbIndex, u64, u64)> {
         let engine = self.engine;
-        let mut sizes: Vec<_> =
-            (0..engine.keyspace.databases()).map(|db| (DbIndex(db), 0, 0)).collect();
+        let mut sizes: Vec<_> = engine.keyspace.used_databases().map(|db| (db, 0, 0)).collect();
         let walker = Walker::new(self);
         for stripe in 0..STRIPES {
             walker.with_stripe(stripe, |data| {

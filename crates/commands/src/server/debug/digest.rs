@@ -7,7 +7,7 @@
 use super::raw;
 use crate::value::view;
 use engine::cold::with_value;
-use engine::{Args, Cx, DbIndex, Outcome};
+use engine::{Args, Cx, Outcome};
 use keyspace::{Entry, Kind};
 use rdb::ObjectRef;
 use structs::listpack::Element;
@@ -42,7 +42,7 @@ impl Digest {
 
 pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
     let mut total = Digest::default();
-    for db in (0..cx.engine.keyspace.databases()).map(DbIndex) {
+    for db in cx.engine.keyspace.used_databases() {
         if cx.engine.key_count(db, &cx.db) == 0 {
             continue;
         }

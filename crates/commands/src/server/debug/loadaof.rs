@@ -1,7 +1,7 @@
 //! `DEBUG LOADAOF`, `DEBUG AOF-FAULT write|short|fsync|none`
 
 use engine::debug::DiskFault;
-use engine::{Args, Cx, DbIndex, Error, Outcome};
+use engine::{Args, Cx, Error, Outcome};
 use std::sync::atomic::Ordering::*;
 
 const FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
@@ -29,8 +29,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     };
     // Everybody is told at once, since only a command can: if it comes to nothing, clients have
     // forgotten and transactions repeat what they need not.
-    let going: Vec<_> =
-        (0..engine.keyspace.databases()).map(|number| (DbIndex(number), None)).collect();
+    let going: Vec<_> = engine.keyspace.used_databases().map(|db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
     engine.tracking.invalidate_all(&mut cx.db);
     engine.loading.begin(0, cx.now());

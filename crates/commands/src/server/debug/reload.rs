@@ -58,7 +58,7 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 /// Takes all keys away, as FLUSHALL does, but without a word to the journal.
 fn empty(cx: &mut Cx<'_>) {
-    let dbs: Vec<DbIndex> = (0..cx.engine.keyspace.databases()).map(DbIndex).collect();
+    let dbs: Vec<DbIndex> = cx.engine.keyspace.used_databases().collect();
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
     cx.engine.tracking.invalidate_all(&mut cx.db);
