@@ -337,8 +337,8 @@ fn header_slow(input: &[u8], from: usize) -> Header {
     }
 }
 
-/// Splits a line into words as redis-cli and redis.conf do: blanks separate, `"…"` with C escapes
-/// and `'…'` quote. `None` when quotes are not balanced.
+/// Splits a line into words: blanks separate, `"…"` with C escapes and `'…'` quote, and a word may have
+/// quoted and unquoted parts, as in Valkey 9.1. `None` when quotes are not balanced.
 pub fn split_words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line;
@@ -357,19 +357,14 @@ fn split_word<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
         match rest {
             [] | [0, ..] => return Some(&[]),
             [b, ..] if is_space(*b) => return Some(rest),
-            [b'"', tail @ ..] => return closed(double_quoted(tail, word)?),
-            [b'\'', tail @ ..] => return closed(single_quoted(tail, word)?),
+            [b'"', tail @ ..] => rest = double_quoted(tail, word)?,
+            [b'\'', tail @ ..] => rest = single_quoted(tail, word)?,
             [b, tail @ ..] => {
                 word.push(*b);
                 rest = tail;
             }
         }
     }
-}
-
-/// A closing quote must be followed by a blank or nothing.
-fn closed(rest: &[u8]) -> Option<&[u8]> {
-    rest.first().is_none_or(|b| is_space(*b)).then_some(rest)
 }
 
 fn double_quoted<'a>(mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
@@ -425,6 +420,23 @@ fn is_space(b: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_may_have_quoted_and_unquoted_parts() {
+        for (line, word) in [
+            ("foo\"bar baz\"", "foobar baz"),
+            ("\"foo\"bar", "foobar"),
+            ("\"a\"'b'c", "abc"),
+            ("a\"\"", "a"),
+        ] {
+            assert_eq!(
+                split_words(line.as_bytes()),
+                Some(vec![word.as_bytes().to_vec()]),
+                "{line}"
+            );
+        }
+        assert_eq!(split_words(b"a\"b"), None);
+    }
 
     const LIMITS: Limits = Limits { words: 1024 * 1024, bulk_len: 512 * 1024 * 1024 };
 
