@@ -180,7 +180,7 @@ impl Engine {
             waiter.finish();
             waiter.uncount(self);
             let written = JournalPos(0);
-            let resumption = Resumption { token: waiter.token(), reply: out, written };
+            let resumption = Resumption::new(waiter.token(), out, written);
             self.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
         }
         true

@@ -9,6 +9,7 @@
 use crate::engine::Engine;
 use crate::worker::ThreadContext;
 use keyspace::keyspace::Taken;
+use keyspace::world::Reader;
 use keyspace::{Entry, memory};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -68,6 +69,15 @@ pub fn job_threads(reactors: usize) -> usize {
 
 /// The pause of a background thread that waits for others to make progress.
 pub(crate) const GAP: Duration = Duration::from_micros(200);
+
+/// Leaves the world for a moment, if another thread wants to stop it or to run.
+pub(crate) fn yield_world(reader: &Reader<'static>) {
+    if reader.is_wanted() || give_way::is_due() {
+        reader.leave();
+        give_way::give_way();
+        reader.enter();
+    }
+}
 
 impl Garbage {
     fn objects(&self) -> usize {

@@ -19,8 +19,9 @@ use crate::error::Error;
 use crate::interest::{self, KeyInterest};
 use crate::journal::JournalPos;
 use crate::session::Session;
+use crate::watching::Watching;
 use keyspace::{DbIndex, Key, Millis};
-use resp::Protocol;
+use resp::{Output, Protocol};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
 use structs::numbers::{LongDouble, parse_f64, parse_i64};
@@ -278,9 +279,18 @@ pub struct Resumption {
     /// The suspension's.
     pub token: Option<u64>,
     /// The encoded reply.
-    pub reply: resp::Output,
+    pub reply: Output,
     /// The position behind what was written for it.
     pub written: JournalPos,
+    /// What the client watches, if the command has changed that.
+    pub(crate) watching: Option<Box<Watching>>,
+}
+
+impl Resumption {
+    /// The end of a suspension by a reply alone.
+    pub(crate) fn new(token: Option<u64>, reply: Output, written: JournalPos) -> Resumption {
+        Resumption { token, reply, written, watching: None }
+    }
 }
 
 impl Cx<'_> {

@@ -194,6 +194,8 @@ impl Flags {
     pub const SETS_REPLY_MODE: Flags = Flags(1 << 48);
     /// Ours: sets what is cached of the command that follows, and is not that command itself.
     pub const SETS_CACHING: Flags = Flags(1 << 49);
+    /// Ours: adds to what its client watches. As a long command it locks its keys one at a time.
+    pub const WATCHES: Flags = Flags(1 << 51);
     /// Ours: refused as a write is while the disk fails, so that a health check notices.
     pub const REPORTS_HEALTH: Flags = Flags(1 << 50);
 

@@ -23,7 +23,6 @@ use keyspace::{
     DbIndex, Entry, HeapString, Key, Kind, Millis, Object, StringRef, StripeData, Value,
 };
 use std::cell::{Cell, RefCell};
-use structs::give_way;
 use structs::random::Rng;
 
 /// What to do with a key's expiry when its value is replaced.
@@ -743,12 +742,8 @@ impl<'a> Db<'a> {
     fn end_visit(&self) {
         if let Some(held) = &self.held {
             held.reader().leave();
-        } else if let Some(reader) = self.background
-            && (reader.is_wanted() || give_way::is_due())
-        {
-            reader.leave();
-            give_way::give_way();
-            reader.enter();
+        } else if let Some(reader) = self.background {
+            crate::background::yield_world(reader);
         }
     }
 

@@ -170,7 +170,7 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
 #[cold]
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     cx.session.multi = None;
-    crate::transaction::unwatch(&mut cx.db, cx.session);
+    crate::watching::unwatch(&mut cx.db, cx.session);
     let line = error.line();
     let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
     text.extend_from_slice(line.strip_prefix(b"ERR ").unwrap_or(&line));
@@ -223,7 +223,13 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     } else {
         cx.find_keys(row, args);
         cx.keys.prefetch(keyspace, cx.db.index);
-        cx.keys.stripes()
+        let mut need = cx.keys.stripes();
+        if row.command.flags.has(Flags::RUNS_QUEUE)
+            && let Some(watching) = &cx.session.watching
+        {
+            watching.stripes().for_each(|stripe| need.add(stripe));
+        }
+        need
     };
     cx.db.locks.acquire(need).map_err(|Busy| NotNow::Busy)?;
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
@@ -474,7 +480,7 @@ fn end_skipping(session: &mut Session) {
 /// Ends everything a session takes part in: watches, subscriptions, tracking, waits.
 pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     let engine = db.engine;
-    crate::transaction::unwatch(db, session);
+    crate::watching::unwatch(db, session);
     session.multi = None;
     if let Some(suspension) = session.suspension.take()
         && let Some(waiter) = suspension.waiter

@@ -39,6 +39,7 @@ pub mod stats;
 pub mod table;
 pub mod transaction;
 pub mod value;
+pub mod watching;
 mod words;
 pub mod worker;
 

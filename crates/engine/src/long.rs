@@ -3,7 +3,8 @@
 //! The session is parked as a blocked one is: what it pipelined behind the command waits, and the
 //! reply arrives through the mailbox. What the command may touch meanwhile depends on its keys:
 //!
-//! - none (KEYS, SCAN): it walks the stripes, locking one at a time;
+//! - none (KEYS, SCAN): it walks the stripes, locking one at a time; so does WATCH, whose keys are
+//!   watched one after the other;
 //! - any number: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first
 //!   change exchanges the holds for the locks of the stripes.
 //!
@@ -102,6 +103,9 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     let token = cx.thread.suspend(cx.session, suspension);
     let mut session = cx.session.guest();
     session.db = cx.db.index;
+    if row.command.flags.has(Flags::WATCHES) {
+        session.watching = cx.session.watching.take();
+    }
     session.output_room = cx.session.output_room;
     // The guest counts the command for the statistics; the client's own figures are here.
     cx.session.commands += 1;
@@ -126,7 +130,7 @@ impl Cx<'_> {
         let job = move |_: &ThreadContext| {
             let mut out = Output::default();
             work(&mut Reply::new(&mut out, protocol));
-            let resumption = Resumption { token: Some(token), reply: out, written };
+            let resumption = Resumption::new(Some(token), out, written);
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
         engine.background.run(engine, Box::new(job));
@@ -147,11 +151,7 @@ impl LateReply {
     pub fn send(self, write: impl FnOnce(&mut Reply<'_>)) {
         let mut out = Output::default();
         write(&mut Reply::new(&mut out, self.protocol));
-        let resumption = Resumption {
-            token: Some(self.token),
-            reply: out,
-            written: crate::journal::JournalPos(0),
-        };
+        let resumption = Resumption::new(Some(self.token), out, JournalPos(0));
         self.engine.mailboxes[self.reactor].post(Message::Resume(self.client, resumption));
     }
 }
@@ -189,7 +189,7 @@ impl LongCommand {
         cx.keys = self.keys;
         cx.db.touches = self.touches;
         cx.db.asker = Some(&asker);
-        if keys.is_empty() {
+        if keys.is_empty() || self.row.command.flags.has(Flags::WATCHES) {
             walk(&mut cx, self.row, args);
         } else {
             run_holding(&mut cx, self.row, args, keys);
@@ -208,7 +208,8 @@ impl LongCommand {
             // It may have seen whatever there is.
             written = engine.journal.position();
         }
-        let resumption = Resumption { token: Some(self.token), reply: out, written };
+        let mut resumption = Resumption::new(Some(self.token), out, written);
+        resumption.watching = self.session.watching.take();
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }
 }

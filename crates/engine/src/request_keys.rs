@@ -2,7 +2,7 @@
 //!
 //! Everything that asks about a request's keys asks this value: the locks, the prefetch, long commands
 //! and their holds, the estimate of a request's effort, client-side caching and COMMAND GETKEYS. For
-//! EXEC it is the union of its queue, collected while the commands are queued, and the watched keys.
+//! EXEC it is the union of its queue, collected while the commands are queued.
 //!
 //! A command with exactly one key at a fixed place ([`Resolved::single_key`]) needs no more than that
 //! key's stripe as long as nothing special is going on. Its description is made when it is first asked for
@@ -60,9 +60,6 @@ pub struct RequestKey {
     pub flags: KeyFlags,
 }
 
-/// The place of a key that is not a word of the request: EXEC's watched keys.
-const NO_WORD: u32 = u32::MAX;
-
 impl RequestKey {
     fn new(
         keyspace: &Keyspace,
@@ -101,11 +98,6 @@ impl RequestKey {
     /// What the command does with it.
     pub fn usage(&self) -> KeyUse {
         KeyUse::of(self.flags)
-    }
-
-    /// Whether EXEC only looks whether it has changed since WATCH.
-    pub fn is_watched_only(&self) -> bool {
-        self.word == NO_WORD
     }
 
     /// What the command does to it, for a snapshot that streams its value.
@@ -148,13 +140,6 @@ impl RequestKeys {
             self.keys.push(key);
         });
         self.is_incomplete |= outcome.is_err();
-    }
-
-    fn add_watched(&mut self, keyspace: &Keyspace, command: &Command, key: &[u8]) {
-        let flags = KeyFlags::RO;
-        let mut key = RequestKey::new(keyspace, command, Key::new(key), 0, flags);
-        key.word = NO_WORD;
-        self.keys.push(key);
     }
 
     /// Whether all keys were found.
@@ -219,9 +204,6 @@ impl Cx<'_> {
             self.keys.is_found = true;
             if let Some(multi) = &self.session.multi {
                 self.keys.keys.extend_from_slice(multi.keys());
-            }
-            for (_, key) in &self.session.watched {
-                self.keys.add_watched(keyspace, row.command, key);
             }
         } else {
             self.keys.add(keyspace, row.command, args.words());

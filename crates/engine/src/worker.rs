@@ -440,6 +440,9 @@ impl Worker {
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
         self.context.forget_deadline(session.id(), &suspension);
         session.written = session.written.max(resumption.written);
+        if resumption.watching.is_some() {
+            session.watching = resumption.watching;
+        }
         if suspension.is_silent {
             // CLIENT REPLY OFF or SKIP was in force when the command came.
         } else if out.is_empty() {

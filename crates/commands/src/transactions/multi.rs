@@ -5,7 +5,8 @@
 //! everybody else.
 
 use engine::dispatch;
-use engine::transaction::{Multi, is_watch_dirty, unwatch};
+use engine::transaction::Multi;
+use engine::watching::{is_watch_dirty, unwatch};
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `MULTI`.
@@ -85,7 +86,7 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let Some(multi) = cx.session.multi.take() else {
         return Err(Error::text("ERR EXEC without MULTI"));
     };
-    let is_dirty = is_watch_dirty(&mut cx.db, cx.session);
+    let is_dirty = is_watch_dirty(&cx.db, cx.session);
     unwatch(&mut cx.db, cx.session);
     if multi.is_broken {
         return Err(Error::ExecAborted);

@@ -1,7 +1,7 @@
 //! `WATCH key [key …]`, `UNWATCH`
 
-use engine::transaction;
-use engine::{Arg, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::watching;
+use engine::{Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `WATCH`.
 pub static WATCH: Command = Command {
@@ -14,11 +14,13 @@ pub static WATCH: Command = Command {
         .with(Flags::STALE)
         .with(Flags::FAST)
         .with(Flags::NO_MULTI)
-        .with(Flags::ALLOW_BUSY),
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::WATCHES),
     keys: &[KeySpec::rest(1, 1, KeyFlags::RO)],
     group: Group::Transactions,
     since: "2.2.0",
     complexity: "O(1) for every key.",
+    effort: Effort::Words(8),
     summary: "Monitors changes to keys to determine the execution of a transaction.",
     args: &[Arg::key("key", 0).multiple()],
     run: watch,
@@ -47,14 +49,14 @@ fn watch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR WATCH inside MULTI is not allowed"));
     }
     for index in 1..args.len() {
-        transaction::watch(cx, args.key(index));
+        watching::watch(cx, args.key(index));
     }
     cx.reply.ok();
     Ok(())
 }
 
 fn unwatch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    transaction::unwatch(&mut cx.db, cx.session);
+    watching::unwatch(&mut cx.db, cx.session);
     cx.reply.ok();
     Ok(())
 }

@@ -2,9 +2,9 @@
 
 use crate::blocking::Suspension;
 use crate::clients::{Client, flag};
-use crate::interest::Watch;
 use crate::journal::JournalPos;
 use crate::transaction::Multi;
+use crate::watching::Watching;
 use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
 use std::collections::BTreeSet;
@@ -87,10 +87,8 @@ pub struct Session {
     pub was_authenticated: bool,
     /// MULTI's queue.
     pub multi: Option<Box<Multi>>,
-    /// Watched keys.
-    pub watched: Vec<(DbIndex, Box<[u8]>)>,
-    /// Raised when a watched key changes; `None` when nothing is watched.
-    pub watch: Option<Arc<Watch>>,
+    /// What it watches, if anything.
+    pub watching: Option<Box<Watching>>,
     /// CLIENT REPLY.
     pub reply_mode: ReplyMode,
     /// CLIENT TRACKING.
@@ -119,8 +117,6 @@ pub struct Session {
     pub output_room: usize,
     /// It has more than that.
     pub overflows: bool,
-    /// Bytes of the names of watched keys.
-    pub(crate) watched_bytes: usize,
     /// Bytes of the names of what it subscribed to.
     pub(crate) subscribed_bytes: usize,
     /// The position in the journal behind its last write.
@@ -149,8 +145,7 @@ impl Session {
             authenticated,
             was_authenticated: authenticated,
             multi: None,
-            watched: Vec::new(),
-            watch: None,
+            watching: None,
             reply_mode: ReplyMode::On,
             tracking: None,
             tracking_broken: false,
@@ -165,7 +160,6 @@ impl Session {
             transport_flags: 0,
             output_room: usize::MAX,
             overflows: false,
-            watched_bytes: 0,
             subscribed_bytes: 0,
             written: JournalPos(0),
             seen: JournalPos(0),
@@ -242,7 +236,7 @@ impl Session {
             + size_of::<Client>()
             + self.queued_bytes()
             + self.parser.long_bytes()
-            + self.watched_bytes
+            + self.watching.as_ref().map_or(0, |watching| watching.memory_bytes())
             + self.subscribed_bytes
             + prefixes
     }
@@ -285,7 +279,7 @@ impl Session {
         set(self.multi.is_some(), flag::MULTI);
         set(self.is_monitor, flag::MONITOR);
         set(self.is_subscribed(), flag::PUBSUB);
-        set(self.watch.as_ref().is_some_and(|w| w.is_dirty()), flag::WATCH_DIRTY);
+        set(self.watching.as_ref().is_some_and(|w| w.is_changed()), flag::WATCH_DIRTY);
         set(self.tracking.is_some(), flag::TRACKING);
         set(self.tracking_broken, flag::BROKEN_REDIRECT);
         set(self.tracking.as_ref().is_some_and(|t| t.broadcast.is_some()), flag::TRACKING_BCAST);
@@ -304,7 +298,7 @@ impl Session {
         live.shard_channels.store(self.subscriptions.shard_channels.len(), Relaxed);
         live.multi.store(self.multi.as_ref().map_or(0, |m| m.len() + 1), Relaxed);
         live.multi_bytes.store(self.multi.as_ref().map_or(0, |m| m.bytes()), Relaxed);
-        live.watched.store(self.watched.len(), Relaxed);
+        live.watched.store(self.watching.as_ref().map_or(0, |watching| watching.len()), Relaxed);
         live.argv_bytes.store(self.parser.pending_bytes(), Relaxed);
         let redirect = self.tracking.as_ref().map_or(-1, |t| t.redirect as i64);
         live.redirect.store(redirect, Relaxed);

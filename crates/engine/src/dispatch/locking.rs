@@ -27,7 +27,7 @@ fn finds_hold(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.find_keys(row, args);
     let is_snapshot_running = cx.engine.snapshots.is_running();
     let (db, mut is_held) = (cx.db.index, false);
-    for key in cx.keys.iter().filter(|key| !key.is_watched_only()) {
+    for key in cx.keys.iter() {
         is_held |= cx.db.with_stripe_mut(key.stripe(), |data| {
             data.want(key.hash)
                 || (is_snapshot_running

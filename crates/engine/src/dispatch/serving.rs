@@ -114,7 +114,7 @@ fn serve(
         engine.tracking.flush_broadcasts(engine);
         waiter.uncount(engine);
         let written = session.written;
-        let resumption = Resumption { token: waiter.token(), reply: out, written };
+        let resumption = Resumption::new(waiter.token(), out, written);
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));
     }
     Ok(())
