@@ -25,6 +25,7 @@ mod scan;
 pub mod set;
 pub mod sha1;
 pub mod size_class;
+pub mod stream;
 pub mod sync;
 pub mod table;
 mod watched;

@@ -32,6 +32,19 @@ impl<'a> Iter<'a> {
     pub(super) fn bytes_left(&self) -> usize {
         self.end as usize - self.next as usize
     }
+
+    /// Takes the last `count` elements off, to be walked by themselves; `None` if there are fewer.
+    pub fn take_back(&mut self, count: usize) -> Option<Self> {
+        let end = self.end;
+        for _ in 0..count {
+            if self.next == self.end {
+                return None;
+            }
+            // SAFETY: `end` is an entry boundary behind `next`, so an entry ends here.
+            self.end = unsafe { entry::previous(self.end) };
+        }
+        Some(Self { next: self.end, end, listpack: PhantomData })
+    }
 }
 
 impl<'a> Iterator for Iter<'a> {
