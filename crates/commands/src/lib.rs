@@ -18,6 +18,7 @@ pub mod list;
 pub mod pubsub;
 pub mod server;
 pub mod set;
+pub mod stream;
 pub mod string;
 pub mod table;
 pub mod transactions;
@@ -40,6 +41,7 @@ pub fn rows() -> Vec<&'static Command> {
         zset::COMMANDS,
         geo::COMMANDS,
         hyperloglog::COMMANDS,
+        stream::COMMANDS,
         connection::COMMANDS,
         transactions::COMMANDS,
         pubsub::COMMANDS,

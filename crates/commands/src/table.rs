@@ -1,6 +1,6 @@
 //! What containers share: their HELP; and, as tests, the rules that every row obeys.
 
-use engine::{Args, Cx, Outcome};
+use engine::{Args, Cx, Error, Outcome};
 
 /// The answer of every container's HELP subcommand: the lines of its row.
 pub(crate) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
@@ -12,6 +12,14 @@ pub(crate) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.reply.simple("HELP");
     cx.reply.simple("    Print this help.");
     Ok(())
+}
+
+/// The error of a subcommand whose options make no sense.
+pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Error {
+    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+    text.extend_from_slice(args.get(1).unwrap_or_default());
+    text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
+    Error::Bytes(text)
 }
 
 #[cfg(test)]

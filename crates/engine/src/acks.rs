@@ -113,7 +113,7 @@ impl Cx<'_> {
             acks.write(self.engine, &mut self.reply);
         } else {
             let (until, on_timeout) = (Until::Acks(acks), TimeoutReply::Acks(acks));
-            self.block_request = Some(BlockRequest { until, deadline, on_timeout });
+            self.block_request = Some(BlockRequest { until, deadline, on_timeout, words: None });
         }
         Ok(())
     }

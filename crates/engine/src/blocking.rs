@@ -82,6 +82,8 @@ pub(crate) struct BlockRequest {
     pub until: Until,
     pub deadline: Option<Millis>,
     pub on_timeout: TimeoutReply,
+    /// The words to run again, if not those of the request.
+    pub words: Option<Vec<Box<[u8]>>>,
 }
 
 /// A blocked command.
@@ -104,13 +106,13 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    pub(crate) fn new(cx: &Cx<'_>, argv: &[&[u8]], until: Until) -> Waiter {
+    pub(crate) fn new(cx: &Cx<'_>, argv: Vec<Box<[u8]>>, until: Until) -> Waiter {
         Waiter {
             client: cx.session.id(),
             thread: cx.session.client.thread,
             db: cx.db.index,
             until,
-            argv: argv.iter().map(|&word| Box::from(word)).collect(),
+            argv,
             protocol: cx.reply.protocol(),
             no_touch: cx.session.no_touch,
             session_client: Arc::clone(&cx.session.client),
@@ -310,7 +312,23 @@ impl Cx<'_> {
             on_timeout.write(self.engine, &mut self.reply);
         } else {
             let until = Until::Keys(keys.iter().map(|&key| Box::from(key)).collect());
-            self.block_request = Some(BlockRequest { until, deadline, on_timeout });
+            self.block_request = Some(BlockRequest { until, deadline, on_timeout, words: None });
+        }
+        Ok(())
+    }
+
+    /// The same with other words for when the command runs again: what the request says by the
+    /// moment at which it came (XREAD's `$`) must not change its meaning.
+    pub fn block_as(
+        &mut self,
+        keys: &[&[u8]],
+        deadline: Option<Millis>,
+        on_timeout: TimeoutReply,
+        words: Vec<Box<[u8]>>,
+    ) -> Result<(), Error> {
+        self.block(keys, deadline, on_timeout)?;
+        if let Some(request) = &mut self.block_request {
+            request.words = Some(words);
         }
         Ok(())
     }

@@ -203,6 +203,9 @@ impl Flags {
     /// deleted or overwritten without being read says so itself ([`KeyFlags`]).
     pub const NO_VALUES: Flags = Flags(1 << 50);
 
+    /// Ours: when it waits, it runs again also if its key goes or gets another type.
+    pub const NOTICES_LOSS: Flags = Flags(1 << 51);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)

@@ -380,7 +380,7 @@ fn run_later(cx: &mut Cx<'_>) {
         cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
     }
     let (until, on_timeout) = (Until::Background, TimeoutReply::Null);
-    cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout });
+    cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout, words: None });
 }
 
 /// The reply exceeds what the client may have: it is closed without getting it. The rest of a
@@ -415,7 +415,9 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         let engine = cx.thread.engine;
         return long::run_in_background(cx, &engine.table.all()[cx.resolved.index], args);
     }
-    let waiter = Arc::new(Waiter::new(cx, args.words(), request.until));
+    let as_sent = || args.words().iter().map(|&word| Box::from(word)).collect();
+    let words = request.words.unwrap_or_else(as_sent);
+    let waiter = Arc::new(Waiter::new(cx, words, request.until));
     let engine = cx.engine;
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));

@@ -5,6 +5,7 @@ use config::Config;
 use structs::hash::HashLimits;
 use structs::list::ListLimits;
 use structs::set::SetLimits;
+use structs::stream::StreamLimits;
 use structs::zset::ZsetLimits;
 
 /// `list-max-listpack-size`, and what DEBUG says about large elements.
@@ -34,6 +35,14 @@ pub fn set(config: &Config) -> SetLimits {
         max_intset_entries: config.set_max_intset_entries(),
         max_listpack_entries: config.set_max_listpack_entries(),
         max_listpack_value: config.set_max_listpack_value(),
+    }
+}
+
+/// `stream-node-max-*`.
+pub fn stream(config: &Config) -> StreamLimits {
+    StreamLimits {
+        max_bytes: config.stream_node_max_bytes(),
+        max_entries: config.stream_node_max_entries(),
     }
 }
 

@@ -20,6 +20,7 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
         Kind::Set => ObjectRef::Set(object(entry)),
         Kind::Hash => ObjectRef::Hash(object(entry)),
         Kind::Zset => ObjectRef::Zset(object(entry)),
+        Kind::Stream => ObjectRef::Stream(object(entry)),
     }
 }
 
@@ -36,6 +37,7 @@ pub fn of_object(object: Decoded) -> Value {
         Decoded::Set(set) => Value::Set(set),
         Decoded::Hash(hash) => Value::Hash(hash),
         Decoded::Zset(zset) => Value::Zset(zset),
+        Decoded::Stream(stream) => Value::Stream(stream),
     }
 }
 

@@ -7,10 +7,11 @@
 mod hash;
 mod list;
 mod set;
+mod stream;
 mod zset;
 
 use crate::kind::Value;
-use crate::snapshot::record::Form;
+use crate::snapshot::record::{Form, Writer};
 use std::ops::ControlFlow;
 
 /// How the contents of a value lie in memory, which is how a snapshot takes them.
@@ -21,6 +22,14 @@ pub enum Layout<'a> {
     Chunks(Form, usize),
     /// [`Collection::len`] elements ([`Collection::visit`]), in a table that can be watched.
     Elements(Form),
+    /// So many parts, shared with copies of the value ([`Collection::take_apart`]).
+    Shared(Form, usize),
+}
+
+/// A copy of a value that is taken apart while the value itself goes on changing.
+pub trait TakeApart: Send {
+    /// Appends the next part; `false` if there is none.
+    fn write_next(&mut self, to: &mut Writer<'_>) -> bool;
 }
 
 /// A chunk of a value.
@@ -101,6 +110,10 @@ pub trait Collection: Send + Sync {
     fn allow_watch(&self, cells: usize) -> usize {
         let _ = cells;
         0
+    }
+    /// A copy to be taken apart, made at once, if the layout is [`Layout::Shared`].
+    fn take_apart(&self) -> Option<Box<dyn TakeApart>> {
+        None
     }
     /// Ends the watch.
     fn unwatch(&self) {}

@@ -11,6 +11,7 @@ use crate::types::Millis;
 use structs::hash::Hash;
 use structs::list::List;
 use structs::set::Set;
+use structs::stream::Stream;
 use structs::zset::Zset;
 
 /// A type that an entry can hold, other than a string.
@@ -116,6 +117,8 @@ collections! {
     Hash = 5, "hash", Hash::new();
     /// A sorted set.
     Zset = 6, "zset", Zset::new();
+    /// A stream.
+    Stream = 7, "stream", Stream::new();
 }
 
 impl Kind {

@@ -2,6 +2,7 @@
 
 mod build;
 mod object;
+mod stream;
 mod ziplist;
 mod zipmap;
 

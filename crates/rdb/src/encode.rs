@@ -1,5 +1,7 @@
 //! Writing values.
 
+mod stream;
+
 use crate::{Kind, ObjectRef};
 use structs::hash::{Hash, HashContents};
 use structs::list::Chunk;
@@ -190,6 +192,7 @@ impl Encoder {
             ObjectRef::Set(set) => self.set(set),
             ObjectRef::Hash(hash) => self.hash(hash),
             ObjectRef::Zset(zset) => self.zset(zset),
+            ObjectRef::Stream(stream) => self.stream(stream),
         }
     }
 

@@ -28,14 +28,20 @@ pub enum Kind {
     HashZiplist = 13,
     /// Several ziplists of elements.
     ListQuicklist = 14,
+    /// A stream without what Redis 7 added.
+    StreamListpacks = 15,
     /// A listpack of fields and values.
     HashListpack = 16,
     /// A listpack of members and scores.
     ZsetListpack = 17,
     /// Several listpacks of elements, or large elements alone.
     ListQuicklist2 = 18,
+    /// A stream with what Redis 7.0 added.
+    StreamListpacks2 = 19,
     /// A listpack of members.
     SetListpack = 20,
+    /// A stream with what Redis 7.2 added.
+    StreamListpacks3 = 21,
 }
 
 impl Kind {
@@ -54,10 +60,13 @@ impl Kind {
             12 => Self::ZsetZiplist,
             13 => Self::HashZiplist,
             14 => Self::ListQuicklist,
+            15 => Self::StreamListpacks,
             16 => Self::HashListpack,
             17 => Self::ZsetListpack,
             18 => Self::ListQuicklist2,
+            19 => Self::StreamListpacks2,
             20 => Self::SetListpack,
+            21 => Self::StreamListpacks3,
             _ => return None,
         })
     }

@@ -4,6 +4,7 @@ use crate::Kind;
 use structs::hash::{Hash, HashContents, HashLimits};
 use structs::list::{List, ListLimits};
 use structs::set::{Set, SetContents, SetLimits};
+use structs::stream::Stream;
 use structs::zset::{Zset, ZsetContents, ZsetLimits};
 
 /// A value that has been read.
@@ -18,6 +19,8 @@ pub enum Object {
     Hash(Hash),
     /// A sorted set.
     Zset(Zset),
+    /// A stream.
+    Stream(Stream),
 }
 
 /// A value to write.
@@ -35,6 +38,8 @@ pub enum ObjectRef<'a> {
     Hash(&'a Hash),
     /// A sorted set.
     Zset(&'a Zset),
+    /// A stream.
+    Stream(&'a Stream),
 }
 
 impl Object {
@@ -46,6 +51,7 @@ impl Object {
             Self::Set(set) => ObjectRef::Set(set),
             Self::Hash(hash) => ObjectRef::Hash(hash),
             Self::Zset(zset) => ObjectRef::Zset(zset),
+            Self::Stream(stream) => ObjectRef::Stream(stream),
         }
     }
 }
@@ -69,6 +75,7 @@ impl ObjectRef<'_> {
                 ZsetContents::Listpack(_) => Kind::ZsetListpack,
                 ZsetContents::Sorted(_) => Kind::Zset2,
             },
+            Self::Stream(_) => Kind::StreamListpacks3,
         }
     }
 }

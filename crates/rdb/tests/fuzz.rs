@@ -7,8 +7,11 @@ mod mutate;
 
 use entry::fixture::fixtures;
 
-const FILES: [&str; 2] =
-    [include_str!("fixtures/valkey-9.1.txt"), include_str!("fixtures/historical.txt")];
+const FILES: [&str; 3] = [
+    include_str!("fixtures/valkey-9.1.txt"),
+    include_str!("fixtures/historical.txt"),
+    include_str!("fixtures/streams.txt"),
+];
 
 #[test]
 fn damaged_payloads_are_refused_or_sound() {

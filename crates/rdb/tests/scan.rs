@@ -183,10 +183,8 @@ fn what_has_no_type_here_is_named_and_stepped_over_exactly() {
             names,
             [
                 "a library of functions ('#!lua name=mylib')".to_owned(),
-                "key 'empty' of type stream-v3".to_owned(),
                 format!("key 'h1' of type {}", hashes[0]),
                 format!("key 'h2' of type {}", hashes[1]),
-                "key 'st' of type stream-v3".to_owned(),
             ]
         );
         let mut keys: Vec<_> =
@@ -195,8 +193,10 @@ fn what_has_no_type_here_is_named_and_stepped_over_exactly() {
         assert_eq!(
             keys,
             [
-                (0, &b"first"[..], None),
+                (0, &b"empty"[..], None),
+                (0, b"first", None),
                 (0, b"list", None),
+                (0, b"st", None),
                 (0, b"text", Some(4_102_444_800_000)),
                 (3, b"last", None),
                 (3, b"zs", None),
@@ -209,27 +209,39 @@ fn what_has_no_type_here_is_named_and_stepped_over_exactly() {
 
 /// Made by hand after the format: no server at hand writes them any more.
 #[test]
-fn older_streams_and_modules_are_stepped_over() {
-    let node = b"\x10aaaaaaaabbbbbbbb\x03lp!";
+fn older_streams_and_modules_end_where_they_end() {
+    // The entry 1-2 with the field `a` of the value 1.
+    let node = b"\x10\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x02\x1c\x1c\0\0\0\x0a\0\
+        \x01\x01\0\x01\x01\x01\x81a\x02\0\x01\x02\x01\0\x01\0\x01\x01\x01\x04\x01\xff";
     let pending = [&[b'i'; 16][..], &[b't'; 8], b"\x01"].concat();
     let consumers = [b"\x01\x01c".as_slice(), &[b's'; 8], b"\x01", &[b'i'; 16]].concat();
     let stream =
-        [b"\x01".as_slice(), node, b"\x05\x01\x02", b"\x01\x01g\x01\x02\x01", &pending, &consumers]
+        [b"\x01".as_slice(), node, b"\x01\x01\x02", b"\x01\x01g\x01\x02\x01", &pending, &consumers]
             .concat();
     let stream_2 = [
         b"\x01".as_slice(),
         node,
-        b"\x05\x01\x02\x01\x01\x00\x00\x05",
+        b"\x01\x01\x02\x01\x01\x00\x00\x05",
         b"\x01\x01g\x01\x02\x40\x50\x01",
         &pending,
         &consumers,
     ]
     .concat();
+    for (kind, value) in [(15, &stream), (19, &stream_2)] {
+        let mut file = b"REDIS0012\xfe\x00".to_vec();
+        file.extend_from_slice(&[kind, 1, b'k']);
+        file.extend_from_slice(value);
+        file.extend_from_slice(b"\x00\x05after\xc0\x01");
+        let file = end(file, 12);
+        for step in [1, 5, file.len()] {
+            let found = read(&file, step, 1).expect("sound").expect("complete");
+            assert!(found.foreign.is_empty());
+            assert_eq!((&*found.keys[0].1, &*found.keys[1].1), (&b"k"[..], &b"after"[..]));
+        }
+    }
     let module = b"\x81\x00\x00\x00\x00\x00\x00\x04\x01\x01\x07\x02\x41\x00\x03abcd\x04abcdefgh\x05\x02hi\x00";
     for (kind, value, name) in [
-        (15, &stream[..], "key 'k' of type stream"),
-        (19, &stream_2, "key 'k' of type stream-v2"),
-        (7, module, "key 'k' of type module-value of module 'AAAAAAAAB'"),
+        (7, &module[..], "key 'k' of type module-value of module 'AAAAAAAAB'"),
         (22, b"\x01\x00\x01f\x01v", "key 'k' of type hash-hashtable-md-pre-release"),
         (23, b"\x03lp!", "key 'k' of type hash-listpack-md-pre-release"),
     ] {

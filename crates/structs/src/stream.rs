@@ -30,7 +30,7 @@ pub use block::{Fields, MAX_BYTES};
 pub use counters::{Counters, UNKNOWN_READS};
 pub use group::{Consumer, Group, Pending};
 pub use id::{IdBuf, StreamId};
-pub use parts::{Malformed, Part, Parts, StreamBuilder};
+pub use parts::{Malformed, Part, Parts, StreamBuilder, walk_block};
 pub use trim::{References, Strategy, Trim};
 
 use blocks::Blocks;
@@ -239,6 +239,13 @@ impl Stream {
             self.0.groups.insert(name.into(), Arc::new(group));
         }
         is_new
+    }
+
+    /// A stream of nothing but a group, to be freed.
+    pub fn of_group(group: Arc<Group>) -> Stream {
+        let mut stream = Stream::new();
+        stream.0.groups.insert(Box::default(), group);
+        stream
     }
 
     /// Removes a group.

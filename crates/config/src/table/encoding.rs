@@ -30,8 +30,6 @@ pub(super) const OPTIONS: &[Spec] = &[
     memory("zset-max-listpack-value", SIZE, "64", "bytes of an element of a listpack sorted set")
         .alias(&["zset-max-ziplist-value"]),
     memory("hll-sparse-max-bytes", SIZE, "3000", "bytes of a sparse HyperLogLog"),
-    memory("stream-node-max-bytes", SIZE, "4096", "bytes of a stream node; 0 is no limit")
-        .not_yet(),
-    int("stream-node-max-entries", LONG, "100", "entries of a stream node; 0 is no limit")
-        .not_yet(),
+    memory("stream-node-max-bytes", SIZE, "4096", "bytes of a stream node; 0 is no limit"),
+    int("stream-node-max-entries", LONG, "100", "entries of a stream node; 0 is no limit"),
 ];

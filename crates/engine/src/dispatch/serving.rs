@@ -4,7 +4,7 @@ use super::locking::is_held_back;
 use super::refuse;
 use crate::args::Args;
 use crate::blocking::{self, Ready, Resumption, Waiter};
-use crate::command::{Command, Group};
+use crate::command::{Command, Flags, Group};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -28,7 +28,7 @@ pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     let mut served = 0;
     while let Some((db, key)) = ready.get(served).cloned() {
         for waiter in waiters_of(&cx.db, db, &key) {
-            let Some(kind) = kind_of(&cx.db, db, &key) else { break };
+            let kind = kind_of(&cx.db, db, &key);
             if serve(cx, &waiter, kind, &mut ready).is_err() {
                 ready.drain(..served);
                 cx.db.effects.ready = ready;
@@ -53,11 +53,17 @@ fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Option<Kind> {
     db.with_stripe(stripe, |data| data.find(index, key).map(Entry::kind))
 }
 
-/// Whether a command that waits is woken by a key of this type: by one of another type it is not.
-fn is_woken_by(command: &Command, kind: Kind) -> bool {
+/// Whether a command that waits is woken by a key of this type, or by one that is gone: by one of
+/// another type it is not. A reader of a group must hear that the group is gone with its key.
+fn is_woken_by(command: &Command, kind: Option<Kind>) -> bool {
+    if command.flags.has(Flags::NOTICES_LOSS) {
+        return true;
+    }
+    let Some(kind) = kind else { return false };
     match command.group {
         Group::List => kind == Kind::List,
         Group::SortedSet => kind == Kind::Zset,
+        Group::Stream => kind == Kind::Stream,
         _ => true,
     }
 }
@@ -69,7 +75,7 @@ fn is_woken_by(command: &Command, kind: Kind) -> bool {
 fn serve(
     cx: &mut Cx<'_>,
     waiter: &Arc<Waiter>,
-    kind: Kind,
+    kind: Option<Kind>,
     ready: &mut Vec<Ready>,
 ) -> Result<(), Busy> {
     let engine = cx.thread.engine;

@@ -5,12 +5,13 @@
 //! element that is about to change goes into the stream first, with its cell, and writers go on.
 //! Whoever is about to change anything else comes to the stripe's hook, which takes all that is left
 //! ([`BigValue::finish`]); the engine makes ordinary writers wait instead, until the stream is
-//! through.
+//! through. Of a value that shares its parts with copies a copy is taken apart, whatever happens to
+//! the value itself.
 
 use super::Shared;
 use super::pieces::Pieces;
 use super::record::{Form, MOST_BYTES, Writer};
-use crate::collection::{Collection, Element, Layout};
+use crate::collection::{Collection, Element, Layout, TakeApart};
 use crate::entry::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
@@ -37,6 +38,8 @@ enum Progress {
     Chunks(usize, usize),
     /// A table that is watched.
     Watched(Arc<Seen>),
+    /// A copy, which is taken apart; the value itself is not needed any more.
+    Apart(Box<dyn TakeApart>),
     /// Everything.
     Finished,
 }
@@ -77,8 +80,30 @@ const WRITERS_CELLS: usize = 128;
 
 impl BigValue {
     pub fn new(entry: &Entry, hash: u64, shared: &Arc<Shared>) -> BigValue {
-        let progress = watch(entry, shared).map_or(Progress::Waiting, Progress::Watched);
-        BigValue { key: entry.key().into(), hash, progress, rest: Vec::new() }
+        let (key, mut rest) = (entry.key().into(), Vec::new());
+        let progress = match watch(entry, shared) {
+            Some(seen) => Progress::Watched(seen),
+            None => apart(entry, &mut rest).unwrap_or(Progress::Waiting),
+        };
+        BigValue { key, hash, progress, rest }
+    }
+
+    /// Whether the stream does without the value, which may change or go.
+    pub fn is_apart(&self) -> bool {
+        matches!(self.progress, Progress::Apart(_))
+    }
+
+    /// Appends the next piece of about `most` bytes of a value that is [apart](Self::is_apart).
+    pub fn advance_apart(&mut self, out: &mut Vec<u8>, most: usize) {
+        let most = out.len().saturating_add(most);
+        out.append(&mut self.rest);
+        let Progress::Apart(parts) = &mut self.progress else { return };
+        while out.len() < most {
+            if !parts.write_next(&mut Writer(out)) {
+                self.progress = Progress::Finished;
+                return;
+            }
+        }
     }
 
     /// Whether its elements may change: they go into the stream first.
@@ -107,6 +132,9 @@ impl BigValue {
     /// Takes all that is left, because the entry is about to change; how many bytes that is beyond
     /// what is counted already.
     pub fn finish(&mut self, entry: &Entry) -> usize {
+        if self.is_apart() {
+            return 0;
+        }
         if let Progress::Watched(seen) = &self.progress {
             while step(entry) {}
             self.rest = seen.lock().take_all();
@@ -147,6 +175,7 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
             to.head(entry, form, count);
             return Progress::Chunks(0, 0);
         }
+        Some(Layout::Shared(..)) => unreachable!("it is taken apart from the beginning"),
         Some(Layout::Block(form, _) | Layout::Elements(form)) => form,
         None => Form::String,
     };
@@ -159,7 +188,7 @@ fn begin(entry: &Entry, out: &mut Vec<u8>) -> Progress {
 fn blob(entry: &Entry) -> Option<&[u8]> {
     match entry.collection().map(Collection::layout) {
         Some(Layout::Block(_, bytes)) => Some(bytes),
-        Some(Layout::Chunks(..) | Layout::Elements(_)) => None,
+        Some(Layout::Chunks(..) | Layout::Elements(_) | Layout::Shared(..)) => None,
         None => entry.string()?.text(),
     }
 }
@@ -212,6 +241,14 @@ fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
     collection.watch(Box::new(take)).then_some(())?;
     seen.add(|to| to.head(entry, form, count));
     Some(seen)
+}
+
+/// A copy to be taken apart, with its head in `rest`; `None` if the value has none.
+fn apart(entry: &Entry, rest: &mut Vec<u8>) -> Option<Progress> {
+    let collection = entry.collection()?;
+    let Layout::Shared(form, count) = collection.layout() else { return None };
+    Writer(rest).head(entry, form, count);
+    collection.take_apart().map(Progress::Apart)
 }
 
 fn step(entry: &Entry) -> bool {

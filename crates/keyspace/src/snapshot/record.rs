@@ -11,9 +11,12 @@
 //!  LONG  len u64                … whose bytes follow in PARTs: len u32 │ bytes
 //!
 //!  COLD  expiry i64 │ access u32 │ location u64 │ key len u32 │ key     a key whose value is not in RAM
+//!  STREAM …                     a part of a stream (`record/stream.rs`)
 //! ```
 //!
 //! A value may be cut into pieces at any token.
+
+mod stream;
 
 use crate::cold::ColdLocation;
 use crate::collection::{Collection, Element, Layout};
@@ -30,6 +33,7 @@ const PLAIN: u8 = 5;
 const LONG: u8 = 6;
 const PART: u8 = 7;
 const COLD: u8 = 8;
+const STREAM: u8 = 9;
 const NO_EXPIRY: i64 = i64::MIN;
 
 /// What a value is made of.
@@ -54,6 +58,8 @@ pub enum Form {
     ZsetListpack = 7,
     /// Members, each with its score.
     Zset = 8,
+    /// Parts of a stream; the count is that of its blocks.
+    Stream = 9,
 }
 
 impl Form {
@@ -68,6 +74,7 @@ impl Form {
             6 => Form::Hash,
             7 => Form::ZsetListpack,
             8 => Form::Zset,
+            9 => Form::Stream,
             _ => panic!("a snapshot has the unknown form {byte}"),
         }
     }
@@ -123,6 +130,8 @@ pub enum Token<'a> {
     Part(&'a [u8]),
     /// The next key, whose value is still to be read.
     Cold(ColdHead<'a>),
+    /// A part of a stream.
+    Stream(structs::stream::Part<'a>),
 }
 
 /// The tokens of a stream.
@@ -196,16 +205,17 @@ impl<'a> Iterator for Tokens<'a> {
                 location: ColdLocation(u64::from_le_bytes(self.array())),
                 key: self.bytes(),
             }),
+            STREAM => Token::Stream(self.stream_part()),
             _ => panic!("a snapshot has the unknown token {tag}"),
         })
     }
 }
 
 /// Appends tokens to a buffer.
-pub(crate) struct Writer<'a>(pub &'a mut Vec<u8>);
+pub struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
 
 impl Writer<'_> {
-    pub fn head(&mut self, entry: &Entry, form: Form, count: usize) {
+    pub(crate) fn head(&mut self, entry: &Entry, form: Form, count: usize) {
         self.0.reserve(entry.key().len() + 32);
         self.0.extend_from_slice(&[HEAD, form as u8]);
         self.expiry_and_access(entry);
@@ -227,11 +237,11 @@ impl Writer<'_> {
         self.0.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.0.extend_from_slice(bytes);
     }
-    pub fn bytes(&mut self, bytes: &[u8]) {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.0.push(BYTES);
         self.tail(bytes);
     }
-    pub fn element(&mut self, element: Element<'_>) {
+    pub(crate) fn element(&mut self, element: Element<'_>) {
         match element {
             Element::Member(member) => self.bytes(member),
             Element::Field(field, value) => {
@@ -248,14 +258,14 @@ impl Writer<'_> {
         self.0.push(SCORE);
         self.0.extend_from_slice(&score.to_le_bytes());
     }
-    pub fn chunk(&mut self, is_packed: bool) {
+    pub(crate) fn chunk(&mut self, is_packed: bool) {
         self.0.push(if is_packed { PACKED } else { PLAIN });
     }
-    pub fn long(&mut self, len: usize) {
+    pub(crate) fn long(&mut self, len: usize) {
         self.0.push(LONG);
         self.0.extend_from_slice(&(len as u64).to_le_bytes());
     }
-    pub fn part(&mut self, bytes: &[u8]) {
+    pub(crate) fn part(&mut self, bytes: &[u8]) {
         self.0.push(PART);
         self.tail(bytes);
     }
@@ -311,6 +321,15 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
             fits(collection.len(), MOST_ELEMENTS)?;
             to.head(entry, form, collection.len());
             write_elements(&mut to, collection, most)
+        }
+        Layout::Shared(form, count) => {
+            // Half of what is allocated is used at least.
+            fits(to.0.len() + collection.allocated_bytes() / 2, most)?;
+            to.head(entry, form, count);
+            if let Some(mut parts) = collection.take_apart() {
+                while parts.write_next(&mut to) {}
+            }
+            Ok(())
         }
     }
 }

@@ -164,6 +164,7 @@ impl StripeSnapshot {
             let goes_on = big.is_watched() && touch == Touch::Elements;
             if !big.is_finished()
                 && !goes_on
+                && !big.is_apart()
                 && let Some(entry) = table.get(hash, &big.key)
             {
                 self.shared.spend(big.finish(entry));
@@ -198,6 +199,7 @@ impl StripeSnapshot {
         let is_in_the_way = |big: &BigValue| {
             big.hash == hash
                 && !big.is_finished()
+                && !big.is_apart()
                 && (is_spent || touch == Touch::Whole || !big.is_watched())
         };
         let is_streamed = view.big.iter().any(is_in_the_way);
@@ -300,6 +302,12 @@ impl StripeSnapshot {
         let table = table_of(&view.place, data);
         let Some(at) = view.big.iter().position(|big| big.hash == value.hash) else { return false };
         let big = &mut view.big[at];
+        if big.is_apart() {
+            big.advance_apart(out, most);
+            if !big.is_finished() {
+                return true;
+            }
+        }
         if !big.is_finished()
             && let Some(entry) = table.get(big.hash, &big.key)
         {

@@ -88,6 +88,7 @@ impl Reader {
                     member.extend_from_slice(format!("={score}").as_bytes());
                 }
                 Token::Long(_) => parts.push(Vec::new()),
+                Token::Stream(part) => parts.push(format!("{part:?}").into_bytes()),
                 Token::Part(bytes) => {
                     parts.last_mut().expect("LONG comes first").extend_from_slice(bytes);
                 }

@@ -52,6 +52,9 @@ impl Decoder<'_> {
             Kind::ZsetZiplist => {
                 zset_of(self.packed_ziplist("Zset ziplist")?, limits).map(Object::Zset)
             }
+            Kind::StreamListpacks | Kind::StreamListpacks2 | Kind::StreamListpacks3 => {
+                self.stream(kind)
+            }
             Kind::ZsetListpack => {
                 zset_of(self.packed_listpack("Zset listpack")?, limits).map(Object::Zset)
             }

@@ -1,6 +1,8 @@
 //! A snapshot's entries as the commands that make them again: the base of an append-only file when
 //! `aof-use-rdb-preamble` is off.
 
+mod stream;
+
 use engine::snapshot::Encode;
 use keyspace::Millis;
 use keyspace::snapshot::record::{Form, Head, Token, Tokens};
@@ -25,6 +27,8 @@ pub struct AofRecords {
     is_packed: bool,
     /// A string that comes in parts.
     parts: Parts,
+    /// The stream at hand.
+    stream: stream::StreamRecords,
 }
 
 #[derive(Default)]
@@ -60,6 +64,7 @@ impl AofRecords {
             Some(Form::SetIntset | Form::SetListpack | Form::Set) => (b"SADD", 1),
             Some(Form::HashListpack | Form::Hash) => (b"HMSET", 2),
             Some(Form::ZsetListpack | Form::Zset) => (b"ZADD", 2),
+            Some(Form::Stream) => unreachable!("its parts are commands already"),
         }
     }
 
@@ -190,6 +195,7 @@ impl Encode for AofRecords {
                 Token::Long(len) => self.long(len, out),
                 Token::Part(bytes) => self.part(bytes, out),
                 Token::Cold(_) => unreachable!("the snapshot has read cold values"),
+                Token::Stream(part) => self.stream.part(&self.key, part, out),
             }
         }
     }

@@ -57,6 +57,7 @@ impl Records {
             Token::Long(len) => self.long(len, to),
             Token::Part(bytes) => self.part(bytes, to),
             Token::Cold(_) => unreachable!("the snapshot has read cold values"),
+            Token::Stream(part) => to.stream_part(part),
         }
     }
 
@@ -78,10 +79,11 @@ impl Records {
             Form::Hash => Kind::Hash,
             Form::ZsetListpack => Kind::ZsetListpack,
             Form::Zset => Kind::Zset2,
+            Form::Stream => Kind::StreamListpacks3,
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
-        if matches!(head.form, Form::List | Form::Set | Form::Hash | Form::Zset) {
+        if matches!(head.form, Form::List | Form::Set | Form::Hash | Form::Zset | Form::Stream) {
             to.length(head.count);
         }
     }

@@ -4,9 +4,10 @@
 //! is built is checked to the last element: blocks, their order, every count, and that the groups'
 //! and the consumers' lists of pending entries agree.
 
-use super::block::Block;
+use super::block::{Block, Fields};
 use super::{Group, Inner, Stream, StreamId};
 use crate::listpack::Listpack;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A part of a stream, in the order of RDB files.
@@ -171,6 +172,23 @@ impl Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
+/// Visits the entries of a block, which a [`Part`] has shown.
+pub fn walk_block(
+    id: StreamId,
+    bytes: &[u8],
+    mut visit: impl FnMut(StreamId, &mut Fields<'_, '_>) -> ControlFlow<()>,
+) -> Result<(), Malformed> {
+    let block = checked_block(id, bytes)?;
+    let _ = block.walk(id, id, false, &mut visit);
+    Ok(())
+}
+
+fn checked_block(id: StreamId, bytes: &[u8]) -> Result<Block, Malformed> {
+    let pack = Listpack::from_bytes(bytes).ok();
+    let block = pack.and_then(|pack| Block::from_listpack(pack, id));
+    block.ok_or(Malformed("Stream listpack"))
+}
+
 /// A stream in the making; see the module's documentation.
 #[derive(Default)]
 pub struct StreamBuilder {
@@ -189,9 +207,7 @@ const NO_CONSUMER: usize = u32::MAX as usize;
 impl StreamBuilder {
     /// Adds a block behind those that there are.
     pub fn block(&mut self, id: StreamId, bytes: &[u8]) -> Result<(), Malformed> {
-        const WHAT: Malformed = Malformed("Stream listpack");
-        let pack = Listpack::from_bytes(bytes).map_err(|_| WHAT)?;
-        let block = Block::from_listpack(pack, id).ok_or(WHAT)?;
+        let block = checked_block(id, bytes)?;
         if self.last_id.is_some_and(|last| id <= last) {
             return Err(Malformed("Stream listpacks out of order"));
         }

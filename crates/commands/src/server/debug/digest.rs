@@ -10,9 +10,11 @@ use engine::cold::with_value;
 use engine::{Args, Cx, Outcome};
 use keyspace::{Entry, Kind};
 use rdb::ObjectRef;
+use std::ops::ControlFlow;
 use structs::listpack::Element;
 use structs::numbers::{F64_MAX_LEN, INT_MAX_LEN, format_f64_digits, format_i64};
 use structs::sha1::sha1;
+use structs::stream::Range;
 
 /// A signature under construction.
 #[derive(Clone, Copy, Default)]
@@ -82,6 +84,7 @@ fn type_number(kind: Kind) -> u32 {
         Kind::Set => 2,
         Kind::Zset => 3,
         Kind::Hash => 4,
+        Kind::Stream => 6,
     }
 }
 
@@ -99,6 +102,15 @@ fn add_value(digest: &mut Digest, entry: &Entry) {
             pair.append_element(field);
             pair.append_element(value);
             digest.add(&pair.0);
+        }),
+        ObjectRef::Stream(stream) => stream.walk(Range::ALL, |id, fields| {
+            // The parts of the ID are joined by a dot here.
+            digest.append(format!("{}.{}", id.ms, id.seq).as_bytes());
+            for (name, value) in fields {
+                digest.append_element(name);
+                digest.append_element(value);
+            }
+            ControlFlow::Continue(())
         }),
         ObjectRef::Zset(zset) => zset.iter().for_each(|(member, score)| {
             let mut pair = Digest::default();

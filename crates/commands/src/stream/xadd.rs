@@ -1,0 +1,155 @@
+//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID …] *|id field value [field value …]`
+
+use super::trim_options::{self, NewId, Options};
+use super::{aside, ids, trimming};
+use engine::{
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+};
+use structs::stream::{MAX_BYTES, Stream, StreamId};
+
+/// `XADD`.
+pub static XADD: Command = Command {
+    name: "xadd",
+    arity: -5,
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))
+        .note("UPDATE instead of INSERT because of the optional trimming feature")],
+    group: Group::Stream,
+    since: "5.0.0",
+    complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
+    summary: "Appends a new message to a stream. Creates the key if it doesn't exist.",
+    history: &[
+        (
+            "6.2.0",
+            "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option.",
+        ),
+        ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
+    ],
+    tips: &["nondeterministic_output"],
+    args: &[
+        Arg::key("key", 0),
+        Arg::token("nomkstream", "NOMKSTREAM").optional().since("6.2.0"),
+        Arg::block(
+            "trim",
+            &[
+                Arg::one_of(
+                    "strategy",
+                    &[Arg::token("maxlen", "MAXLEN"), Arg::token("minid", "MINID").since("6.2.0")],
+                ),
+                Arg::one_of(
+                    "operator",
+                    &[Arg::token("equal", "="), Arg::token("approximately", "~")],
+                )
+                .optional(),
+                Arg::new("threshold", ArgKind::String),
+                Arg::new("count", ArgKind::Integer).after("LIMIT").optional().since("6.2.0"),
+            ],
+        )
+        .optional(),
+        Arg::one_of("id-selector", &[Arg::token("auto-id", "*"), Arg::new("id", ArgKind::String)]),
+        Arg::block(
+            "data",
+            &[Arg::new("field", ArgKind::String), Arg::new("value", ArgKind::String)],
+        )
+        .multiple(),
+    ],
+    run: xadd,
+    ..Command::ROW
+};
+
+/// The ID of the next entry.
+fn next_id(asked: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Error> {
+    let id = match asked {
+        NewId::Exact(id) => Some(id),
+        NewId::Auto if now_ms > last.ms => Some(StreamId::new(now_ms, 0)),
+        NewId::Auto => last.next(),
+        NewId::AutoSequence(ms) if ms == last.ms => {
+            last.seq.checked_add(1).map(|seq| StreamId::new(ms, seq))
+        }
+        NewId::AutoSequence(ms) => Some(StreamId::new(ms, 0)),
+    };
+    if last == StreamId::MAX {
+        return Err(Error::text(
+            "ERR The stream has exhausted the last possible ID, unable to add more items",
+        ));
+    }
+    id.filter(|&id| id > last).ok_or(Error::text(
+        "ERR The ID specified in XADD is equal or smaller than the target stream top item",
+    ))
+}
+
+fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let limits = crate::limits::stream(&cx.engine.config);
+    let options = trim_options::parse(args, true, limits.max_entries)?;
+    let words = args.from(options.id_at + 1);
+    if words.len() < 2 || words.len() % 2 == 1 {
+        return Err(Error::Arity("xadd".into()));
+    }
+    if options.id == NewId::Exact(StreamId::MIN) {
+        return Err(Error::text("ERR The ID specified in XADD must be greater than 0-0"));
+    }
+    let (key, now_ms) = (args.key(1), cx.now().0 as u64);
+    let too_large = words.iter().map(|word| word.len()).sum::<usize>() > MAX_BYTES;
+    if let Some(trim) = options.trim {
+        let stream = cx.db.target_object::<Stream>(key)?;
+        let effort = stream.map_or(0, |stream| stream.trim_effort(&trim));
+        if effort >= aside::MANY && cx.is_for_background(usize::MAX) {
+            return Err(Error::TakesLong);
+        }
+    }
+    let stream = match cx.db.write::<Stream>(key)? {
+        Some(stream) => stream,
+        None if options.no_mkstream => {
+            cx.reply.null();
+            return Ok(());
+        }
+        None => cx.db.write_or_create::<Stream>(key)?,
+    };
+    let id = next_id(options.id, stream.counters().last_id, now_ms)?;
+    if too_large {
+        return Err(Error::text("ERR Elements are too large to be stored"));
+    }
+    stream.append(id, words, &limits);
+    cx.db.changed(key, event(Class::STREAM, "xadd"));
+    let threshold = trim(cx, args, &options)?;
+    if threshold.is_some() || !matches!(options.id, NewId::Exact(_)) {
+        propagate(cx, args, &options, threshold, id);
+    }
+    ids::write(&mut cx.reply, id);
+    Ok(())
+}
+
+/// Trims as the request says; what an approximate threshold has come to.
+fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Vec<u8>>, Error> {
+    let Some(trim) = options.trim else { return Ok(None) };
+    let key = args.key(1);
+    let effort = cx.db.target_object::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
+    let trimmed = aside::edit(&mut cx.db, key, effort, |stream| {
+        (stream.trim(&trim), trimming::exact_threshold(options, stream))
+    })?;
+    let (deleted, threshold) = trimmed.unwrap_or_default();
+    if deleted > 0 {
+        cx.db.notify(key, event(Class::STREAM, "xtrim"));
+    }
+    Ok(threshold)
+}
+
+/// The journal gets the ID that was made up.
+fn propagate(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    options: &Options,
+    threshold: Option<Vec<u8>>,
+    id: StreamId,
+) {
+    if threshold.is_some() {
+        let words = options.exact_words(args, threshold, Some(id));
+        return super::propagate_words(cx, &words);
+    }
+    cx.db.propagate_as(|p| {
+        p.begin(args.len());
+        for (at, word) in args.words().iter().enumerate() {
+            if at == options.id_at { id.with_text(|text| p.word(text)) } else { p.word(word) }
+        }
+    });
+}

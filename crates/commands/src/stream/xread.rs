@@ -1,0 +1,157 @@
+//! `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
+
+use super::read_options::{self, Options};
+use super::{entries, ids};
+use engine::blocking::TimeoutReply;
+use engine::{
+    Arg, ArgKind, Args, Begin, Command, Cx, Db, Effort, Error, Find, Flags, Group, KeyFlags,
+    KeySpec, Outcome,
+};
+use structs::stream::{Range, Stream, StreamId};
+
+/// `XREAD`.
+pub static XREAD: Command = Command {
+    name: "xread",
+    arity: -4,
+    flags: Flags::READONLY.with(Flags::BLOCKING),
+    keys: &[KeySpec::new(
+        KeyFlags::RO.with(KeyFlags::ACCESS),
+        Begin::Keyword("STREAMS", 1),
+        Find::Range { last: -1, step: 1, limit: 2 },
+    )],
+    group: Group::Stream,
+    since: "5.0.0",
+    complexity: "",
+    effort: Effort::Estimate(effort),
+    summary: "Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.",
+    args: &[
+        Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
+        Arg::new("milliseconds", ArgKind::Integer).after("BLOCK").optional(),
+        Arg::block(
+            "streams",
+            &[Arg::key("key", 0).multiple(), Arg::new("id", ArgKind::String).multiple()],
+        )
+        .after("STREAMS"),
+    ],
+    run: xread,
+    ..Command::ROW
+};
+
+/// How much XREAD and XREADGROUP may read.
+pub(super) fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
+    let Some(at) = (1..args.len()).find(|&at| args.is(at, "streams")) else { return 0 };
+    let keys = (args.len() - at - 1) / 2;
+    let count = (1..at).find(|&at| args.is(at, "count")).and_then(|at| args.integer(at + 1).ok());
+    let most = match usize::try_from(count.unwrap_or(0)) {
+        Ok(0) | Err(_) => usize::MAX,
+        Ok(count) => count,
+    };
+    let sizes = (at + 1..at + 1 + keys).map(|key| db.size(args.key(key)).min(most));
+    sizes.fold(0usize, usize::saturating_add).saturating_mul(EACH)
+}
+
+/// What an entry of a few fields takes.
+const EACH: usize = 6;
+
+/// Where reading begins.
+#[derive(Clone, Copy)]
+enum From {
+    /// After this ID.
+    After(StreamId),
+    /// The last entry alone (`+`).
+    Last,
+}
+
+fn xread(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let options = read_options::parse(cx, args, false)?;
+    let mut starts = Vec::with_capacity(options.keys);
+    for index in 0..options.keys {
+        starts.push(start(cx, args, &options, index)?);
+    }
+    let place = cx.reply.deferred();
+    let mut served = 0;
+    for (index, &from) in starts.iter().enumerate() {
+        served += usize::from(serve(cx, args, &options, index, from)?);
+    }
+    if served > 0 {
+        finish(cx, place, served);
+        return Ok(());
+    }
+    let Some(deadline) = options.block else {
+        cx.reply.null_array();
+        return Ok(());
+    };
+    // When it runs again, `$` still means what it means now.
+    let mut words: Vec<Box<[u8]>> = args.words().iter().map(|&word| word.into()).collect();
+    for (index, &from) in starts.iter().enumerate() {
+        if let From::After(id) = from {
+            let at = options.keys_at + options.keys + index;
+            words[at] = id.with_text(|text| text.into());
+        }
+    }
+    let keys = &args.words()[options.keys_at..options.keys_at + options.keys];
+    cx.block_as(keys, deadline, TimeoutReply::NullArray, words)
+}
+
+/// Ends the reply: pairs of a key and its entries.
+pub(super) fn finish(cx: &mut Cx<'_>, place: resp::Deferred, served: usize) {
+    if cx.reply.is_resp3() {
+        cx.reply.finish_map(place, served);
+    } else {
+        cx.reply.finish_array(place, served);
+    }
+}
+
+/// Begins a key's part of the reply.
+pub(super) fn begin_key(cx: &mut Cx<'_>, key: &[u8]) {
+    if !cx.reply.is_resp3() {
+        cx.reply.array(2);
+    }
+    cx.reply.bulk(key);
+}
+
+fn start(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    options: &Options<'_>,
+    index: usize,
+) -> Result<From, Error> {
+    let stream = cx.db.read::<Stream>(options.key(args, index))?;
+    Ok(match options.id(args, index) {
+        b"$" => From::After(stream.map_or(StreamId::MIN, |stream| stream.counters().last_id)),
+        b"+" => From::Last,
+        b">" => {
+            return Err(Error::text(
+                "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
+                 <group> <consumer> option.",
+            ));
+        }
+        word => From::After(ids::strict(word, 0)?),
+    })
+}
+
+/// Writes a key's entries; `false` if there are none.
+fn serve(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    options: &Options<'_>,
+    index: usize,
+    from: From,
+) -> Result<bool, Error> {
+    let key = options.key(args, index);
+    let Some(stream) = cx.db.target_object::<Stream>(key)? else { return Ok(false) };
+    let (range, count) = match (from, stream.edge(true)) {
+        (From::After(id), Some(last)) if last > id => {
+            let start = id.next().unwrap_or(StreamId::MAX);
+            (Range::between(start, StreamId::MAX), options.limit())
+        }
+        (From::Last, Some(last)) => (Range::between(last, last), 1),
+        _ => return Ok(false),
+    };
+    begin_key(cx, key.bytes);
+    let Cx { db, reply, .. } = cx;
+    if let Some(stream) = db.target_object::<Stream>(key)? {
+        entries::write_range(reply, stream, range, count);
+    }
+    Ok(true)
+}

@@ -1,0 +1,105 @@
+//! Streams as the commands that make them again.
+//!
+//! XADD for each entry; XSETID for what the entries do not tell; for each group XGROUP CREATE, and for
+//! each of its consumers XGROUP CREATECONSUMER or XCLAIM. A pending entry that is deleted cannot be
+//! made again by commands, and is left out.
+
+use super::command;
+use resp::bulk::{push_bulk, push_header};
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use structs::stream::{Counters, Part, StreamId, walk_block};
+
+/// What has been read of a stream and is needed later.
+#[derive(Default)]
+pub(super) struct StreamRecords {
+    group: Vec<u8>,
+    consumer: Vec<u8>,
+    /// When the group's pending entries were delivered, and how often.
+    pending: HashMap<StreamId, (i64, u64)>,
+}
+
+fn text(id: StreamId) -> Vec<u8> {
+    id.with_text(<[u8]>::to_vec)
+}
+
+fn digits(number: impl ToString) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+impl StreamRecords {
+    /// Appends what makes a part of the stream at `key`.
+    pub fn part(&mut self, key: &[u8], part: Part<'_>, out: &mut Vec<u8>) {
+        match part {
+            Part::Block(id, bytes) => block(key, id, bytes, out),
+            Part::Counters(counters, _) => set_id(key, &counters, out),
+            Part::Group { name, last_id, entries_read, .. } => {
+                self.group = name.to_vec();
+                self.pending.clear();
+                let (last_id, reads) = (text(last_id), digits(entries_read));
+                let words: [&[u8]; 7] =
+                    [b"XGROUP", b"CREATE", key, name, &last_id, b"ENTRIESREAD", &reads];
+                command(out, &words);
+            }
+            Part::Pending(id, time, deliveries) => {
+                self.pending.insert(id, (time, deliveries));
+            }
+            Part::Consumers(_) => {}
+            Part::Consumer { name, pending, .. } => {
+                self.consumer = name.to_vec();
+                if pending == 0 {
+                    command(out, &[b"XGROUP", b"CREATECONSUMER", key, &self.group, name]);
+                }
+            }
+            Part::Own(id) => self.claim(key, id, out),
+        }
+    }
+
+    fn claim(&self, key: &[u8], id: StreamId, out: &mut Vec<u8>) {
+        let Some(&(time, deliveries)) = self.pending.get(&id) else { return };
+        let (id, time, count) = (text(id), digits(time), digits(deliveries));
+        let words: [&[u8]; 12] = [
+            b"XCLAIM",
+            key,
+            &self.group,
+            &self.consumer,
+            b"0",
+            &id,
+            b"TIME",
+            &time,
+            b"RETRYCOUNT",
+            &count,
+            b"JUSTID",
+            b"FORCE",
+        ];
+        command(out, &words);
+    }
+}
+
+/// XADD for each entry.
+fn block(key: &[u8], id: StreamId, bytes: &[u8], out: &mut Vec<u8>) {
+    walk_block(id, bytes, |id, fields| {
+        push_header(out, b'*', 3 + 2 * fields.len());
+        push_bulk(out, b"XADD");
+        push_bulk(out, key);
+        push_bulk(out, &text(id));
+        for (name, value) in fields {
+            name.with_bytes(|bytes| push_bulk(out, bytes));
+            value.with_bytes(|bytes| push_bulk(out, bytes));
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("a snapshot's blocks are well-formed");
+}
+
+/// The stream's past, which is all there is of an empty one.
+fn set_id(key: &[u8], counters: &Counters, out: &mut Vec<u8>) {
+    if counters.length == 0 {
+        command(out, &[b"XADD", key, b"MAXLEN", b"0", b"0-1", b"x", b"y"]);
+    }
+    let (last, added) = (text(counters.last_id), digits(counters.entries_added));
+    let deleted = text(counters.max_deleted_id);
+    let words: [&[u8]; 7] =
+        [b"XSETID", key, &last, b"ENTRIESADDED", &added, b"MAXDELETEDID", &deleted];
+    command(out, &words);
+}
