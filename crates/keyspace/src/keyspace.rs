@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// Number of stripes: a power of two, many more than cores, and small enough that the stripes'
 /// headers stay in a core's cache.
-pub const STRIPES: usize = 1024;
+pub const STRIPES: usize = if cfg!(miri) { 64 } else { 1024 };
 
 /// How keys are assigned to stripes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,6 +175,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the system for its memory")]
     fn databases_that_hold_nothing_cost_nothing() {
         let resident = || {
             let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux has it");
@@ -209,6 +210,7 @@ pub(crate) mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "needs tables of many keys")]
     fn outgrown_arrays_wait_for_readers_and_for_who_frees_them() {
         let keyspace = Keyspace::new(1, Assignment::ByHash);
         let outgrown = &keyspace.common.outgrown;
@@ -230,7 +232,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn strings_with_and_without_expiry_agree_with_a_model(
-            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..400)
+            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..if cfg!(miri) { 12 } else { 400 })
         ) {
             let keyspace = Keyspace::new(2, Assignment::ByHash);
             let mut model: BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)> = BTreeMap::new();

@@ -135,11 +135,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 64 }))]
         #[test]
         fn every_item_of_the_beginning_is_seen_once(
-            start in 0u32..3000,
-            ops in proptest::collection::vec((0u8..3, 0u32..6000), 0..3000),
+            start in 0u32..if cfg!(miri) { 200 } else { 3000 },
+            ops in proptest::collection::vec((0u8..3, 0u32..6000), 0..if cfg!(miri) { 100 } else { 3000 }),
             pace in 1usize..20,
         ) {
             let mut table = Table::new();
