@@ -25,10 +25,27 @@ pub fn encode<W: AsRef<[u8]>>(words: &[W]) -> Vec<u8> {
     bytes
 }
 
+/// A connection to a server in the same process, for [`Client::local`].
+pub trait LocalStream: Send {
+    /// Sends bytes; the server has run them when this returns. Where it has closed they are lost.
+    fn send(&mut self, bytes: &[u8]);
+    /// Takes what has arrived, or arrives in so much of the server's time; empty if nothing does.
+    fn receive(&mut self, patience: Duration) -> Vec<u8>;
+    /// Whether anything has arrived.
+    fn has_data(&mut self) -> bool;
+    /// Whether the server has closed it.
+    fn is_closed(&self) -> bool;
+}
+
+enum Wire {
+    Socket(TcpStream),
+    Local(Box<dyn LocalStream>),
+}
+
 /// One connection. Push messages that arrive before the reply that is waited for are kept aside
 /// and come out of [`Client::push`]; under RESP2 nothing distinguishes them from replies.
 pub struct Client {
-    stream: TcpStream,
+    wire: Wire,
     received: Vec<u8>,
     consumed: usize,
     pushes: VecDeque<Reply>,
@@ -40,13 +57,22 @@ impl Client {
     pub fn connect(address: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect_timeout(&address, patience())?;
         stream.set_nodelay(true)?;
-        Ok(Client {
-            stream,
+        Ok(Client::over(Wire::Socket(stream)))
+    }
+
+    /// A client of a server in this process.
+    pub fn local(stream: Box<dyn LocalStream>) -> Client {
+        Client::over(Wire::Local(stream))
+    }
+
+    fn over(wire: Wire) -> Client {
+        Client {
+            wire,
             received: Vec::new(),
             consumed: 0,
             pushes: VecDeque::new(),
             protocol: Protocol::Resp2,
-        })
+        }
     }
 
     /// Connects and switches to `protocol` by `HELLO`.
@@ -85,7 +111,13 @@ impl Client {
 
     /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.write_all(bytes)
+        match &mut self.wire {
+            Wire::Socket(stream) => stream.write_all(bytes),
+            Wire::Local(stream) => {
+                stream.send(bytes);
+                Ok(())
+            }
+        }
     }
 
     /// The next reply that is not a push; pushes before it are kept aside.
@@ -123,9 +155,13 @@ impl Client {
         if !self.pushes.is_empty() || self.consumed < self.received.len() {
             return Ok(true);
         }
-        self.stream.set_nonblocking(true)?;
-        let seen = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false)?;
+        let stream = match &mut self.wire {
+            Wire::Socket(stream) => stream,
+            Wire::Local(stream) => return Ok(stream.has_data() || stream.is_closed()),
+        };
+        stream.set_nonblocking(true)?;
+        let seen = stream.peek(&mut [0]);
+        stream.set_nonblocking(false)?;
         match seen {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
@@ -144,8 +180,14 @@ impl Client {
     }
 
     /// The socket, for tests that need to shut one direction or set its buffers.
+    ///
+    /// # Panics
+    /// When the server is in this process.
     pub fn stream(&self) -> &TcpStream {
-        &self.stream
+        match &self.wire {
+            Wire::Socket(stream) => stream,
+            Wire::Local(_) => panic!("a server in this process has no sockets"),
+        }
     }
 
     fn wire(&mut self, deadline: Instant) -> io::Result<Reply> {
@@ -173,16 +215,32 @@ impl Client {
     }
 
     fn receive(&mut self, deadline: Instant) -> io::Result<()> {
+        let stream = match &mut self.wire {
+            Wire::Socket(stream) => stream,
+            Wire::Local(stream) => {
+                let bytes = stream.receive(deadline.saturating_duration_since(Instant::now()));
+                if bytes.is_empty() {
+                    let (kind, why) = if stream.is_closed() {
+                        (ErrorKind::UnexpectedEof, "the server closed")
+                    } else {
+                        (ErrorKind::TimedOut, "there is no reply")
+                    };
+                    return Err(io::Error::new(kind, why));
+                }
+                self.received.extend_from_slice(&bytes);
+                return Ok(());
+            }
+        };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(io::Error::new(ErrorKind::TimedOut, "no reply in time"));
         }
-        self.stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left))?;
         // Grows with what is pending, so that a huge reply is not decoded again every few bytes.
         let room = self.received.len().clamp(16 << 10, 64 << 20);
         let start = self.received.len();
         self.received.resize(start + room, 0);
-        let read = self.stream.read(&mut self.received[start..]);
+        let read = stream.read(&mut self.received[start..]);
         self.received.truncate(start + read.as_ref().copied().unwrap_or(0));
         match read {
             Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed")),

@@ -1,4 +1,4 @@
-//! Runs one script against one server under one protocol.
+//! Runs one script in one place under one protocol.
 
 use super::{Action, Expectation, Script, Step};
 use crate::client::{Client, patience};
@@ -18,6 +18,36 @@ const SILENCE: Duration = Duration::from_millis(30);
 /// Mismatches shown of one script; what comes after is mostly their consequence.
 const SHOWN: usize = 4;
 
+/// Where a script runs: a server of its own process, or an engine in this one.
+pub trait Place {
+    /// A new client.
+    fn connect(&mut self) -> io::Result<Client>;
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration);
+    /// Stops the server and starts it again.
+    fn restart(&mut self) -> io::Result<()>;
+    /// The server's log so far.
+    fn log(&self) -> String;
+}
+
+impl Place for Server {
+    fn connect(&mut self) -> io::Result<Client> {
+        Client::connect(self.address())
+    }
+
+    fn pass(&mut self, time: Duration) {
+        thread::sleep(time);
+    }
+
+    fn restart(&mut self) -> io::Result<()> {
+        Server::restart(self)
+    }
+
+    fn log(&self) -> String {
+        Server::log(self)
+    }
+}
+
 /// What a step got.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -32,8 +62,8 @@ pub struct Outcome {
 }
 
 /// Runs a script and describes everything that went otherwise than expected.
-pub fn check(script: &Script, server: &mut Server, protocol: Protocol) -> Result<(), String> {
-    let (_, failures) = run(script, server, protocol, SHOWN);
+pub fn check(script: &Script, place: &mut dyn Place, protocol: Protocol) -> Result<(), String> {
+    let (_, failures) = run(script, place, protocol, SHOWN);
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
@@ -41,12 +71,12 @@ pub fn check(script: &Script, server: &mut Server, protocol: Protocol) -> Result
 /// an outcome per step that was reached, and descriptions of the failures.
 pub fn run(
     script: &Script,
-    server: &mut Server,
+    place: &mut dyn Place,
     protocol: Protocol,
     limit: usize,
 ) -> (Vec<Outcome>, Vec<String>) {
     let mut run =
-        Run { server, protocol, clients: HashMap::new(), observer: None, names: Bindings::new() };
+        Run { place, protocol, clients: HashMap::new(), observer: None, names: Bindings::new() };
     let mut outcomes = Vec::new();
     let mut failures = Vec::new();
     for step in &script.steps {
@@ -90,7 +120,7 @@ struct Connection {
 }
 
 struct Run<'a> {
-    server: &'a mut Server,
+    place: &'a mut dyn Place,
     protocol: Protocol,
     clients: HashMap<String, Connection>,
     /// A connection of the runner's own, to see whether a request blocks.
@@ -143,13 +173,13 @@ impl Run<'_> {
                 done
             }
             Action::Wait(time) => {
-                thread::sleep(*time);
+                self.place.pass(*time);
                 done
             }
             Action::Restart => {
                 self.clients.clear();
                 self.observer = None;
-                self.server.restart().map_err(fatal)?;
+                self.place.restart().map_err(fatal)?;
                 done
             }
             Action::Log { pattern } => {
@@ -165,7 +195,7 @@ impl Run<'_> {
 
     fn connection(&mut self, name: &str) -> Result<&mut Connection, Fatal> {
         if !self.clients.contains_key(name) {
-            let mut client = Client::connect(self.server.address()).map_err(fatal)?;
+            let mut client = self.place.connect().map_err(fatal)?;
             let id = match self.protocol {
                 Protocol::Resp2 => client.command(&["CLIENT", "ID"]).map_err(fatal)?.integer(),
                 Protocol::Resp3 => {
@@ -237,7 +267,8 @@ impl Run<'_> {
                 outcome.replies.push(reply.map_err(fatal)?);
             }
             // One request may have several replies: UNSUBSCRIBE, or raw bytes with two requests.
-            thread::sleep(SILENCE);
+            self.place.pass(SILENCE);
+            let client = &mut self.connection(name)?.client;
             while (messages || matches!(step.action, Action::Raw { .. }))
                 && client.has_data().map_err(fatal)?
                 && let Ok(reply) = client.message()
@@ -259,7 +290,8 @@ impl Run<'_> {
             match expect {
                 Expect::NoReply => {}
                 Expect::Nothing => {
-                    thread::sleep(SILENCE);
+                    self.place.pass(SILENCE);
+                    let client = &mut self.connection(name)?.client;
                     if client.has_data().map_err(fatal)? {
                         let reply = client.message().map_err(fatal)?;
                         mismatch(&mut complaint, expectation, &print(&reply));
@@ -302,7 +334,7 @@ impl Run<'_> {
             if result.1.is_none() || Instant::now() > deadline || step.expected.is_empty() {
                 return Ok(result);
             }
-            thread::sleep(Duration::from_millis(2));
+            self.place.pass(Duration::from_millis(2));
         }
     }
 
@@ -311,7 +343,7 @@ impl Run<'_> {
     fn await_blocked(&mut self, name: &str) -> Result<(), Fatal> {
         let deadline = Instant::now() + patience();
         let Some(id) = self.connection(name)?.id else {
-            thread::sleep(SILENCE);
+            self.place.pass(SILENCE);
             return Ok(());
         };
         loop {
@@ -323,10 +355,10 @@ impl Run<'_> {
                 Some(_) if Instant::now() > deadline => {
                     return Err("  the request neither blocks nor is it answered".to_owned());
                 }
-                Some(_) => thread::sleep(Duration::from_millis(1)),
+                Some(_) => self.place.pass(Duration::from_millis(1)),
                 // The server does not tell (not allowed, or paused): all that is left is to wait.
                 None => {
-                    thread::sleep(SILENCE);
+                    self.place.pass(SILENCE);
                     return Ok(());
                 }
             }
@@ -336,7 +368,7 @@ impl Run<'_> {
     /// A connection's flags as in CLIENT LIST.
     fn flags(&mut self, id: i64) -> Option<String> {
         if self.observer.is_none() {
-            self.observer = Client::connect(self.server.address()).ok();
+            self.observer = self.place.connect().ok();
         }
         let observer = self.observer.as_mut()?;
         let id = id.to_string();
@@ -355,7 +387,7 @@ impl Run<'_> {
         let regex = Regex::new(pattern).map_err(|error| format!("  {error}"))?;
         let deadline = Instant::now() + patience();
         loop {
-            let log = self.server.log();
+            let log = self.place.log();
             if log.lines().any(|line| regex.is_match(line)) {
                 return Ok(());
             }

@@ -1,6 +1,6 @@
 //! Runs many scripts: finds them, keeps a server for those that can share one, cleans it between.
 
-use super::run::check;
+use super::run::{Place, check};
 use super::{Action, Script};
 use crate::client::Client;
 use crate::notation::print;
@@ -9,7 +9,6 @@ use crate::server::{Backend, Options, Program, Server, repository};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// All scripts of the repository whose path contains `filter`, in order.
@@ -111,47 +110,52 @@ impl Shared {
         Ok(Shared { server, config })
     }
 
-    /// Makes the next script find nothing of the last one.
     fn clean(&mut self) -> io::Result<()> {
-        let mut client = self.server.connect(Protocol::Resp2)?;
-        for request in [
-            &["CLIENT", "UNPAUSE"][..],
-            &["FLUSHALL"],
-            &["SLOWLOG", "RESET"],
-            &["LATENCY", "RESET"],
-            &["DEBUG", "SET-ACTIVE-EXPIRE", "1"],
-        ] {
-            client.command(request)?;
-        }
-        for (name, value) in configuration(&mut client)? {
-            let before = self.config.iter().find(|(known, _)| *known == name);
-            if let Some((_, before)) = before.filter(|(_, before)| *before != value) {
-                let request = [b"CONFIG", &b"SET"[..], &name, before];
-                let reply = client.command(&request)?;
-                if reply.is_error() {
-                    let name = String::from_utf8_lossy(&name).into_owned();
-                    return Err(io::Error::other(format!("{name}: {}", print(&reply))));
-                }
-            }
-        }
-        client.command(&["CONFIG", "RESETSTAT"])?;
-        // Connections the script left are closed by the server when it gets to it.
-        let deadline = Instant::now() + Duration::from_secs(2);
-        while Instant::now() < deadline {
-            match client.command(&["CLIENT", "LIST"])? {
-                Reply::Bulk(list) if list.iter().filter(|byte| **byte == b'\n').count() > 1 => {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                _ => break,
-            }
-        }
-        // This connection must not be in the next script's CLIENT LIST either.
-        client.command(&["QUIT"])?;
-        client.expect_closed()
+        clean(&mut self.server, &self.config)
     }
 }
 
-fn configuration(client: &mut Client) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+/// Makes the next script find nothing of the last one; `before` is the configuration to return to.
+pub fn clean(place: &mut dyn Place, before: &[(Vec<u8>, Vec<u8>)]) -> io::Result<()> {
+    let mut client = place.connect()?;
+    for request in [
+        &["CLIENT", "UNPAUSE"][..],
+        &["FLUSHALL"],
+        &["SLOWLOG", "RESET"],
+        &["LATENCY", "RESET"],
+        &["DEBUG", "SET-ACTIVE-EXPIRE", "1"],
+    ] {
+        client.command(request)?;
+    }
+    for (name, value) in configuration(&mut client)? {
+        let before = before.iter().find(|(known, _)| *known == name);
+        if let Some((_, before)) = before.filter(|(_, before)| *before != value) {
+            let request = [b"CONFIG", &b"SET"[..], &name, before];
+            let reply = client.command(&request)?;
+            if reply.is_error() {
+                let name = String::from_utf8_lossy(&name).into_owned();
+                return Err(io::Error::other(format!("{name}: {}", print(&reply))));
+            }
+        }
+    }
+    client.command(&["CONFIG", "RESETSTAT"])?;
+    // Connections the script left are closed by the server when it gets to it.
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < deadline {
+        match client.command(&["CLIENT", "LIST"])? {
+            Reply::Bulk(list) if list.iter().filter(|byte| **byte == b'\n').count() > 1 => {
+                place.pass(Duration::from_millis(1));
+            }
+            _ => break,
+        }
+    }
+    // This connection must not be in the next script's CLIENT LIST either.
+    client.command(&["QUIT"])?;
+    client.expect_closed()
+}
+
+/// All options and their values.
+pub fn configuration(client: &mut Client) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let reply = client.command(&["CONFIG", "GET", "*"])?;
     let words: Vec<Vec<u8>> = reply
         .elements()
