@@ -75,6 +75,17 @@ impl Watching {
         self.watch.is_dirty()
     }
 
+    /// Whether a key is there although its time has come. One that was flushed before anything found it
+    /// expired counts as absent.
+    fn has_expired_key(&self, db: &Db<'_>) -> bool {
+        self.keys.iter().any(|(index, key)| {
+            let key = Key::new(key);
+            let stripe = db.engine.keyspace.stripe_of(key);
+            let is_expired = |entry: &Entry| entry.is_expired(db.now());
+            db.with_stripe(stripe, |data| data.find(*index, key).is_some_and(is_expired))
+        })
+    }
+
     /// The stripe of a key that was not watched before.
     fn add(&mut self, db: DbIndex, key: Key<'_>) -> Option<usize> {
         if !self.keys.insert((db, Box::from(key.bytes))) {
@@ -166,5 +177,5 @@ fn forget(data: &mut StripeData, key: &WatchedKey, watch: &Arc<Watch>) {
 /// the watched keys are locked.
 pub fn is_watch_dirty(db: &Db<'_>, session: &Session) -> bool {
     let watching = session.watching.as_ref();
-    watching.is_some_and(|w| w.is_changed() || w.first_expiry <= db.now())
+    watching.is_some_and(|w| w.is_changed() || w.first_expiry <= db.now() && w.has_expired_key(db))
 }
