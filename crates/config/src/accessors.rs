@@ -185,6 +185,12 @@ numbers! {
     min_replicas_to_write: u32 = "min-replicas-to-write" as small;
     min_replicas_max_lag: u32 = "min-replicas-max-lag" as small;
     repl_backlog_size: u64 = "repl-backlog-size" as unsigned;
+    repl_backlog_ttl: u64 = "repl-backlog-ttl" as unsigned;
+    repl_diskless_sync: bool = "repl-diskless-sync" as yes;
+    repl_diskless_sync_delay: u32 = "repl-diskless-sync-delay" as small;
+    repl_diskless_sync_max_replicas: u32 = "repl-diskless-sync-max-replicas" as small;
+    repl_ping_replica_period: u32 = "repl-ping-replica-period" as small;
+    repl_timeout: u32 = "repl-timeout" as small;
     repl_diskless_load: ReplDisklessLoad = "repl-diskless-load" as ReplDisklessLoad::from_number;
     propagation_error_behavior: PropagationErrorBehavior = "propagation-error-behavior" as PropagationErrorBehavior::from_number;
     cluster_preferred_endpoint_type: ClusterEndpointType = "cluster-preferred-endpoint-type" as ClusterEndpointType::from_number;

@@ -112,6 +112,7 @@ impl Cx<'_> {
         if acks.is_met(self.engine)? || self.in_transaction {
             acks.write(self.engine, &mut self.reply);
         } else {
+            self.engine.ask_for_acks();
             let (until, on_timeout) = (Until::Acks(acks), TimeoutReply::Acks(acks));
             self.block_request = Some(BlockRequest { until, deadline, on_timeout, words: None });
         }

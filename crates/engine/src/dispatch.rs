@@ -502,6 +502,9 @@ pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     if session.tracking.take().is_some() {
         engine.tracking.remove(session.id());
     }
+    if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
+        engine.end_replica(session.id());
+    }
     if std::mem::take(&mut session.is_monitor) {
         engine.monitors.fetch_sub(1, Relaxed);
     }

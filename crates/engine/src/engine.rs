@@ -174,6 +174,8 @@ pub struct Engine {
     pub journal: Journal,
     /// Up to where writes have enough copies.
     pub safe: SafePositions,
+    /// The replicas of this server.
+    pub replicas: crate::replicas::Replicas,
     /// The append-only file.
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
@@ -251,6 +253,7 @@ impl Engine {
             stale_share: StaleShare::default(),
             journal,
             safe: SafePositions::default(),
+            replicas: crate::replicas::Replicas::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commandlogs: CommandLogs::default(),
@@ -334,6 +337,7 @@ impl Engine {
             || self.persistence.last_failed()
             || self.append_log.is_broken()
             || self.journal.is_full()
+            || self.lacks_replicas()
     }
 
     /// Whether nothing is deleted unasked, by its expiry or for want of memory, because writes are

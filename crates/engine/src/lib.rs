@@ -33,6 +33,7 @@ pub mod long;
 mod name;
 pub mod pubsub;
 pub mod replay;
+pub mod replicas;
 pub mod request_keys;
 pub mod snapshot;
 pub mod stats;

@@ -1,10 +1,12 @@
 //! What follows the journal, as state machines without I/O: the files of the append-only log, the
-//! stream inside them, and when to rewrite it.
+//! stream inside them, when to rewrite it, and the replication protocol.
 
 pub mod manifest;
 pub mod preallocation;
+pub mod primary;
 pub mod rewrite;
 pub mod stream;
+pub mod wire;
 
 pub use manifest::{Manifest, ManifestError};
 pub use stream::{Corrupt, FileEnd, Item, StreamReader};

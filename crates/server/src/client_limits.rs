@@ -23,6 +23,10 @@ const UNAUTHENTICATED: usize = 1 << 20;
 const SHOWN: usize = 64;
 
 fn output_limit(engine: &Engine, session: &Session) -> OutputLimit {
+    // What a replica has yet to get is in the journal, which has limits of its own.
+    if session.is_replica {
+        return OutputLimit::default();
+    }
     let class = if session.is_subscribed() { ClientClass::PubSub } else { ClientClass::Normal };
     engine.config.client_output_buffer_limit(class)
 }

@@ -3,6 +3,8 @@
 
 use crate::client_limits::{self, Input};
 use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
+use crate::replication::feed;
+use crate::replication::feed::{Feeding, Replica};
 use crate::{log, net};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
@@ -45,6 +47,8 @@ pub struct Conn {
     peak_since: Millis,
     /// Messages that follow the reply of a command that runs elsewhere.
     held: Vec<Arc<Push>>,
+    /// What it gets as a replica.
+    replica: Option<Replica>,
 }
 
 impl Conn {
@@ -64,6 +68,7 @@ pub struct Hub {
     by_client: HashMap<u64, ConnId>,
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
+    replicas: Feeding,
     next_round: Millis,
     next_collection: Millis,
     /// Keys have to go, and the last turn was too short for them.
@@ -79,6 +84,7 @@ impl Hub {
             worker,
             by_client: HashMap::new(),
             paused: Vec::new(),
+            replicas: Feeding::default(),
             next_round: Millis(0),
             next_collection: Millis(0),
             is_evicting: false,
@@ -131,8 +137,10 @@ impl Hub {
             | Message::Unblock { client, .. }
             | Message::Kill(client)
             | Message::Overflow(client)
+            | Message::Stream(client)
             | Message::Evict(client) => *client,
             Message::Recheck => return self.resume_paused(cx),
+            Message::Feed => return,
             Message::Purge => return memory::purge(),
         };
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
@@ -170,7 +178,23 @@ impl Hub {
                 client_limits::note_eviction(self.engine, &conn.session.client);
                 io.close();
             }
-            Message::Recheck | Message::Purge => {}
+            // The end of the turn begins streams and feeds them.
+            Message::Stream(_) | Message::Recheck | Message::Feed | Message::Purge => {}
+        }
+    }
+
+    fn feed_replicas(&mut self, cx: &mut Cx<'_, Conn>) {
+        for id in self.replicas.begin(self.engine) {
+            let Some((conn, mut io)) = cx.get(id) else { continue };
+            let Some(replica) = &mut conn.replica else { continue };
+            let client = &conn.session.client;
+            let fed = replica.feed(self.engine, client.id, &mut io);
+            client.live.net_out.fetch_add(fed.bytes as u64, Relaxed);
+            self.worker.context().stats().net_out.add_own(fed.bytes as u64);
+            if fed.is_cut_off {
+                feed::log_cut_off(self.engine, &client.addr);
+                io.close();
+            }
         }
     }
 
@@ -333,6 +357,7 @@ impl Handler for Hub {
             reply_peak: 0,
             peak_since: now(),
             held: Vec::new(),
+            replica: None,
         })
     }
 
@@ -356,6 +381,10 @@ impl Handler for Hub {
         let most = io.out().len() + turn_output;
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
         hold_until_safe(engine, &conn.session, io);
+        if conn.session.is_replica && conn.replica.is_none() {
+            conn.replica = Some(Replica::default());
+            self.replicas.add(engine, self.worker.context().index, io.id());
+        }
         let live = &conn.session.client.live;
         let stats = self.worker.context().stats();
         received += fed.consumed;
@@ -414,7 +443,10 @@ impl Handler for Hub {
         }
     }
 
-    fn closed(&mut self, _id: ConnId, conn: Conn, why: Close) {
+    fn closed(&mut self, id: ConnId, conn: Conn, why: Close) {
+        if conn.replica.is_some() {
+            self.replicas.remove(self.engine, id);
+        }
         let departure = match why {
             Close::Asked => Departure::Closed,
             Close::Eof | Close::Failed(_) | Close::Tls | Close::Stopping => Departure::Left,
@@ -431,9 +463,13 @@ impl Handler for Hub {
         self.engine.tracking.flush_broadcasts(self.engine);
         if self.engine.journal.is_recording() {
             self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
+            self.engine.nudge_feeds(self.thread());
         }
         if self.engine.mailboxes[self.thread()].has_mail() {
             self.mail(cx);
+        }
+        if !self.replicas.is_empty() {
+            self.feed_replicas(cx);
         }
         if let Some(deadline) = self.worker.next_deadline() {
             let wait = deadline.left(now()) as u64;

@@ -9,6 +9,7 @@ mod listening;
 pub mod net;
 pub mod persistence;
 pub mod process;
+pub mod replication;
 pub mod start;
 pub mod tls;
 mod unsupported;

@@ -199,6 +199,8 @@ fn serve(
             supervisor.ready();
         }
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
+        crate::replication::start(engine)
+            .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
     }

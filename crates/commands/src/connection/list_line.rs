@@ -4,15 +4,22 @@ use engine::Engine;
 use engine::clients::{Client, flag};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `pubsub` or `normal`: which limits apply to a client.
+/// `replica`, `pubsub` or `normal`: which limits apply to a client.
 pub(crate) fn kind_of(client: &Client) -> &'static str {
-    let is_subscribed = client.live.flags.load(Relaxed) & flag::PUBSUB != 0;
-    if is_subscribed { "pubsub" } else { "normal" }
+    let flags = client.live.flags.load(Relaxed);
+    if flags & flag::REPLICA != 0 {
+        "replica"
+    } else if flags & flag::PUBSUB != 0 {
+        "pubsub"
+    } else {
+        "normal"
+    }
 }
 
 /// The letters of a client's flags; `N` if there is none.
 pub(crate) fn letters(bits: u64) -> String {
     let known = [
+        (flag::REPLICA, 'S'),
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),

@@ -325,9 +325,10 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
     line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
-    line(out, "sync_full", 0);
-    line(out, "sync_partial_ok", 0);
-    line(out, "sync_partial_err", 0);
+    let syncs = &cx.engine.replicas.figures;
+    line(out, "sync_full", syncs.full.load(Relaxed));
+    line(out, "sync_partial_ok", syncs.partial.load(Relaxed));
+    line(out, "sync_partial_err", syncs.refused.load(Relaxed));
     line(out, "expired_keys", stats.expired.get());
     line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share.percent()));
     line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());
@@ -372,7 +373,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
 
 fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "role", "master");
-    line(out, "connected_slaves", 0);
+    replicas(cx, out);
     line(out, "master_failover_state", "no-failover");
     let journal = &cx.engine.journal;
     let (history, position) = (journal.history(), journal.position().0);
@@ -389,6 +390,23 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
     line(out, "repl_backlog_first_byte_offset", kept.map_or(0, |first| first.0 + 1));
     line(out, "repl_backlog_histlen", kept.map_or(0, |first| position.saturating_sub(first.0)));
+}
+
+/// The replicas, one a line.
+fn replicas(cx: &Cx<'_>, out: &mut String) {
+    let primary = cx.engine.replicas.primary();
+    let config = &cx.engine.config;
+    line(out, "connected_slaves", primary.replicas().count());
+    if config.min_replicas_to_write() > 0 && config.min_replicas_max_lag() > 0 {
+        line(out, "min_slaves_good_slaves", cx.engine.replicas.good());
+    }
+    for (number, link) in primary.replicas().enumerate() {
+        let (ip, port, state) = (link.shown_ip(), link.facts.port, link.stage.name());
+        let (offset, lag) = (link.acknowledged().0, link.lag_s(cx.now()));
+        let text =
+            format!("ip={ip},port={port},state={state},offset={offset},lag={lag},type=replica");
+        line(out, &format!("slave{number}"), text);
+    }
 }
 
 fn cpu(cx: &Cx<'_>, out: &mut String) {

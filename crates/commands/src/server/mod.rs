@@ -18,6 +18,8 @@ mod memory;
 mod memory_report;
 mod module;
 mod monitor;
+mod psync;
+mod replconf;
 mod role;
 mod save;
 mod shutdown;
@@ -52,6 +54,9 @@ pub static COMMANDS: &[&Command] = &[
     &save::LASTSAVE,
     &shutdown::SHUTDOWN,
     &swapdb::SWAPDB,
+    &psync::PSYNC,
+    &psync::SYNC,
+    &replconf::REPLCONF,
     &time::TIME,
     &dbsize::DBSIZE,
     &flush::FLUSHDB,

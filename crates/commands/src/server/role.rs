@@ -1,6 +1,7 @@
-//! `ROLE`: whether the server is a primary, how far its replication history goes, and its replicas.
+//! `ROLE`: what this server is in replication, and who its replicas are
 
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
+use replication::primary::Stage;
 
 /// `ROLE`.
 pub static ROLE: Command = Command {
@@ -15,9 +16,17 @@ pub static ROLE: Command = Command {
 };
 
 fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let primary = cx.engine.replicas.primary();
+    let online: Vec<_> = primary.replicas().filter(|link| link.stage == Stage::Online).collect();
     cx.reply.array(3);
     cx.reply.bulk(b"master");
-    cx.reply.integer(0);
-    cx.reply.array(0);
+    cx.reply.integer(cx.engine.journal.position().0 as i64);
+    cx.reply.array(online.len());
+    for link in online {
+        cx.reply.array(3);
+        cx.reply.bulk(link.shown_ip().as_bytes());
+        cx.reply.bulk(link.facts.port.to_string().as_bytes());
+        cx.reply.bulk(link.acknowledged().0.to_string().as_bytes());
+    }
     Ok(())
 }

@@ -48,15 +48,14 @@ pub(super) const OPTIONS: &[Spec] = &[
         "memory a replica may use during a full synchronisation",
     )
     .not_yet(),
-    flag("repl-diskless-sync", "yes", "send snapshots to replicas without a file").not_yet(),
-    int("repl-diskless-sync-delay", COUNT, "5", "seconds to wait for more replicas").not_yet(),
+    flag("repl-diskless-sync", "yes", "send snapshots to replicas without a file"),
+    int("repl-diskless-sync-delay", COUNT, "5", "seconds to wait for more replicas"),
     int(
         "repl-diskless-sync-max-replicas",
         COUNT,
         "0",
         "replicas that end the wait; 0 waits in any case",
-    )
-    .not_yet(),
+    ),
     choice(
         "repl-diskless-load",
         ReplDisklessLoad::CHOICES,
@@ -69,9 +68,8 @@ pub(super) const OPTIONS: &[Spec] = &[
     flag("dual-channel-replication-enabled", "no", "send snapshots over a second connection")
         .not_yet(),
     int("repl-ping-replica-period", POSITIVE, "10", "seconds between pings to replicas")
-        .alias(&["repl-ping-slave-period"])
-        .not_yet(),
-    int("repl-timeout", POSITIVE, "60", "seconds after which a link counts as dead").not_yet(),
+        .alias(&["repl-ping-slave-period"]),
+    int("repl-timeout", POSITIVE, "60", "seconds after which a link counts as dead"),
     flag("repl-disable-tcp-nodelay", "no", "save packets at the price of delay").not_yet(),
     flag("repl-mptcp", "no", "use multipath TCP to the primary").immutable().not_yet(),
     memory(
@@ -79,15 +77,12 @@ pub(super) const OPTIONS: &[Spec] = &[
         (1, i64::MAX as u64),
         "10mb",
         "history kept for replicas that come back",
-    )
-    .not_yet(),
-    int("repl-backlog-ttl", LONG, "3600", "seconds the history is kept without replicas").not_yet(),
+    ),
+    int("repl-backlog-ttl", LONG, "3600", "seconds the history is kept without replicas"),
     int("min-replicas-to-write", COUNT, "0", "replicas without which writes are refused")
-        .alias(&["min-slaves-to-write"])
-        .not_yet(),
+        .alias(&["min-slaves-to-write"]),
     int("min-replicas-max-lag", COUNT, "10", "seconds a replica may lag and still count")
-        .alias(&["min-slaves-max-lag"])
-        .not_yet(),
+        .alias(&["min-slaves-max-lag"]),
     choice(
         "propagation-error-behavior",
         PropagationErrorBehavior::CHOICES,

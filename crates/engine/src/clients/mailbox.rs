@@ -45,6 +45,10 @@ pub enum Message {
     /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, the end of a long
     /// command): look again.
     Recheck,
+    /// The stream of a replica is to begin.
+    Stream(u64),
+    /// There may be new entries for the replicas that the thread feeds.
+    Feed,
     /// The thread's own heap is to give back what it can (MEMORY PURGE).
     Purge,
 }

@@ -155,6 +155,8 @@ pub mod flag {
     pub const CAN_REDIRECT: u64 = 1 << 13;
     /// Waits in a blocking command until some time at most; not shown.
     pub const TIMED_WAIT: u64 = 1 << 14;
+    /// `S`: a replica.
+    pub const REPLICA: u64 = 1 << 15;
 }
 
 impl Client {

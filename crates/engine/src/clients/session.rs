@@ -99,6 +99,10 @@ pub struct Session {
     pub subscriptions: Subscriptions,
     /// MONITOR.
     pub is_monitor: bool,
+    /// It has asked for the stream (PSYNC, SYNC).
+    pub is_replica: bool,
+    /// It has said something of itself as replicas do (REPLCONF).
+    pub may_be_replica: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// CLIENT NO-EVICT.
@@ -151,6 +155,8 @@ impl Session {
             tracking_broken: false,
             subscriptions: Subscriptions::default(),
             is_monitor: false,
+            is_replica: false,
+            may_be_replica: false,
             no_touch: false,
             no_evict: false,
             can_redirect: false,
@@ -278,6 +284,7 @@ impl Session {
         set(waits && has_deadline, flag::TIMED_WAIT);
         set(self.multi.is_some(), flag::MULTI);
         set(self.is_monitor, flag::MONITOR);
+        set(self.is_replica, flag::REPLICA);
         set(self.is_subscribed(), flag::PUBSUB);
         set(self.watching.as_ref().is_some_and(|w| w.is_changed()), flag::WATCH_DIRTY);
         set(self.tracking.is_some(), flag::TRACKING);

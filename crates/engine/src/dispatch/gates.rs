@@ -47,7 +47,7 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 10] = [
+pub(super) const CLIENT: [Gate; 11] = [
     protection,
     authentication,
     pause,
@@ -55,13 +55,15 @@ pub(super) const CLIENT: [Gate; 10] = [
     pending_messages,
     memory,
     disk,
+    replicas,
     subscription,
     loading,
     nesting,
 ];
 
 /// What a command passes that a script calls.
-pub(super) const SCRIPT: [Gate; 5] = [protection, no_script, read_only_script, disk, script_memory];
+pub(super) const SCRIPT: [Gate; 6] =
+    [protection, no_script, read_only_script, disk, replicas, script_memory];
 
 /// What a script may do; it is in [`Cx::script`] while the script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -164,6 +166,16 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     let denies = |flags: Flags| flags.has(Flags::DENYOOM);
     if !has_room && (denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM)) {
         return Err(Error::OutOfMemory.into());
+    }
+    Ok(())
+}
+
+/// Writes are refused while there are fewer replicas than `min-replicas-to-write`.
+fn replicas(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+    let writes =
+        |cx: &Cx<'_>| row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
+    if cx.engine.lacks_replicas() && writes(cx) {
+        return Err(Error::text("NOREPLICAS Not enough good replicas to write.").into());
     }
     Ok(())
 }

@@ -31,7 +31,12 @@ pub struct RecordHead<'a> {
 impl Encoder {
     /// The first bytes of a file.
     pub fn file_header(&mut self) {
-        self.raw(format!("REDIS{VERSION:04}").as_bytes());
+        self.file_header_of(VERSION);
+    }
+
+    /// The same for readers of this version at most.
+    pub fn file_header_of(&mut self, version: u16) {
+        self.raw(format!("REDIS{version:04}").as_bytes());
     }
 
     /// A field of metadata.

@@ -4,7 +4,7 @@ use super::Close;
 use super::conn::{ConnId, flag};
 use super::core::Core;
 use resp::Output;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 use structs::heap_string::HeapString;
 
@@ -36,6 +36,15 @@ impl ConnIo<'_> {
     /// The connection's descriptor. The reactor owns it.
     pub fn fd(&self) -> RawFd {
         self.core.links[self.slot as usize].fd.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// A second descriptor of the connection's socket. What is written there must not meet output of this
+    /// one.
+    pub fn duplicate(&self) -> std::io::Result<OwnedFd> {
+        match &self.core.links[self.slot as usize].fd {
+            Some(fd) => fd.try_clone(),
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
     }
 
     /// The buffer to append replies to. What is in it leaves at the end of the turn. Nothing may be

@@ -5,6 +5,7 @@ pub mod aof_records;
 pub mod check;
 mod direct;
 pub mod load;
+mod rdb_frame;
 pub mod rdb_records;
 pub mod save;
 pub mod save_points;

@@ -7,10 +7,14 @@ use keyspace::snapshot::record::{Form, Head, Token, Tokens};
 use rdb::file::{Access, RecordHead};
 use rdb::{Compression, Encoder, Kind};
 use structs::list::Chunk;
+use structs::listpack::{Element, Listpack};
 
 /// A string that came in parts is put together, to be compressed, up to this many bytes. What is
 /// longer is written as it is.
 const JOIN_UP_TO: u64 = 8 << 20;
+
+/// The first version with packed sets.
+const SET_LISTPACK_SINCE: u16 = 11;
 
 /// One thread's encoder.
 pub struct RdbRecords {
@@ -27,11 +31,15 @@ struct Records {
     chunk: Option<bool>,
     /// The string that comes in parts, and its length.
     parts: Option<(Vec<u8>, usize)>,
+    /// The reader does not know packed sets: they are written element by element.
+    unpacks_sets: bool,
+    /// The next string is a packed set.
+    is_packed_set: bool,
 }
 
 impl RdbRecords {
-    /// An encoder by the options as they are now.
-    pub fn new(engine: &Engine) -> RdbRecords {
+    /// An encoder by the options as they are now, for readers of this version.
+    pub fn for_version(engine: &Engine, version: u16) -> RdbRecords {
         let config = &engine.config;
         let policy = config.maxmemory_policy().name();
         let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
@@ -41,6 +49,8 @@ impl RdbRecords {
             now_ms: engine::clock::now().0,
             chunk: None,
             parts: None,
+            unpacks_sets: version < SET_LISTPACK_SINCE,
+            is_packed_set: false,
         };
         RdbRecords { to: Encoder::new(compression), records }
     }
@@ -73,6 +83,7 @@ impl Records {
             Form::String => Kind::String,
             Form::List => Kind::ListQuicklist2,
             Form::SetIntset => Kind::SetIntset,
+            Form::SetListpack if self.unpacks_sets => Kind::Set,
             Form::SetListpack => Kind::SetListpack,
             Form::Set => Kind::Set,
             Form::HashListpack => Kind::HashListpack,
@@ -83,12 +94,16 @@ impl Records {
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
+        self.is_packed_set = self.unpacks_sets && head.form == Form::SetListpack;
         if matches!(head.form, Form::List | Form::Set | Form::Hash | Form::Zset | Form::Stream) {
             to.length(head.count);
         }
     }
 
     fn string(&mut self, bytes: &[u8], to: &mut Encoder) {
+        if std::mem::take(&mut self.is_packed_set) {
+            return unpack_set(bytes, to);
+        }
         match self.chunk.take() {
             None => to.string(bytes),
             Some(true) => to.list_chunk(Chunk::Packed(bytes)),
@@ -116,6 +131,18 @@ impl Records {
             self.parts = Some((joined, len));
         } else {
             self.string(&joined, to);
+        }
+    }
+}
+
+/// Writes a packed set element by element.
+fn unpack_set(bytes: &[u8], to: &mut Encoder) {
+    let set = Listpack::from_bytes(bytes).expect("the keyspace has sound listpacks");
+    to.length(set.count() as u64);
+    for element in set.iter() {
+        match element {
+            Element::Int(number) => to.integer(number),
+            Element::Bytes(bytes) => to.string(bytes),
         }
     }
 }

@@ -46,7 +46,7 @@ pub fn write_file(
 ) -> io::Result<u64> {
     let options = Options {
         checksum: engine.config.rdbchecksum(),
-        incremental_fsync: if content == Content::Rdb {
+        incremental_fsync: if matches!(content, Content::Rdb | Content::Replica { .. }) {
             engine.config.rdb_save_incremental_fsync()
         } else {
             engine.config.aof_rewrite_incremental_fsync()
@@ -69,7 +69,8 @@ pub fn write_file(
     let written = if file.has_commands() {
         write_all(engine, snapshot, beside, &mut file, &AofRecords::default)
     } else {
-        write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::new(engine))
+        let version = content.version();
+        write_all(engine, snapshot, beside, &mut file, &|| RdbRecords::for_version(engine, version))
     };
     let bytes = written
         .and_then(|()| file.complete())

@@ -2,15 +2,13 @@
 //! its place in one step. Whatever goes wrong, the old file stays as it was.
 
 use super::aof_records::command;
+pub use super::rdb_frame::RdbFrame;
 use super::unbuffered::UnbufferedFile;
 use engine::DbIndex;
 use engine::snapshot::{Cut, Output};
-use rdb::{Compression, Encoder};
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use structs::crc64::crc64;
 
 /// What a file is made with.
 #[derive(Clone, Debug)]
@@ -28,6 +26,11 @@ pub struct Options {
 pub enum Content {
     /// RDB.
     Rdb,
+    /// RDB of this version at most, for replicas.
+    Replica {
+        /// The version.
+        version: u16,
+    },
     /// RDB that an append-only file begins with.
     AofPreamble,
     /// Commands, behind the time if `aof-timestamp-enabled` says so.
@@ -48,9 +51,8 @@ pub struct SnapshotFile {
     /// It is not the temporary file any more.
     has_name: bool,
     options: Options,
-    checksum: u64,
+    frame: RdbFrame,
     db: Option<DbIndex>,
-    sizes: HashMap<u32, (u64, u64)>,
 }
 
 impl SnapshotFile {
@@ -65,31 +67,18 @@ impl SnapshotFile {
             file: Some(UnbufferedFile::create(&temporary, options.incremental_fsync)?),
             temporary,
             has_name: false,
-            checksum: 0,
+            frame: RdbFrame::new(options.checksum, options.content.version(), sizes),
             db: None,
-            sizes: sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect(),
             options,
         };
         if let Content::Commands { timestamp } = this.options.content {
-            this.options.checksum = false;
             if timestamp {
                 this.append(format!("#TS:{}\r\n", cut.time.0 / 1000).as_bytes())?;
             }
             return Ok(this);
         }
-        let mut header = Encoder::new(Compression::Off);
-        header.file_header();
-        header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
-        header.aux("dunlin-ver", crate::process::facts::VERSION.as_bytes());
-        header.aux_integer("redis-bits", 64);
-        header.aux_integer("ctime", cut.time.0 / 1000);
-        let used = keyspace::memory::used_bytes();
-        header.aux_integer("used-mem", i64::try_from(used).unwrap_or(i64::MAX));
-        if this.options.content == Content::Rdb {
-            place_in_history(&mut header, cut);
-        }
-        header.aux_integer("aof-base", i64::from(this.options.content == Content::AofPreamble));
-        this.append(header.as_bytes())?;
+        let header = this.frame.header(cut, this.options.content);
+        this.write(&header)?;
         Ok(this)
     }
 
@@ -99,21 +88,22 @@ impl SnapshotFile {
     }
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.options.checksum {
-            self.checksum = crc64(self.checksum, bytes);
+        if !self.has_commands() {
+            self.frame.note(bytes);
         }
+        self.write(bytes)
+    }
+
+    /// Writes what the frame has noted already, or need not.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.as_mut().expect("it is not complete").append(bytes)
     }
 
     /// Ends the file and forces it to the disk; how many bytes it has.
     pub fn complete(&mut self) -> io::Result<u64> {
         if !self.has_commands() {
-            let mut end = Encoder::new(Compression::Off);
-            end.end_of_file();
-            self.append(end.as_bytes())?;
-            end.clear();
-            end.checksum(if self.options.checksum { self.checksum } else { 0 });
-            self.append(end.as_bytes())?;
+            let end = self.frame.end();
+            self.write(&end)?;
         }
         let file = self.file.take().expect("it is completed once");
         let bytes = file.len();
@@ -130,14 +120,10 @@ impl SnapshotFile {
     }
 }
 
-/// Says which moment of which history the file is, in the words in which Redis does: what the
-/// replication stream has up to this offset is in it. Left out while nobody reads the journal, as
-/// Redis does without a backlog.
-fn place_in_history(header: &mut Encoder, cut: &Cut) {
-    if let Some(db) = cut.stream_db {
-        header.aux_integer("repl-stream-db", i64::from(db.0));
-        header.aux("repl-id", cut.history.as_str().as_bytes());
-        header.aux_integer("repl-offset", i64::try_from(cut.position.0).unwrap_or(i64::MAX));
+impl Content {
+    /// The version of its RDB.
+    pub fn version(self) -> u16 {
+        if let Content::Replica { version } = self { version } else { rdb::VERSION }
     }
 }
 
@@ -155,14 +141,9 @@ impl Output for SnapshotFile {
             self.append(&select)?;
             self.db = Some(db);
         }
-        if self.db != Some(db) {
-            let mut select = Encoder::new(Compression::Off);
-            select.select_db(db.0);
-            if let Some((keys, expiring)) = self.sizes.remove(&db.0) {
-                select.resize_db(keys, expiring);
-            }
-            self.append(select.as_bytes())?;
-            self.db = Some(db);
+        if !self.has_commands() {
+            let select = self.frame.select(db);
+            self.write(&select)?;
         }
         self.append(bytes)
     }

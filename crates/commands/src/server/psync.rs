@@ -1,0 +1,71 @@
+//! `PSYNC replicationid offset`, `SYNC`: a replica asks for the stream
+//!
+//! If the bytes from the offset on are kept, the reply is `+CONTINUE` and the stream follows. Otherwise
+//! there is no reply yet: the thread that sends snapshots answers when one begins.
+
+use engine::clients::flag;
+use engine::replicas::Begun;
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use replication::wire::Wanted;
+
+const FLAGS: Flags =
+    Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING).with(Flags::NO_MULTI);
+
+/// `PSYNC`.
+pub static PSYNC: Command = Command {
+    name: "psync",
+    arity: -3,
+    flags: FLAGS,
+    group: Group::Server,
+    since: "2.8.0",
+    complexity: "",
+    summary: "An internal command used in replication.",
+    args: &[Arg::new("replicationid", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
+    run: psync,
+    ..Command::ROW
+};
+
+/// `SYNC`.
+pub static SYNC: Command = Command {
+    name: "sync",
+    arity: 1,
+    flags: FLAGS,
+    group: Group::Server,
+    since: "1.0.0",
+    complexity: "",
+    summary: "An internal command used in replication.",
+    run: sync,
+    ..Command::ROW
+};
+
+fn psync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let wanted = Wanted::parse(args[1], args[2]).ok_or(Error::NotInteger)?;
+    begin(cx, wanted)
+}
+
+fn sync(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    begin(cx, Wanted::Everything)?;
+    if let Some(link) = cx.engine.replicas.primary().link_mut(cx.session.id()) {
+        link.is_old = true;
+    }
+    Ok(())
+}
+
+fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
+    // A replica that asks again is ignored, as Redis does.
+    if cx.session.is_replica {
+        return Ok(());
+    }
+    // Snapshots are written into a second descriptor of the socket, which knows no encryption.
+    if cx.session.transport_flags & flag::TLS != 0 {
+        return Err(Error::text("ERR replicas can't be served over TLS connections yet"));
+    }
+    let (engine, client) = (cx.thread.engine, cx.session.id());
+    let ip = super::replconf::ip_of(&cx.session.client);
+    match engine.begin_replica(client, ip, wanted, cx.now()) {
+        Begun::Stream(line) => cx.reply.raw(&line),
+        Begun::Snapshot => {}
+    }
+    cx.session.is_replica = true;
+    Ok(())
+}

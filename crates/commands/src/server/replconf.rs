@@ -1,0 +1,89 @@
+//! `REPLCONF option value …`: what replicas say of themselves, and their acknowledgements
+//!
+//! ACK and GETACK get no reply: on a replica's connection only the stream is sent.
+
+use engine::clients::Client;
+use engine::journal::JournalPos;
+use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
+use replication::primary::Configured;
+
+/// `REPLCONF`.
+pub static REPLCONF: Command = Command {
+    name: "replconf",
+    arity: -1,
+    flags: Flags::ADMIN
+        .with(Flags::NOSCRIPT)
+        .with(Flags::LOADING)
+        .with(Flags::STALE)
+        .with(Flags::ALLOW_BUSY)
+        .with(Flags::SYSCMD),
+    group: Group::Server,
+    since: "3.0.0",
+    summary: "An internal command for configuring the replication stream.",
+    run: replconf,
+    ..Command::ROW
+};
+
+/// The address that a client connected from, without its port.
+pub(super) fn ip_of(client: &Client) -> &str {
+    let ip = client.addr.rsplit_once(':').map_or(client.addr.as_str(), |(ip, _)| ip);
+    ip.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let words = args.words();
+    let (pairs, rest) = words[1..].as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(Error::Syntax);
+    }
+    match pairs.first() {
+        Some([option, value]) if option.eq_ignore_ascii_case(b"ack") => {
+            return acknowledge(cx, value, pairs.get(1));
+        }
+        // In a stream it is for replicas; here it has been loaded from a file.
+        Some([option, _]) if option.eq_ignore_ascii_case(b"getack") => return Ok(()),
+        _ => {}
+    }
+    for [option, value] in pairs {
+        configure(cx, option, value)?;
+    }
+    cx.reply.ok();
+    Ok(())
+}
+
+fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
+    let (client, now) = (&cx.session.client, cx.now());
+    let mut primary = cx.engine.replicas.primary();
+    cx.session.may_be_replica = true;
+    match primary.configure(client.id, ip_of(client), option, value, now) {
+        Configured::Noted => Ok(()),
+        Configured::Invalid if option.eq_ignore_ascii_case(b"version") => {
+            let value = String::from_utf8_lossy(value);
+            Err(Error::format(format!("ERR Unrecognized version format: {value}")))
+        }
+        Configured::Invalid => Err(Error::NotInteger),
+        Configured::Unknown => {
+            let option = String::from_utf8_lossy(option);
+            Err(Error::format(format!("ERR Unrecognized REPLCONF option: {option}")))
+        }
+    }
+}
+
+fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: Option<&[&[u8]; 2]>) -> Outcome {
+    let position = |text| {
+        let number = structs::numbers::parse_i64(text)?;
+        u64::try_from(number).ok().map(JournalPos)
+    };
+    let synced = match more {
+        Some([option, value]) if option.eq_ignore_ascii_case(b"fack") => position(value),
+        _ => None,
+    };
+    if cx.session.is_replica
+        && let Some(received) = position(value)
+    {
+        let client = cx.session.id();
+        cx.engine.replicas.primary().acknowledge(client, received, synced, cx.now());
+        cx.engine.serve_acks();
+    }
+    Ok(())
+}

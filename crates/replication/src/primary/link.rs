@@ -1,0 +1,122 @@
+//! One replica, as its primary knows it.
+
+use journal::JournalPos;
+use journal::safe::Copy;
+use keyspace::Millis;
+use std::sync::Arc;
+
+/// The newest RDB version that every peer reads that does not name its own version.
+pub const OLDEST_RDB: u16 = 10;
+/// The RDB version of peers that do.
+pub const NEWEST_RDB: u16 = 11;
+
+/// What a replica says of itself before it asks for the stream.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Facts {
+    /// `listening-port`.
+    pub port: u16,
+    /// `ip-address`: the address that it is to be reached at, if not the one it connected from.
+    pub announced_ip: Option<String>,
+    /// `capa eof`: it finds the end of a snapshot of unknown length.
+    pub finds_end: bool,
+    /// `capa psync2`: it understands an id behind `+CONTINUE`.
+    pub knows_ids: bool,
+    /// `version`, as 0x00MMmmpp.
+    pub version: Option<u32>,
+    /// `rdb-only 1`: it wants a snapshot and no stream.
+    pub rdb_only: bool,
+}
+
+impl Facts {
+    /// The RDB version that it reads.
+    pub fn rdb_version(&self) -> u16 {
+        if self.version.is_some() { NEWEST_RDB } else { OLDEST_RDB }
+    }
+}
+
+/// How far a replica is connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// It has said something of itself.
+    Handshake,
+    /// It waits for a snapshot to begin.
+    Waiting,
+    /// A snapshot is on its way to it.
+    Receiving,
+    /// It has got all of a snapshot of unknown length. It may not have seen the end yet, so nothing may
+    /// follow before it acknowledges.
+    Loading,
+    /// It gets the stream.
+    Online,
+}
+
+impl Stage {
+    /// As INFO names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Handshake => "handshake",
+            Stage::Waiting => "wait_bgsave",
+            Stage::Receiving | Stage::Loading => "send_bulk",
+            Stage::Online => "online",
+        }
+    }
+}
+
+/// One replica.
+#[derive(Debug)]
+pub struct Link {
+    /// Its client's number.
+    pub client: u64,
+    /// The address that it connected from.
+    pub ip: String,
+    /// What it said of itself.
+    pub facts: Facts,
+    /// How far it is connected.
+    pub stage: Stage,
+    /// Its socket can be written to by the one who sends snapshots.
+    pub has_socket: bool,
+    /// It asked with SYNC: it does not acknowledge.
+    pub is_old: bool,
+    /// When it was last heard of.
+    pub heard: Millis,
+    /// Since when it has waited for a snapshot.
+    pub waits_since: Millis,
+    /// How far it has got, by its own account; from when it asked for the stream.
+    pub copy: Option<Arc<Copy>>,
+}
+
+impl Link {
+    pub(super) fn new(client: u64, ip: &str, now: Millis) -> Link {
+        Link {
+            client,
+            ip: ip.to_owned(),
+            facts: Facts::default(),
+            stage: Stage::Handshake,
+            has_socket: false,
+            is_old: false,
+            heard: now,
+            waits_since: now,
+            copy: None,
+        }
+    }
+
+    /// The address to show.
+    pub fn shown_ip(&self) -> &str {
+        self.facts.announced_ip.as_deref().unwrap_or(&self.ip)
+    }
+
+    /// Whether it has asked for the stream.
+    pub fn is_replica(&self) -> bool {
+        self.stage != Stage::Handshake
+    }
+
+    /// What it has acknowledged.
+    pub fn acknowledged(&self) -> JournalPos {
+        self.copy.as_ref().map_or(JournalPos::default(), |copy| copy.received())
+    }
+
+    /// Seconds since it was heard of.
+    pub fn lag_s(&self, now: Millis) -> i64 {
+        (now.0 - self.heard.0).max(0) / 1000
+    }
+}

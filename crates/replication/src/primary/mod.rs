@@ -1,0 +1,328 @@
+//! The primary's side of replication, as a state machine: what replicas say and the time come in, what
+//! is to be done comes out. It does no I/O and reads no clock.
+//!
+//! ```text
+//!             REPLCONF …            PSYNC, bytes are kept
+//!   ─────────▶ Handshake ──────────────────────────────────────────▶ Online
+//!                  │ PSYNC or SYNC, otherwise                          ▲  ▲
+//!                  ▼                                    $<length>      │  │ first
+//!               Waiting ──── due ────▶ Receiving ──────────────────────┘  │ acknowledgement
+//!                  ▲                       │  $EOF: all is sent           │
+//!                  │ the snapshot failed   └─────────────────▶ Loading ───┘
+//! ```
+//!
+//! All replicas read one journal. The machine decides who may continue, who gets which snapshot
+//! together with whom, when the stream needs a PING, and which link is dead.
+
+mod link;
+#[cfg(test)]
+mod tests;
+
+pub use link::{Facts, Link, NEWEST_RDB, OLDEST_RDB, Stage};
+
+use crate::wire::Wanted;
+use journal::{History, JournalPos};
+use keyspace::Millis;
+use std::collections::BTreeMap;
+use structs::numbers::parse_i64;
+
+/// The options that the machine follows.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// `repl-diskless-sync`.
+    pub diskless: bool,
+    /// `repl-diskless-sync-delay`.
+    pub delay_s: u64,
+    /// `repl-diskless-sync-max-replicas`.
+    pub max_replicas: usize,
+    /// `repl-ping-replica-period`.
+    pub ping_period_s: u64,
+    /// `repl-timeout`.
+    pub timeout_s: u64,
+}
+
+/// What the journal has, to decide who may continue.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept {
+    /// The ids.
+    pub history: History,
+    /// The first position to read from, if bytes are kept.
+    pub first: Option<JournalPos>,
+    /// The end.
+    pub position: JournalPos,
+}
+
+/// The decision about a PSYNC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sync {
+    /// The stream goes on from here.
+    Continue(JournalPos),
+    /// A snapshot is needed. `was_partial`: the replica hoped for less.
+    Full {
+        /// It asked to continue.
+        was_partial: bool,
+    },
+}
+
+/// How a snapshot is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transfer {
+    /// Straight into the sockets, with a mark at the end.
+    Direct,
+    /// By a file, with its length first.
+    File,
+}
+
+/// Replicas that get one snapshot.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// Their clients.
+    pub clients: Vec<u64>,
+    /// How they get it.
+    pub transfer: Transfer,
+    /// The RDB version that all of them read.
+    pub rdb_version: u16,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// A PING goes into the stream.
+    Ping,
+    /// A bare line feed goes to a replica that waits for its snapshot.
+    Keepalive(u64),
+    /// The link is dead.
+    Disconnect(u64),
+    /// A snapshot is due.
+    Send(Group),
+}
+
+/// What an option of REPLCONF asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Configured {
+    /// It was noted.
+    Noted,
+    /// The option is not known.
+    Unknown,
+    /// The value is not one.
+    Invalid,
+}
+
+/// The replicas of this server.
+#[derive(Debug, Default)]
+pub struct Primary {
+    links: BTreeMap<u64, Link>,
+    /// A snapshot is on its way: one group at a time.
+    is_sending: bool,
+    last_ping: Option<Millis>,
+    last_keepalive: Option<Millis>,
+}
+
+impl Primary {
+    /// The replicas that have asked for the stream, in the order of their clients.
+    pub fn replicas(&self) -> impl Iterator<Item = &Link> {
+        self.links.values().filter(|link| link.is_replica())
+    }
+
+    /// A client's link.
+    pub fn link(&self, client: u64) -> Option<&Link> {
+        self.links.get(&client)
+    }
+
+    /// The same, to note what the I/O side knows.
+    pub fn link_mut(&mut self, client: u64) -> Option<&mut Link> {
+        self.links.get_mut(&client)
+    }
+
+    /// The replicas that get the stream and were heard of within so many seconds
+    /// (`min-replicas-max-lag`).
+    pub fn good_replicas(&self, now: Millis, max_lag_s: i64) -> usize {
+        let is_good = |link: &&Link| link.stage == Stage::Online && link.lag_s(now) <= max_lag_s;
+        self.links.values().filter(is_good).count()
+    }
+
+    /// A client says something of itself: one option of REPLCONF.
+    pub fn configure(
+        &mut self,
+        client: u64,
+        ip: &str,
+        option: &[u8],
+        value: &[u8],
+        now: Millis,
+    ) -> Configured {
+        let link = self.links.entry(client).or_insert_with(|| Link::new(client, ip, now));
+        let facts = &mut link.facts;
+        match option.to_ascii_lowercase().as_slice() {
+            b"listening-port" => match parse_i64(value).and_then(|port| port.try_into().ok()) {
+                Some(port) => facts.port = port,
+                None => return Configured::Invalid,
+            },
+            b"ip-address" => {
+                facts.announced_ip = Some(String::from_utf8_lossy(value).into_owned());
+            }
+            b"capa" => match value.to_ascii_lowercase().as_slice() {
+                b"eof" => facts.finds_end = true,
+                b"psync2" => facts.knows_ids = true,
+                // Capabilities that are not known here are no error: a replica names all it has.
+                _ => {}
+            },
+            b"version" => match parse_version(value) {
+                Some(version) => facts.version = Some(version),
+                None => return Configured::Invalid,
+            },
+            b"rdb-only" => match parse_i64(value) {
+                Some(number) => facts.rdb_only = number == 1,
+                None => return Configured::Invalid,
+            },
+            _ => return Configured::Unknown,
+        }
+        Configured::Noted
+    }
+
+    /// A client asks for the stream.
+    pub fn sync(
+        &mut self,
+        client: u64,
+        ip: &str,
+        wanted: Wanted,
+        kept: &Kept,
+        now: Millis,
+    ) -> Sync {
+        let link = self.links.entry(client).or_insert_with(|| Link::new(client, ip, now));
+        (link.heard, link.waits_since) = (now, now);
+        if let Wanted::From(id, position) = wanted
+            && kept.first.is_some_and(|first| position >= first)
+            && position <= kept.position
+            && kept.history.contains(&id, position)
+        {
+            link.stage = Stage::Online;
+            return Sync::Continue(position);
+        }
+        link.stage = Stage::Waiting;
+        Sync::Full { was_partial: wanted != Wanted::Everything }
+    }
+
+    /// A replica acknowledges. `true` if the stream is to begin now.
+    pub fn acknowledge(
+        &mut self,
+        client: u64,
+        received: JournalPos,
+        synced: Option<JournalPos>,
+        now: Millis,
+    ) -> bool {
+        let Some(link) = self.links.get_mut(&client) else { return false };
+        link.heard = now;
+        if let Some(copy) = &link.copy {
+            copy.set_received(received);
+            if let Some(synced) = synced {
+                copy.set_synced(synced);
+            }
+        }
+        let begins = link.stage == Stage::Loading;
+        if begins {
+            link.stage = Stage::Online;
+        }
+        begins
+    }
+
+    /// A client is gone; its link, if it had one.
+    pub fn disconnected(&mut self, client: u64) -> Option<Link> {
+        self.links.remove(&client)
+    }
+
+    /// The snapshot for a group was sent, or it failed. Replicas that failed are disconnected by the
+    /// caller: their streams are broken in the middle.
+    pub fn sent(&mut self, group: &Group, now: Millis) {
+        self.is_sending = false;
+        for client in &group.clients {
+            if let Some(link) = self.links.get_mut(client)
+                && link.stage == Stage::Receiving
+            {
+                link.heard = now;
+                let is_marked = group.transfer == Transfer::Direct && !link.is_old;
+                link.stage = if is_marked { Stage::Loading } else { Stage::Online };
+            }
+        }
+    }
+
+    /// The snapshot could not begin: the group waits again.
+    pub fn postponed(&mut self, group: &Group) {
+        self.is_sending = false;
+        for client in &group.clients {
+            if let Some(link) = self.links.get_mut(client) {
+                link.stage = Stage::Waiting;
+            }
+        }
+    }
+
+    /// Time passes: what is due.
+    pub fn tick(&mut self, settings: &Settings, now: Millis) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let period_ms = settings.ping_period_s.saturating_mul(1000) as i64;
+        let timeout_ms = settings.timeout_s.saturating_mul(1000) as i64;
+        let is_due =
+            |last: Option<Millis>, period: i64| last.is_none_or(|at| now.0 - at.0 >= period);
+        if self.replicas().next().is_some() && is_due(self.last_ping, period_ms) {
+            self.last_ping = Some(now);
+            actions.push(Action::Ping);
+        }
+        for link in self.links.values() {
+            // A replica that receives or loads a snapshot is quiet; the sender watches it.
+            let is_silent = link.stage == Stage::Online && !link.is_old;
+            if is_silent && now.0 - link.heard.0 > timeout_ms {
+                actions.push(Action::Disconnect(link.client));
+            }
+        }
+        if is_due(self.last_keepalive, 1000) {
+            self.last_keepalive = Some(now);
+            let waiting = self.links.values().filter(|link| link.stage == Stage::Waiting);
+            actions.extend(waiting.map(|link| Action::Keepalive(link.client)));
+        }
+        if let Some(group) = self.due_group(settings, now) {
+            self.is_sending = true;
+            for client in &group.clients {
+                if let Some(link) = self.links.get_mut(client) {
+                    link.stage = Stage::Receiving;
+                }
+            }
+            actions.push(Action::Send(group));
+        }
+        actions
+    }
+
+    /// The replicas whose snapshot is to begin. The one that has waited longest decides how it is
+    /// sent; those that can take it in the same form join.
+    fn due_group(&self, settings: &Settings, now: Millis) -> Option<Group> {
+        if self.is_sending {
+            return None;
+        }
+        let form = |link: &Link| {
+            let is_direct = settings.diskless && link.facts.finds_end;
+            let transfer = if is_direct { Transfer::Direct } else { Transfer::File };
+            (transfer, link.facts.rdb_version())
+        };
+        let is_waiting = |link: &&Link| link.stage == Stage::Waiting && link.has_socket;
+        let waiting: Vec<&Link> = self.links.values().filter(is_waiting).collect();
+        let first = waiting.iter().min_by_key(|link| link.waits_since.0)?;
+        let (transfer, rdb_version) = form(first);
+        let joins = |link: &&&Link| form(link) == (transfer, rdb_version);
+        let clients: Vec<u64> = waiting.iter().filter(joins).map(|link| link.client).collect();
+        let waited_ms = now.0 - first.waits_since.0;
+        let is_complete = settings.max_replicas > 0 && clients.len() >= settings.max_replicas;
+        let has_waited = waited_ms >= settings.delay_s.saturating_mul(1000) as i64;
+        let is_due = transfer == Transfer::File || is_complete || has_waited;
+        is_due.then_some(Group { clients, transfer, rdb_version })
+    }
+}
+
+/// `9.1.0` as 0x00090100.
+fn parse_version(text: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(text).ok()?;
+    let parts: Vec<u32> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    match parts.as_slice() {
+        [major, minor, patch] if parts.iter().all(|&part| part < 256) => {
+            Some(major << 16 | minor << 8 | patch)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,163 @@
+//! The lines of the replication protocol that are not commands: what a primary answers to PSYNC and
+//! SYNC, and what precedes a snapshot.
+//!
+//! ```text
+//!   replica  PSYNC <id> <offset>              offset: the first byte that it lacks, from 1
+//!   primary  +CONTINUE <id>\r\n               the stream follows
+//!        or  +FULLRESYNC <id> <offset>\r\n    a snapshot follows, then the stream behind <offset>
+//!              $EOF:<40 characters>\r\n <RDB> <the same 40 characters>
+//!          or  $<length>\r\n <RDB>
+//! ```
+//!
+//! Before the snapshot, bare line feeds keep the link alive. An offset in the protocol is one more than
+//! a [`JournalPos`] where it names a byte, and equal to it where it counts bytes.
+
+use journal::{HistoryId, JournalPos};
+use structs::numbers::parse_i64;
+
+/// Keeps a link alive while no snapshot is there yet.
+pub const KEEPALIVE: &[u8] = b"\n";
+/// Goes into the stream now and then, so that replicas notice a dead link.
+pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+/// Goes into the stream when a client waits for acknowledgements.
+pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
+
+/// Characters that mark the end of a snapshot of unknown length.
+pub const MARK_LEN: usize = 40;
+
+/// `+FULLRESYNC`.
+pub fn full_resync(id: &HistoryId, position: JournalPos) -> Vec<u8> {
+    format!("+FULLRESYNC {id} {}\r\n", position.0).into_bytes()
+}
+
+/// `+CONTINUE`, with the id for replicas that know of second ids.
+pub fn resume(id: &HistoryId, knows_ids: bool) -> Vec<u8> {
+    if knows_ids { format!("+CONTINUE {id}\r\n").into_bytes() } else { b"+CONTINUE\r\n".to_vec() }
+}
+
+/// What precedes a snapshot that ends with a mark.
+pub fn marked_header(mark: &[u8; MARK_LEN]) -> Vec<u8> {
+    [b"$EOF:", &mark[..], b"\r\n"].concat()
+}
+
+/// What precedes a snapshot of known length.
+pub fn sized_header(len: u64) -> Vec<u8> {
+    format!("${len}\r\n").into_bytes()
+}
+
+/// From where a replica asks for the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wanted {
+    /// It has nothing, or nothing that it wants to keep.
+    Everything,
+    /// It has everything before this position of this history.
+    From(HistoryId, JournalPos),
+}
+
+impl Wanted {
+    /// The arguments of PSYNC; `None` if the offset is not a number. An id that cannot be one asks for
+    /// everything.
+    pub fn parse(id: &[u8], offset: &[u8]) -> Option<Wanted> {
+        let offset = parse_i64(offset)?;
+        let position = u64::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
+        Some(match (HistoryId::parse(id), position) {
+            (Some(id), Some(position)) => Wanted::From(id, JournalPos(position)),
+            _ => Wanted::Everything,
+        })
+    }
+}
+
+/// What a primary answered to PSYNC, as a replica reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// A snapshot follows, and then the stream from this position of this history.
+    FullResync(HistoryId, JournalPos),
+    /// The stream follows. The history may have another id now.
+    Continue(Option<HistoryId>),
+    /// Not now: to be asked again later.
+    Retry,
+    /// It does not know PSYNC, or refuses it: SYNC may work.
+    Refused(Vec<u8>),
+}
+
+impl Answer {
+    /// Reads a line without its end. `None` for a bare keepalive.
+    pub fn parse(line: &[u8]) -> Option<Answer> {
+        if line.is_empty() {
+            return None;
+        }
+        let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
+        let position = |text: &[u8]| u64::try_from(parse_i64(text)?).ok().map(JournalPos);
+        let refused = || Answer::Refused(line.to_vec());
+        Some(match words.as_slice() {
+            [b"+FULLRESYNC", id, offset] => match (HistoryId::parse(id), position(offset)) {
+                (Some(id), Some(position)) => Answer::FullResync(id, position),
+                _ => refused(),
+            },
+            [b"+CONTINUE"] => Answer::Continue(None),
+            [b"+CONTINUE", id] => Answer::Continue(HistoryId::parse(id)),
+            [b"-NOMASTERLINK" | b"-LOADING", ..] => Answer::Retry,
+            _ => refused(),
+        })
+    }
+}
+
+/// How the end of a snapshot is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SnapshotEnd {
+    /// It has so many bytes.
+    Length(u64),
+    /// These bytes follow it.
+    Mark([u8; MARK_LEN]),
+}
+
+impl SnapshotEnd {
+    /// Reads the line before a snapshot, without its end.
+    pub fn parse(line: &[u8]) -> Option<SnapshotEnd> {
+        let text = line.strip_prefix(b"$")?;
+        match text.strip_prefix(b"EOF:") {
+            Some(mark) => mark.try_into().ok().map(SnapshotEnd::Mark),
+            None => u64::try_from(parse_i64(text)?).ok().map(SnapshotEnd::Length),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_end(mut line: Vec<u8>) -> Vec<u8> {
+        line.truncate(line.len() - 2);
+        line
+    }
+
+    #[test]
+    fn a_replica_reads_what_a_primary_writes() {
+        let (id, position) = (HistoryId::random(), JournalPos(77));
+        let answer = |line: Vec<u8>| Answer::parse(&without_end(line));
+        assert_eq!(answer(full_resync(&id, position)), Some(Answer::FullResync(id, position)));
+        assert_eq!(answer(resume(&id, true)), Some(Answer::Continue(Some(id))));
+        assert_eq!(answer(resume(&id, false)), Some(Answer::Continue(None)));
+        assert_eq!(Answer::parse(b""), None);
+        assert_eq!(Answer::parse(b"-LOADING Dunlin is loading"), Some(Answer::Retry));
+        let error = b"-ERR unknown command".to_vec();
+        assert_eq!(Answer::parse(&error), Some(Answer::Refused(error)));
+        let end = |line| SnapshotEnd::parse(&without_end(line));
+        assert_eq!(end(marked_header(&[b'm'; 40])), Some(SnapshotEnd::Mark([b'm'; 40])));
+        assert_eq!(end(sized_header(9)), Some(SnapshotEnd::Length(9)));
+        assert_eq!(SnapshotEnd::parse(b"$EOF:short"), None);
+        assert_eq!(SnapshotEnd::parse(b"$-1"), None);
+    }
+
+    #[test]
+    fn offsets_count_from_one() {
+        let id = HistoryId::random();
+        let text = id.to_string();
+        let parse = |offset| Wanted::parse(text.as_bytes(), offset);
+        assert_eq!(parse(b"1"), Some(Wanted::From(id, JournalPos(0))));
+        assert_eq!(parse(b"78"), Some(Wanted::From(id, JournalPos(77))));
+        assert_eq!(parse(b"0"), Some(Wanted::Everything));
+        assert_eq!(parse(b"x"), None);
+        assert_eq!(Wanted::parse(b"?", b"-1"), Some(Wanted::Everything));
+    }
+}

@@ -1,0 +1,198 @@
+//! A full synchronisation: one snapshot for a group of replicas, then the stream from its position on.
+//!
+//! Straight into the sockets, behind a mark; or into a file first, for replicas that want to know
+//! the length before. The readers of the journal begin in the stopped world at the snapshot's cut, so
+//! nothing is missing between snapshot and stream, and nothing is there twice.
+
+use super::sockets::{Sockets, Target};
+use super::{disconnect, name, post};
+use crate::log;
+use crate::persistence::rdb_records::RdbRecords;
+use crate::persistence::save;
+use crate::persistence::snapshot_file::{Content, RdbFrame};
+use crate::process::{os_error, thread};
+use engine::clock::now;
+use engine::engine::random_hex_40;
+use engine::journal::{IfBehind, Reader};
+use engine::mailbox::Message;
+use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
+use engine::{DbIndex, Engine};
+use replication::primary::{Group, Transfer};
+use replication::wire::{self, MARK_LEN};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of a snapshot's file that are sent at a time.
+const PIECE: usize = 1 << 20;
+
+/// Sends a snapshot to a group, on a thread of its own.
+pub fn start(engine: &'static Engine, group: Group) {
+    let own = group.clone();
+    let started = thread::spawn("full-sync", move || run(engine, &own));
+    if let Err(error) = started {
+        log!(Warning, "Can't start a thread to synchronise replicas: {error}");
+        engine.replicas.primary().postponed(&group);
+    }
+}
+
+fn run(engine: &'static Engine, group: &Group) {
+    save::lower_priority();
+    let Some((snapshot, readers)) = begin(engine, group.clients.len()) else {
+        // Another snapshot is under way: this one begins after it.
+        engine.replicas.primary().postponed(group);
+        return;
+    };
+    engine.persistence.count_fork();
+    let position = snapshot.cut().position;
+    let mut sockets = open(engine, group, readers);
+    let names = group.clients.iter().map(|client| name(engine, *client)).collect::<Vec<_>>();
+    let how = if group.transfer == Transfer::Direct { "sockets" } else { "disk" };
+    log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
+    let id = snapshot.cut().history;
+    let outcome =
+        sockets.write_all(&wire::full_resync(&id, position)).and_then(|()| match group.transfer {
+            Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, group),
+            Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
+        });
+    let seconds = snapshot.elapsed().as_secs_f64();
+    drop(snapshot);
+    finish(engine, group, sockets, outcome, seconds);
+}
+
+/// A snapshot, and for each replica a reader of what follows it.
+fn begin(engine: &'static Engine, replicas: usize) -> Option<(Snapshot, Vec<Reader<'static>>)> {
+    if !engine.journal.is_keeping() {
+        // Before the cut, which notes the history that begins with this.
+        let stopped = engine.keyspace.world().stop();
+        engine.journal.keep();
+        drop(stopped);
+    }
+    let mut readers = Vec::new();
+    let begun = Snapshots::begin(engine, |_| {
+        // Replicas that ignore the snapshot's metadata do not know which database is selected.
+        engine.journal.forget_db();
+        readers.extend((0..replicas).map(|_| engine.journal.read(IfBehind::CutOff)));
+    });
+    match begun {
+        Ok(snapshot) => Some((snapshot, readers)),
+        Err(AlreadyRunning) => None,
+    }
+}
+
+/// Takes the sockets and puts the readers where the replicas' threads find them.
+fn open(engine: &'static Engine, group: &Group, readers: Vec<Reader<'static>>) -> Sockets {
+    let mut targets = Vec::new();
+    for (client, reader) in group.clients.iter().zip(readers) {
+        // A client that is gone has no socket any more, and its reader is dropped.
+        let Some(socket) = engine.replicas.take_socket(*client) else { continue };
+        reader.allow(engine.replica_allowance());
+        engine.replicas.put_reader(*client, reader);
+        targets.push(Target::new(*client, socket));
+    }
+    let timeout = Duration::from_secs(engine.config.repl_timeout().into());
+    Sockets::new(targets, timeout)
+}
+
+/// The snapshot as it leaves for sockets.
+struct Direct<'s> {
+    frame: RdbFrame,
+    sockets: &'s mut Sockets,
+}
+
+impl Output for Direct<'_> {
+    fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()> {
+        let select = self.frame.select(db);
+        if !select.is_empty() {
+            self.sockets.write_all(&select)?;
+        }
+        self.frame.note(bytes);
+        self.sockets.write_all(bytes)
+    }
+}
+
+fn send_direct(
+    engine: &'static Engine,
+    snapshot: &Snapshot,
+    sockets: &mut Sockets,
+    group: &Group,
+) -> io::Result<()> {
+    let mark: [u8; MARK_LEN] =
+        random_hex_40().into_bytes().try_into().expect("it has 40 characters");
+    sockets.write_all(&wire::marked_header(&mark))?;
+    snapshot.begin_beside(Beside::Clients);
+    let sizes = snapshot.sizes();
+    let mut frame = RdbFrame::new(engine.config.rdbchecksum(), group.rdb_version, &sizes);
+    sockets.write_all(&frame.header(snapshot.cut(), Content::Rdb))?;
+    let mut output = Direct { frame, sockets };
+    let encoder = || RdbRecords::for_version(engine, group.rdb_version);
+    save::write_all(engine, snapshot, Beside::Clients, &mut output, &encoder)?;
+    let end = output.frame.end();
+    sockets.write_all(&end)?;
+    sockets.write_all(&mark)
+}
+
+/// A file that is deleted with this value.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It is in nothing's way if it cannot be removed.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn send_file(
+    engine: &'static Engine,
+    snapshot: &Snapshot,
+    sockets: &mut Sockets,
+    group: &Group,
+) -> io::Result<()> {
+    let target = Temporary(PathBuf::from(format!("temp-repl-{}.rdb", std::process::id())));
+    let temporary = PathBuf::from(format!("temp-repl-{}.part", std::process::id()));
+    let content = Content::Replica { version: group.rdb_version };
+    save::write_file(engine, snapshot, Beside::Clients, temporary, &target.0, content)?;
+    let mut file = File::open(&target.0)?;
+    sockets.write_all(&wire::sized_header(file.metadata()?.len()))?;
+    let mut piece = vec![0; PIECE];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(()),
+            read => sockets.write_all(&piece[..read])?,
+        }
+    }
+}
+
+/// Starts the streams of the replicas that have got everything, and closes the others.
+fn finish(
+    engine: &'static Engine,
+    group: &Group,
+    sockets: Sockets,
+    outcome: io::Result<()>,
+    seconds: f64,
+) {
+    for target in &sockets.targets {
+        let name = name(engine, target.client);
+        match (&target.failure, &outcome) {
+            (Some(why), _) => {
+                log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
+                disconnect(engine, target.client);
+            }
+            (None, Err(why)) => {
+                log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
+                disconnect(engine, target.client);
+            }
+            (None, Ok(())) => {
+                log!(
+                    Notice,
+                    "Synchronization with replica {name} succeeded ({seconds:.3} seconds)"
+                );
+            }
+        }
+    }
+    engine.replicas.primary().sent(group, now());
+    for target in &sockets.targets {
+        post(engine, target.client, Message::Stream);
+    }
+}

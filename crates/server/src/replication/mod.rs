@@ -1,0 +1,91 @@
+//! The I/O of replication on the primary: [`feed`] writes the stream to replicas, on the thread that
+//! each of them is connected to; [`full_sync`] sends snapshots, on a thread of its own. This file is
+//! the clock of both.
+//!
+//! `docs/internals/replication.md` has the design.
+
+pub mod feed;
+mod full_sync;
+mod sockets;
+
+use crate::log;
+use crate::process::thread;
+use engine::Engine;
+use engine::clock::now;
+use engine::journal::backlog::BacklogExpiry;
+use engine::mailbox::Message;
+use replication::primary::Action;
+use replication::wire;
+use std::io;
+use std::time::Duration;
+
+/// Between two looks at what is due.
+const ROUND: Duration = Duration::from_millis(50);
+
+/// Starts the thread that does what is due.
+///
+/// # Errors
+/// The system can start no thread.
+pub fn start(engine: &'static Engine) -> io::Result<()> {
+    thread::spawn("replication", move || {
+        let mut expiry = BacklogExpiry::default();
+        loop {
+            std::thread::sleep(ROUND);
+            round(engine, &mut expiry);
+        }
+    })
+    .map(drop)
+}
+
+fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
+    let now = now();
+    let ttl_s = engine.config.repl_backlog_ttl();
+    if engine.journal.is_keeping() && expiry.is_due(now, engine.replicas.count(), ttl_s) {
+        engine.journal.stop_keeping();
+        log!(Notice, "Replication backlog freed after {ttl_s} seconds without connected replicas.");
+    }
+    if engine.replicas.count() == 0 {
+        return;
+    }
+    engine.replicas.count_again(now, engine.config.min_replicas_max_lag());
+    let actions = engine.replicas.primary().tick(&engine.replication_settings(), now);
+    for action in actions {
+        act(engine, action);
+    }
+}
+
+fn act(engine: &'static Engine, action: Action) {
+    match action {
+        Action::Ping => engine.append_to_stream(wire::PING),
+        Action::Keepalive(client) => engine.replicas.keep_alive(client),
+        Action::Disconnect(client) => {
+            log!(
+                Warning,
+                "Disconnecting timedout replica (streaming sync): {}",
+                name(engine, client)
+            );
+            disconnect(engine, client);
+        }
+        Action::Send(group) => full_sync::start(engine, group),
+    }
+}
+
+/// Posts a message to a client's thread.
+fn post(engine: &Engine, client: u64, message: fn(u64) -> Message) {
+    if let Some(known) = engine.clients.get(client) {
+        engine.mailboxes[known.thread].post(message(client));
+    }
+}
+
+fn disconnect(engine: &Engine, client: u64) {
+    post(engine, client, Message::Kill);
+}
+
+/// A replica, for the log.
+fn name(engine: &Engine, client: u64) -> String {
+    let primary = engine.replicas.primary();
+    primary.link(client).map_or_else(
+        || format!("client id #{client}"),
+        |link| format!("{}:{}", link.shown_ip(), link.facts.port),
+    )
+}

@@ -1,0 +1,155 @@
+//! The sockets of the replicas that get one snapshot: each piece is written to all of them, as fast as
+//! the slowest takes it. One that takes nothing for `repl-timeout` is given up.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// How long to wait for a socket at a stretch.
+const POLL_MS: i32 = 100;
+
+/// A replica's socket.
+pub struct Target {
+    /// The client.
+    pub client: u64,
+    socket: OwnedFd,
+    /// Why nothing more is written to it.
+    pub failure: Option<io::Error>,
+}
+
+impl Target {
+    /// A replica that is there.
+    pub fn new(client: u64, socket: OwnedFd) -> Target {
+        Target { client, socket, failure: None }
+    }
+
+    /// Writes what the socket takes; how much that is.
+    #[allow(unsafe_code)]
+    fn write_some(&mut self, bytes: &[u8]) -> usize {
+        // SAFETY: the pointer and the length are those of `bytes`. The flag keeps this call from
+        // blocking although the reactor's socket may be a blocking one.
+        let sent = unsafe {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            libc::send(self.socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags)
+        };
+        if let Ok(sent) = usize::try_from(sent) {
+            return sent;
+        }
+        let error = io::Error::last_os_error();
+        if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+            self.failure = Some(error);
+        }
+        0
+    }
+}
+
+/// The sockets.
+pub struct Sockets {
+    /// All of them, also those that failed.
+    pub targets: Vec<Target>,
+    timeout: Duration,
+}
+
+impl Sockets {
+    /// Sockets that are not waited for longer than `timeout`.
+    pub fn new(targets: Vec<Target>, timeout: Duration) -> Sockets {
+        Sockets { targets, timeout }
+    }
+
+    /// Writes a piece to all of them.
+    ///
+    /// # Errors
+    /// There is none left.
+    pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut left: Vec<(usize, usize, Instant)> =
+            (0..self.targets.len()).map(|at| (at, 0, Instant::now())).collect();
+        loop {
+            left.retain_mut(|(at, done, moved)| {
+                let target = &mut self.targets[*at];
+                if target.failure.is_some() {
+                    return false;
+                }
+                let written = target.write_some(&bytes[*done..]);
+                *done += written;
+                if written > 0 {
+                    *moved = Instant::now();
+                } else if moved.elapsed() > self.timeout && target.failure.is_none() {
+                    target.failure = Some(ErrorKind::TimedOut.into());
+                }
+                *done < bytes.len() && target.failure.is_none()
+            });
+            if left.is_empty() {
+                break;
+            }
+            self.wait(left.iter().map(|(at, ..)| *at));
+        }
+        if self.targets.iter().any(|target| target.failure.is_none()) {
+            Ok(())
+        } else {
+            Err(io::Error::other("no replica is left"))
+        }
+    }
+
+    /// Waits until one of them may take more.
+    #[allow(unsafe_code)]
+    fn wait(&self, targets: impl Iterator<Item = usize>) {
+        let poll = |at: usize| libc::pollfd {
+            fd: self.targets[at].socket.as_raw_fd(),
+            events: libc::POLLOUT,
+            revents: 0,
+        };
+        let mut polls: Vec<libc::pollfd> = targets.map(poll).collect();
+        // SAFETY: the array has as many elements as it says, and lives longer than the call. That it
+        // fails or is interrupted means only that the sockets are tried again.
+        unsafe {
+            libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, POLL_MS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn pair(client: u64) -> (Target, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
+        ours.set_nonblocking(true).expect("it is a socket");
+        (Target::new(client, ours.into()), theirs)
+    }
+
+    #[test]
+    fn a_piece_reaches_all_that_take_it() {
+        let ([(first, mut one), (second, mut two), (third, three)], piece) =
+            ([1, 2, 3].map(pair), vec![7u8; 3 << 20]);
+        let mut sockets = Sockets::new(vec![first, second, third], Duration::from_millis(300));
+        let read = |stream: &mut UnixStream| {
+            let mut got = vec![0; 3 << 20];
+            stream.read_exact(&mut got).map(|()| got)
+        };
+        let (one, two) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| read(&mut one));
+            let two = scope.spawn(|| read(&mut two));
+            sockets.write_all(&piece).expect("two are left");
+            (one.join().expect("no panic"), two.join().expect("no panic"))
+        });
+        assert!(one.expect("all came") == piece && two.expect("all came") == piece);
+        let failed: Vec<u64> = sockets
+            .targets
+            .iter()
+            .filter(|target| target.failure.is_some())
+            .map(|target| target.client)
+            .collect();
+        assert_eq!(failed, [3], "it took nothing");
+        drop(three);
+    }
+
+    #[test]
+    fn without_a_replica_it_ends() {
+        let (target, theirs) = pair(1);
+        drop(theirs);
+        let mut sockets = Sockets::new(vec![target], Duration::from_secs(1));
+        assert!(sockets.write_all(&[0; 9]).is_err());
+    }
+}
