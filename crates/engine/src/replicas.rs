@@ -148,12 +148,6 @@ impl Replicas {
         self.parts().entry(client).or_default().reader = Some(reader);
     }
 
-    /// The replica's thread takes the reader, if the stream is to begin.
-    pub fn take_stream(&self, client: u64) -> Option<Reader<'static>> {
-        let is_online = self.primary().link(client).is_some_and(|link| link.stage == Stage::Online);
-        if is_online { self.parts().get_mut(&client)?.reader.take() } else { None }
-    }
-
     /// A thread begins to feed replicas.
     pub fn add_feed(&self, thread: usize) -> Arc<Feed> {
         let feed =
@@ -211,13 +205,11 @@ impl Engine {
         let kept = self.kept();
         let mut primary = self.replicas.primary();
         let mut sync = primary.sync(client, ip, wanted, &kept, now);
-        let mut position = JournalPos::default();
         if let Sync::Continue(from) = sync {
             match self.journal.read_from(from, IfBehind::CutOff) {
                 Ok(reader) => {
                     reader.allow(self.replica_allowance());
                     self.replicas.parts().entry(client).or_default().reader = Some(reader);
-                    position = from;
                 }
                 // The bytes were given back at this very moment.
                 Err(_) => sync = primary.sync(client, ip, Wanted::Everything, &kept, now),
@@ -236,12 +228,19 @@ impl Engine {
                 Begun::Snapshot
             }
         };
-        if let Some(link) = primary.link_mut(client) {
-            link.copy.get_or_insert_with(|| self.safe.add_copy(position));
-        }
         drop(primary);
         self.replicas.count_again(now, self.config.min_replicas_max_lag());
         begun
+    }
+
+    /// The replica's thread takes the reader, if the stream is to begin. From now on the replica counts
+    /// as a copy of what is before that.
+    pub fn take_stream(&self, client: u64) -> Option<Reader<'static>> {
+        let mut primary = self.replicas.primary();
+        let link = primary.link_mut(client).filter(|link| link.stage == Stage::Online)?;
+        let reader = self.replicas.parts().get_mut(&client)?.reader.take()?;
+        link.copy.get_or_insert_with(|| self.safe.add_copy(reader.position()));
+        Some(reader)
     }
 
     /// A client is gone that may be a replica.

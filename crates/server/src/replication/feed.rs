@@ -35,7 +35,7 @@ impl Replica {
     /// the snapshot once all earlier output has left.
     pub fn feed(&mut self, engine: &'static Engine, client: u64, io: &mut ConnIo<'_>) -> Fed {
         if self.stream.is_none() {
-            self.stream = engine.replicas.take_stream(client);
+            self.stream = engine.take_stream(client);
             if self.stream.is_none() && io.pending_output() == 0 {
                 provide_socket(engine, client, io);
             }

@@ -3,6 +3,7 @@
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::process::{os_error, signals};
+use engine::journal::{History, HistoryId, JournalPos};
 use engine::{Engine, clock};
 use std::fs::File;
 use std::io::ErrorKind;
@@ -63,7 +64,8 @@ pub fn at_start(
     let loaded = load_rdb(engine, source, &Options::configured(engine));
     signals::set_loading(false);
     match loaded {
-        Ok(_) => {
+        Ok(report) => {
+            continue_history(engine, &report);
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
@@ -72,6 +74,19 @@ pub fn at_start(
         Err(failure) => {
             Err(format!("{failure}\nTerminating server after rdb file reading failure."))
         }
+    }
+}
+
+/// Replicas of the server that wrote the file may go on from the moment that it is. What that server
+/// did later is not known here, so from that moment on this is a history of its own.
+fn continue_history(engine: &Engine, report: &super::Report) {
+    let id = report.replication_id.as_ref().and_then(|id| HistoryId::parse(id.as_bytes()));
+    let offset = report.replication_offset.and_then(|offset| u64::try_from(offset).ok());
+    if let (Some(id), Some(offset), Some(_)) = (id, offset, report.stream_db) {
+        let position = JournalPos(offset);
+        let history = History { id, second: None }.branch(position);
+        engine.journal.begin_history(history, position);
+        engine.journal.keep();
     }
 }
 
