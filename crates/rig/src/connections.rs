@@ -218,7 +218,8 @@ impl Connections {
                 self.close(client, Departure::Closed);
             }
             Message::Recheck => self.resume_paused(),
-            Message::Purge => {}
+            // Replicas get their stream over sockets, of which there are none here.
+            Message::Stream(_) | Message::Feed | Message::Purge => {}
         }
     }
 
