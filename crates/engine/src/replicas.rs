@@ -251,7 +251,7 @@ impl Engine {
             self.safe.remove_copy(&copy);
         }
         let max_lag_s = self.config.min_replicas_max_lag();
-        self.replicas.count_again(crate::clock::now(), max_lag_s);
+        self.replicas.count_again(self.clock.wall(), max_lag_s);
     }
 
     /// Puts something into the stream that is no write.
