@@ -66,8 +66,8 @@ fn what_is_watched_in_the_background_is_watched() {
     assert!(!runs(&mut watching));
 
     // One that expires unchanged has changed.
-    ask(&mut other, "SET key:5 value PX 1");
-    watching.command(&watch_request()).unwrap();
+    ask(&mut other, "SET key:5 value PX 5000");
+    watching.command(&watch_request()[..10_000]).unwrap();
     eventually("it expires", || ask(&mut other, "EXISTS key:5") == Reply::Integer(0));
     assert!(!runs(&mut watching));
     watching.command(&watch_request()).unwrap();
