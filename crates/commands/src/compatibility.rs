@@ -35,7 +35,6 @@ fn known_commands() -> impl Iterator<Item = Known<'static>> {
 fn waits_for(known: &Known<'_>) -> &'static str {
     let name = known.name.split('|').next().unwrap_or(known.name);
     match (known.group, name) {
-        ("stream", _) => "streams",
         ("geo", _) => "geo",
         ("hyperloglog", _) => "HyperLogLog",
         ("hash", _) => "hash-field expiry",
