@@ -16,6 +16,7 @@ pub mod hash;
 pub mod hyperloglog;
 pub mod list;
 pub mod pubsub;
+pub mod scripting;
 pub mod server;
 pub mod set;
 pub mod stream;
@@ -45,6 +46,7 @@ pub fn rows() -> Vec<&'static Command> {
         connection::COMMANDS,
         transactions::COMMANDS,
         pubsub::COMMANDS,
+        scripting::COMMANDS,
         server::COMMANDS,
         cluster::COMMANDS,
     ]

@@ -104,14 +104,19 @@ impl Client {
     /// Feeds a line; the reply, or `None` if the connection waits.
     fn feed(&mut self, line: &str) -> Option<String> {
         let input = format!("{line}\r\n").into_bytes();
-        let mut out = Vec::new();
+        let mut out = resp::Output::default();
         let fed = self.worker.feed(&mut self.session, &input, &mut out, usize::MAX);
         match fed.next {
             Next::NotNow(_) => {
                 assert!(out.is_empty() && fed.consumed == 0, "nothing has happened");
                 None
             }
-            _ => Some(String::from_utf8_lossy(&out).replace("\r\n", " ").trim_end().to_string()),
+            _ => Some(
+                String::from_utf8_lossy(&out.into_bytes())
+                    .replace("\r\n", " ")
+                    .trim_end()
+                    .to_string(),
+            ),
         }
     }
 

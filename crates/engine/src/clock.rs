@@ -39,7 +39,7 @@ pub fn now_s() -> i64 {
 }
 
 /// A reading of a [`Clock`]; means something only next to another one of the same process.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticks(u64);
 
 /// The time of a test, which passes only when the test says so. The time of day and the count of

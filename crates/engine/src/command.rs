@@ -34,6 +34,17 @@ pub type Run = fn(&mut Cx<'_>, Args<'_>) -> Outcome;
 /// Answers a question about the words of a request.
 pub type NeedsWorld = fn(&[&[u8]]) -> bool;
 
+/// What a request to run a script names it by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScriptName {
+    /// Its text.
+    Source,
+    /// Its digest.
+    Digest,
+    /// The function's name.
+    Function,
+}
+
 /// Calls back with the place of each word of a request that is a secret.
 pub type FindSecrets = fn(&[&[u8]], &mut dyn FnMut(usize));
 
@@ -76,6 +87,8 @@ pub struct Command {
     pub find_keys: Option<FindKeys>,
     /// Whether a request may touch keys that its words do not name, and so needs the world stopped.
     pub needs_world: Option<NeedsWorld>,
+    /// It runs a script, which word 1 names so.
+    pub script: Option<ScriptName>,
     /// Finds the words that no log may show: passwords.
     pub secrets: Option<FindSecrets>,
     /// Runs it.
@@ -103,6 +116,7 @@ impl Command {
         help: &[],
         find_keys: None,
         needs_world: None,
+        script: None,
         secrets: None,
         run: |_, _| Err(Error::Syntax),
     };

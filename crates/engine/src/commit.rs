@@ -73,6 +73,16 @@ impl Effects {
         write(&mut Effect::new(&mut self.entry, db));
     }
 
+    /// Forgets all of it: what was done is undone.
+    pub(crate) fn forget(&mut self) {
+        self.dirty = 0;
+        self.changes.clear();
+        self.expired = 0;
+        self.entry.clear();
+        self.is_rewritten = false;
+        self.ready.clear();
+    }
+
     /// The count of changes since the last commit, without keys whose time had come.
     fn take_dirty(&mut self) -> u64 {
         let own = self.dirty - self.expired;

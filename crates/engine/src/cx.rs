@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::outbox::News;
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
+use crate::scripts::Attempt;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::worker::ThreadContext;
@@ -41,6 +42,12 @@ pub struct Cx<'a> {
     pub in_transaction: bool,
     /// The script that calls it, if one does.
     pub script: Option<ScriptRules>,
+    /// The run of the script.
+    pub(crate) attempt: Option<Attempt>,
+    /// This script has the [turn](crate::scripts::Scripts).
+    pub(crate) holds_turn: bool,
+    /// A script keeps the world stopped, and this thread is outside.
+    pub(crate) is_outside: bool,
     pub(crate) block_request: Option<BlockRequest>,
     /// The keys of the request that was dispatched, once they are [found](Cx::find_keys).
     pub(crate) keys: RequestKeys,
@@ -69,6 +76,9 @@ impl<'a> Cx<'a> {
             resolved: &engine.table.all()[0],
             in_transaction: false,
             script: None,
+            attempt: None,
+            holds_turn: false,
+            is_outside: false,
             block_request: None,
             keys: RequestKeys::default(),
             last_end: Ticks::default(),

@@ -17,6 +17,7 @@ use crate::latency::Slow;
 use crate::locks::{Locked, Locks};
 use crate::long::Asker;
 use crate::outbox::Outbox;
+use crate::scripts::UndoLog;
 use keyspace::access::{self, Policy};
 use keyspace::world::Stopped;
 use keyspace::{
@@ -68,6 +69,8 @@ pub struct Db<'a> {
     pub(crate) hits: Cell<u64>,
     pub(crate) misses: Cell<u64>,
     pub(crate) random: RefCell<Rng>,
+    /// What the script that runs would have to put back.
+    pub(crate) undo: Option<UndoLog>,
     /// The keys of a long command that runs without locks.
     pub(crate) held: Option<Held<'a>>,
     /// The client that waits for this long command.
@@ -109,6 +112,7 @@ impl<'a> Db<'a> {
             hits: Cell::new(0),
             misses: Cell::new(0),
             random: RefCell::new(random),
+            undo: None,
             held: None,
             asker: None,
             background: None,
@@ -373,7 +377,14 @@ impl<'a> Db<'a> {
         }
         if let Some(entry) = self.data_mut(key).remove(index, key) {
             self.engine.stats.expired.add(1);
-            self.engine.timed(Slow::ExpireDel, || self.discard(entry));
+            // A script that is undone puts it back.
+            let entry = match &mut self.undo {
+                Some(undo) => undo.keep(index, key, entry),
+                None => Some(entry),
+            };
+            if let Some(entry) = entry {
+                self.engine.timed(Slow::ExpireDel, || self.discard(entry));
+            }
             self.effects.propagate_deletion(self.engine, index, key.bytes);
             self.effects.expired += 1;
             self.effects.dirty += 1;

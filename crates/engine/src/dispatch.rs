@@ -19,14 +19,15 @@ use crate::effort::is_long;
 use crate::error::Error;
 use crate::interest::{self, StripeInterest};
 use crate::latency::Slow;
-use crate::locks::{Busy, Locked};
+use crate::locks::Locked;
 use crate::long;
 use crate::pubsub::Space;
+use crate::scripts;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
 use keyspace::{Key, Millis};
-use locking::is_held_back;
+pub(crate) use locking::is_held_back;
 use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,12 +66,18 @@ pub(crate) fn process(
     let engine = cx.engine;
     let started = cx.reply.place();
     cx.keys.clear();
+    if cx.is_outside {
+        run_outside(cx, row, args);
+        return Ok(());
+    }
     let is_special = cx.session.is_special() || engine.is_special();
     if is_special && !passes_gates(cx, row, args)? {
         after_reply(cx, row, started);
         return Ok(());
     }
-    if row.world != WorldUse::Never && needs_world(cx, row, args) {
+    if row.command.script.is_some() {
+        scripts::dispatch(cx, row, args)?;
+    } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
         match gates::protection(cx, row) {
             Ok(()) => run_in_stopped_world(cx, row, args)?,
@@ -91,6 +98,32 @@ pub(crate) fn process(
     // Serve the clients that could not be served while locks were held.
     serve_first(cx);
     Ok(())
+}
+
+/// Whether a request that finds its keys locked is answered with BUSY: a script has run for long.
+#[cold]
+fn engine_is_busy(cx: &Cx<'_>, row: &Resolved) -> bool {
+    cx.engine.scripts.running.is_busy() && !row.command.flags.has(Flags::ALLOW_BUSY)
+}
+
+/// What can be done while a script keeps the world stopped for long: to end it, and what touches no
+/// key.
+#[cold]
+fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    let flags = row.command.flags;
+    let is_allowed = flags.has(Flags::ALLOW_BUSY)
+        && !flags.any(Flags::RUNS_QUEUE.with(Flags::WORLD))
+        && row.command.keys.is_empty()
+        && cx.session.watching.is_none();
+    if !is_allowed {
+        let error = scripts::busy_error(cx.engine);
+        return reject(cx, row, &error);
+    }
+    if let Err(Refusal::Error(error)) = gates::pass(cx, row, gates::OUTSIDE) {
+        return reject(cx, row, &error);
+    }
+    // The error, if any, is the reply.
+    let _ = call(cx, row, args);
 }
 
 /// Whether a request in a special state is to be run now; if not it is answered, or queued.
@@ -185,24 +218,41 @@ fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     row.needs_world(args.words())
 }
 
-fn run_in_stopped_world(
-    cx: &mut Cx<'_>,
-    row: &'static Resolved,
-    args: Args<'_>,
-) -> Result<(), NotNow> {
+/// Leaves the world and stops it. When it has gone on the thread has to enter again.
+pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     // All clients would wait for the end of the long command, not only this one.
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
     cx.thread.reader.leave();
+    let outcome = stop_world_from_outside(cx);
+    if outcome.is_err() {
+        cx.thread.reader.enter();
+    }
+    outcome
+}
+
+/// The same for a thread that is not inside.
+pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
+    if cx.engine.holds.keep_world() {
+        return Err(NotNow::Held);
+    }
     let stopped = cx.thread.engine.keyspace.world().stop();
     if cx.engine.holds.keep_world() {
         // One has begun meanwhile.
         drop(stopped);
-        cx.thread.reader.enter();
         return Err(NotNow::Held);
     }
     cx.db.hold_world(stopped);
+    Ok(())
+}
+
+fn run_in_stopped_world(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    stop_world(cx)?;
     cx.start_timing();
     // The error, if any, is the reply.
     let _ = call(cx, row, args);
@@ -231,7 +281,14 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         }
         need
     };
-    cx.db.locks.acquire(need).map_err(|Busy| NotNow::Busy)?;
+    if cx.db.locks.acquire(need).is_err() {
+        if engine_is_busy(cx, row) {
+            let error = scripts::busy_error(cx.engine);
+            reject(cx, row, &error);
+            return Ok(());
+        }
+        return Err(NotNow::Busy);
+    }
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
     if may_have_to_wait && may_write(cx, row) && is_held_back(cx, row, args) {
         cx.db.locks.release();
@@ -275,7 +332,7 @@ fn wait_for_values(
 
 /// Serves the clients that waited for what the command has just changed, before others see it.
 #[inline]
-fn serve_first(cx: &mut Cx<'_>) {
+pub(crate) fn serve_first(cx: &mut Cx<'_>) {
     if !cx.db.effects.ready.is_empty() {
         serve_ready(cx);
     }
@@ -329,6 +386,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
                 run_later(cx);
                 return Ok(());
             }
+            Error::StartAgain => return outcome,
             _ => {
                 cx.block_request = None;
                 command_stats.failed.add_own(1);
@@ -394,7 +452,7 @@ fn overflow(cx: &mut Cx<'_>, started: usize) {
 
 /// What follows the command while its locks are held.
 #[inline]
-fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
+pub(crate) fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
     if cx.block_request.is_some() {
         suspend(cx, args);
     }

@@ -24,6 +24,7 @@ use crate::pause::Pause;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare, Traffic};
+use crate::scripts::Scripts;
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
@@ -162,6 +163,8 @@ pub struct Engine {
     pub errors: Mutex<BTreeMap<String, u64>>,
     /// Files that are being loaded.
     pub loading: Loading,
+    /// Scripts and functions.
+    pub scripts: Scripts,
     /// Subscriptions.
     pub pubsub: PubSub,
     /// Client-side caches.
@@ -247,6 +250,7 @@ impl Engine {
             stats: Stats::default(),
             errors: Mutex::default(),
             loading: Loading::default(),
+            scripts: Scripts::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
             rates: Rates::default(),

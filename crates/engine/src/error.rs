@@ -43,6 +43,8 @@ pub enum Error {
     /// No answer at all: the request is to run again, on a background thread
     /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
     TakesLong,
+    /// No answer at all: the script that runs is undone and begins again.
+    StartAgain,
     /// A text of the command's own, with its code (`ERR …`).
     Text(Cow<'static, str>),
     /// A text of the command's own that quotes what the client sent.
@@ -98,6 +100,7 @@ impl Error {
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
             // Dispatch lets neither of these out.
             Error::Cold => "ERR a value that the command needs is not in memory".into(),
+            Error::StartAgain => "ERR the script begins again".into(),
             Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),
             Error::Bytes(bytes) => return Cow::Borrowed(bytes),

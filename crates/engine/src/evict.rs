@@ -161,10 +161,11 @@ pub fn keep_limit(worker: &mut Worker) -> bool {
         engine.over_limit.note(true, &engine.clock);
         return false;
     }
-    worker.with_db(|db| {
+    let is_coming = worker.with_db(|db| {
         // Looked at inside the world, which a pause stops to begin.
         !engine.is_frozen() && evict_down_to(db, limit) == Room::Coming
-    })
+    });
+    is_coming.unwrap_or(false)
 }
 
 fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {

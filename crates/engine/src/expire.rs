@@ -110,7 +110,8 @@ fn is_wanted(engine: &Engine) -> bool {
 fn sweep(worker: &mut Worker, stripe: usize) -> bool {
     // Timed inside, so that waiting for a world that is stopped does not count.
     let engine = worker.engine();
-    worker.with_db(|db| engine.timed(Slow::ExpireCycle, || sweep_stripe(db, stripe)))
+    let swept = worker.with_db(|db| engine.timed(Slow::ExpireCycle, || sweep_stripe(db, stripe)));
+    swept.unwrap_or(false)
 }
 
 fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {

@@ -27,6 +27,8 @@ pub struct Holds {
     /// Those of them that hold keys just now.
     holding: AtomicUsize,
     last_holder: AtomicU64,
+    /// Scripts that run on background threads, under locks.
+    scripts: AtomicUsize,
     is_waited_for: AtomicBool,
     world_is_wanted: AtomicBool,
     /// Keys whose blocked clients could not be served because a long command was in the way.
@@ -45,16 +47,61 @@ impl Holds {
         self.holding.load(SeqCst)
     }
 
-    /// Begins a long command; its number. Waits if somebody wants the world and has waited long
-    /// enough for the commands that run already.
-    pub(crate) fn begin(&self, clock: &Clock) -> u64 {
+    /// Whether a script must not take the turn: a long command that began before may hold a key that the
+    /// script comes to want, and then want the script's stripes.
+    pub(crate) fn blocks_turn(&self) -> bool {
+        if !self.any() {
+            return false;
+        }
+        self.wait();
+        self.any()
+    }
+
+    /// Begins a script on a background thread, under locks, unless the world is wanted.
+    pub(crate) fn begin_script(&self, clock: &Clock) {
+        self.wait_for_world(clock);
+        self.scripts.fetch_add(1, SeqCst);
+    }
+
+    /// Ends it.
+    pub(crate) fn end_script(&self, mailboxes: &[Mailbox]) {
+        self.scripts.fetch_sub(1, SeqCst);
+        self.recheck(mailboxes);
+    }
+
+    /// Tells the threads to try again what could not be done, if one of them has said that it waits.
+    pub(crate) fn recheck(&self, mailboxes: &[Mailbox]) {
+        if self.is_waited_for.swap(false, SeqCst) {
+            recheck_all(mailboxes);
+        }
+    }
+
+    /// Whether anything runs in the background that the world must not wait for.
+    fn is_in_background(&self) -> bool {
+        self.any() || self.scripts.load(SeqCst) > 0
+    }
+
+    fn wait_for_world(&self, clock: &Clock) {
         while self.world_is_wanted.load(SeqCst) {
-            if !self.any() {
+            if !self.is_in_background() {
                 self.world_is_wanted.store(false, SeqCst);
             }
             clock.rest(GAP);
         }
-        self.count.fetch_add(1, SeqCst);
+    }
+
+    /// Begins a long command; its number. Waits if somebody wants the world and has waited long
+    /// enough for the commands that run already, and while a script has the turn.
+    pub(crate) fn begin(&self, clock: &Clock, is_turn_taken: impl Fn() -> bool) -> u64 {
+        loop {
+            self.wait_for_world(clock);
+            self.count.fetch_add(1, SeqCst);
+            if !is_turn_taken() {
+                break;
+            }
+            self.count.fetch_sub(1, SeqCst);
+            clock.rest(GAP);
+        }
         self.last_holder.fetch_add(1, SeqCst) + 1
     }
 
@@ -76,12 +123,12 @@ impl Holds {
 
     /// Whether the world must not be stopped now; the caller is told when to try again.
     pub(crate) fn keep_world(&self) -> bool {
-        if !self.any() {
+        if !self.is_in_background() {
             return false;
         }
         self.world_is_wanted.store(true, SeqCst);
         self.wait();
-        self.any()
+        self.is_in_background()
     }
 
     /// Leaves the serving of a key's blocked clients to the long command in the way. If that has

@@ -35,6 +35,7 @@ pub mod pubsub;
 pub mod replay;
 pub mod replicas;
 pub mod request_keys;
+pub mod scripts;
 pub mod snapshot;
 pub mod stats;
 pub mod table;
@@ -51,7 +52,9 @@ pub use snapshot::{load, loading, persistence};
 pub use stats::{commandlog, latency, rates};
 
 pub use args::Args;
-pub use command::{Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Outcome};
+pub use command::{
+    Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Outcome, ScriptName,
+};
 pub use cx::{Cx, write_string};
 pub use db::Db;
 pub use effort::Effort;

@@ -240,7 +240,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 /// Runs a command that reads its keys without any lock.
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
-    let holder = holds.begin(&cx.engine.clock);
+    let holder = holds.begin(&cx.engine.clock, || cx.engine.scripts.is_turn_taken());
     let held = Held::acquire(&cx.db, holder, keys, thread);
     if !cx.db.is_wanted() {
         held.release();

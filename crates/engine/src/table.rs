@@ -34,7 +34,8 @@ pub(crate) enum WorldUse {
 
 impl WorldUse {
     fn of(command: &Command) -> WorldUse {
-        if command.flags.has(Flags::WORLD) {
+        // A script that MULTI has queued cannot begin again, so nothing may be missing.
+        if command.flags.has(Flags::WORLD) || command.script.is_some() {
             WorldUse::Always
         } else if command.needs_world.is_some() || command.flags.has(Flags::RUNS_QUEUE) {
             WorldUse::ByRequest

@@ -46,6 +46,8 @@ pub struct ThreadContext {
     pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
     /// The description of a request's keys between two batches; kept for its allocation.
     pub(crate) keys: Cell<RequestKeys>,
+    /// Its interpreter.
+    pub(crate) scripts: RefCell<crate::scripts::Local>,
     /// Where the thread's random numbers go on.
     pub(crate) seed: Cell<u64>,
 }
@@ -62,6 +64,7 @@ impl ThreadContext {
             next_token: Cell::new(0),
             deadlines: RefCell::default(),
             keys: Cell::default(),
+            scripts: RefCell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }
     }
@@ -154,13 +157,15 @@ pub struct Worker {
     context: ThreadContext,
     argv: Vec<&'static [u8]>,
     batch: Batch,
+    /// Sessions that are gone and could not be released yet.
+    departed: Vec<Session>,
 }
 
 impl Worker {
     /// The worker of thread `index`; to be made on that thread.
     pub fn new(engine: &'static Engine, index: usize) -> Worker {
         let context = ThreadContext::new(engine, index);
-        Worker { context, argv: Vec::new(), batch: Batch::default() }
+        Worker { context, argv: Vec::new(), batch: Batch::default(), departed: Vec::new() }
     }
 
     /// The engine.
@@ -197,6 +202,22 @@ impl Worker {
         Some(session)
     }
 
+    /// Enters the world and ends what those sessions took part in that are gone; `false` if a script keeps
+    /// the world stopped for long.
+    fn enter(&mut self) -> bool {
+        let engine = self.context.engine;
+        let running = &engine.scripts.running;
+        if !self.context.reader.enter_unless(|| running.is_busy()) {
+            return false;
+        }
+        for mut session in self.departed.drain(..) {
+            let now = engine.clock.wall();
+            let mut db = Db::new(engine, now, engine.access_policy(), self.context.rng());
+            dispatch::release_everything(&mut db, &mut session);
+        }
+        true
+    }
+
     /// A connection is gone.
     pub fn disconnect(&mut self, mut session: Session, departure: Departure) {
         let engine = self.context.engine;
@@ -209,15 +230,10 @@ impl Worker {
         if let Some(suspension) = &session.suspension {
             self.context.forget_deadline(session.id(), suspension);
         }
-        self.context.reader.enter();
-        let mut db = Db::new(
-            engine,
-            self.context.engine.clock.wall(),
-            engine.access_policy(),
-            self.context.rng(),
-        );
-        dispatch::release_everything(&mut db, &mut session);
-        self.context.reader.leave();
+        self.departed.push(session);
+        if self.enter() {
+            self.context.reader.leave();
+        }
     }
 
     /// Runs the requests at the start of `input`, appending replies to `out`, but begins none when
@@ -273,9 +289,12 @@ impl Worker {
         let now = self.context.engine.clock.wall();
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
-        self.context.reader.enter();
-        cold::install_arrived(engine);
+        let is_inside = self.enter();
+        if is_inside {
+            cold::install_arrived(engine);
+        }
         let mut cx = Cx::new(&self.context, session, now, out);
+        cx.is_outside = !is_inside;
         cx.keys = self.context.keys.take();
         loop {
             if cx.session.client.is_killed() {
@@ -353,7 +372,9 @@ impl Worker {
                     }
                 }
             }
-            batch.fetch(engine, cx.db.index);
+            if is_inside {
+                batch.fetch(engine, cx.db.index);
+            }
             let mut cut = None;
             cx.start_timing();
             for request in batch.requests() {
@@ -392,7 +413,7 @@ impl Worker {
                     break;
                 }
                 None if consumed == input.len() => break,
-                None if self.context.reader.is_wanted() => {
+                None if is_inside && self.context.reader.is_wanted() => {
                     self.context.reader.leave();
                     self.context.reader.enter();
                 }
@@ -405,7 +426,9 @@ impl Worker {
         cx.session.publish(now.0);
         cx.keys.shrink();
         self.context.keys.set(std::mem::take(&mut cx.keys));
-        self.context.reader.leave();
+        if is_inside {
+            self.context.reader.leave();
+        }
         FeedResult { consumed, next }
     }
 
@@ -500,7 +523,12 @@ impl Worker {
         let Some(suspension) = &mut session.suspension else { return false };
         self.context.forget_deadline(client, suspension);
         if let Some(waiter) = &suspension.waiter {
-            if !waiter.cancel() {
+            let running = &self.context.engine.scripts.running;
+            let is_inside = self.context.reader.enter_unless(|| running.is_busy());
+            if is_inside {
+                self.context.reader.leave();
+            }
+            if !is_inside || !waiter.cancel() {
                 // Being served: look again shortly unless the reply is on its way.
                 if !waiter.is_done() {
                     let again = Millis(self.context.engine.clock.wall().0 + 1);
@@ -543,9 +571,12 @@ impl Worker {
     }
 
     /// A context outside any request, for work on the keyspace in small bites (active expiry).
-    pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> R {
+    /// `None` while a script keeps the world stopped for long.
+    pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> Option<R> {
         let engine = self.context.engine;
-        self.context.reader.enter();
+        if !self.enter() {
+            return None;
+        }
         let mut db = Db::new(
             engine,
             self.context.engine.clock.wall(),
@@ -554,7 +585,7 @@ impl Worker {
         );
         let result = work(&mut db);
         self.context.reader.leave();
-        result
+        Some(result)
     }
 }
 

@@ -157,6 +157,21 @@ impl Reader<'_> {
         }
     }
 
+    /// The same, but gives up while the world is stopped if `gives_up` says so; `false` then.
+    #[inline]
+    pub fn enter_unless(&self, gives_up: impl Fn() -> bool) -> bool {
+        let stopping = &self.world.stopping;
+        while stopping.load(Acquire) != 0 {
+            wait_until(|| stopping.load(Acquire) == 0 || gives_up());
+            if stopping.load(Acquire) != 0 && gives_up() {
+                return false;
+            }
+        }
+        // Should it be stopped at this moment, that is for no longer than a moment yet.
+        self.enter();
+        true
+    }
+
     /// Ends the batch.
     #[inline]
     pub fn leave(&self) {

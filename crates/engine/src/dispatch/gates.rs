@@ -61,6 +61,9 @@ pub(super) const CLIENT: [Gate; 11] = [
     nesting,
 ];
 
+/// What a request passes that runs beside a script which keeps the world stopped.
+pub(super) const OUTSIDE: [Gate; 3] = [protection, authentication, nesting];
+
 /// What a command passes that a script calls.
 pub(super) const SCRIPT: [Gate; 6] =
     [protection, no_script, read_only_script, disk, replicas, script_memory];
@@ -319,7 +322,7 @@ mod tests {
         let engine = Engine::new(Config::new(), ROWS, &[], 1, clock);
         let thread = ThreadContext::new(engine, 0);
         let mut session = Session::new(Arc::new(Client::unconnected(1, 0, Millis(1))), true);
-        let mut out = Vec::new();
+        let mut out = resp::Output::default();
         let mut cx = Cx::new(&thread, &mut session, Millis(1), &mut out);
         set_up(&mut cx);
         let told = engine.table.all().iter().map(|row| match pass(&mut cx, row, gates) {

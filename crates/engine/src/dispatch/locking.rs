@@ -10,7 +10,7 @@ use keyspace::{DbIndex, Stripe};
 /// Whether a key that this command, whose stripes are locked, may change is held by a long command,
 /// or a snapshot has no room for what it holds. If so, the thread is told when that ends.
 #[cold]
-pub(super) fn is_held_back(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+pub(crate) fn is_held_back(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     if !finds_hold(cx, row, args) {
         return false;
     }

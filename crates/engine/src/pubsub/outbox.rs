@@ -43,6 +43,11 @@ impl<'a> Outbox<'a> {
         self.waiting.get_mut().is_empty()
     }
 
+    /// Forgets messages: what they tell was undone.
+    pub fn drop_messages(&mut self) {
+        self.waiting.get_mut().retain(|news| !matches!(news, News::Message { .. }));
+    }
+
     /// Lets everything go.
     #[cold]
     pub fn send(&self) {

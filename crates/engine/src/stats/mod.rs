@@ -78,6 +78,8 @@ pub struct Stats {
 pub struct ThreadStats {
     /// Commands run.
     pub commands: Counter,
+    /// Bytes of the thread's interpreter.
+    pub script_bytes: Counter,
     /// Changes that commands made; keys that expire or are evicted are none.
     pub dirty: Counter,
     /// Keys found.

@@ -1,0 +1,291 @@
+//! The server, as a running script sees it: commands under the locks that the script has.
+
+use super::run::{Place, Verdict};
+use super::running::RunningScript;
+use crate::args::Args;
+use crate::clock::Ticks;
+use crate::command::Flags;
+use crate::cx::Cx;
+use crate::dispatch::{NotNow, may_script_run, run_nested};
+use crate::effort::is_long;
+use crate::error::Error;
+use crate::locks::Locked;
+use crate::table::Resolved;
+use crate::{KeyUse, RequestKeys};
+use keyspace::Key;
+use resp::Protocol;
+use script::{Host, LogLevel, ReplicateTo, Stop};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A script that has run on a reactor for longer begins again on a background thread.
+const IN_PLACE: Duration = Duration::from_millis(5);
+/// A library that is loaded for longer is refused.
+const LOAD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// See the module.
+pub(super) struct ScriptHost<'h, 'c> {
+    pub cx: &'h mut Cx<'c>,
+}
+
+impl Host for ScriptHost<'_, '_> {
+    fn call(&mut self, words: &[&[u8]], is_resp3: bool, reply: &mut Vec<u8>) -> Result<(), Stop> {
+        let cx = &mut *self.cx;
+        let engine = cx.thread.engine;
+        let row = match engine.table.resolve(words) {
+            Ok(row) => row,
+            Err(error) => {
+                refuse(cx, reply, &unresolved(&error));
+                return Ok(());
+            }
+        };
+        if let Err(error) = may_script_run(cx, row) {
+            cx.thread.stats().by_command[row.index].rejected.add_own(1);
+            refuse(cx, reply, &error);
+            return Ok(());
+        }
+        let args = Args::new(words);
+        admit(cx, row, args)?;
+        if row.command.flags.has(Flags::WRITE) {
+            note_write(cx);
+        }
+        let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+        // The error, if any, is the reply.
+        let _ = cx.capture(reply, protocol, |cx| run_nested(cx, row, args));
+        Ok(())
+    }
+
+    fn may_run(&mut self, words: &[&[u8]]) -> Option<bool> {
+        self.cx.engine.table.resolve(words).is_ok().then_some(true)
+    }
+
+    fn log(&mut self, level: LogLevel, line: &[u8]) {
+        write_log(self.cx, level, line);
+    }
+
+    fn replicate_to(&mut self, _: ReplicateTo) {
+        // The append-only file and replicas read the same journal, which is always complete.
+    }
+
+    fn tick(&mut self) -> Result<(), Stop> {
+        tick(self.cx)
+    }
+}
+
+/// The text of a request that has no row.
+fn unresolved(error: &Error) -> Error {
+    match error {
+        Error::Arity(_) => Error::text("ERR Wrong number of args calling command from script"),
+        _ => Error::text("ERR Unknown command called from script"),
+    }
+}
+
+fn refuse(cx: &Cx<'_>, reply: &mut Vec<u8>, error: &Error) {
+    let line = error.line();
+    reply.push(b'-');
+    reply.extend(line.iter().map(|&b| if matches!(b, b'\r' | b'\n') { b' ' } else { b }));
+    reply.extend_from_slice(b"\r\n");
+    cx.engine.count_error(&line);
+}
+
+fn write_log(cx: &Cx<'_>, level: LogLevel, line: &[u8]) {
+    let Some(host) = cx.engine.host() else { return };
+    let line = String::from_utf8_lossy(line);
+    match level {
+        LogLevel::Debug | LogLevel::Verbose => host.verbose(&line),
+        LogLevel::Notice => host.log(&line),
+        LogLevel::Warning => host.warn(&line),
+    }
+}
+
+fn note_write(cx: &mut Cx<'_>) {
+    if let Some(rules) = &mut cx.script {
+        rules.has_written = true;
+    }
+    if let Some(running) = cx.attempt.as_ref().and_then(|attempt| attempt.running.as_ref()) {
+        running.note_write();
+    }
+}
+
+// ---- may this command touch its keys? -----------------------------------------------------
+
+fn stop(cx: &mut Cx<'_>, verdict: Verdict) -> Result<(), Stop> {
+    if let Some(attempt) = &mut cx.attempt {
+        attempt.verdict = Some(verdict);
+    }
+    Err(Stop)
+}
+
+/// Sees to it that the command may touch all its keys, and that what it changes can be undone.
+fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Stop> {
+    let flags = row.command.flags;
+    let writes = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    if flags.has(Flags::WALKS) || row.needs_world(args.words()) {
+        admit_all(cx, writes)?;
+    } else if row.single_key > 0 {
+        let key = args.key(row.single_key);
+        reach(cx, cx.engine.keyspace.stripe_of(key))?;
+        if writes {
+            remember(cx, key)?;
+        }
+    } else if !row.command.keys.is_empty() {
+        let keys = RequestKeys::of(&cx.engine.keyspace, row.command, args.words());
+        for key in keys.iter() {
+            reach(cx, key.stripe())?;
+        }
+        for key in keys.iter().filter(|key| writes && key.usage() != KeyUse::Read) {
+            remember(cx, key.key(args.words()))?;
+        }
+    }
+    cx.keys.clear();
+    let may_move = cx.attempt.as_ref().is_some_and(|attempt| attempt.place == Place::Reactor);
+    if may_move && cx.db.undo.is_some() && is_long(cx, row, args) {
+        return stop(cx, Verdict::TakesLong);
+    }
+    Ok(())
+}
+
+/// Sees to it that a stripe is held.
+#[inline]
+fn reach(cx: &mut Cx<'_>, stripe: usize) -> Result<(), Stop> {
+    let Some(attempt) = &mut cx.attempt else { return Ok(()) };
+    if attempt.declared.covers(stripe) {
+        return Ok(());
+    }
+    attempt.touched_undeclared = true;
+    if cx.db.locks.held().covers(stripe) {
+        return Ok(());
+    }
+    if cx.db.undo.is_some() {
+        return stop(cx, Verdict::NeedsWorld);
+    }
+    wait_for(cx, &Locked::One(stripe));
+    Ok(())
+}
+
+/// The same for everything.
+fn admit_all(cx: &mut Cx<'_>, writes: bool) -> Result<(), Stop> {
+    if let Some(attempt) = &mut cx.attempt {
+        attempt.touched_undeclared = true;
+    }
+    if cx.db.holds_world() {
+        // What it may change is not known.
+        if writes {
+            cx.db.undo = None;
+        }
+        return Ok(());
+    }
+    if cx.db.undo.is_some() {
+        return stop(cx, Verdict::NeedsWorld);
+    }
+    (0..cx.engine.keyspace.stripes().len()).for_each(|stripe| wait_for(cx, &Locked::One(stripe)));
+    Ok(())
+}
+
+/// Waits for a stripe beside those that are held. This ends: the script has the turn, so that every
+/// other holder of a stripe goes on to its end, or gives its locks back, without waiting for this one.
+fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
+    debug_assert!(cx.attempt.as_ref().is_some_and(|attempt| attempt.holds_turn));
+    let scripts = &cx.engine.scripts;
+    while cx.db.locks.extend(stripe).is_err() {
+        scripts.set_turn_waits(true);
+        std::thread::yield_now();
+    }
+    scripts.set_turn_waits(false);
+}
+
+/// Copies what the key holds, or makes sure that the script need not be undone.
+fn remember(cx: &mut Cx<'_>, key: Key<'_>) -> Result<(), Stop> {
+    if cx.db.remember(key).is_ok() {
+        return Ok(());
+    }
+    if !cx.db.holds_world() {
+        if let Err(reason) = super::run::take_turn(cx) {
+            return stop(cx, Verdict::Retry(reason));
+        }
+        if let Some(attempt) = &mut cx.attempt {
+            attempt.holds_turn = true;
+        }
+    }
+    cx.db.undo = None;
+    Ok(())
+}
+
+// ---- time ---------------------------------------------------------------------------------
+
+fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
+    let engine = cx.thread.engine;
+    let Some(attempt) = &mut cx.attempt else { return Ok(()) };
+    let clock = &cx.thread.clock;
+    let elapsed = Duration::from_nanos(clock.nanoseconds(attempt.started, clock.now()));
+    if attempt.place == Place::Reactor && elapsed > IN_PLACE && cx.db.undo.is_some() {
+        return stop(cx, Verdict::TakesLong);
+    }
+    // A script on a background thread makes way for all that would wait for its end.
+    let is_in_the_way = engine.scripts.turn_waits() || cx.thread.reader.is_wanted();
+    if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {
+        return stop(cx, Verdict::Retry(NotNow::Busy));
+    }
+    let has_written = cx.script.is_some_and(|rules| rules.has_written);
+    let running = attempt.running.get_or_insert_with(|| {
+        let name = attempt.target.as_ref().map_or(&b""[..], |target| target.name());
+        let running = RunningScript::new(attempt.kind, name, &attempt.words, attempt.started);
+        if has_written {
+            running.note_write();
+        }
+        let running = Arc::new(running);
+        engine.scripts.running.add(&running);
+        running
+    });
+    if running.is_killed() {
+        return stop(cx, Verdict::Killed);
+    }
+    let threshold = engine.config.busy_reply_threshold();
+    if threshold > 0 && elapsed >= Duration::from_millis(threshold) {
+        let is_new = engine.scripts.running.note_busy(running);
+        if is_new && let Some(host) = engine.host() {
+            host.warn(&format!(
+                "Slow script detected: still in execution after {} milliseconds. You can try \
+                 killing the script using the {} command.",
+                elapsed.as_millis(),
+                match running.kind {
+                    super::Kind::Script => "SCRIPT KILL",
+                    super::Kind::Function => "FUNCTION KILL",
+                }
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The host of a library that is being loaded: it answers nothing, and ends what takes too long.
+pub(super) struct LoadHost<'h, 'c> {
+    cx: &'h Cx<'c>,
+    since: Ticks,
+    is_limited: bool,
+}
+
+impl<'h, 'c> LoadHost<'h, 'c> {
+    /// `is_limited`: a client waits.
+    pub fn new(cx: &'h Cx<'c>, is_limited: bool) -> LoadHost<'h, 'c> {
+        LoadHost { cx, since: cx.thread.clock.now(), is_limited }
+    }
+}
+
+impl Host for LoadHost<'_, '_> {
+    fn call(&mut self, _: &[&[u8]], _: bool, _: &mut Vec<u8>) -> Result<(), Stop> {
+        Err(Stop)
+    }
+    fn may_run(&mut self, _: &[&[u8]]) -> Option<bool> {
+        None
+    }
+    fn log(&mut self, level: LogLevel, line: &[u8]) {
+        write_log(self.cx, level, line);
+    }
+    fn replicate_to(&mut self, _: ReplicateTo) {}
+    fn tick(&mut self) -> Result<(), Stop> {
+        let clock = &self.cx.thread.clock;
+        let elapsed = Duration::from_nanos(clock.nanoseconds(self.since, clock.now()));
+        if self.is_limited && elapsed > LOAD_TIMEOUT { Err(Stop) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,85 @@
+//! A thread's interpreter, and the scripts that it has looked up.
+
+use super::Scripts;
+use super::cache::Script;
+use super::functions::Library;
+use script::{Host, Identity, Interpreter, Sha};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What scripts are told.
+const IDENTITY: Identity =
+    Identity { name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
+
+/// See the module.
+#[derive(Default)]
+pub struct Local {
+    interpreter: Option<Box<Interpreter>>,
+    generation: u64,
+    scripts: HashMap<Sha, Arc<Script>>,
+    libraries_version: u64,
+}
+
+impl Local {
+    /// The script of this digest.
+    pub(crate) fn find(&mut self, shared: &Scripts, sha: &Sha) -> Option<Arc<Script>> {
+        let generation = shared.cache.generation();
+        if generation != self.generation {
+            self.scripts.clear();
+            self.generation = generation;
+            if let Some(interpreter) = &mut self.interpreter {
+                interpreter.forget_scripts();
+            }
+        }
+        if let Some(script) = self.scripts.get(sha) {
+            return Some(Arc::clone(script));
+        }
+        let script = shared.cache.get(sha)?;
+        self.scripts.insert(*sha, Arc::clone(&script));
+        Some(script)
+    }
+
+    /// The interpreter.
+    pub(crate) fn interpreter(&mut self) -> &mut Interpreter {
+        let new = || Box::new(Interpreter::new(&IDENTITY, structs::hashing::os_random()));
+        self.interpreter.get_or_insert_with(new)
+    }
+
+    /// Compiles a script, unless that was done before.
+    ///
+    /// # Errors
+    /// The error's line.
+    pub(crate) fn prepare(&mut self, sha: &Sha, code: &[u8]) -> Result<(), Vec<u8>> {
+        let interpreter = self.interpreter();
+        if interpreter.has(sha) { Ok(()) } else { interpreter.compile(*sha, code) }
+    }
+
+    /// Loads a library, unless that was done before, and forgets those that are gone.
+    ///
+    /// # Errors
+    /// The error's line.
+    pub(crate) fn prepare_library(
+        &mut self,
+        shared: &Scripts,
+        library: &Library,
+        host: &mut dyn Host,
+    ) -> Result<(), Vec<u8>> {
+        let version = shared.functions.version();
+        if self.libraries_version != version {
+            self.libraries_version = version;
+            let all = shared.functions.all();
+            let ids: Vec<u64> = all.iter().map(|library| library.id).collect();
+            self.interpreter().retain_libraries(|id| ids.contains(&id));
+        }
+        let interpreter = self.interpreter();
+        if interpreter.has_library(library.id) {
+            return Ok(());
+        }
+        interpreter.load(library.id, library.code(), host).map(drop)
+    }
+
+    /// Bytes that the interpreter uses.
+    pub(crate) fn used_bytes(&self) -> usize {
+        self.interpreter.as_ref().map_or(0, |interpreter| interpreter.used_bytes())
+    }
+}

@@ -1,0 +1,75 @@
+//! Scripts and functions: what is known of them, and how they run beside each other.
+//!
+//! A script runs under the locks of the keys that it declares, or with the world stopped. Which of the
+//! two is learnt from its runs; one that was mistaken is undone and begins again. The page
+//! `docs/internals/scripts.md` says why this is atomic and cannot deadlock.
+
+mod cache;
+#[cfg(test)]
+mod crossing;
+mod functions;
+mod host;
+mod learned;
+mod local;
+mod run;
+mod running;
+mod undo;
+
+pub use cache::{Cache, Script};
+pub use functions::{Function, Functions, Library, LoadError};
+pub use learned::Learned;
+pub use local::Local;
+pub use run::{add_script, busy_error, eval, fcall, load_library, parse_sha};
+pub use running::{Kill, Kind, Running, RunningScript};
+
+pub(crate) use run::{Attempt, dispatch};
+pub(crate) use undo::UndoLog;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+/// What all threads share about scripts.
+#[derive(Default)]
+pub struct Scripts {
+    /// Scripts of EVAL.
+    pub cache: Cache,
+    /// Libraries of functions.
+    pub functions: Functions,
+    /// Scripts that have run for a while.
+    pub running: Running,
+    /// One script at a time may change what it could not undo, while it does not hold everything.
+    turn: AtomicBool,
+    /// The script that has it waits for a stripe.
+    turn_waits: AtomicBool,
+    /// Runs with the world stopped, and runs that were undone.
+    pub stopped_world: AtomicU64,
+    /// See above.
+    pub restarted: AtomicU64,
+}
+
+impl Scripts {
+    /// Takes the turn, if it is free.
+    pub(crate) fn take_turn(&self) -> bool {
+        self.turn.compare_exchange(false, true, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Gives it back.
+    pub(crate) fn end_turn(&self) {
+        self.turn.store(false, SeqCst);
+    }
+
+    /// Says that the script that has the turn waits, or no longer does. Others that can be undone make
+    /// way.
+    pub(crate) fn set_turn_waits(&self, waits: bool) {
+        self.turn_waits.store(waits, SeqCst);
+    }
+
+    /// Whether it waits.
+    pub(crate) fn turn_waits(&self) -> bool {
+        self.turn_waits.load(SeqCst)
+    }
+
+    /// Whether a script has it.
+    pub(crate) fn is_turn_taken(&self) -> bool {
+        self.turn.load(SeqCst)
+    }
+}

@@ -1,0 +1,670 @@
+//! Running a script: what it locks, where, and what happens when that was wrong.
+
+use super::cache::Script;
+use super::functions::{Function, Library};
+use super::host::{LoadHost, ScriptHost};
+use super::learned::Learned;
+use super::running::{Kind, RunningScript};
+use super::undo::UndoLog;
+use crate::args::Args;
+use crate::background::GAP;
+use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::clock::Ticks;
+use crate::command::{Flags, Outcome, ScriptName};
+use crate::commit;
+use crate::cx::Cx;
+use crate::dispatch::{self, NotNow, ScriptRules, is_held_back};
+use crate::error::Error;
+use crate::locks::{Busy, Locked};
+use crate::mailbox::Message;
+use crate::session::Session;
+use crate::table::Resolved;
+use crate::words::Words;
+use crate::worker::ThreadContext;
+use resp::{Output, Reply};
+use script::shebang::{ScriptFlags, parse_script};
+use script::{FunctionSpec, Sha};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Where a script runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// On the thread of its client's connection.
+    Reactor,
+    /// On a background thread.
+    Background,
+    /// Within a transaction or a history that is repeated, where it cannot begin again.
+    Queue,
+}
+
+/// Why a script was stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It touches a key that it has not declared.
+    NeedsWorld,
+    /// It takes too long for a reactor.
+    TakesLong,
+    /// It cannot go on at this moment.
+    Retry(NotNow),
+    /// SCRIPT KILL, FUNCTION KILL.
+    Killed,
+}
+
+/// What is to run.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Script(Arc<Script>),
+    Function(Arc<Library>, Arc<Function>),
+}
+
+impl Target {
+    /// The name of a function.
+    pub fn name(&self) -> &[u8] {
+        match self {
+            Target::Script(_) => b"",
+            Target::Function(_, function) => function.spec.name.as_bytes(),
+        }
+    }
+
+    fn learned(&self) -> &Learned {
+        match self {
+            Target::Script(script) => &script.learned,
+            Target::Function(_, function) => &function.learned,
+        }
+    }
+}
+
+/// One run of a script.
+pub(crate) struct Attempt {
+    pub target: Option<Target>,
+    pub place: Place,
+    /// The stripes of the keys that it declares.
+    pub declared: Locked,
+    pub touched_undeclared: bool,
+    /// It can no longer be undone, and may wait for stripes.
+    pub holds_turn: bool,
+    pub verdict: Option<Verdict>,
+    pub started: Ticks,
+    /// Memory is over its limit.
+    pub is_out_of_memory: bool,
+    pub kind: Kind,
+    /// The request, of a script on a background thread.
+    pub words: Vec<Box<[u8]>>,
+    pub running: Option<Arc<RunningScript>>,
+}
+
+/// How a script is locked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Declared,
+    World,
+}
+
+/// The digest that a word spells.
+pub fn parse_sha(word: &[u8]) -> Option<Sha> {
+    let mut sha = [0; 20];
+    if word.len() != 40 {
+        return None;
+    }
+    for (byte, digits) in sha.iter_mut().zip(word.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
+    }
+    Some(sha)
+}
+
+/// What a request is about to run, if that is known.
+fn identify(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Target> {
+    let scripts = &cx.engine.scripts;
+    let sha = match row.command.script? {
+        ScriptName::Function => {
+            let (library, function) = scripts.functions.find(args[1])?;
+            return Some(Target::Function(library, function));
+        }
+        ScriptName::Digest => parse_sha(args[1])?,
+        ScriptName::Source => structs::sha1::sha1(args[1]),
+    };
+    cx.thread.scripts.borrow_mut().find(scripts, &sha).map(Target::Script)
+}
+
+// ---- dispatch -----------------------------------------------------------------------------
+
+/// Runs a request of a script on a reactor.
+pub(crate) fn dispatch(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+) -> Result<(), NotNow> {
+    let target = identify(cx, row, args);
+    // What is not there is answered with an error.
+    let is_missing = target.is_none() && row.command.script != Some(ScriptName::Source);
+    let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
+    let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
+    let is_out_of_memory = cx.engine.config.maxmemory() > 0 && !crate::evict::make_room(cx);
+    if target.as_ref().is_some_and(|target| target.learned().is_long()) {
+        begin_in_background(cx, row, args, mode, is_out_of_memory);
+        return Ok(());
+    }
+    cx.find_keys(row, args);
+    let declared = cx.keys.stripes();
+    loop {
+        lock(cx, row, args, mode, &declared)?;
+        cx.start_timing();
+        let attempt = new_attempt(target.clone(), Place::Reactor, &declared, is_out_of_memory);
+        let verdict = run_once(cx, row, args, attempt, mode);
+        if verdict.is_none() {
+            dispatch::finish(cx, args);
+            dispatch::serve_first(cx);
+        }
+        unlock(cx, mode);
+        match verdict {
+            None | Some(Verdict::Killed) => return Ok(()),
+            Some(Verdict::NeedsWorld) => mode = Mode::World,
+            Some(Verdict::Retry(reason)) => return Err(reason),
+            Some(Verdict::TakesLong) => {
+                begin_in_background(cx, row, args, mode, is_out_of_memory);
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn lock(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    mode: Mode,
+    declared: &Locked,
+) -> Result<(), NotNow> {
+    if mode == Mode::World {
+        return dispatch::stop_world(cx);
+    }
+    cx.db.locks.acquire(declared.clone()).map_err(|Busy| NotNow::Busy)?;
+    let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
+    if may_have_to_wait && is_held_back(cx, row, args) {
+        cx.db.locks.release();
+        return Err(NotNow::Held);
+    }
+    Ok(())
+}
+
+/// Gives back what the script held; the turn last.
+fn unlock(cx: &mut Cx<'_>, mode: Mode) {
+    cx.db.locks.release();
+    if mode == Mode::World {
+        cx.thread.reader.enter();
+    }
+    end_turn(cx);
+}
+
+fn end_turn(cx: &mut Cx<'_>) {
+    if std::mem::take(&mut cx.holds_turn) {
+        cx.engine.scripts.end_turn();
+        cx.engine.holds.recheck(&cx.engine.mailboxes);
+    }
+}
+
+/// Takes the turn: from then on the script may change what it cannot undo, and may wait for stripes.
+///
+/// # Errors
+/// Another script has it, or a long command holds keys and may come to want this script's stripes.
+pub(super) fn take_turn(cx: &mut Cx<'_>) -> Result<(), NotNow> {
+    if !cx.engine.scripts.take_turn() {
+        return Err(NotNow::Busy);
+    }
+    // From here on no long command begins; one that has begun before is in the way.
+    if cx.engine.holds.blocks_turn() {
+        cx.engine.scripts.end_turn();
+        return Err(NotNow::Held);
+    }
+    cx.holds_turn = true;
+    Ok(())
+}
+
+fn new_attempt(
+    target: Option<Target>,
+    place: Place,
+    declared: &Locked,
+    is_out_of_memory: bool,
+) -> Attempt {
+    Attempt {
+        target,
+        place,
+        declared: declared.clone(),
+        touched_undeclared: false,
+        holds_turn: false,
+        verdict: None,
+        started: Ticks::default(),
+        is_out_of_memory,
+        kind: Kind::Script,
+        words: Vec::new(),
+        running: None,
+    }
+}
+
+/// Runs the script once. A verdict other than *killed* says that nothing has happened.
+fn run_once(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    mut attempt: Attempt,
+    mode: Mode,
+) -> Option<Verdict> {
+    let scripts = &cx.engine.scripts;
+    let place = attempt.place;
+    let can_be_undone = place == Place::Reactor || mode == Mode::Declared;
+    cx.db.undo = can_be_undone.then(UndoLog::default);
+    attempt.started = cx.last_end;
+    if mode == Mode::World {
+        scripts.stopped_world.fetch_add(1, Relaxed);
+    }
+    cx.attempt = Some(attempt);
+    // The error, if any, is the reply.
+    let _ = dispatch::call(cx, row, args);
+    let attempt = cx.attempt.take()?;
+    let learned = attempt.target.as_ref().map(Target::learned);
+    match attempt.verdict {
+        None => {
+            cx.db.undo = None;
+            if let Some(learned) = learned {
+                if mode == Mode::World || attempt.touched_undeclared {
+                    learned.note_run(attempt.touched_undeclared);
+                }
+                let clock = &cx.thread.clock;
+                let is_short = clock.nanoseconds(attempt.started, clock.now()) < 1_000_000;
+                if place == Place::Background && is_short {
+                    learned.note_short();
+                }
+            }
+            None
+        }
+        Some(Verdict::Killed) => {
+            cx.db.undo = None;
+            None
+        }
+        verdict => {
+            cx.db.undo_all();
+            scripts.restarted.fetch_add(1, Relaxed);
+            match (verdict, learned) {
+                (Some(Verdict::NeedsWorld), Some(learned)) => learned.note_run(true),
+                (Some(Verdict::TakesLong), Some(learned)) => learned.note_long(),
+                _ => {}
+            }
+            verdict
+        }
+    }
+}
+
+// ---- on a background thread ---------------------------------------------------------------
+
+/// A script on its way to a background thread.
+struct Job {
+    row: &'static Resolved,
+    words: Words,
+    session: Session,
+    touches: bool,
+    token: u64,
+    mode: Mode,
+    is_out_of_memory: bool,
+}
+
+#[cold]
+fn begin_in_background(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    mode: Mode,
+    is_out_of_memory: bool,
+) {
+    let suspension = Suspension::background(TimeoutReply::Null);
+    let token = cx.thread.suspend(cx.session, suspension);
+    let mut session = cx.session.guest();
+    session.db = cx.db.index;
+    session.output_room = cx.session.output_room;
+    cx.session.commands += 1;
+    cx.session.last_command = row.index + 1;
+    let words = Words::new(args.words());
+    let touches = cx.db.touches;
+    let job = Job { row, words, session, touches, token, mode, is_out_of_memory };
+    let engine = cx.thread.engine;
+    engine.background.run(engine, Box::new(move |thread| job.run(thread)));
+}
+
+impl Job {
+    fn run(mut self, thread: &ThreadContext) {
+        let engine = thread.engine;
+        let words = self.words.to_vec();
+        let args = Args::new(&words);
+        let (client, reactor) = (self.session.id(), self.session.client.thread);
+        let mut out = Output::default();
+        let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
+        cx.resolved = self.row;
+        cx.db.touches = self.touches;
+        run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
+        let stats = thread.stats();
+        stats.hits.add_own(cx.db.hits.get());
+        stats.misses.add_own(cx.db.misses.get());
+        drop(cx);
+        engine.tracking.flush_broadcasts(engine);
+        if self.session.overflows {
+            engine.mailboxes[reactor].post(Message::Overflow(client));
+            return;
+        }
+        let mut written = self.session.written;
+        if engine.safe.holds_replies() {
+            written = engine.journal.position();
+        }
+        let token = Some(self.token);
+        let resumption = Resumption { token, reply: out, written, watching: None };
+        engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+    }
+}
+
+/// Runs a script to its end, however often it has to begin again.
+fn run_patiently(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    mut mode: Mode,
+    is_out_of_memory: bool,
+) {
+    let target = identify(cx, row, args);
+    cx.find_keys(row, args);
+    let declared = cx.keys.stripes();
+    loop {
+        if !lock_patiently(cx, row, args, mode, &declared) {
+            cx.engine.clock.rest(GAP);
+            continue;
+        }
+        cx.start_timing();
+        let mut attempt =
+            new_attempt(target.clone(), Place::Background, &declared, is_out_of_memory);
+        attempt.words = args.words().iter().map(|&word| Box::from(word)).collect();
+        let verdict = run_once(cx, row, args, attempt, mode);
+        if verdict.is_none() {
+            commit::commit(cx, args);
+            dispatch::serve_ready(cx);
+        }
+        unlock_patiently(cx, mode);
+        match verdict {
+            None | Some(Verdict::Killed) => return,
+            Some(Verdict::NeedsWorld) => mode = Mode::World,
+            Some(Verdict::TakesLong | Verdict::Retry(_)) => cx.engine.clock.rest(GAP),
+        }
+    }
+}
+
+/// `false`: not now.
+fn lock_patiently(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    mode: Mode,
+    declared: &Locked,
+) -> bool {
+    if mode == Mode::World {
+        return dispatch::stop_world_from_outside(cx).is_ok();
+    }
+    // While it runs the world is not asked to stop: that would wait for this script.
+    cx.engine.holds.begin_script(&cx.engine.clock);
+    cx.thread.reader.enter();
+    if lock(cx, row, args, mode, declared).is_ok() {
+        return true;
+    }
+    cx.thread.reader.leave();
+    cx.engine.holds.end_script(&cx.engine.mailboxes);
+    false
+}
+
+fn unlock_patiently(cx: &mut Cx<'_>, mode: Mode) {
+    cx.db.locks.release();
+    end_turn(cx);
+    if mode == Mode::World {
+        cx.thread.reader.enter();
+    }
+    dispatch::serve_first(cx);
+    cx.thread.reader.leave();
+    if mode == Mode::Declared {
+        cx.engine.holds.end_script(&cx.engine.mailboxes);
+    }
+}
+
+// ---- the commands -------------------------------------------------------------------------
+
+/// Keys and arguments.
+type Halves<'a> = (&'a [&'a [u8]], &'a [&'a [u8]]);
+
+/// Keys and arguments of a request `… script numkeys [key …] [arg …]`.
+fn split<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
+    let rest = args.from(3);
+    let count = args.integer(2)?;
+    if count > rest.len() as i64 {
+        return Err(Error::text("ERR Number of keys can't be greater than number of args"));
+    }
+    let count =
+        usize::try_from(count).map_err(|_| Error::text("ERR Number of keys can't be negative"))?;
+    Ok(rest.split_at(count))
+}
+
+/// EVAL and its siblings.
+///
+/// # Errors
+/// That of the request or of the script.
+pub fn eval(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let command = cx.resolved.command;
+    let is_read_only = command.flags.has(Flags::READONLY);
+    let (keys, rest) = split(args)?;
+    let script = find_script(cx, command.script == Some(ScriptName::Digest), args[1])?;
+    let rules = rules(cx, script.flags, is_read_only)?;
+    let prepared = cx.thread.scripts.borrow_mut().prepare(&script.sha, script.code());
+    prepared.map_err(Error::Bytes)?;
+    run_script(cx, rules, Kind::Script, args, |cx, reply| {
+        let thread = cx.thread;
+        let mut local = thread.scripts.borrow_mut();
+        local.interpreter().eval(&script.sha, keys, rest, &mut ScriptHost { cx }, reply)
+    })
+}
+
+fn known_target(cx: &Cx<'_>) -> Option<Target> {
+    cx.attempt.as_ref().and_then(|attempt| attempt.target.clone())
+}
+
+fn find_script(cx: &mut Cx<'_>, is_by_sha: bool, word: &[u8]) -> Result<Arc<Script>, Error> {
+    if let Some(Target::Script(script)) = known_target(cx) {
+        return Ok(script);
+    }
+    if is_by_sha {
+        let found = parse_sha(word).and_then(|sha| cx.engine.scripts.cache.get(&sha));
+        return found.ok_or(Error::text("NOSCRIPT No matching script."));
+    }
+    let script = add_script(cx, word, false)?;
+    if let Some(attempt) = &mut cx.attempt {
+        attempt.target = Some(Target::Script(Arc::clone(&script)));
+    }
+    Ok(script)
+}
+
+/// Compiles a script and keeps it; `stays`: until SCRIPT FLUSH.
+///
+/// # Errors
+/// It cannot be compiled.
+pub fn add_script(cx: &mut Cx<'_>, source: &[u8], stays: bool) -> Result<Arc<Script>, Error> {
+    let sha = structs::sha1::sha1(source);
+    let parsed = parse_script(source).map_err(|text| Error::format(format!("ERR {text}")))?;
+    let code_at = source.len() - parsed.code.len();
+    cx.thread.scripts.borrow_mut().prepare(&sha, parsed.code).map_err(Error::Bytes)?;
+    let source = Box::from(source);
+    let (flags, learned) = (parsed.flags, Learned::default());
+    Ok(cx.engine.scripts.cache.add(Script { sha, source, code_at, flags, learned }, stays))
+}
+
+/// What a script may do, or why it may not run at all.
+fn rules(
+    cx: &Cx<'_>,
+    flags: Option<ScriptFlags>,
+    is_read_only: bool,
+) -> Result<ScriptRules, Error> {
+    let is_full = cx.attempt.as_ref().is_some_and(|attempt| attempt.is_out_of_memory);
+    let Some(flags) = flags else {
+        return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
+    };
+    let only_reads = flags.has(ScriptFlags::NO_WRITES);
+    if is_read_only && !only_reads {
+        let text = "ERR Can not execute a script with write flag using *_ro command.";
+        return Err(Error::text(text));
+    }
+    if is_full && !only_reads && !flags.has(ScriptFlags::ALLOW_OOM) {
+        return Err(Error::text(
+            "OOM allow-oom flag is not set on the script, can not run it when used memory > \
+             'maxmemory'",
+        ));
+    }
+    Ok(ScriptRules { is_read_only: only_reads, is_out_of_memory: false, has_written: false })
+}
+
+/// FCALL and FCALL_RO.
+///
+/// # Errors
+/// That of the request or of the function.
+pub fn fcall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let is_read_only = cx.resolved.command.flags.has(Flags::READONLY);
+    let found = match known_target(cx) {
+        Some(Target::Function(library, function)) => Some((library, function)),
+        _ => cx.engine.scripts.functions.find(args[1]),
+    };
+    let (library, function) = found.ok_or(Error::text("ERR Function not found"))?;
+    let (keys, rest) = split_of_function(args)?;
+    let rules = rules(cx, Some(function.spec.flags), is_read_only)?;
+    let thread = cx.thread;
+    let prepared = {
+        let mut host = LoadHost::new(cx, false);
+        thread.scripts.borrow_mut().prepare_library(&cx.engine.scripts, &library, &mut host)
+    };
+    prepared.map_err(Error::Bytes)?;
+    let name = function.spec.name.clone();
+    run_script(cx, rules, Kind::Function, args, |cx, reply| {
+        let mut local = thread.scripts.borrow_mut();
+        let mut host = ScriptHost { cx };
+        local.interpreter().call(library.id, &name, keys, rest, &mut host, reply)
+    })
+}
+
+/// As [`split`], with the error of FCALL for what is no number.
+fn split_of_function<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
+    if args.integer(2).is_err() {
+        return Err(Error::text("ERR Bad number of keys provided"));
+    }
+    split(args)
+}
+
+/// Runs a script that is prepared, and answers with its result.
+fn run_script<'c>(
+    cx: &mut Cx<'c>,
+    rules: ScriptRules,
+    kind: Kind,
+    args: Args<'_>,
+    run: impl FnOnce(&mut Cx<'c>, &mut Reply<'_>) -> script::Outcome,
+) -> Outcome {
+    let row = cx.resolved;
+    let is_own_attempt = cx.attempt.is_none();
+    if is_own_attempt {
+        let mut attempt = new_attempt(None, Place::Queue, &Locked::World, false);
+        attempt.started = cx.thread.clock.now();
+        cx.attempt = Some(attempt);
+    }
+    if let Some(attempt) = &mut cx.attempt {
+        attempt.kind = kind;
+    }
+    let before = cx.script.replace(rules);
+    let (db, session_db) = (cx.db.index, cx.session.db);
+    let is_nested = cx.in_transaction;
+    if !is_nested {
+        cx.begin_transaction();
+    }
+    let protocol = cx.reply.protocol();
+    let mut out = Output::default();
+    let outcome = run(cx, &mut Reply::new(&mut out, protocol));
+    if !is_nested {
+        cx.end_transaction();
+    }
+    cx.script = before;
+    (cx.db.index, cx.session.db) = (db, session_db);
+    cx.resolved = row;
+    let _ = args;
+    let verdict = cx.attempt.as_ref().and_then(|attempt| attempt.verdict);
+    end_running(cx);
+    if is_own_attempt {
+        cx.attempt = None;
+    }
+    answer(cx, row, outcome, verdict, kind, out.plain())
+}
+
+/// The script is no longer one that can be ended.
+fn end_running(cx: &mut Cx<'_>) {
+    let running = cx.attempt.as_mut().and_then(|attempt| attempt.running.take());
+    if let Some(running) = running {
+        cx.engine.scripts.running.remove(&running);
+    }
+    let used = cx.thread.scripts.borrow().used_bytes();
+    cx.thread.stats().script_bytes.set(used as u64);
+}
+
+fn answer(
+    cx: &mut Cx<'_>,
+    row: &Resolved,
+    outcome: script::Outcome,
+    verdict: Option<Verdict>,
+    kind: Kind,
+    out: &[u8],
+) -> Outcome {
+    match outcome {
+        script::Outcome::Replied => {
+            cx.reply.raw(out);
+            Ok(())
+        }
+        script::Outcome::Failed(failure) if failure.is_counted => {
+            cx.thread.stats().by_command[row.index].failed.add_own(1);
+            cx.reply.error_bytes(&failure.line);
+            Ok(())
+        }
+        script::Outcome::Failed(failure) => Err(Error::Bytes(failure.line)),
+        script::Outcome::Stopped(place) if verdict == Some(Verdict::Killed) => {
+            let command = match kind {
+                Kind::Script => "SCRIPT KILL",
+                Kind::Function => "FUNCTION KILL",
+            };
+            Err(Error::format(format!("ERR Script killed by user with {command}.{place}")))
+        }
+        script::Outcome::Stopped(_) => Err(Error::StartAgain),
+    }
+}
+
+/// Loads a library into this thread's interpreter, to find out what is in it.
+///
+/// # Errors
+/// The text of the error.
+pub fn load_library(
+    cx: &mut Cx<'_>,
+    id: u64,
+    code: &[u8],
+    is_limited: bool,
+) -> Result<Vec<FunctionSpec>, Error> {
+    let thread = cx.thread;
+    let mut host = LoadHost::new(cx, is_limited);
+    let loaded = thread.scripts.borrow_mut().interpreter().load(id, code, &mut host);
+    loaded.map_err(Error::Bytes)
+}
+
+/// What others are told while a script is in their way.
+pub fn busy_error(engine: &crate::Engine) -> Error {
+    let longest = engine.scripts.running.longest();
+    match longest.map_or(Kind::Script, |running| running.kind) {
+        Kind::Script => Error::text(
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        ),
+        Kind::Function => Error::text(
+            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
+        ),
+    }
+}

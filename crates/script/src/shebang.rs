@@ -1,0 +1,133 @@
+//! The first line of a script or library: `#!lua name=… flags=…`.
+
+/// What a script says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ScriptFlags(u8);
+
+/// The flags' names, in the order of their bits.
+pub const FLAG_NAMES: [&str; 5] =
+    ["no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"];
+
+impl ScriptFlags {
+    /// It does not write.
+    pub const NO_WRITES: ScriptFlags = ScriptFlags(1);
+    /// It may run when memory is over its limit.
+    pub const ALLOW_OOM: ScriptFlags = ScriptFlags(2);
+    /// It may run on a replica with stale data.
+    pub const ALLOW_STALE: ScriptFlags = ScriptFlags(4);
+    /// It must not run in a cluster.
+    pub const NO_CLUSTER: ScriptFlags = ScriptFlags(8);
+    /// It may touch keys of different slots.
+    pub const ALLOW_CROSS_SLOT_KEYS: ScriptFlags = ScriptFlags(16);
+
+    /// Whether all of `other` is in the set.
+    pub fn has(self, other: ScriptFlags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Adds the flag of this name; `false` if there is none.
+    pub fn add(&mut self, name: &[u8]) -> bool {
+        let place = FLAG_NAMES.iter().position(|flag| flag.as_bytes() == name);
+        if let Some(place) = place {
+            self.0 |= 1 << place;
+        }
+        place.is_some()
+    }
+
+    /// The names of the flags in the set.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        FLAG_NAMES
+            .into_iter()
+            .enumerate()
+            .filter(move |(bit, _)| self.0 >> bit & 1 != 0)
+            .map(|f| f.1)
+    }
+}
+
+/// A script of EVAL, taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Source<'s> {
+    /// What it says; `None` if there is no first line of this kind, and old rules hold.
+    pub flags: Option<ScriptFlags>,
+    /// What is compiled: begins with the end of the first line, so that lines keep their numbers.
+    pub code: &'s [u8],
+}
+
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+}
+
+/// Splits a text whose first line begins with `#!`.
+fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = text.iter().position(|&byte| byte == b'\n')?;
+    Some((&text[2..end], &text[end..]))
+}
+
+/// Reads the first line of a script.
+///
+/// # Errors
+/// What is wrong with it, without a code.
+pub fn parse_script(text: &[u8]) -> Result<Source<'_>, String> {
+    if !text.starts_with(b"#!") {
+        return Ok(Source { flags: None, code: text });
+    }
+    let (line, code) = split(text).ok_or("Invalid script shebang")?;
+    let mut words = words(line);
+    let engine = words.next().ok_or("Invalid engine in script shebang")?;
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(format!("Could not find scripting engine '{}'", shown(engine)));
+    }
+    let mut flags = ScriptFlags::default();
+    for word in words {
+        let list = word
+            .strip_prefix(b"flags=")
+            .ok_or_else(|| format!("Unknown lua shebang option: {}", shown(word)))?;
+        for name in list.split(|&byte| byte == b',').filter(|name| !name.is_empty()) {
+            if !flags.add(name) {
+                return Err(format!("Unexpected flag in script shebang: {}", shown(name)));
+            }
+        }
+    }
+    Ok(Source { flags: Some(flags), code })
+}
+
+/// Reads the first line of a library: its name, and its code.
+///
+/// # Errors
+/// What is wrong with it, without a code.
+pub fn parse_library(text: &[u8]) -> Result<(String, &[u8]), String> {
+    if !text.starts_with(b"#!") {
+        return Err("Missing library metadata".into());
+    }
+    let (line, code) = split(text).ok_or("Invalid library metadata")?;
+    let mut words = words(line);
+    let engine = words.next().ok_or("Invalid library metadata")?;
+    let mut name = None;
+    for word in words {
+        let value = word
+            .strip_prefix(b"name=")
+            .ok_or_else(|| format!("Invalid metadata value given: {}", shown(word)))?;
+        if name.replace(value).is_some() {
+            return Err("Invalid metadata value, name argument was given multiple times".into());
+        }
+    }
+    let name = name.ok_or("Library name was not given")?;
+    if !is_name(name) {
+        return Err("Library names can only contain letters, numbers, or underscores(_) and must \
+                    be at least one character long"
+            .into());
+    }
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(format!("Engine '{}' not found", shown(engine)));
+    }
+    Ok((shown(name), code))
+}
+
+/// Whether a library or function may be called so.
+pub fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
