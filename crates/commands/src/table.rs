@@ -63,7 +63,7 @@ mod tests {
             ensure(command.arity != 0, "no arity")?;
             let takes_words = command.arity != if row.parent.is_some() { 2 } else { 1 };
             // DEBUG's subcommands come and go, and users are not told about them.
-            // QUIT takes and ignores whatever follows it. CLUSTER SYNCSLOTS is between servers.
+            // QUIT takes and ignores whatever follows it. REPLCONF is between servers. CLUSTER SYNCSLOTS is between servers.
             let is_excused = !command.subcommands.is_empty()
                 || ["debug", "quit", "syncslots"].contains(&command.name);
             ensure(
