@@ -427,9 +427,13 @@ mod tests {
     #[test]
     fn a_clone_is_not_changed_by_what_follows() {
         let mut tree = Tree::default();
-        (0..5000).for_each(|n| drop(tree.insert(Timed(StreamId::new(n, 0), n as i64))));
+        for n in 0..5000 {
+            tree.insert(Timed(StreamId::new(n, 0), n as i64));
+        }
         let kept = tree.clone();
-        (0..5000).step_by(2).for_each(|n| drop(tree.remove(StreamId::new(n, 0))));
+        for n in (0..5000).step_by(2) {
+            tree.remove(StreamId::new(n, 0));
+        }
         let mut numbers = Vec::new();
         kept.for_each(|item| numbers.push(item.1));
         assert!(numbers.into_iter().eq(0..5000));
