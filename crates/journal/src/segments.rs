@@ -165,7 +165,9 @@ impl Segments {
     /// position is in it.
     pub(crate) fn for_read(&self, number: u64) -> Option<Arc<Segment>> {
         let _shelf = self.shelf();
-        let segment = self.find(number)?;
+        self.find(number)?;
+        // The pointer itself: the counts of an `Arc` are in front of what a reference may reach.
+        let segment = self.place(number).load(Acquire).cast_const();
         // SAFETY: the pointer came from `Arc::into_raw`, and it is given back only under the lock.
         unsafe {
             Arc::increment_strong_count(segment);
