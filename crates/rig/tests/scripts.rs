@@ -16,6 +16,7 @@ use std::time::Duration;
 /// Scripts that need more than an engine, by a part of their path, with the reason.
 const NEED_A_PROCESS: &[(&str, &str)] = &[
     ("list/list-quicklist.test", RELOADS),
+    ("scripting/script_kill.test", "runs scripts without end beside other clients"),
     ("stream/persistence.test", RELOADS),
     ("server/debug-packed-threshold.test", RELOADS),
     ("server/debug-reload.test", RELOADS),
