@@ -450,37 +450,6 @@ fn commands_that_clients_may_not_name_are_repeated() {
     patient.holds("the server's own log", &wanted);
 }
 
-/// A backup that is laid over a later state of the log leaves files with the names that the log gives next.
-#[test]
-fn what_another_log_left_is_not_in_the_next_increment() {
-    let mut patient = Patient::new(&["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"]);
-    let base = fs::read(patient.log_path(BASE)).unwrap();
-    let log = encode(&["SET", "key", "value"]);
-    let left = encode(&["SET", "stray", "value"]);
-    let next = "appendonly.aof.2.incr.aof";
-    patient.lay(&[(BASE, &base), (INCR, &log), (next, &left), (MANIFEST, NAMES.as_bytes())]);
-    let kept = patient.path("kept");
-    fs::hard_link(patient.log_path(next), &kept).unwrap();
-    patient.start().unwrap();
-    let wanted = all(&patient.server);
-    assert_eq!(wanted.len(), 1);
-    ok(&mut patient.server.client(), &["BGREWRITEAOF"]);
-    eventually("the rewrite succeeds", || {
-        patient.server.log()[patient.read..].contains("AOF rewrite finished successfully")
-    });
-    assert!(patient.log_path(next).exists());
-    patient.server.kill().unwrap();
-    patient.read = patient.server.log().len();
-    patient.holds("after a rewrite", &wanted);
-    assert_eq!(fs::read(kept).unwrap(), left, "somebody else's copy");
-    // An increment that the start adds.
-    let (only_base, _) = NAMES.split_at(NAMES.find('\n').unwrap() + 1);
-    patient.lay(&[(BASE, &base), (INCR, &left), (MANIFEST, only_base.as_bytes())]);
-    for what in ["a base alone", "once more"] {
-        patient.holds(what, &Contents::default());
-    }
-}
-
 #[test]
 fn a_length_that_is_garbage_takes_no_memory() {
     let mut patient = Patient::new(&["--appendonly", "yes"]);

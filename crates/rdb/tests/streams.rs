@@ -23,9 +23,11 @@ fn what_others_write_is_read_and_written_again() {
     assert_eq!(fixtures.len(), 6);
     for fixture in fixtures {
         let object = restore(&fixture.payload, &Limits::default()).expect(&fixture.name);
-        let again = dump(object.as_ref(), Compression::Lzf);
-        let end = again.len() - 10;
-        assert_eq!(again[..end], fixture.payload[..end], "{}", fixture.name);
+        // A block that hardly shrinks is compressed by one server and left alone by another.
+        let made = [Compression::Lzf, Compression::Off].map(|how| dump(object.as_ref(), how));
+        let body = |payload: &[u8]| payload[..payload.len() - 10].to_vec();
+        let theirs = body(&fixture.payload);
+        assert!(made.iter().any(|ours| body(ours) == theirs), "{}", fixture.name);
     }
 }
 

@@ -84,6 +84,7 @@ pub static CLUSTER_FLUSHSLOT: Command = Command {
     name: "flushslot",
     arity: -3,
     flags: Flags::WRITE.with(Flags::ADMIN).with(Flags::NO_ASYNC_LOADING),
+    categories: &["keyspace"],
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N) where N is the number of keys in the target slot",

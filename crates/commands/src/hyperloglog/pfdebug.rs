@@ -11,7 +11,7 @@ use structs::hyperloglog::{self, Encoding, REGISTERS, Registers, sparse};
 pub static PFDEBUG: Command = Command {
     name: "pfdebug",
     arity: 3,
-    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::ADMIN).with(Flags::SYSCMD),
     keys: &[KeySpec::at(2, KeyFlags::RW.with(KeyFlags::ACCESS))],
     group: Group::Hyperloglog,
     since: "2.8.9",

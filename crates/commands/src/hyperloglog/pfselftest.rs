@@ -7,7 +7,7 @@ use structs::hyperloglog::{self, REGISTERS, Registers, dense};
 pub static PFSELFTEST: Command = Command {
     name: "pfselftest",
     arity: 1,
-    flags: Flags::ADMIN,
+    flags: Flags::ADMIN.with(Flags::SYSCMD),
     group: Group::Hyperloglog,
     since: "2.8.9",
     complexity: "N/A",

@@ -9,6 +9,7 @@ pub static ROLE: Command = Command {
     arity: 1,
     flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::FAST),
     group: Group::Server,
+    categories: &["admin", "dangerous"],
     since: "2.8.12",
     summary: "Returns the replication role.",
     run: role,

@@ -1,6 +1,7 @@
 //! `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
 
 use super::read_options::{self, Options};
+use super::xreadgroup::XREADGROUP;
 use super::{entries, ids};
 use engine::blocking::TimeoutReply;
 use engine::{
@@ -39,14 +40,18 @@ pub static XREAD: Command = Command {
 
 /// How much XREAD and XREADGROUP may read.
 pub(super) fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
-    let Some(at) = (1..args.len()).find(|&at| args.is(at, "streams")) else { return 0 };
-    let keys = (args.len() - at - 1) / 2;
-    let count = (1..at).find(|&at| args.is(at, "count")).and_then(|at| args.integer(at + 1).ok());
+    // Only keys that the specification finds are locked.
+    let mut keys = Vec::new();
+    let row = if args.is(0, "xread") { &XREAD } else { &XREADGROUP };
+    let found = engine::keys::for_each_key(row, args.words(), |word, _| keys.push(word));
+    let Some(&first) = keys.first().filter(|_| found.is_ok()) else { return 0 };
+    let count =
+        (1..first).find(|&at| args.is(at, "count")).and_then(|at| args.integer(at + 1).ok());
     let most = match usize::try_from(count.unwrap_or(0)) {
         Ok(0) | Err(_) => usize::MAX,
         Ok(count) => count,
     };
-    let sizes = (at + 1..at + 1 + keys).map(|key| db.size(args.key(key)).min(most));
+    let sizes = keys.iter().map(|&key| db.size(args.key(key)).min(most));
     sizes.fold(0usize, usize::saturating_add).saturating_mul(EACH)
 }
 

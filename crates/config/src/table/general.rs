@@ -84,8 +84,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "5000",
         "milliseconds before a running script is reported as busy",
     )
-    .alias(&["lua-time-limit"])
-    .not_yet(),
+    .alias(&["lua-time-limit"]),
     flag("lua-enable-deprecated-api", "no", "scripts may use deprecated functions")
         .hidden()
         .protected()

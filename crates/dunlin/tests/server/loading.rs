@@ -116,7 +116,7 @@ fn a_time_that_a_file_cannot_have_been_written_at_is_no_trouble() {
         });
         let (port, text) = port();
         let _running = Running::start(folder_with(&file), &["--port", &text]);
-        assert_eq!(ask(&mut client(port), &["DBSIZE"]), ["Integer(5)"]);
+        assert_eq!(ask(&mut client(port), &["DBSIZE"]), ["Integer(3)"]);
     }
 }
 
