@@ -23,11 +23,14 @@ fn what_others_write_is_read_and_written_again() {
     assert_eq!(fixtures.len(), 6);
     for fixture in fixtures {
         let object = restore(&fixture.payload, &Limits::default()).expect(&fixture.name);
-        // A block that hardly shrinks is compressed by one server and left alone by another.
-        let made = [Compression::Lzf, Compression::Off].map(|how| dump(object.as_ref(), how));
+        // Compressed blocks may differ by some bytes between servers; what they hold may not.
+        let again = dump(object.as_ref(), Compression::Lzf);
+        let loaded = restore(&again, &Limits::default()).expect(&fixture.name);
+        let plain = [object, loaded].map(|object| dump(object.as_ref(), Compression::Off));
+        assert_eq!(plain[0], plain[1], "{}", fixture.name);
         let body = |payload: &[u8]| payload[..payload.len() - 10].to_vec();
-        let theirs = body(&fixture.payload);
-        assert!(made.iter().any(|ours| body(ours) == theirs), "{}", fixture.name);
+        let is_plain = plain[0].len() == fixture.payload.len();
+        assert!(!is_plain || body(&plain[0]) == body(&fixture.payload), "{}", fixture.name);
     }
 }
 
