@@ -59,7 +59,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
 pub static CLUSTER_SYNCSLOTS: Command = Command {
     name: "syncslots",
     arity: -3,
-    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
+    flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING).with(Flags::SYSCMD),
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "Depends on subcommand.",

@@ -88,7 +88,7 @@ static LOAD: Command = Command {
 static SHOW: Command = Command {
     name: "show",
     arity: 3,
-    flags: Flags::NOSCRIPT,
+    flags: Flags::NOSCRIPT.with(Flags::STALE),
     since: "8.0.0",
     complexity: "O(1).",
     summary: "Show server-side Lua script in the script cache.",
