@@ -1,6 +1,6 @@
 //! Values that leave RAM and come back, under their stripe's lock.
 //!
-//! Neither changes what the key means: no effect follows, and nobody is told. A snapshot takes the
+//! Neither changes what the key means: no effect follows, and no client is told. A snapshot takes the
 //! entry first all the same, since it may be streaming the value; and what a long command holds
 //! stays in RAM, since it is read without a lock.
 

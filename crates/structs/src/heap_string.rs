@@ -275,7 +275,7 @@ impl Clone for HeapString {
         if !self.is_counted() {
             return HeapString::from_bytes(self.as_slice());
         }
-        // Nobody can drop the last reference meanwhile: it is at least ours.
+        // The last reference cannot be dropped meanwhile: it is at least ours.
         self.count().fetch_add(1, Relaxed);
         HeapString(self.0)
     }

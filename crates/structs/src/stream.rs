@@ -10,7 +10,7 @@
 //! Blocks hold the very bytes of RDB files ([`block`]), so saving and DUMP copy them and loading
 //! checks them. Everything below `Inner` is shared by reference and copied when it is changed
 //! ([`tree`]): a clone of a stream of any size costs as much as its list of groups. Snapshots, COPY
-//! and commands that run long work on such clones, and nobody waits for them.
+//! and commands that run long work on such clones, so no client waits for them.
 //!
 //! Costs: appending O(1) but for a new block, reading from an ID O(log n) and the entries,
 //! acknowledging and claiming O(log n). See `docs/internals/streams.md`.

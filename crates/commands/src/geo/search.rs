@@ -52,7 +52,7 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, form: Form) -> Outcome {
 
 fn search(zset: &Zset, shape: Shape, options: &Options) -> Vec<Hit> {
     let search = Search::new(options.center.unwrap_or_default(), shape);
-    // Any results will do only as long as nobody asks for the nearest ones.
+    // The first results found will do, unless the nearest ones are asked for.
     let most = if options.any { options.count } else { None };
     let mut hits = Vec::new();
     for cell in search.cells() {

@@ -250,7 +250,7 @@ fn xgroup_destroy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let group = stream(cx, key)?.destroy_group(args[3]);
     cx.reply.integer(i64::from(group.is_some()));
     if let Some(group) = group {
-        // Whoever waits for its entries is told.
+        // Clients that wait for its entries are told.
         cx.db.changed(key, event(Class::STREAM, "xgroup-destroy"));
         discard(cx, group);
     }

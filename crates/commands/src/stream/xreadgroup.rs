@@ -194,7 +194,7 @@ fn has_any(stream: &Stream, part: &Part<'_>) -> bool {
     has_idle || stream.edge(true).is_some_and(|last| last > group.last_id)
 }
 
-/// The consumer, who is made if there is none of this name.
+/// The consumer, which is made if there is none of this name.
 fn consumer_number(stream: &mut Stream, part: &Part<'_>, done: &mut Done) -> Option<usize> {
     let group = stream.group_mut(part.group)?;
     let number = group.find_consumer(part.consumer).or_else(|| {

@@ -19,7 +19,7 @@ use structs::sync::lock;
 /// Appends an entry with its value, however big it is; the value is in RAM.
 pub fn write_whole(out: &mut Vec<u8>, entry: &Entry) {
     if super::record::write_entry(out, entry).is_err() {
-        // Nobody else knows of this snapshot, so nothing is counted anywhere.
+        // No other thread knows of this snapshot, so nothing is counted anywhere.
         let shared = Arc::new(Shared::new(usize::MAX, Box::new(|| {})));
         let mut big = BigValue::new(entry, 0, &shared);
         while !big.is_finished() {

@@ -52,7 +52,7 @@ impl Decoder<'_> {
         }
         for _ in 0..self.count(LEAST_CONSUMER)? {
             let (name, seen) = (self.string()?, self.time()?);
-            // Who was seen was active, as far as old files tell.
+            // Old files tell no more than that a consumer that was seen was active.
             let active = if kind == Kind::StreamListpacks3 { self.time()? } else { seen };
             builder.consumer(&name, seen, active).map_err(corrupt)?;
             for _ in 0..self.count(LEAST_OWN)? {

@@ -73,7 +73,7 @@ pub struct Link {
     pub facts: Facts,
     /// How far it is connected.
     pub stage: Stage,
-    /// Its socket can be written to by the one who sends snapshots.
+    /// The sender of snapshots can write to its socket.
     pub has_socket: bool,
     /// It asked with SYNC: it does not acknowledge.
     pub is_old: bool,

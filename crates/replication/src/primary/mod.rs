@@ -11,8 +11,8 @@
 //!                  │ the snapshot failed   └─────────────────▶ Loading ───┘
 //! ```
 //!
-//! All replicas read one journal. The machine decides who may continue, who gets which snapshot
-//! together with whom, when the stream needs a PING, and which link is dead.
+//! All replicas read one journal. The machine decides which of them continue, which share a snapshot
+//! with others, when the stream needs a PING, and which link is dead.
 
 mod link;
 #[cfg(test)]
@@ -41,7 +41,7 @@ pub struct Settings {
     pub timeout_s: u64,
 }
 
-/// What the journal has, to decide who may continue.
+/// What the journal has, to decide whether a replica may continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     /// The ids.

@@ -64,7 +64,7 @@ fn is_gone(process: u32) -> bool {
     process == std::process::id() || !Path::new("/proc").join(process.to_string()).exists()
 }
 
-/// Whether nobody holds the file's lock. A file that cannot be opened is left alone.
+/// Whether no process holds the file's lock. A file that cannot be opened is left alone.
 fn is_unlocked(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|facts| facts.is_file());
     is_file && File::open(path).is_ok_and(|file| file.try_lock().is_ok())

@@ -233,7 +233,7 @@ impl Group {
         }
     }
 
-    /// Gives an entry to a consumer, whoever has it.
+    /// Gives an entry to a consumer, whichever consumer has it.
     pub fn assign(&mut self, id: StreamId, consumer: usize, time: i64, deliveries: u64) {
         let new = Pending { id, time, deliveries, consumer: consumer as u32 };
         if let Some(old) = self.pending.insert(new)

@@ -8,7 +8,7 @@ pub type IdBuf = [u8; 2 * INT_MAX_LEN + 1];
 /// An entry's ID. IDs are ordered by time, then by sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct StreamId {
-    /// Milliseconds since the epoch of Unix, as whoever made the ID says.
+    /// Milliseconds since the epoch of Unix, by the clock of the ID's maker.
     pub ms: u64,
     /// Distinguishes the entries of one millisecond.
     pub seq: u64,
