@@ -222,12 +222,13 @@ fn torment(server: &Server, requests: &[Vec<Vec<u8>>]) -> Result<(), String> {
             Err(error) => return Err(error.to_string()),
         }
     }
-    // HELLO and RESET change the protocol in the middle, so only RESP2's are followed so far.
+    // HELLO changes the protocol in the middle, and a replica is sent a snapshot and the log, so only
+    // other batches are followed to their end.
     let mut rest = &replies[..];
     while let Ok(Some((_, used))) = decode(rest, Protocol::Resp2) {
         rest = &rest[used..];
     }
-    let changes = |words: &Vec<Vec<u8>>| words[0] == b"hello";
+    let changes = |words: &Vec<Vec<u8>>| matches!(&words[0][..], b"hello" | b"psync" | b"sync");
     match decode(rest, Protocol::Resp2) {
         Err(why) if !requests.iter().any(changes) => {
             let start = &rest[..rest.len().min(200)];
