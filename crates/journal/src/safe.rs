@@ -3,7 +3,7 @@
 //! A reply may have to wait until the write that it tells of has enough copies: `appendfsync always`
 //! waits for the disk, WAIT for replicas, WAITAOF for their disks, a quorum for several of them. What
 //! a reply needs is a [`Need`]; where copies are is known by the sources: this server's disk, and a
-//! [`Copy`] for each replica. The one who holds a reply asks [`SafePositions`] and does not know
+//! [`Copy`] for each replica. A holder of replies asks [`SafePositions`] and does not know
 //! which source it waits for.
 
 use crate::JournalPos;

@@ -1,7 +1,7 @@
 //! A lock of one byte, for data that is held for fractions of a microsecond.
 //!
-//! A reactor that finds it taken tries a few times and then does something else, so hardly anybody
-//! ever waits; and who does, a thread in the background, can look again a little later. Without
+//! A reactor that finds it taken tries a few times and then does something else. Only background
+//! threads wait, and they can look again a little later. Without
 //! sleepers to wake, unlocking is a plain store: a pipelined command locks and unlocks once, and
 //! a second locked instruction would be a fiftieth of all it costs.
 
@@ -18,7 +18,7 @@ const REST: Duration = Duration::from_micros(50);
 pub(crate) struct ByteLock(AtomicBool);
 
 impl ByteLock {
-    /// Locks if nobody holds the lock.
+    /// Locks if the lock is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
         // Only looked at while it is taken: its cache line stays where it is.

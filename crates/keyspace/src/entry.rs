@@ -474,7 +474,7 @@ impl Entry {
     #[inline]
     pub fn set_access(&self, bits: u32) {
         let word = self.word() & !ACCESS | bits & ACCESS;
-        // SAFETY: see `word`; whoever holds the stripe's lock is the only writer.
+        // SAFETY: see `word`; the holder of the stripe's lock is the only writer.
         unsafe { self.0.cast::<AtomicU32>().as_ref() }.store(word, Relaxed);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A hold is a promise of the stripe to one long command: the entry, if there is one, stays where
 //! it is and as it is until the hold ends. Others may read it meanwhile under the lock as always.
-//! Whoever wants to change a held key has to wait; the engine sees to that before it runs a
+//! A command that changes a held key has to wait; the engine sees to that before it runs a
 //! command, and [`StripeData`] asserts it at every change.
 //!
 //! A hold knows a key by its hash alone, in whatever database: two keys of one hash, which is rare
@@ -32,7 +32,7 @@ pub struct Hold {
 #[repr(transparent)]
 pub struct HeldEntry(NonNull<u8>);
 
-// SAFETY: an entry may be read from any thread, and while it is held nobody changes it.
+// SAFETY: an entry may be read from any thread, and a held entry does not change.
 unsafe impl Send for HeldEntry {}
 
 impl HeldEntry {
@@ -67,7 +67,7 @@ impl StripeData {
         self.holds().iter().any(|hold| hold.hash == hash)
     }
 
-    /// Says whether the key is held, and if so notes that somebody waits for it.
+    /// Says whether the key is held, and if so notes that a command waits for it.
     pub fn want(&mut self, hash: u64) -> bool {
         if !self.is_held(hash) {
             return false;
@@ -77,7 +77,7 @@ impl StripeData {
         true
     }
 
-    /// Ends all holds of a command; says whether somebody waited for one of them.
+    /// Ends all holds of a command; says whether a command waited for one of them.
     pub fn end_holds(&mut self, holder: u64) -> bool {
         let was_wanted = self.holds().iter().any(|hold| hold.holder == holder && hold.is_wanted);
         if !self.holds().is_empty() {

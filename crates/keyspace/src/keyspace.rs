@@ -88,7 +88,7 @@ impl Keyspace {
         self.common.outgrown.wait(patience);
     }
 
-    /// Frees what tables have outgrown, as far as nobody looks at it any more; to be called after
+    /// Frees outgrown arrays that no thread can be reading any more; to be called after
     /// [`Keyspace::wait_for_outgrown`], when a moment has passed.
     pub fn collect_outgrown(&self) {
         self.common.outgrown.collect(&self.common.world);

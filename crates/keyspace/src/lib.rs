@@ -1,8 +1,8 @@
 //! The keyspace: entries, stripes, expiry, eviction, and the lock that stops the world.
 //!
 //! ```text
-//!  Keyspace ── World                      who may touch anything at all (big-reader lock)
-//!     └─ 1024 × Stripe ── lock            who may touch this stripe
+//!  Keyspace ── World                      access to everything (big-reader lock)
+//!     └─ 1024 × Stripe ── lock            access to this stripe
 //!           └─ database ── Table<Entry>   key → entry, in the order of hashes
 //!                     └─── Table<Expiring> the entries that have an expiry
 //! ```

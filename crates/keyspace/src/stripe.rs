@@ -76,8 +76,8 @@ static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 /// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
 const MOST_OUTGROWN_BYTES: usize = 16 << 20;
 
-/// Arrays that tables have outgrown, until no prefetch can be looking at them and somebody frees
-/// them: a thread that has nothing else to do, or else those who cause the growth.
+/// Arrays that tables have outgrown, until no prefetch can be looking at them and they are freed:
+/// by an idle thread, or else by the threads that cause the growth.
 #[derive(Default)]
 pub struct Outgrown {
     waiting: Mutex<Waiting>,
@@ -101,7 +101,7 @@ impl Waiting {
 
 impl Outgrown {
     /// Takes an array in. Where too many wait, it frees up to two of the oldest: then the work is
-    /// spread over those who cause it.
+    /// spread over the threads that cause it.
     fn add(&self, world: &World, buckets: Buckets) {
         let grace = world.grace();
         let mut waiting = lock(&self.waiting);
@@ -134,7 +134,7 @@ impl Outgrown {
     pub fn collect(&self, world: &World) {
         let mut waiting = lock(&self.waiting);
         let free = std::iter::from_fn(|| waiting.pop(world)).collect();
-        // Nobody who grows may wait until the system has them.
+        // A thread that grows a table must not wait until the system has them.
         drop(waiting);
         Buckets::free(free);
     }
@@ -516,7 +516,7 @@ impl StripeData {
 
     /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's. A
     /// snapshot that still needs them keeps them: then what is returned is empty.
-    /// Nobody may prefetch meanwhile: the world must stand still.
+    /// No thread may prefetch meanwhile: the world must stand still.
     pub fn take_db(&mut self, db: DbIndex) -> DbTables {
         assert!(self.holds.is_none(), "a database was taken away that a long command reads");
         let is_needed = self.with_snapshot(|hook, data| hook.needs(data, db)) == Some(true);

@@ -1,7 +1,7 @@
 //! The lock that stops the world: a big-reader lock.
 //!
 //! A thread that works on the keyspace is a reader: it *enters* once for a batch of commands, at
-//! the cost of two stores to a cache line of its own. Whoever needs everything (FLUSHALL, a
+//! the cost of two stores to a cache line of its own. A command that needs everything (FLUSHALL, a
 //! transaction with KEYS, the instant a snapshot begins) *stops* the world: it raises a flag,
 //! makes every core see it (membarrier), and waits until no reader is inside. The readers pay
 //! nothing for the fence; the stopper pays for all.
@@ -28,7 +28,7 @@ struct Slot {
 pub struct World {
     slots: Box<[Slot]>,
     registered: AtomicUsize,
-    /// 1 while somebody stops or has stopped the world.
+    /// 1 while a thread stops or has stopped the world.
     stopping: AtomicU32,
     stopper: Mutex<()>,
     /// Whether readers must fence for themselves, where the kernel has no membarrier.
@@ -71,7 +71,7 @@ impl Default for World {
 }
 
 impl World {
-    /// A world in which nobody is registered.
+    /// A world without readers.
     pub fn new() -> World {
         let fence_by_kernel = membarrier(MEMBARRIER_REGISTER_PRIVATE_EXPEDITED);
         World {
@@ -181,7 +181,7 @@ impl Reader<'_> {
         turns.store(now + 1, Release);
     }
 
-    /// Whether somebody waits for the world to stop; a long batch should end early then.
+    /// Whether a thread waits for the world to stop; a long batch should end early then.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.world.stopping.load(Relaxed) != 0

@@ -124,8 +124,8 @@ impl Input {
         Input { arrived: io.pending_input(), announced: io.announced_input() }
     }
 
-    /// What it counts for. A word counts as soon as it is announced: who waits for the last byte
-    /// would find out only when all clients have sent theirs.
+    /// What it counts for. A word counts as soon as it is announced: at the
+    /// last byte it would be too late, since all clients would have sent theirs.
     pub fn memory(self) -> usize {
         self.arrived.max(self.announced)
     }

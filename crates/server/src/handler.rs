@@ -238,13 +238,13 @@ impl Hub {
             conn.show_peak(now);
             let session = &conn.session;
             let live = &session.client.live;
-            // Who sends or reads a large piece is not idle, though no request is complete.
+            // A client that sends or reads a large piece is not idle, though no request is complete.
             if conn.seen != (input, output) {
                 conn.seen = (input, output);
                 live.last_seen_ms.store(now.0, Relaxed);
             }
             let idle = now.0 - live.last_seen_ms.load(Relaxed);
-            // Nor is it idle who is kept waiting, by CLIENT PAUSE, a long command or the disk.
+            // Clients that wait for CLIENT PAUSE, a long command or the disk are exempt from `timeout`.
             let waits = session.is_blocked() || io.is_paused() || io.holds_output();
             let may_idle = waits || session.is_subscribed() || session.is_monitor;
             if timeout_ms > 0 && idle > timeout_ms && !may_idle {

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why the server does not start; the text is for the person who started it.
+/// Why the server does not start; the text is for the operator.
 type Failure = String;
 
 /// Runs the server until it is told to stop. `args` starts with the program's name.
@@ -42,7 +42,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
         Err(error) => {
-            // There is nobody left to tell if standard error is closed.
+            // There is no place left to report to if standard error is closed.
             let _ = write!(std::io::stderr(), "{error}");
             return ExitCode::FAILURE;
         }
@@ -144,7 +144,7 @@ fn serve(
     checks::warn_about_backlog(Path::new("/"), config.tcp_backlog());
     checks::warn_about_maxmemory(config.maxmemory());
 
-    // Whoever sees the server listen, or finds its pid file, may have it clean up by a signal.
+    // From the time it listens or has a pid file the server can be told by a signal to end cleanly.
     let stopping = Arc::clone(&net);
     signals::install(move || stop_in_time(engine, &stopping))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;

@@ -3,7 +3,7 @@
 //! It is streamed piece by piece, each under the stripe's lock. Between two pieces nothing changes
 //! it unnoticed. The table of a hash, set or sorted set is *watched* (`structs/watched.rs`): an
 //! element that is about to change goes into the stream first, with its cell, and writers go on.
-//! Whoever is about to change anything else comes to the stripe's hook, which takes all that is left
+//! Any other change comes to the stripe's hook first, which takes all that is left
 //! ([`BigValue::finish`]); the engine makes ordinary writers wait instead, until the stream is
 //! through. Of a value that shares its parts with copies a copy is taken apart, whatever happens to
 //! the value itself.
@@ -53,7 +53,7 @@ pub(crate) struct BigValue {
     rest: Vec<u8>,
 }
 
-/// What a watch has seen and nobody has written yet.
+/// What a watch has taken and the snapshot has not written yet.
 struct Seen {
     tokens: Mutex<Pieces>,
     shared: Arc<Shared>,
@@ -75,7 +75,7 @@ impl Seen {
 /// Cells of a table that are taken between two looks at how much that is.
 const STRETCH: usize = 16;
 /// Cells that a table's writers may take between two pieces. As long as they take half of them the
-/// piece is what they have taken, and nobody locks them out.
+/// piece is what they have taken, and they are not locked out.
 const WRITERS_CELLS: usize = 128;
 
 impl BigValue {
@@ -266,7 +266,7 @@ fn allow(entry: &Entry, cells: usize) -> usize {
 }
 
 fn elements(entry: &Entry, seen: Arc<Seen>, out: &mut Vec<u8>, most: usize) -> Progress {
-    // Who waits for the value waits for this thread.
+    // Clients that wait for the value wait for this thread.
     let is_pressing = seen.shared.is_pressing();
     let unused = allow(entry, if is_pressing { 0 } else { WRITERS_CELLS });
     let is_by_writers = {

@@ -1,8 +1,8 @@
 //! Snapshots: the state of one moment, taken while everything goes on.
 //!
 //! At the moment of the snapshot every stripe gets a hook ([`StripeSnapshot`]). The stripe's tables
-//! are cut into cells ([`structs::cells`]); a walk takes them one after the other, and who is about
-//! to change an entry of a cell that was not taken yet takes that cell first. So every entry of
+//! are cut into cells ([`structs::cells`]); a walk takes them one after the other. A writer
+//! that is about to change an entry of a cell not yet taken takes that cell first. So every entry of
 //! that moment is taken exactly once, as it was, and what it costs beyond the copies under way is a
 //! bit for some six keys. `docs/internals/snapshots.md` has the whole.
 
@@ -55,7 +55,7 @@ pub enum Touch {
     Whole,
 }
 
-/// Why somebody asks whether a key can be changed.
+/// Why a caller asks whether a key can be changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Urgency {
     /// A client waits: the key's value comes next.
@@ -66,7 +66,7 @@ pub enum Urgency {
 
 /// What the hooks of one snapshot share with the threads that write it.
 pub struct Shared {
-    /// Bytes that writers may have handed over and nobody has written yet.
+    /// The most bytes that writers may have handed over and the snapshot has not written yet.
     limit: AtomicUsize,
     spent: AtomicUsize,
     /// Bytes by which the buffers that they are in are larger.
@@ -87,7 +87,7 @@ pub struct Shared {
 
 impl Shared {
     /// A snapshot that may hold so many bytes, but at least one, since no room at all would never be
-    /// given back; and that wakes who waits for it by `wake`.
+    /// given back. It wakes waiting clients by `wake`.
     pub fn new(limit: usize, wake: Box<dyn Fn() + Send + Sync>) -> Shared {
         Shared {
             limit: AtomicUsize::new(limit.max(1)),
@@ -106,15 +106,15 @@ impl Shared {
         }
     }
 
-    /// Changes the limit (CONFIG SET). Who waits tries again, for there may be room now.
+    /// Changes the limit (CONFIG SET). Waiting commands try again, for there may be room now.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(1), SeqCst);
         self.recheck();
     }
 
     /// The bytes that a stripe may collect before it hands them over: as many as all stripes
-    /// together may keep back while the other half of the budget goes on, since nobody comes by for
-    /// them before the walk does.
+    /// together may keep back while the other half of the budget goes on, since only the walk
+    /// fetches them.
     fn kept_back(&self) -> usize {
         (self.limit.load(Relaxed) / 2 / STRIPES).min(HAND_OVER)
     }
@@ -190,21 +190,21 @@ impl Shared {
     /// What was handed over has been written.
     pub fn give_back(&self, bytes: usize) {
         let spent = self.spent.fetch_sub(bytes, SeqCst) - bytes;
-        // With a little room to spare, so that not every chunk wakes everybody.
+        // With a little room to spare, so that not every chunk wakes all waiting commands.
         let limit = self.limit.load(SeqCst);
         if spent < limit - limit / 4 {
             self.recheck();
         }
     }
 
-    /// Lets those try again who wait.
+    /// Lets waiting commands try again.
     pub fn recheck(&self) {
         if self.is_waited_for.swap(false, SeqCst) {
             (self.wake)();
         }
     }
 
-    /// Notes that somebody is going to wait. To be called before the last look at what is in the
+    /// Notes that a command is going to wait. To be called before the last look at what is in the
     /// way, so that its end is either seen or announced.
     pub fn wait(&self) {
         self.is_waited_for.store(true, SeqCst);
@@ -225,7 +225,7 @@ impl Shared {
         self.lock_big().pop_front()
     }
 
-    /// Whether somebody waits for the next value to stream.
+    /// Whether a command waits for the next value to stream.
     pub fn is_hurried(&self) -> bool {
         self.is_hurried.load(Relaxed)
     }
@@ -250,7 +250,7 @@ impl Shared {
     }
 }
 
-/// Memory that somebody needs to write a snapshot, whatever there is to write: counted with it as
+/// Memory that writing a snapshot needs in any case: counted with it as
 /// long as this lives.
 pub struct Workspace {
     shared: Arc<Shared>,

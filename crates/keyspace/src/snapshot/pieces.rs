@@ -1,8 +1,8 @@
-//! What the writers of a big value have taken of it and nobody has written yet: tokens in pieces.
+//! What the writers of a big value have taken of it and the snapshot has not written yet: tokens in pieces.
 //!
 //! When the disk is slow this becomes many megabytes, added to under the stripe's lock. A vector
 //! that doubles would copy all of them there, into memory that the system has to find first: a pause
-//! of some ten milliseconds for everybody who wants the value. A piece that is full stays where it
+//! of some ten milliseconds for all clients of the value. A piece that is full stays where it
 //! is instead, and is handed on as it is.
 
 use std::collections::VecDeque;
@@ -65,7 +65,7 @@ impl Pieces {
             out.extend_from_slice(&oldest);
             oldest.clear();
         }
-        // The memory is warm, and whoever fills the next piece holds a lock.
+        // The memory is warm, and the next piece is filled under a lock.
         if self.current.capacity() == 0 {
             self.current = oldest;
         } else if self.spare.capacity() == 0 {

@@ -1,6 +1,6 @@
 //! The form in which a snapshot takes entries out of the keyspace: a stream of tokens.
 //!
-//! Whoever takes an entry holds its stripe's lock, and may be a client's thread; so taking is
+//! An entry is taken under its stripe's lock, perhaps on a client's thread; so taking is
 //! nothing but copying. What makes a file of it (compression, numbers, groups of commands) comes
 //! later, on a snapshot's own thread.
 //!

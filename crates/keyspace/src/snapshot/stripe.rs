@@ -262,7 +262,7 @@ impl StripeSnapshot {
     }
 
     /// Whether nothing of the stripe is needed any more; if so, what writers have taken is handed
-    /// over, since nobody comes by again.
+    /// over, since it is not fetched again.
     pub fn ends(&mut self) -> bool {
         let is_done = self.views.as_ref().is_some_and(|views| views.iter().all(View::is_done));
         if is_done {

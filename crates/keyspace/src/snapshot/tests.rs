@@ -263,7 +263,7 @@ fn run(seed: u64) {
     let expected = state(&keyspace, DBS);
     let limit = [1 << 10, 1 << 16, 1 << 26][rng.index(3)];
     let shared = Arc::new(Shared::new(limit, Box::new(|| {})));
-    // SAFETY: nobody else has the keyspace.
+    // SAFETY: only this test has the keyspace.
     begin_snapshot(&keyspace, &shared);
     let mut reader = Reader::default();
     let changes_per_step = rng.index(60);
@@ -349,7 +349,7 @@ fn writers_go_on_when_what_they_handed_over_is_written() {
         };
         assert!((0..KEYS).all(|index| set(index, &[b'x'; 400])));
         let (shared, woken) = counting(limit);
-        // SAFETY: nobody else has the keyspace.
+        // SAFETY: only this test has the keyspace.
         begin_snapshot(&keyspace, &shared);
         // No walk comes by: all that makes room is what writers have handed over.
         for index in 0..KEYS {
@@ -398,7 +398,7 @@ fn a_value_that_changes_after_the_end_is_not_streamed_on() {
     };
     put(200_000);
     let shared = Arc::new(Shared::new(1 << 26, Box::new(|| {})));
-    // SAFETY: nobody else has the keyspace.
+    // SAFETY: only this test has the keyspace.
     begin_snapshot(&keyspace, &shared);
     while with(&keyspace, stripe, StripeData::walk_snapshot).is_some() {}
     let value = shared.next_big().expect("it is streamed apart");
@@ -408,7 +408,7 @@ fn a_value_that_changes_after_the_end_is_not_streamed_on() {
     };
     assert!(stream().0, "there is more");
     shared.end();
-    // Nobody has to hand over the rest any more.
+    // The rest need not be handed over any more.
     put(10);
     assert_eq!(stream(), (false, Vec::new()));
     keyspace.end_snapshot();

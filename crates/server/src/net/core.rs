@@ -41,7 +41,7 @@ pub(super) struct Core {
     pub released: u64,
     /// When something was held last.
     pub held_at: Instant,
-    /// Connections that have begun to hold output since somebody asked.
+    /// Connections that have begun to hold output since this was last asked.
     pub arrivals: u64,
     /// The time at which this turn began.
     pub now: Instant,

@@ -273,7 +273,7 @@ fn even(room: usize) -> usize {
     if (4 << 10..=STASH).contains(&room) { room.next_power_of_two() } else { room }
 }
 
-/// Drops input that nobody will look at.
+/// Drops input that will not be read.
 fn forget(link: &mut Link) {
     link.rest = Vec::new();
     link.filling = None;

@@ -38,7 +38,7 @@ struct Read {
     off: bool,
     /// In the list of sockets to be read next turn.
     queued: bool,
-    /// The reactor waits for room to send. Most events say that there is, to nobody's interest.
+    /// The reactor waits for room to send. Without this flag such events are ignored.
     awaited: bool,
 }
 
@@ -55,7 +55,7 @@ const VACANT: Read = Read {
 pub(super) struct Epoll {
     epoll: OwnedFd,
     buffers: Buffers,
-    /// Buffers nobody holds.
+    /// Free buffers.
     free: Vec<u16>,
     reads: Vec<Read>,
     /// Sockets with more to read than the last turn took.

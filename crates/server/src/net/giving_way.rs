@@ -1,10 +1,10 @@
-//! Giving way: when a reactor that wakes does not take the processor from whoever has it.
+//! Yielding: when a reactor that wakes does not preempt the thread that has the processor.
 //!
 //! With `appendfsync always` one thread sends the replies of all that a force of the log has made
 //! safe. Each of them has a client send its next request, and where processors are scarce the
 //! reactor that this is for wakes and takes the processor from the very thread that is sending: two
 //! changes of thread for one request, which cannot be on the disk before the next force anyway. A
-//! thread whose policy is `SCHED_BATCH` preempts nobody when it wakes. So a reactor has it while
+//! thread whose policy is `SCHED_BATCH` preempts no other when it wakes. So a reactor has it while
 //!
 //! * replies are held for the disk;
 //! * at least [`FEWEST_CONNECTIONS`] connections keep sending: of a few, each is waited for;
@@ -103,7 +103,7 @@ pub(super) struct Scheduling {
 }
 
 impl Scheduling {
-    /// None where it cannot be told how long the thread waits, or where somebody has given it a
+    /// None where it cannot be told how long the thread waits, or where it was given a
     /// policy already.
     pub fn of_this_thread() -> Option<Self> {
         if !sys::is_scheduled_normally() {

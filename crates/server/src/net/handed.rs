@@ -1,4 +1,4 @@
-//! Replies that wait for a position where whoever releases it can send them.
+//! Replies that wait for a position, kept where the thread that releases it can send them.
 //!
 //! A reply that is [held](super::ConnIo::hold_until) may leave when another thread says so. If that
 //! thread only woke the reactor, each reply would wait for a change of thread, which on a busy
@@ -25,7 +25,7 @@ use structs::sync::lock;
 
 /// Replies of more bytes than this are the reactor's to send.
 pub(super) const LARGEST: usize = 16 << 10;
-/// More replies of one reactor than this are not sent by who releases them.
+/// More replies of one reactor than this are not sent by the thread that releases them.
 const MOST: usize = 64;
 
 /// A reply that waits.
@@ -115,7 +115,7 @@ impl HandedReplies {
         waiting.remove(at)
     }
 
-    /// What the reactor is to send itself, because it was too much for who released it.
+    /// What the reactor is to send itself, because it was too much for the thread that released it.
     #[inline]
     pub fn take_crowd(&self, released: u64) -> Vec<HandedReply> {
         if !self.is_crowded.load(SeqCst) {

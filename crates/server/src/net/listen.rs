@@ -107,7 +107,7 @@ impl fmt::Display for BindError {
 }
 
 impl BindError {
-    /// What whoever starts the server can do about it.
+    /// What the operator can do about it.
     pub fn advice(&self) -> Option<String> {
         let place = &self.place;
         Some(match (self.unix, self.error.kind()) {
@@ -247,7 +247,7 @@ impl Listeners {
         (self.version(), open.1.clone())
     }
 
-    /// Nobody can connect any more. The sockets stay, and so do the files of Unix sockets.
+    /// Closes to new connections. The sockets stay, and so do the files of Unix sockets.
     pub fn refuse(&self) {
         self.snapshot().1.iter().for_each(|listener| sys::shutdown(listener.raw_fd()));
     }
@@ -362,7 +362,7 @@ mod tests {
         specs[0].optional = true;
         listeners.rebind(&specs[..1], 16).unwrap();
         assert_eq!(listeners.snapshot().1[0].key, before[0].key);
-        // And what is closed is free at once, although somebody still holds it.
+        // A closed address is free at once, although another holder has the socket open.
         listeners.rebind(&[], 16).unwrap();
         let _again = std::net::TcpListener::bind(before[0].local.unwrap()).unwrap();
     }

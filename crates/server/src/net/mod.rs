@@ -20,7 +20,7 @@
 //!   can do to its connections.
 //! * Two back-ends (io_uring and epoll) lie behind one internal interface; [`Backend::probe`] picks.
 //! * Connections are named by [`ConnId`], which carries thread and generation: an id that has
-//!   become stale names nothing, never somebody else.
+//!   become stale names nothing, never another connection.
 //!
 //! What must *not* be here: anything that knows a command, a key or a reply.
 

@@ -1,4 +1,4 @@
-//! Who is on the other side of a connection.
+//! The other side of a connection: its address and credentials.
 
 use super::conn::ConnId;
 use std::net::{SocketAddr, TcpStream};

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// After a failure to accept (no descriptors left, most likely) listeners rest for this long.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// Turns in a row that only retried, after which retrying slows down: who holds what is asked for
+/// Turns in a row that only retried, after which retrying slows down: the holder of a lock
 /// may wait for this very core.
 const EAGER_RETRIES: u32 = 8;
 const RETRY_REST: Duration = Duration::from_micros(50);
@@ -170,7 +170,7 @@ impl<H: Handler> Reactor<H> {
     fn wait(&mut self) -> io::Result<()> {
         let thread = self.core.thread as usize;
         let timeout = self.timeout();
-        // Who waits for the disk sends nothing, and the disk has its own way of waiting for company.
+        // Clients that wait for the disk send nothing, and the log writer has a batch delay of its own.
         let waits_for_disk = self.core.now < self.core.held_at + HOLDING;
         let most = self.net.coalescing_time();
         self.give_way(waits_for_disk && !most.is_zero());
@@ -227,7 +227,7 @@ impl<H: Handler> Reactor<H> {
             self.core.held_at = self.core.now;
             let released = self.net.released();
             if released > self.core.released {
-                // It happened meanwhile, and nobody else knows of these replies.
+                // The position was reached meanwhile, and only this reactor knows of these replies.
                 let (handed, waker) = self.net.handed(thread);
                 handed.send_due(released, waker, &mut Sender::plain());
                 if is_holding {

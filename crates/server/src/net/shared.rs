@@ -237,7 +237,7 @@ impl Net {
 
     /// Ends all reactors; output their sockets take at once is still sent.
     pub fn stop(&self) {
-        // First: who is disconnected and tries again must not get in.
+        // First: a client that is disconnected and tries again must not get in.
         self.listeners().refuse();
         self.stopping.store(true, Ordering::SeqCst);
         self.wake_all();

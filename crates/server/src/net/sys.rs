@@ -22,7 +22,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 /// Takes ownership of a descriptor that a call has just returned.
 fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
-    // SAFETY: the kernel has just created `fd` for us and nobody else knows it.
+    // SAFETY: the kernel has just created `fd` for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn futex_wait(word: &AtomicU32, value: u32, time: Duration) {
 /// Wakes the thread that sleeps for this word.
 pub(super) fn futex_wake(word: &AtomicU32) {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: only the address counts, and waking nobody is fine.
+    // SAFETY: only the address counts, and waking no thread is fine.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, 1) };
 }
 
@@ -115,7 +115,7 @@ pub(super) fn accept(listener: RawFd) -> io::Result<OwnedFd> {
     own(unsafe { libc::accept4(listener, std::ptr::null_mut(), std::ptr::null_mut(), flags) })
 }
 
-/// Ends a socket in both directions at once, whoever else still holds it open. On a listening
+/// Ends a socket in both directions at once, even if other holders have it open. On a listening
 /// socket this frees the address immediately.
 pub(super) fn shutdown(fd: RawFd) {
     // SAFETY: takes no pointers; a descriptor that is no socket is an error we do not care about.
@@ -165,13 +165,13 @@ pub(super) fn thread_cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether the calling thread has the policy that threads have unless somebody gives them another.
+/// Whether the calling thread has the policy that threads have by default.
 pub(super) fn is_scheduled_normally() -> bool {
     // SAFETY: takes no pointers; zero is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) == libc::SCHED_OTHER.into() }
 }
 
-/// Gives the calling thread the policy of programs that compute, which preempt nobody when they
+/// Gives the calling thread the policy of programs that compute, which do not preempt when they
 /// wake, or the normal one.
 pub(super) fn schedule_as_batch(is_batch: bool) -> io::Result<()> {
     let policy = if is_batch { libc::SCHED_BATCH } else { libc::SCHED_OTHER };

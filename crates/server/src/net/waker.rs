@@ -56,7 +56,7 @@ impl Waker {
     pub fn wake(&self) {
         // A reactor that is already notified needs no second exchange, which would take the cache
         // line away from it. The fence pairs with the one in `take_notice`: either we see that the
-        // notice has been taken, or whoever takes it sees what was stored before this call.
+        // notice has been taken, or the thread that takes it sees what was stored before this call.
         fence(Ordering::SeqCst);
         if self.state.load(Ordering::SeqCst) != NOTIFIED {
             match self.state.swap(NOTIFIED, Ordering::SeqCst) {

@@ -74,7 +74,7 @@ pub fn write_file(
     };
     let bytes = written
         .and_then(|()| file.complete())
-        // Who ended it while it was forced to the disk has been told that the old file stays.
+        // If it was ended while it was forced to the disk, that caller was told that the old file stays.
         .and_then(|bytes| snapshot.still_counts().map(|()| bytes))
         .inspect_err(|error| tell(&format!("Failed writing the temp RDB file {from}"), error))?;
     file.rename(target).inspect_err(|error| {
@@ -158,7 +158,7 @@ static SAVES: Mutex<Option<Sender<Save>>> = Mutex::new(None);
 
 /// Starts the thread that writes snapshots into the configured file. It is there before the first
 /// one is: BGSAVE runs in a stopped world, and to start a thread takes the kernel's lock of the
-/// address space, which others (who look at `smaps`, say) hold for many milliseconds.
+/// address space, which others (readers of `smaps`, say) hold for many milliseconds.
 pub fn start(engine: &'static Engine) -> io::Result<()> {
     saves(engine).map(drop)
 }
@@ -218,7 +218,7 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     // The next one may begin before anybody hears of this one.
     drop(snapshot);
     engine.persistence.ended(outcome, peak);
-    // Last, for whoever reads it may ask for the next one at once.
+    // Last, for a client that reads it may ask for the next one at once.
     match outcome {
         Outcome::Failed => log!(Warning, "{last}"),
         Outcome::Saved | Outcome::Cancelled => log!(Notice, "{last}"),
@@ -232,7 +232,7 @@ pub fn begin(engine: &'static Engine, other: OtherSnapshot) -> Snapshot {
         if other == OtherSnapshot::IsEnded
             && let Some(running) = engine.snapshots.current()
         {
-            // A rewrite of the append-only file is not asked for again by whoever asked for this one.
+            // This request does not ask for a rewrite of the append-only file again.
             let figures = &engine.append_log.figures;
             if figures.is_rewriting.load(Acquire) {
                 figures.is_scheduled.store(true, Release);

@@ -1,4 +1,4 @@
-//! Snapshots that nobody asks for: the save points of `save`, and what BGSAVE SCHEDULE put off.
+//! Automatic snapshots: the save points of `save`, and what BGSAVE SCHEDULE put off.
 
 use super::save;
 use crate::log;

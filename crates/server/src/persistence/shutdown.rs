@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 
-/// The one shutdown there may be. Who begins it, takes it back or ends it does so under this lock,
+/// The one shutdown there may be. It is begun, taken back and ended under this lock,
 /// so that an ABORT that was answered OK has no shutdown behind it.
 static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
 /// Told when a shutdown has ended and the server goes on.
@@ -51,7 +51,7 @@ fn stage() -> MutexGuard<'static, Stage> {
 pub fn abort() -> bool {
     let mut stage = stage();
     match &*stage {
-        // A signal that nobody has followed yet.
+        // A signal that was not acted on yet.
         Stage::None | Stage::Aborted => return signals::cancel(),
         Stage::Final => return false,
         Stage::Begun => {}

@@ -152,7 +152,7 @@ impl Output for SnapshotFile {
 impl Drop for SnapshotFile {
     fn drop(&mut self) {
         if !self.has_name {
-            // A file that is in nobody's way if it cannot be removed.
+            // A file that does no harm if it cannot be removed.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

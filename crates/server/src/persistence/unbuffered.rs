@@ -46,7 +46,7 @@ impl UnbufferedFile {
             }
             Err(error) => return Err(error),
         };
-        // Says that somebody writes it (`temporaries`). Not every file system has locks.
+        // Says that it is being written (`temporaries`). Not every file system has locks.
         let _ = file.try_lock();
         Ok(UnbufferedFile {
             file,

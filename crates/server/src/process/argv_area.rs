@@ -47,12 +47,12 @@ impl ArgvArea {
         if CLAIMED.swap(true, Ordering::Relaxed) {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
         }
-        // SAFETY: this is the only thread (checked above), so nobody else uses the environment.
+        // SAFETY: this is the only thread (checked above), so the environment has no other user.
         unsafe { move_environment(start, end) };
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(start);
         // SAFETY: the kernel maps start..end for the life of the process, readable and writable, as
         // part of the initial stack. The environment's pointers into it were replaced just now, and
-        // CLAIMED allows no second slice. `argv` still points into it; whoever follows it finds
+        // CLAIMED allows no second slice. `argv` still points into it; a reader finds
         // NUL-terminated text, as the last byte stays NUL (see `set`).
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory, end - start) };
         Ok(Self { bytes: Mutex::new(bytes) })
@@ -87,7 +87,7 @@ fn bounds(stat: &str) -> Option<(usize, usize)> {
 /// No other thread may be running.
 unsafe fn move_environment(start: usize, end: usize) {
     // SAFETY: `environ` is null or an array of C strings that ends with null, and as no other
-    // thread runs nobody changes it meanwhile. The copies are leaked, as `environ` keeps them.
+    // thread runs it does not change meanwhile. The copies are leaked, as `environ` keeps them.
     unsafe {
         let mut entry = environ;
         while !entry.is_null() && !(*entry).is_null() {

@@ -91,7 +91,7 @@ fn start_reporter() -> io::Result<()> {
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: pipe2 succeeded, so ends[0] is open and owned by nobody else.
+    // SAFETY: pipe2 succeeded, so ends[0] is open and has no other owner.
     let mut crashes = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(ends[0]) });
     thread::spawn("crash-report", move || {
         REPORTER.store(thread_id(), Ordering::Release);

@@ -11,7 +11,7 @@ use keyspace::memory;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long arrays are gathered before they go: by then nobody looks at them any more.
+/// How long arrays are gathered before they go: by then no thread reads them any more.
 const GATHERING: Duration = Duration::from_millis(20);
 /// How often the allocator gives back what has become free.
 const PURGE_EVERY: Duration = Duration::from_secs(1);

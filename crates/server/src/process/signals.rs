@@ -60,7 +60,7 @@ pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
     // A handler must never wait, not even when the pipe is full because the callback hangs.
     // SAFETY: ends[1] is the open writing end.
     unsafe { libc::fcntl(ends[1], libc::F_SETFL, libc::O_NONBLOCK) };
-    // SAFETY: pipe2 succeeded, so ends[0] is open and owned by nobody else.
+    // SAFETY: pipe2 succeeded, so ends[0] is open and has no other owner.
     let mut requests = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(ends[0]) });
     thread::spawn("signals", move || {
         let mut byte = [0];
@@ -106,7 +106,7 @@ pub fn delete_when_killed(path: &Path) {
     let name = name.into_raw();
     let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
     if UNFINISHED.compare_exchange(ptr::null_mut(), name, success, failure).is_err() {
-        // SAFETY: it comes from `into_raw` above, and nobody else has seen it.
+        // SAFETY: it comes from `into_raw` above, and is not known elsewhere.
         drop(unsafe { CString::from_raw(name) });
     }
 }

@@ -25,10 +25,10 @@ pub enum Mode {
     Upstart,
 }
 
-/// Who supervises this process.
+/// The supervisor of this process.
 #[derive(Debug)]
 pub enum Supervisor {
-    /// Nobody.
+    /// None.
     None,
     /// upstart, which was told by stopping once.
     Upstart,

@@ -1,11 +1,11 @@
 //! How long an fsync waits for company (`appendfsync always`).
 //!
-//! Beside its time an fsync costs two changes of thread, whoever waits for it. Those whose replies
-//! have just been let go will write again in a moment, and if the next fsync begins with the first
+//! Beside its time an fsync costs two changes of thread, for one client or for many. Clients whose
+//! replies have just been sent will write again in a moment, and if the next fsync begins with the first
 //! of them, the others wait for the one after: many fsyncs for few requests each. So it begins when
 //! half as many connections wait as waited when the last ones ended, and after as long as an fsync
 //! takes in any case: while one half is on its way to the disk, the other half is served. If it
-//! waited for all of them, the processors would have nothing to do meanwhile. Nobody waits for more
+//! waited for all of them, the processors would have nothing to do meanwhile. No client waits for more
 //! than twice what the disk takes, and a client that is alone for no longer than that.
 
 use std::time::Duration;
@@ -34,9 +34,9 @@ impl Gathering {
         self.one_before_began = std::mem::replace(&mut self.last_began, arrivals);
     }
 
-    /// It has ended, and nobody has been told so far.
+    /// It has ended, and its end was not reported so far.
     pub fn ends(&mut self, arrivals: u64, took: Duration) {
-        // Who came before the one before began is not here any more.
+        // Drop arrivals older than two batches.
         self.waiting[self.next] = arrivals.saturating_sub(self.one_before_began);
         self.next = (self.next + 1) % REMEMBERED;
         self.took = took;
@@ -86,7 +86,7 @@ mod tests {
         gathering.ends(50, MS);
         assert_eq!(gathering.complete_at(), 55);
         gathering.begins(55);
-        // Of those who were let go 25 came again, and 10 while the 25 were on their way.
+        // Of the released clients 25 came again, and 10 while the 25 were on their way.
         gathering.ends(65, MS);
         assert_eq!(gathering.complete_at(), 80);
     }

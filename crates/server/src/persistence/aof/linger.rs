@@ -4,7 +4,7 @@
 //! nothing to do, but to put it to sleep and wake it takes two changes of thread, on a virtual
 //! machine with an interrupt from one processor to another: as long as half an fsync, for every
 //! request. So it stays awake if the last write came soon, and not for long. It offers its
-//! processor to others all the time; when somebody takes it, the writer goes to sleep. The caller
+//! processor to others all the time; when another thread takes it, the writer goes to sleep. The caller
 //! asks for it only where one client writes.
 
 use std::time::{Duration, Instant};

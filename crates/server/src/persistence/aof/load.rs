@@ -332,7 +332,7 @@ impl<'p> Batch<'p> {
         let start = self.words.len();
         self.words.extend(words);
         let name = self.words[start];
-        // Nobody else is there to whom a transaction could look like anything else.
+        // No other client is there that could see half of a transaction.
         if name.eq_ignore_ascii_case(b"multi") || name.eq_ignore_ascii_case(b"exec") {
             self.words.truncate(start);
         } else {

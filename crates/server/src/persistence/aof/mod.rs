@@ -53,7 +53,7 @@ pub struct Aof {
     net: Arc<Net>,
     folder: Folder,
     inner: Mutex<Inner>,
-    /// The writer, for whoever nudges it.
+    /// The writer, for the threads that nudge it.
     writing: Arc<Mutex<Option<Arc<Writer>>>>,
     /// Others have gone on with the last increment behind room, so the log goes on in another file.
     has_gap: AtomicBool,
@@ -62,7 +62,7 @@ pub struct Aof {
     /// Held while the log is switched on and a rewrite is asked for, which belong together; while it is
     /// switched off and its end noted; and while it becomes one, which it must not after that.
     switching: Mutex<()>,
-    /// Who has switched the log off, or the room ahead of it, and waits for that.
+    /// The caller that has switched the log off, or the room ahead of it, and waits for that.
     settling: Mutex<Vec<LateReply>>,
     /// The number of the rewrite that has been told to end.
     ending_rewrite: AtomicU64,
@@ -140,8 +140,8 @@ impl Aof {
         Ok((manifest, leftovers))
     }
 
-    /// Loads the log into an empty data set, on a background thread while the caller waits. Nobody
-    /// else changes the data set meanwhile.
+    /// Loads the log into an empty data set, on a background thread while the caller waits. The
+    /// data set does not change otherwise meanwhile.
     ///
     /// # Errors
     /// Why not, naming file and place.
@@ -149,7 +149,7 @@ impl Aof {
         let (send, receive) = mpsc::sync_channel(1);
         let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
         let job = move |thread: &ThreadContext| {
-            // Nobody else holds the other end but who waits for it below.
+            // Only the waiter below holds the other end.
             let _ = send.send(load::all(thread, &folder, &manifest));
         };
         self.engine.background.run(self.engine, Box::new(job));
@@ -374,7 +374,7 @@ impl Aof {
         if lock(&self.keeper).is_some() {
             self.look();
         } else {
-            // The data set is being loaded: nobody looks yet, nor is there a log to wait for.
+            // The data set is being loaded: it is not served yet, and there is no log to wait for.
             self.reply_if_settled();
         }
     }
@@ -444,7 +444,7 @@ impl Aof {
         }
     }
 
-    /// Ends a rewrite that is under way: nobody needs it any more.
+    /// Ends a rewrite that is under way: it is not needed any more.
     fn end_rewrite(&self) {
         let figures = &self.engine.append_log.figures;
         if figures.is_rewriting.load(Acquire) {
@@ -514,8 +514,8 @@ impl Aof {
         Ok(())
     }
 
-    /// Loads the log anew (DEBUG LOADAOF): everything is in it, and nobody changes anything
-    /// meanwhile, nor rewrites it.
+    /// Loads the log anew (DEBUG LOADAOF): everything is in it, and nothing changes
+    /// or rewrites it meanwhile.
     ///
     /// # Errors
     /// Why not; the data set is incomplete then.

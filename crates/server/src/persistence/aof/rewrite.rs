@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::*;
 enum Trouble {
     /// A snapshot is under way: later.
     Busy,
-    /// Nobody wants it any more.
+    /// It is not wanted any more.
     Cancelled,
     /// In words for the log.
     Failed(String),
@@ -54,7 +54,7 @@ impl Aof {
         figures.is_scheduled.store(false, Release);
         figures.rewrite_began_s.store(engine::clock::now_s(), Relaxed);
         figures.rewrites.fetch_add(1, Relaxed);
-        // With the flag, since who sees a rewrite under way may expect it to be counted.
+        // With the flag, since a client that sees a rewrite under way may expect it to be counted.
         self.engine.persistence.count_fork();
         let own = Arc::clone(self);
         // If the log is switched off before the thread runs, it is not wanted any more.
@@ -104,7 +104,7 @@ impl Aof {
         figures.consecutive_failures.store(failures, Relaxed);
         drop(inner);
         figures.is_rewriting.store(false, Release);
-        // Only now, for whoever reads it may ask for the next one at once.
+        // Only now, for a client that reads it may ask for the next one at once.
         if is_ok {
             log!(Notice, "Background AOF rewrite finished successfully");
         } else {

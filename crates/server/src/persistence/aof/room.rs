@@ -165,7 +165,7 @@ impl InPlace {
         self.room_end
     }
 
-    /// The room to be made so that there are `wanted` bytes of it, if that is due and nobody is making
+    /// The room to be made so that there are `wanted` bytes of it, if that is due and no job is making
     /// any. It has to be [run](RoomJob::run) by another thread.
     ///
     /// # Errors
@@ -284,7 +284,7 @@ mod tests {
         (Arc::new(file), path)
     }
 
-    /// Writes a batch; whoever makes room does so beside it.
+    /// Writes a batch; room is made beside it.
     fn write(file: &File, in_place: &mut InPlace, batch: &[u8], room: u64) {
         in_place.begin_batch(batch.len());
         in_place.push(&batch[..batch.len() / 2]);

@@ -1,6 +1,6 @@
 //! The thread that forces the append-only file to the disk once a second (`everysec`), so that a slow
-//! disk keeps nobody from writing, and makes [room](super::room) ahead of it (`always`); and what an
-//! fsync that fails means for everybody else.
+//! disk does not stop writers, and makes [room](super::room) ahead of it (`always`); and what an
+//! fsync that fails means for all others.
 
 use super::file::{self, LogFile};
 use super::lock;

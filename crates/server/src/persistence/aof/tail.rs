@@ -3,7 +3,7 @@
 //! What a crash leaves is the beginning of what would have been there, and may be cut off. Behind a
 //! length or an EXEC that is not what was written, on the other hand, there may be any amount of
 //! sound history, which must not be cut off with it. So an end is damaged if there is a command in
-//! an unfinished transaction that nobody knows, or if whole commands stand inside what claims to be
+//! an unfinished transaction that does not exist, or if whole commands stand inside what claims to be
 //! a single word. (A value that is itself a piece of such a log looks the same. That it is asked
 //! about is the lesser evil.)
 

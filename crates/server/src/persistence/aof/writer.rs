@@ -4,7 +4,7 @@
 //! that wait for the disk are let go. With `everysec` it wakes every few milliseconds while there
 //! are writes, and hands the fsync to a second thread once a second, so that neither a slow write
 //! nor a slow fsync ever meets a reactor. With `always` it sleeps until a reactor nudges it at the
-//! end of its turn, writes and forces in one go, and so one fsync serves everybody who waits.
+//! end of its turn, writes and forces in one go, and so one fsync serves all that wait.
 
 use super::file::{self, LogFile};
 use super::gather::Gathering;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(2);
 /// Without writes for so long, the thread sleeps until it is nudged.
 const IDLE: Duration = Duration::from_millis(50);
-/// The longest sleep: writes of threads that nudge nobody are not left lying for longer.
+/// The longest sleep: writes of threads that do not nudge the writer are not left lying for longer.
 const SLEEP: Duration = Duration::from_millis(100);
 /// Between two attempts after a failure.
 const RETRY: Duration = Duration::from_millis(100);
@@ -83,7 +83,7 @@ pub struct Writer {
     is_over: AtomicBool,
     /// There may be room ahead of the file.
     has_room: AtomicBool,
-    /// Held by who looks whether replies are to wait, and by who lets go of them.
+    /// Held to decide whether replies wait, and to release them.
     policy: Mutex<()>,
 }
 
@@ -192,7 +192,7 @@ impl Writer {
         orders.switches.pop_front().map(|(_, file)| file)
     }
 
-    /// Nothing that is appended to the journal from now on is written, so nobody who begins now waits
+    /// Nothing that is appended to the journal from now on is written, so a command that begins now does not wait
     /// for it, although the threads go on until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
         self.end.fetch_min(self.engine.journal.position().0, AcqRel);
@@ -218,7 +218,7 @@ impl Writer {
 
     /// Has replies wait for the disk, or not, as `appendfsync` says now.
     pub fn follow_policy(&self) -> AppendFsync {
-        // Who looks last has seen the latest.
+        // The last to look has seen the latest.
         let _looking = lock(&self.policy);
         let policy = self.engine.config.appendfsync();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
@@ -654,7 +654,7 @@ impl Work {
     /// Waits until there is something to write, and then for company.
     fn gather(&mut self, writer: &Writer) {
         let was_done = Instant::now();
-        // Among many it would only take the processor away from those who write.
+        // Among many it would only take the processor away from writers.
         if self.gathering.is_alone() {
             self.linger.stay(|| self.has_nothing_to_do(writer));
         }
@@ -681,14 +681,14 @@ impl Work {
         writer.target() <= self.reader.position() && lock(&writer.orders).is_empty()
     }
 
-    /// Sleeps until somebody writes or wants something else.
+    /// Sleeps until there is something to write or another request.
     fn sleep(&self, writer: &Writer) {
-        // Who appended before has not nudged.
+        // Threads that appended before have not nudged.
         self.park(0, SLEEP, || self.has_nothing_to_do(writer));
     }
 
-    /// Sleeps until so many have arrived. `still` is the second look, once everybody can see that
-    /// the thread is about to sleep.
+    /// Sleeps until so many have arrived. `still` is the second look, once other threads can see that
+    /// this one is about to sleep.
     fn park(&self, arrivals: u64, longest: Duration, still: impl FnOnce() -> bool) {
         let log = &self.engine.append_log;
         log.sleep_until(arrivals);
@@ -732,7 +732,7 @@ impl Work {
 fn cut_room(file: &mut LogFile) -> bool {
     let cut = file.write_at_end();
     if let Err(error) = &cut {
-        // It takes up room, and whoever reads the file skips it.
+        // It takes up room, and readers of the file skip it.
         let (name, why) = (file.name(), os_error(error));
         log!(Warning, "Can't cut off the room ahead of the AOF file {name}: {why}");
     }

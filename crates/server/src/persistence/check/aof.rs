@@ -41,7 +41,7 @@ enum Verdict {
 /// Why the check ends: it has been said.
 enum Stop {
     Failed,
-    /// Nobody reads it.
+    /// It is not read.
     Output,
 }
 
@@ -327,7 +327,7 @@ impl Check<'_> {
                         consumed
                     }
                     Ok(Item::Comment { consumed }) => {
-                        // Of what is behind it nobody knows whether it is later.
+                        // What is behind it may be older.
                         if matches!(self.repair, Repair::TruncateTo(_))
                             && buf[at..filled].starts_with(b"#TS:")
                         {

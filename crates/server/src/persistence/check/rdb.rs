@@ -72,7 +72,7 @@ fn check_path(path: &Path, out: &mut dyn Write, err: &mut dyn Write) -> io::Resu
         }
     };
     writeln!(out, "[offset 0] Checking RDB file {name}")?;
-    // How much comes through a pipe nobody knows.
+    // The length of a pipe is not known.
     let end = if facts.is_file() { facts.len() } else { u64::MAX };
     Ok(check_rdb(&mut file, 0, end, out, err)?.is_some())
 }

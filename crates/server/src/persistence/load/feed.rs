@@ -71,7 +71,7 @@ impl<'r> Feed<'r> {
         Ok(self.filled - start)
     }
 
-    /// The checksum of all that was taken; `None` if nobody wants to know.
+    /// The checksum of all that was taken; `None` if it is not wanted.
     pub fn checksum(&mut self) -> Option<u64> {
         let checksum = self.checksum.as_mut()?;
         *checksum = crc64(*checksum, &self.buf[self.summed..self.taken]);

@@ -8,7 +8,7 @@
 //!
 //! The caller reads; there are as many workers as reactors. What is under way is bounded: batches
 //! wait in a short queue, and a collection of any size passes in pieces. A file that is not sound
-//! ends the load, with the place in it; what has been inserted by then stays, so whoever loads has
+//! ends the load, with the place in it; what has been inserted by then stays, so the caller has
 //! to stop or to empty the keyspace.
 
 mod error;

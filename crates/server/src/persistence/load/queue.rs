@@ -130,7 +130,7 @@ impl Queue {
         self.filled.notify_all();
     }
 
-    /// Nobody need go on.
+    /// The load is to end.
     pub fn give_up(&self) {
         self.lock().gave_up = true;
         self.filled.notify_all();

@@ -245,7 +245,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             return Ok(());
         }
         self.ship()?;
-        // In small steps: who waits for the end may take the delay back or stop the server.
+        // In small steps: the delay may be taken back or the server stopped meanwhile.
         while !self.owed.is_zero()
             && self.engine.config.key_load_delay() != 0
             && !self.engine.loading.is_cancelled()

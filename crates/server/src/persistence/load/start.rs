@@ -69,7 +69,7 @@ pub fn at_start(
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
-        // The gate stays closed: half a data set is nobody's.
+        // The gate stays closed: half a data set is not served.
         Err(failure) if matches!(failure.cause(), Cause::Cancelled) => Ok(LoadedAtStart::Cancelled),
         Err(failure) => {
             Err(format!("{failure}\nTerminating server after rdb file reading failure."))
@@ -101,7 +101,7 @@ pub fn now(engine: &'static Engine, replaces: bool, begun: &mut dyn FnMut()) -> 
     let mut options = Options::configured(engine);
     options.settings.world_is_stopped = true;
     options.settings.replaces = replaces;
-    // The append-only file has to be told of those that have expired, by whoever meets them.
+    // The append-only file has to be told of those that have expired, when they are found.
     options.settings.keeps_expired = engine.journal.is_recording();
     load_rdb(engine, source, &options).map(drop).map_err(|failure| failure.to_string())
 }
