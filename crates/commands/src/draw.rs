@@ -6,7 +6,7 @@ use resp::Reply;
 const DRAWN_AT_ONCE: usize = 1024;
 
 /// Writes `count` elements, which may be far more than there are: `draw` writes some of them.
-/// Stops when the reply exceeds `room`, since then nobody will get it.
+/// Stops when the reply exceeds `room`, since it will not be sent then.
 pub(crate) fn draw_repeated(
     count: usize,
     reply: &mut Reply<'_>,

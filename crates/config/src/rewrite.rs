@@ -214,7 +214,7 @@ fn write_synced(path: &Path, content: &[u8], old: Option<&Metadata>) -> io::Resu
     let mode = old.map_or(0o644, |old| old.mode() & 0o777);
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     if let Some(old) = old {
-        // Only root can give it to somebody else; whose it is matters less than what it says.
+        // Only root can change its owner; the content matters more than the owner.
         let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
         file.set_permissions(Permissions::from_mode(mode))?;
     }

@@ -2,7 +2,7 @@
 //!
 //! Numbers, switches and choices are relaxed atomics in one array, at the position their row has
 //! in the table: an accessor compiles to one load from a fixed offset, on a cache line that is
-//! shared by all cores until somebody runs `CONFIG SET`. The output buffer limits, which are
+//! shared by all cores until a `CONFIG SET`. The output buffer limits, which are
 //! looked at for every reply, are atomics too. Strings and lists sit behind one lock that only
 //! cold paths take; what is read is cloned out, which bumps a reference count.
 //!

@@ -24,7 +24,7 @@ impl Db<'_> {
         mut visit: impl FnMut(&mut Self, usize, Key<'k>),
     ) {
         let indices = (first..args.len()).step_by(step);
-        // Who holds keys is outside the world, where nothing may be prefetched.
+        // A holder of keys is outside the world, where nothing may be prefetched.
         if args.len() < FROM || self.held.is_some() {
             return indices.for_each(|index| visit(self, index, args.key(index)));
         }

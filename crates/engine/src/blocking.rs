@@ -1,10 +1,10 @@
 //! Commands that wait: BLPOP and its kin, and work that a background thread does for a client.
 //!
 //! A blocked command is kept as a [`Waiter`] in the registry of each of its keys, oldest first.
-//! Whoever changes such a key serves the waiters when its own command is committed, and before its
-//! locks are given back: it runs the waiter's command again, on the waiter's behalf, with what further
+//! A thread that changes such a key serves the waiters when its own command is committed, and before
+//! it releases its locks: it runs the waiter's command again, on the waiter's behalf, with what further
 //! locks the command needs, and posts the reply to the client's thread. So the waiter that waits
-//! longest is served first, and everybody else sees the key as the waiter left it.
+//! longest is served first, and all others see the key as the waiter left it.
 //!
 //! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
 //!
@@ -29,12 +29,12 @@ use structs::numbers::{LongDouble, parse_f64, parse_i64};
 const WAITING: u8 = 0;
 const SERVING: u8 = 1;
 const DONE: u8 = 2;
-/// Being served, though its client has gone: whoever serves it ends it.
+/// Being served, though its client has gone: the serving thread ends it.
 const ABANDONED: u8 = 3;
-/// Nobody serves it any more; its client's thread has yet to end it.
+/// Not to be served any more; its client's thread has yet to end it.
 const CALLED_OFF: u8 = 4;
 
-/// A key that has changed, for whoever waits for it.
+/// A key that has changed, for the clients that wait for it.
 pub(crate) type Ready = (DbIndex, Box<[u8]>);
 
 /// What a client gets when its command times out.
@@ -150,8 +150,8 @@ impl Waiter {
         self.state.load(Acquire) == DONE
     }
 
-    /// Whether nobody is to see it wait any more, though its client's thread may have yet to hear of
-    /// that.
+    /// Whether it does not count as waiting any more, though its client's thread may have yet to
+    /// hear of that.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state.load(Acquire), DONE | ABANDONED | CALLED_OFF)
             || self.session_client.is_killed()
@@ -163,7 +163,7 @@ impl Waiter {
         engine.stats.blocked_clients.fetch_add(1, Relaxed);
     }
 
-    /// Its client is blocked no longer; the first who says so is believed.
+    /// Its client is blocked no longer; only the first call counts.
     pub(crate) fn uncount(&self, engine: &Engine) {
         if self.is_counted.swap(false, AcqRel) {
             engine.stats.blocked_clients.fetch_sub(1, Relaxed);
@@ -191,14 +191,14 @@ impl Waiter {
         self.state.store(DONE, Release);
     }
 
-    /// Ends the wait without serving it; `false` if somebody serves it just now or has.
+    /// Ends the wait without serving it; `false` if it is or was served.
     pub fn cancel(&self) -> bool {
         [WAITING, CALLED_OFF]
             .iter()
             .any(|&state| self.state.compare_exchange(state, DONE, AcqRel, Acquire).is_ok())
     }
 
-    /// Keeps everybody from serving it from now on, for a client whose thread is going to be told to
+    /// Keeps it from being served from now on, for a client whose thread is going to be told to
     /// end the wait; `false` if its fate is decided. If it is being served just now, that may
     /// succeed.
     pub(crate) fn call_off(&self) -> bool {
@@ -212,15 +212,15 @@ impl Waiter {
         loop {
             match self.state.compare_exchange(WAITING, CALLED_OFF, AcqRel, Acquire) {
                 Ok(_) => return true,
-                // Whoever serves it has all locks and waits for nobody.
+                // The serving thread has all locks and does not wait.
                 Err(SERVING) => std::thread::yield_now(),
                 Err(_) => return false,
             }
         }
     }
 
-    /// The same for a client that goes away, after whom nobody asks again: if somebody serves it
-    /// just now, that one ends the wait.
+    /// The same for a client that goes away: if another thread serves it just now, that thread
+    /// ends the wait.
     pub(crate) fn abandon(&self) -> bool {
         // Its own thread alone does this, and a wait that was put back is waiting again.
         while self.state.compare_exchange(SERVING, ABANDONED, AcqRel, Acquire).is_err() {

@@ -36,7 +36,7 @@ pub struct Change {
 pub(crate) enum Cause {
     /// A command meant it to.
     Command,
-    /// Its time had come: nobody's doing, even if a command found it out.
+    /// Its time had come: not the effect of a command, even if a command found it.
     Time,
 }
 
@@ -272,7 +272,7 @@ pub(crate) fn notify(db: &Db<'_>, index: DbIndex, key: &[u8], event: Event) {
     }
 }
 
-/// Tells everyone who watches or waits for keys that whole databases are about to be emptied
+/// Tells all clients that watch or wait for keys that whole databases are about to be emptied
 /// (FLUSHALL) or to be replaced by another one (SWAPDB). A watched key that is absent before and
 /// after has not changed. The world stands still.
 pub fn databases_change(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]) {

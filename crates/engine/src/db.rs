@@ -53,7 +53,7 @@ pub struct Db<'a> {
     /// The selected database.
     pub index: DbIndex,
     pub(crate) now: Millis,
-    /// Keys that expire before it are gone. While the history is repeated that is nobody: those
+    /// Keys that expire before it are gone. While the history is repeated there are none: keys
     /// that expired then are deleted by the history itself.
     pub(crate) horizon: Millis,
     pub(crate) policy: Policy,
@@ -75,7 +75,7 @@ pub struct Db<'a> {
     pub(crate) held: Option<Held<'a>>,
     /// The client that waits for this long command.
     pub(crate) asker: Option<&'a Asker>,
-    /// Set where nobody waits for this thread: then the world may be stopped between stripes.
+    /// Set where no client waits for this thread: then the world may be stopped between stripes.
     background: Option<&'a keyspace::world::Reader<'static>>,
     /// The request's words that came in blocks of their own.
     pub(crate) blocks: Vec<HeapString>,
@@ -273,7 +273,7 @@ impl<'a> Db<'a> {
         }
     }
 
-    /// Leaves keys that were found expired to whoever finds them next.
+    /// Leaves keys that were found expired to the command that finds them next.
     pub(crate) fn forget_stale(&mut self) {
         for stale in std::mem::take(self.stale.get_mut()) {
             if stale.is_missed {
@@ -370,8 +370,8 @@ impl<'a> Db<'a> {
     pub(crate) fn expire(&mut self, key: Key<'_>) {
         let index = self.index;
         if self.data_mut(key).is_held(key.hash) {
-            // Whoever finds it next when the long command has ended deletes it. To this command it
-            // is gone already, and so it must be to whoever repeats what the command does.
+            // The next command that finds it after the long command deletes it. To this command it
+            // is gone already, and so it must be to a reader of the journal.
             self.effects.propagate_deletion(self.engine, index, key.bytes);
             return;
         }
@@ -683,7 +683,7 @@ impl<'a> Db<'a> {
     }
 
     /// What goes into the journal in place of the request itself: the same effect in commands
-    /// that need no clock and no chance. `write` runs only if somebody reads the journal.
+    /// that need no clock and no chance. `write` runs only if the journal has a reader.
     pub fn propagate_as(&mut self, write: impl FnOnce(&mut Effect<'_>)) {
         if self.engine.journal.is_recording() {
             let index = self.index;
@@ -700,7 +700,7 @@ impl<'a> Db<'a> {
 
     /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
     /// For commands with `Flags::WALKS`, whose own keys, if any, are not locked.
-    /// A long command's walk ends early when nobody wants its result any longer.
+    /// A long command's walk ends early when its result is no longer wanted.
     pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
             if !self.is_wanted() {

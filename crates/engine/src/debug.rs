@@ -18,7 +18,7 @@ pub enum DiskFault {
     Sync = 3,
 }
 
-/// The switches; all off in a server that nobody debugs.
+/// The switches; all off in production.
 #[derive(Default)]
 pub struct DebugSettings {
     packed_threshold: AtomicUsize,

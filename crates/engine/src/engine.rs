@@ -83,7 +83,7 @@ pub trait Host: Send + Sync {
     fn settle_append_log(&self, reply: LateReply);
     /// Whether there is an append-only file to load.
     fn has_append_log(&self) -> bool;
-    /// Loads the append-only file again, which is complete, into an empty data set that nobody uses;
+    /// Loads the append-only file again, which is complete, into an empty data set that is not in use;
     /// ends the process if it cannot. `false`: the server is going down, and the rest was not loaded.
     fn reload_append_log(&self) -> bool;
     /// A log line at level notice.
@@ -108,7 +108,7 @@ pub type SaveDone = Box<dyn FnOnce(crate::persistence::Outcome) + Send>;
 pub enum OtherSnapshot {
     /// It is completed first.
     IsWaitedFor,
-    /// Nobody needs it any more.
+    /// It is not needed any more.
     IsEnded,
 }
 
@@ -309,7 +309,7 @@ impl Engine {
         !wanted.is_empty() && wanted.contains(class)
     }
 
-    /// Whether somebody wants to know of every change, whatever the key.
+    /// Whether every change must be reported, whatever the key.
     #[inline]
     pub fn has_global_interest(&self) -> bool {
         !self.config.notify_keyspace_events().is_empty() || self.tracking.is_broadcasting()

@@ -2,8 +2,8 @@
 //!
 //! For each eviction a few entries are drawn from random stripes (`maxmemory-samples` of them), and
 //! the one that the policy likes least goes. Redis keeps the best candidates of earlier samples in
-//! a pool; here every draw is over the whole keyspace and all databases, and a stripe that somebody
-//! holds is passed over, so no thread waits.
+//! a pool; here every draw is over the whole keyspace and all databases, and a locked stripe
+//! is passed over, so no thread waits.
 
 use crate::clock::{Clock, Ticks};
 use crate::cx::Cx;
@@ -20,12 +20,12 @@ use keyspace::{DbIndex, Entry, Key, Millis};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Chosen entries that somebody was quicker to take, before there is nothing to evict.
+/// Chosen entries that were gone when they were to be evicted, before there is nothing to evict.
 const PATIENCE: usize = 4 * STRIPES;
 /// Stripes drawn before all are walked through.
 const DRAWS: usize = 256;
 
-/// How long a search that found nothing is remembered at most: what somebody held then may be free.
+/// How long a search that found nothing is remembered at most: what was locked then may be free.
 const REMEMBERED_MS: i64 = 100;
 
 /// The last search in vain. Where nothing can be evicted every write is refused, and to find that out
@@ -76,7 +76,7 @@ fn lasted_us(since_us: u64, now_us: u64) -> u64 {
 impl OverLimit {
     fn begin(&self, now_us: u64) {
         if self.since_us.load(Relaxed) == 0 {
-            // It has begun already if somebody was quicker.
+            // It has begun already if another thread was quicker.
             let _ = self.since_us.compare_exchange(0, now_us.max(1), Relaxed, Relaxed);
         }
     }
@@ -150,8 +150,8 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     evict_down_to(&mut cx.db, limit) != Room::Nowhere
 }
 
-/// The same without a command: housekeeping does it, so that a lower limit takes effect though
-/// nobody sends anything.
+/// The same without a command: housekeeping does it, so that a lower limit takes effect on an idle
+/// server.
 /// Whether there is more to do as soon as possible.
 pub fn keep_limit(worker: &mut Worker) -> bool {
     let engine = worker.engine();
@@ -296,7 +296,7 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
     let mut bytes = 0;
     db.in_db(candidate.db, |db| {
         let key = Key::new(&candidate.key);
-        // A long command may hold it meanwhile, a snapshot may have no room for it, or somebody may
+        // A long command may hold it meanwhile, a snapshot may have no room for it, or another client may
         // have deleted it.
         let is_held = db.with_stripe_mut(candidate.stripe, |data| {
             data.is_held(key.hash)

@@ -1,4 +1,4 @@
-//! Active expiry: deleting keys whose time has come although nobody asks for them.
+//! Active expiry: deleting expired keys that no client asks for.
 //!
 //! Every thread takes its share of the stripes (those whose number leaves its index as remainder),
 //! so each stripe has its turn in every round, however few volatile keys it has. Of a stripe the
@@ -116,7 +116,7 @@ fn sweep(worker: &mut Worker, stripe: usize) -> bool {
 
 fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     let engine = db.engine;
-    // A round takes many slices, and whoever ends this meanwhile stops the world for it.
+    // A round takes many slices, and the world is stopped to end this meanwhile.
     if !is_wanted(engine) {
         return false;
     }

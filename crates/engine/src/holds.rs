@@ -1,4 +1,4 @@
-//! What long commands hold, and who waits for them.
+//! What long commands hold, and the commands that wait for them.
 //!
 //! The holds themselves are in the stripes (`keyspace::holds`); here is what concerns all of them:
 //! how many long commands run, which threads want to be told when one ends, and [`Held`], the view
@@ -90,7 +90,7 @@ impl Holds {
         }
     }
 
-    /// Begins a long command; its number. Waits if somebody wants the world and has waited long
+    /// Begins a long command; its number. Waits if a thread wants the world and has waited long
     /// enough for the commands that run already, and while a script has the turn.
     pub(crate) fn begin(&self, clock: &Clock, is_turn_taken: impl Fn() -> bool) -> u64 {
         loop {
@@ -115,7 +115,7 @@ impl Holds {
         }
     }
 
-    /// Notes that somebody waits for a long command to end. To be called before the last look at
+    /// Notes that a command waits for a long one to end. To be called before the last look at
     /// what is in the way, so that the end is either seen or announced.
     pub(crate) fn wait(&self) {
         self.is_waited_for.store(true, SeqCst);

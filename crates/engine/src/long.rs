@@ -33,7 +33,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use structs::give_way;
 
-/// Who waits for a long command.
+/// The client that waits for a long command.
 pub(crate) struct Asker {
     client: Arc<Client>,
     /// How it has to have gone for the command to be in vain.
@@ -45,7 +45,7 @@ pub(crate) struct Asker {
 impl Asker {
     fn new(session: &Session, keys: &[NamedKey]) -> Asker {
         let writes = keys.iter().any(|key| key.writes);
-        // Who sends a write and hangs up wants it done, as Redis does it.
+        // A write is done even if its client hangs up, as in Redis.
         let departure = if writes { Departure::Closed } else { Departure::Left };
         Asker { client: Arc::clone(&session.client), departure, asked: Cell::default() }
     }
@@ -66,8 +66,8 @@ impl Asker {
 }
 
 impl Db<'_> {
-    /// Whether anybody still wants what this command finds out. If not, it may end at once: nobody
-    /// sees its reply, and it has changed nothing. Commands that can run for long ask this now and
+    /// Whether the result of this command is still wanted. If not, it may end at once: its reply
+    /// is not sent, and it has changed nothing. Commands that can run for long ask this now and
     /// then while they only read, and above all before their first change.
     ///
     /// From its first change on a command is always wanted, so that none is done by half.
@@ -157,7 +157,7 @@ impl LateReply {
 }
 
 impl Cx<'_> {
-    /// Parks the session; whoever has what is returned writes the reply.
+    /// Parks the session; the owner of the returned value writes the reply.
     pub fn late_reply(&mut self) -> LateReply {
         let suspension = Suspension::background(TimeoutReply::Null);
         let token = self.thread.suspend(self.session, suspension);
@@ -252,7 +252,7 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     let _ = dispatch::call(cx, row, args);
     match cx.db.held.take() {
         Some(held) => {
-            // Keys that it found expired are held: somebody else will delete them.
+            // Keys that it found expired are held: another command will delete them.
             cx.db.forget_stale();
             held.release();
             cx.db.outbox.send();
@@ -274,7 +274,7 @@ fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
     dispatch::serve_ready(cx);
 }
 
-/// The end of a command that held keys: whoever waited for that goes on.
+/// The end of a command that held keys: commands that waited for it go on.
 fn end(cx: &mut Cx<'_>) {
     cx.engine.holds.end(&cx.engine.mailboxes, &cx.engine.clock);
     let unserved = cx.engine.holds.take_unserved();

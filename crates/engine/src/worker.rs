@@ -102,7 +102,7 @@ impl ThreadContext {
     }
 }
 
-/// Who has connected, and how.
+/// A new connection: its client and its kind.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// `ip:port`, or the path of the Unix socket.
@@ -496,7 +496,7 @@ impl Worker {
     }
 
     /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
-    /// if somebody serves the client just now.
+    /// if the client is being served just now.
     pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Output) -> bool {
         session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
@@ -565,7 +565,7 @@ impl Worker {
         }
         let ended = session.suspension.take();
         session.publish(self.context.engine.clock.wall().0);
-        // Not before: who looks at the client meanwhile asks the waiter whether the wait is over.
+        // Not before: until then other threads ask the waiter whether the wait is over.
         drop(ended);
         true
     }

@@ -1,9 +1,9 @@
 //! Giving way: background work leaves its core to others now and then, of its own accord.
 //!
 //! Where more threads want to run than there are cores, the kernel lets each run until its timer
-//! ticks, some milliseconds: so long would a reactor wait for a background thread, and everybody
+//! ticks, some milliseconds: so long would a reactor wait for a background thread, and all clients
 //! for a background thread that lost its core while it held a lock. So a background thread offers its
-//! core every fraction of a millisecond, where it holds nothing. If somebody took it, cores are
+//! core every fraction of a millisecond, where it holds nothing. If it was taken, cores are
 //! scarce, and for a while the thread rests after each turn for twice as long: a thread that has
 //! rested gets a core when it wants one, and is not put off it in the middle of its turn.
 
@@ -53,7 +53,7 @@ pub fn give_way() {
     }
 }
 
-/// Offers the core to others; how long it was gone, if somebody took it.
+/// Offers the core to others; how long it was gone, if it was taken.
 pub fn offer() -> Option<Duration> {
     let before = Instant::now();
     std::thread::yield_now();

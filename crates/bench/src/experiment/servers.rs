@@ -193,7 +193,7 @@ impl Lab {
         Ok(path)
     }
 
-    /// Starts what `command` makes of a port that is free; on another one if somebody was quicker to
+    /// Starts what `command` makes of a port that is free; on another one if a different program was quicker to
     /// take that.
     fn start_on_some_port(
         &mut self,
@@ -289,7 +289,7 @@ fn elsewhere(command: &[String]) -> Option<Result<(PathBuf, PathBuf), String>> {
 }
 
 /// Removes the directories of labs that were killed before they could. Their servers are gone: they end
-/// with their lab, however it ends. What cannot be removed is somebody else's.
+/// with their lab, however it ends. What cannot be removed belongs to others.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -1,4 +1,4 @@
-//! `CLUSTER` subcommands about nodes: who they are, and how they stand to each other.
+//! `CLUSTER` subcommands about nodes: their names, and how they stand to each other.
 
 use engine::{Arg, ArgKind, Command, Flags, Group};
 

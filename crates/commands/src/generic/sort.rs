@@ -263,7 +263,7 @@ impl<'a> Request<'a> {
         Ok(Loaded { elements, range, order })
     }
 
-    /// The elements, sorted; `None` if nobody wants them any longer.
+    /// The elements, sorted; `None` if they are no longer wanted.
     fn sorted(
         &self,
         db: &Db<'_>,

@@ -22,7 +22,7 @@ fn bgrewriteaof(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR Background append only file rewriting already in progress"));
     }
     if cx.in_transaction || cx.engine.snapshots.is_running() {
-        // Who asks for it does not wait because of earlier failures.
+        // An explicit request does not wait because of earlier failures.
         figures.consecutive_failures.store(0, Relaxed);
         figures.is_scheduled.store(true, Release);
         cx.reply.simple("Background append only file rewriting scheduled");

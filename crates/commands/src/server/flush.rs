@@ -2,7 +2,7 @@
 //!
 //! The world stands still only while the tables are taken out of the stripes; they are freed by a
 //! background thread. With SYNC, which is the default if `lazyfree-lazy-user-flush` is off, the
-//! client gets its reply when that is done; inside MULTI, where nobody can wait, at once.
+//! client gets its reply when that is done; inside MULTI, where waiting is impossible, at once.
 //!
 //! If there are save points, FLUSHALL saves that there is nothing any more, so that a restart does
 //! not bring it back, and its client waits for that too.

@@ -1,4 +1,4 @@
-//! `ROLE`: what this server is in replication, and who its replicas are
+//! `ROLE`: the role of this server in replication, and its replicas
 
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
 use replication::primary::Stage;

@@ -89,7 +89,7 @@ fn shutdown(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Who asked, for the log.
+/// The source of the request, for the log.
 fn describe(cx: &Cx<'_>) -> String {
     let client = &cx.session.client;
     let names = client.names();

@@ -165,7 +165,7 @@ impl Turns {
     }
 }
 
-/// The length of the longest common subsequence, unless somebody says in between that it is no
+/// The length of the longest common subsequence, unless it turns out in between that it is no
 /// longer wanted.
 fn fill(a: &[u8], b: &[u8], mut turns: Option<&mut Turns>, is_wanted: impl Fn() -> bool) -> usize {
     let mut row = vec![0u32; b.len() + 1];

@@ -1,9 +1,9 @@
 //! The memory that clients take, and `maxmemory-clients`.
 //!
 //! Each thread counts its own clients' memory (buffers, queued commands, names of what they watch
-//! and subscribe to) when it has served them and once in a round of housekeeping. Whoever finds
+//! and subscribe to) when it has served them and once in a round of housekeeping. A thread that finds
 //! the sum above the limit evicts the clients that take most, whichever threads they belong to: they
-//! leave the registry at once, so that nobody sees them any more, and their threads close them.
+//! leave the registry at once, so that they are not listed any more, and their threads close them.
 
 use crate::clients::{Client, flag};
 use crate::engine::Engine;
@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::*};
 
-/// A limit below this is raised to it: a server must be able to serve somebody.
+/// A limit below this is raised to it: a server must be able to serve a client.
 const LEAST_LIMIT: u64 = 128 << 10;
 
 /// In the place of the bytes of a client that is closed.
@@ -25,7 +25,7 @@ pub struct ClientUsage {
     bytes: AtomicI64,
     /// Bytes of those that were evicted and are not closed yet.
     leaving: AtomicI64,
-    /// Held while somebody evicts; nobody waits for it.
+    /// Held while a thread evicts; the others do not wait for it.
     evicting: Mutex<()>,
 }
 

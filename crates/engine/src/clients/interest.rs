@@ -88,7 +88,7 @@ impl StripeInterest {
     }
 }
 
-/// How many keys somebody is interested in, of all databases.
+/// The number of keys that clients are interested in, of all databases.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct KeyCounts {
     /// Keys that are watched.

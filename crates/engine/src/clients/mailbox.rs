@@ -1,6 +1,6 @@
 //! How threads reach each other's clients.
 //!
-//! A client belongs to one reactor thread, which alone writes to it. Whoever has something for a
+//! A client belongs to one reactor thread, which alone writes to it. A sender of something to a
 //! client of another thread (a published message, the reply of a blocked command, an order to
 //! close) posts it to that thread's mailbox and wakes the thread if it sleeps.
 //!

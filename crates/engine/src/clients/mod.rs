@@ -19,7 +19,7 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use structs::sync::lock;
 
-/// What everybody may know of a client.
+/// What all threads may know of a client.
 pub struct Client {
     /// Its number, never used twice.
     pub id: u64,
@@ -160,7 +160,7 @@ pub mod flag {
 }
 
 impl Client {
-    /// One that nobody has connected as, for what runs commands by itself.
+    /// A client without a connection, for internal commands.
     pub(crate) fn unconnected(id: u64, thread: usize, now: Millis) -> Client {
         Client {
             id,
@@ -197,7 +197,7 @@ impl Client {
     }
 
     /// Whether it is going to be closed, by CLIENT KILL or for the memory it takes, whatever its thread
-    /// does now: nobody is to find it any more.
+    /// does now: it must not be found any more.
     #[inline]
     pub(crate) fn is_leaving(&self) -> bool {
         self.is_killed() || self.live.is_evicted.load(Acquire)
@@ -303,7 +303,7 @@ mod tests {
             threads.map(|thread| thread.join().expect("it ends")).iter().sum()
         });
         assert_eq!((added, clients.count()), (MOST, MOST));
-        // Who was refused has had no number.
+        // A refused connection has had no number.
         clients.remove(1);
         assert_eq!(clients.add(MOST, client).map(|client| client.id), Some(MOST as u64 + 1));
     }

@@ -5,7 +5,7 @@
 use keyspace::Millis;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
 
-/// When the pause of a shutdown ends: nobody knows. Not the largest number, which is that of long
+/// When the pause of a shutdown ends: unknown. Not the largest number, which is that of long
 /// commands, whose waiters are not counted as blocked.
 const END_OF_SHUTDOWN: Millis = Millis(i64::MAX - 1);
 
@@ -29,7 +29,7 @@ pub enum Actions {
     All,
 }
 
-/// Who asked for it.
+/// Its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// CLIENT PAUSE.
@@ -41,7 +41,7 @@ pub enum Purpose {
 /// The strictest of the pauses in force; of two alike, the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// Who asked for it.
+    /// Its source.
     pub purpose: Purpose,
     /// What waits.
     pub actions: Actions,

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 /// Serves the clients that wait for the keys that became ready, longest wait first.
 ///
-/// The first time the locks of the command that made them ready are still held, so that nobody else
-/// takes what is there for who waits. A client that needs a stripe which cannot be had soon beside
+/// The first time the locks of the command that made them ready are still held, so that no other
+/// client takes what is there for the waiter. A client that needs a stripe which cannot be had soon beside
 /// them, and all after it, are left for a second time, without any locks.
 #[cold]
 pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
@@ -106,7 +106,7 @@ fn serve(
         }
         return Ok(());
     }
-    // Only now, so that who wants to know whether it is served need not wait for the locks.
+    // Only now, so that a thread that asks whether it is served need not wait for the locks.
     let is_served = waiter.claim() && run_claimed(&mut guest, waiter, args);
     let locks = guest.db.locks.take();
     ready.append(&mut guest.db.effects.ready);
@@ -150,9 +150,9 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
 /// Takes the locks for a blocked command, beside those that are held already if there are any;
 /// `false` if a long command is in the way, or they cannot be had soon beside others.
 fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
-    /// Attempts before a lock that somebody holds beside a long command counts as that one's.
+    /// Attempts before a lock that is taken beside a long command counts as that one's.
     const PATIENCE: usize = 1000;
-    /// Attempts while other locks are held, which somebody may be waiting for.
+    /// Attempts while other locks are held, for which others may be waiting.
     const PATIENCE_WITH_LOCKS: usize = 100;
     if !guest.db.locks.is_empty() {
         let is_had = (0..PATIENCE_WITH_LOCKS).any(|_| {

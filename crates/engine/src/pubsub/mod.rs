@@ -1,4 +1,4 @@
-//! Publish/subscribe: who listens to which channel.
+//! Publish/subscribe: the subscribers of each channel.
 //!
 //! The registry knows clients and names, nothing else. A message is put together once
 //! and posted to the mailboxes of the listeners' threads, which encode it in each client's
@@ -28,8 +28,8 @@ pub enum Space {
     ShardChannels,
 }
 
-/// Who listens to each name. Those who were killed are there until their threads have closed them, and
-/// count no more.
+/// The subscribers of each name. Killed clients stay until their threads have closed them, and
+/// do not count.
 type Names = HashMap<Box<[u8]>, Vec<Arc<Client>>>;
 
 /// The registry.
@@ -134,7 +134,7 @@ impl PubSub {
 struct Published<'a> {
     channel: &'a [u8],
     payload: &'a [u8],
-    /// The payload once somebody listens; all that is posted refers to it if it is long.
+    /// The payload once there is a subscriber; all that is posted refers to it if it is long.
     block: Option<HeapString>,
 }
 

@@ -1,11 +1,11 @@
 //! What a command tells other clients, kept until the journal has what the command did.
 //!
-//! With `appendfsync always` whoever delivers a message holds it until all that the journal had by
-//! then is on the disk ([`Worker::deliver`](crate::Worker::deliver)), so that nobody is told of what
+//! With `appendfsync always` a message is held until all that the journal had by
+//! then is on the disk ([`Worker::deliver`](crate::Worker::deliver)), so that no client is told of what
 //! a crash would take back. That works for changes that are in the journal before they are told: a
 //! command's own when it is committed, and those of a transaction when that ends.
 //!
-//! Kept is what there is to tell, not whom: only those are told who still want it when it leaves.
+//! The message is kept, not its receivers: they are looked up when it leaves.
 
 use crate::engine::Engine;
 use crate::pubsub::Space;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, RwLock};
 use structs::sync::{lock, read, write};
 
-/// Readers of a key that are remembered before it is looked which of them are still connected:
-/// who comes and goes must not make the list of a key that never changes grow for ever.
+/// Readers of a key that are remembered before gone connections are dropped from the list: the
+/// list of a key that never changes must not grow for ever.
 const MOST_UNCHECKED: usize = 64;
 
 /// A client that caches.

@@ -2,7 +2,7 @@
 //!
 //! Records are decoded and made into entries a few at a time; then their buckets are fetched into
 //! the cache, and only then is one stripe after the other locked. A key that comes from a file has
-//! no effects: nobody watches, tracks or waits for it, and the journal does not see it.
+//! no effects: no client watches, tracks or waits for it, and the journal does not see it.
 #![allow(unsafe_code)] // Fetches buckets inside the world.
 
 use crate::engine::Engine;
@@ -24,11 +24,11 @@ const TOGETHER: usize = 32;
 pub struct Settings {
     /// The thresholds of encodings.
     pub limits: Limits,
-    /// Keys whose time has come are loaded too: who follows a history must have what it had.
+    /// Expired keys are loaded too: a follower of a history must have what it had.
     pub keeps_expired: bool,
     /// A key that is there already is replaced; otherwise that is an error.
     pub replaces: bool,
-    /// The world is stopped by whoever started the load.
+    /// The starter of the load has stopped the world.
     pub world_is_stopped: bool,
     /// The time.
     pub now: Millis,

@@ -65,7 +65,7 @@ impl Loading {
         self.is_on.load(Relaxed)
     }
 
-    /// Asks whoever loads, now or later, to give up: the server is to stop. There is no way back.
+    /// Asks every load, now or later, to give up: the server is to stop. There is no way back.
     pub fn cancel(&self) {
         self.is_cancelled.store(true, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! Snapshots of the whole data set: how one begins, who waits for it, and what becomes of it.
+//! Snapshots of the whole data set: their begin, their waiting clients, and their end.
 //!
 //! [`Snapshots::begin`] stops the world for as long as it takes to put a hook into every stripe;
 //! the [`Snapshot`] it returns is the state of that instant. Any number of threads then call
@@ -45,7 +45,7 @@ const PIECE: usize = 16 << 10;
 /// stripe's lock in its hand.
 const STRETCH: Duration = Duration::from_micros(100);
 /// How many times as long it rests then, and how many times more for each of its last eight offers of
-/// the processor that somebody took.
+/// the processor that another thread took.
 const REST: u32 = 2;
 /// Commands in a second from which on clients are served.
 const BUSY: u64 = 1000;
@@ -147,7 +147,7 @@ impl Snapshots {
         }
         let prepared = Snapshot::prepare(engine)?;
         let stopped = engine.keyspace.world().stop();
-        // DEBUG LOADAOF may have come first: half a data set is nobody's.
+        // DEBUG LOADAOF may have come first: half a data set must not be saved.
         if is_loading() {
             drop(stopped);
             return Err(AlreadyRunning);
@@ -172,7 +172,7 @@ fn buffer_limit(config: &Config) -> usize {
     usize::try_from(config.snapshot_buffer_limit()).unwrap_or(usize::MAX)
 }
 
-/// Who writes a snapshot.
+/// The purpose of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
     /// A thread beside all others.
@@ -249,7 +249,7 @@ impl Snapshot {
         self.engine.clock.elapsed(self.started)
     }
 
-    /// That nobody has ended it since it was written; an error as of [`Snapshot::write`] if somebody has.
+    /// That it was not ended since it was written; else an error as of [`Snapshot::write`].
     pub fn still_counts(&self) -> io::Result<()> {
         if self.shared.is_over() { Err(ended(&self.shared)) } else { Ok(()) }
     }
@@ -259,7 +259,7 @@ impl Snapshot {
         &self.shared
     }
 
-    /// Says beside whom it is written, and ends: first of all, for it may end without a byte
+    /// Says which snapshot runs beside it, and ends: first of all, for it may end without a byte
     /// written, and must not wait for a world that its owner has stopped.
     pub fn begin_beside(&self, beside: Beside) {
         *lock(&self.beside) = beside;
@@ -284,7 +284,7 @@ impl Snapshot {
         sizes
     }
 
-    /// Takes and writes what nobody else does. Returns when there is nothing left for this thread;
+    /// Takes and writes what no other thread does. Returns when there is nothing left for this thread;
     /// when all threads have returned without an error the snapshot is complete. An error ends the
     /// snapshot for all of them.
     pub fn write(
@@ -321,7 +321,7 @@ struct Walker<'a> {
     out: Vec<u8>,
     out_db: DbIndex,
     stretch_began: Ticks,
-    /// Which of its last eight offers of the processor somebody took: the newest in the lowest bit.
+    /// Which of its last eight offers of the processor were taken: the newest in the lowest bit.
     taken: u8,
     /// What all this takes. Last: it is dropped after the rest.
     workspace: Workspace,
@@ -447,7 +447,7 @@ impl<'a> Walker<'a> {
         Ok(())
     }
 
-    /// Streams a big value; nobody else writes meanwhile.
+    /// Streams a big value; no other thread writes meanwhile.
     fn stream(
         &mut self,
         value: BigRef,
@@ -465,7 +465,7 @@ impl<'a> Walker<'a> {
             tokens.clear();
             let goes_on = self
                 .with_stripe(value.stripe, |data| data.stream_snapshot(value, &mut tokens, PIECE));
-            // Looked at afterwards: from the end on nobody tells the stripe's hook of changes, so the
+            // Looked at afterwards: from the end on the stripe's hook is not told of changes, so the
             // value may be another one by now, or gone in the middle.
             if shared.is_over() {
                 return Err(ended(&shared));
@@ -484,12 +484,12 @@ impl<'a> Walker<'a> {
             self.rest();
         }
         encode.end_of_value(&mut self.out);
-        // Whoever waits for this value may go on.
+        // Commands that wait for this value may go on.
         shared.recheck();
         self.flush(&mut **output)
     }
 
-    /// Leaves the processor to those who serve clients, unless clients wait for the snapshot.
+    /// Leaves the processor to the threads that serve clients, unless clients wait for the snapshot.
     fn rest(&mut self) {
         let clock = &self.snapshot.engine.clock;
         let worked = clock.elapsed(self.stretch_began);

@@ -94,7 +94,7 @@ impl Persistence {
     }
 
     /// How long the beginning of the last snapshot took, in microseconds: what takes the place of
-    /// Redis's fork, in which nobody is served either. 0 if there was none.
+    /// Redis's fork, during which no client is served either. 0 if there was none.
     pub fn cut_us(&self) -> u64 {
         self.cut_us.load(Relaxed)
     }
@@ -123,7 +123,7 @@ impl Persistence {
         self.keys_total.load(Relaxed)
     }
 
-    /// The most bytes that writers had handed over and nobody had written, during the last save.
+    /// The most bytes that writers had handed over and that were not written, during the last save.
     pub fn last_peak_bytes(&self) -> u64 {
         self.last_peak.load(Relaxed)
     }

@@ -1,7 +1,7 @@
 //! The latency monitor: what took longer than `latency-monitor-threshold`, by kind of event.
 //!
 //! Each kind has a ring of the last [`SAMPLES`] samples, at most one a second: the longest of that
-//! second. Whoever is timed anyway (a command) compares its time with the threshold; whoever is
+//! second. What is timed anyway (a command) compares its time with the threshold; what is
 //! not (eviction, expiry) asks [`Engine::timed`], which looks at the clock only while the monitor
 //! is on. The lock is taken only once something was slow.
 

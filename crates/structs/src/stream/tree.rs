@@ -8,7 +8,7 @@
 //! - Search, insertion and removal cost O(log n). A search that asks for items of a certain age skips
 //!   every branch whose oldest item is too young, so it costs O(log n) for each item it finds.
 //! - Nodes are shared: a clone of the tree is one reference, and a change copies the nodes on its path
-//!   that somebody else holds. That is how a snapshot gets a whole stream in no time.
+//!   that another holder shares. That is how a snapshot gets a whole stream in no time.
 //! - An item that is added at the end of a full leaf begins a new one, so ascending IDs fill leaves
 //!   completely. Removal joins a small node to its neighbour.
 //!

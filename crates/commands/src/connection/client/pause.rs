@@ -9,7 +9,7 @@ use keyspace::Millis;
 pub static CLIENT_PAUSE: Command = Command {
     name: "pause",
     arity: -3,
-    // With the world at rest: who has the reply may rely on it that no write is still on its way.
+    // With the world at rest: after the reply no write is still on its way.
     flags: Flags::ADMIN
         .with(Flags::NOSCRIPT)
         .with(Flags::LOADING)

@@ -70,7 +70,7 @@ pub(super) fn number(text: &[u8]) -> Result<f64, Error> {
 const CHUNK: usize = 1 << 16;
 
 /// The indexes of the elements that come at the places of `range` once all are sorted; any, if
-/// somebody says in between that they are no longer wanted.
+/// they turn out to be unwanted in between.
 pub(super) fn sort(
     elements: &Strings,
     weights: &Weights,

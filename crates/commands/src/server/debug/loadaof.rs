@@ -42,7 +42,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
             return;
         }
         engine.background.free_tables(engine::load::take_everything(engine));
-        // It ends the process if it fails: half a data set is nobody's. Nor is it when the server goes
+        // It ends the process if it fails: half a data set must not be served. Nor is it when the server goes
         // down: to the end clients are told that it is loading, and nothing is rewritten.
         if !host.reload_append_log() {
             reply.error(FAILED);

@@ -1,6 +1,6 @@
-//! `DEBUG subcommand [argument …]`: what test suites and people who look for a fault need
+//! `DEBUG subcommand [argument …]`: what test suites and debugging need
 //!
-//! `enable-debug-command` says who may. The world stands still for every one of them: some look at
+//! `enable-debug-command` says which clients may. The world stands still for every one of them: some look at
 //! everything, and the others (SLEEP) are meant to stop the server.
 
 mod clients;

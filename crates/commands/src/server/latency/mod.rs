@@ -211,7 +211,7 @@ fn latency_histogram(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() == 2 {
         wanted.extend(table.all());
     }
-    // Names that nobody knows are passed over; a container stands for its subcommands.
+    // Unknown names are passed over; a container stands for its subcommands.
     for row in args.from(2).iter().filter_map(|name| table.by_full_name(name)) {
         wanted.push(row);
         wanted.extend(table.subcommands(row));
