@@ -12,7 +12,7 @@ use keyspace::{DbIndex, Key};
 use std::ops::Range;
 
 /// Requests that are taken apart together; about what a core can have under way.
-pub(crate) const MOST: usize = 32;
+pub(crate) const MAX_REQUESTS: usize = 32;
 
 /// A request of a batch.
 #[derive(Clone, Copy)]

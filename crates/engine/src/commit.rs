@@ -14,7 +14,7 @@ use crate::events::{self, Class, Event};
 use crate::interest;
 use crate::journal::{Effect, Entry, JournalPos};
 use crate::locks::Locked;
-use crate::outbox::News;
+use crate::outbox::Notification;
 use crate::pubsub::Space;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
@@ -251,7 +251,7 @@ fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
         });
     }
     if engine.tracking.is_broadcasting() {
-        db.outbox.keep(News::Broadcast { key: change.key.clone(), by });
+        db.outbox.keep(Notification::Broadcast { key: change.key.clone(), by });
     }
 }
 
@@ -260,7 +260,7 @@ pub(crate) fn notify(db: &Db<'_>, index: DbIndex, key: &[u8], event: Event) {
     let wanted = db.engine.config.notify_keyspace_events();
     let tell = |channel: Vec<u8>, payload: &[u8]| {
         let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
-        db.outbox.keep(News::Message { space: Space::Channels, channel, payload });
+        db.outbox.keep(Notification::Message { space: Space::Channels, channel, payload });
     };
     if wanted.contains(Class::KEYSPACE) {
         let mut channel = format!("__keyspace@{}__:", index.0).into_bytes();

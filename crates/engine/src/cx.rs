@@ -10,7 +10,7 @@ use crate::clock::Ticks;
 use crate::db::Db;
 use crate::dispatch::ScriptRules;
 use crate::engine::Engine;
-use crate::outbox::News;
+use crate::outbox::Notification;
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
 use crate::scripts::Attempt;
@@ -136,7 +136,7 @@ impl Cx<'_> {
         }
         let count = pubsub.receivers(space, channel);
         let (channel, payload) = (channel.into(), payload.into());
-        self.db.outbox.keep(News::Message { space, channel, payload });
+        self.db.outbox.keep(Notification::Message { space, channel, payload });
         count
     }
 

@@ -51,7 +51,7 @@ pub trait Host: Send + Sync {
     fn save_in_background(&self, snapshot: Snapshot);
     /// Takes a snapshot as soon as there can be one and writes it into the configured file; not the
     /// caller but `done` waits for that. If there is another one by then, it is waited for, or ended.
-    fn save_apart(&self, other: OtherSnapshot, done: SaveDone);
+    fn save_apart(&self, other: OnConflict, done: SaveDone);
     /// Writes it before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
     /// Loads the configured file, for a command that has stopped the world. A key that is there
@@ -103,13 +103,13 @@ pub trait Host: Send + Sync {
 /// Told of how a save has ended.
 pub type SaveDone = Box<dyn FnOnce(crate::persistence::Outcome) + Send>;
 
-/// What becomes of a snapshot that is in the way of another.
+/// What to do with a snapshot that runs already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OtherSnapshot {
-    /// It is completed first.
-    IsWaitedFor,
-    /// It is not needed any more.
-    IsEnded,
+pub enum OnConflict {
+    /// Wait until it is complete.
+    Wait,
+    /// Cancel it: it is not needed any more.
+    Cancel,
 }
 
 /// 40 hexadecimal digits, as run and replication ids are.

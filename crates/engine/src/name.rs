@@ -6,7 +6,7 @@
 use std::num::NonZeroU8;
 
 /// Bytes of a name that fit: all of Redis's and Valkey's commands but a few are no longer.
-const MOST: usize = 16;
+const MAX_LEN: usize = 16;
 
 /// A name of at most 16 bytes in lower case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl PackedName {
             }
             4..8 => (four(name, 0) | four(name, len - 4) << 32, 0),
             8 => (eight(name, 0), 0),
-            9..=MOST => (eight(name, 0), lower(eight(name, len - 8))),
+            9..=MAX_LEN => (eight(name, 0), lower(eight(name, len - 8))),
             _ => return None,
         };
         let len = NonZeroU8::new(len as u8)?;
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn names_are_equal_if_their_bytes_are() {
         let text = b"abcdefghijklmnopq";
-        for len in 1..=MOST {
+        for len in 1..=MAX_LEN {
             let name = &text[..len];
             let packed = PackedName::new(name).unwrap();
             assert_eq!(PackedName::new(&name.to_ascii_uppercase()), Some(packed));
@@ -97,8 +97,8 @@ mod tests {
                 assert_ne!(PackedName::new(&other), Some(packed), "{len} {at}");
             }
         }
-        let lengths = (1..=MOST).map(|len| PackedName::new(&[b'a'; MOST][..len]).unwrap());
-        assert_eq!(lengths.map(|p| (p.low, p.high, p.len)).collect::<HashSet<_>>().len(), MOST);
+        let lengths = (1..=MAX_LEN).map(|len| PackedName::new(&[b'a'; MAX_LEN][..len]).unwrap());
+        assert_eq!(lengths.map(|p| (p.low, p.high, p.len)).collect::<HashSet<_>>().len(), MAX_LEN);
         assert_eq!(PackedName::new(b""), None);
         assert_eq!(PackedName::new(text), None);
     }

@@ -261,7 +261,7 @@ impl Worker {
         self.context.engine.tracking.flush_broadcasts(self.context.engine);
         argv.clear();
         session.parser.shrink();
-        if argv.capacity() <= batch::MOST * resp::KEPT_WORDS {
+        if argv.capacity() <= batch::MAX_REQUESTS * resp::KEPT_WORDS {
             // The allocation is kept; there is no element left to convert.
             self.argv = argv.into_iter().map(|_| -> &'static [u8] { unreachable!() }).collect();
         }
@@ -306,7 +306,7 @@ impl Worker {
             argv.clear();
             batch.clear();
             let limits = limits(cx.session, engine);
-            let most = if cx.session.authenticated { batch::MOST } else { 1 };
+            let most = if cx.session.authenticated { batch::MAX_REQUESTS } else { 1 };
             let mut at = consumed;
             let mut stop = None;
             while batch.requests().len() < most {

@@ -55,7 +55,7 @@ fn a_reactor_gives_way_while_many_wait_for_the_disk() {
             round(&mut clients);
             policy(&server) == libc::SCHED_BATCH
         });
-        assert!(number(&mut clients[0], "io_periods_giving_way") > 0);
+        assert!(number(&mut clients[0], "io_periods_yielding") > 0);
         eventually("it does no longer", || policy(&server) == libc::SCHED_OTHER);
     }
 }
@@ -66,6 +66,6 @@ fn nobody_gives_way_if_that_is_switched_off() {
     for _ in 0..500 {
         round(&mut clients);
     }
-    assert_eq!(number(&mut clients[0], "io_periods_giving_way"), 0);
+    assert_eq!(number(&mut clients[0], "io_periods_yielding"), 0);
     assert_eq!(policy(&server), libc::SCHED_OTHER);
 }

@@ -74,7 +74,7 @@ impl DbTables {
 static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 
 /// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
-const MOST_OUTGROWN_BYTES: usize = 16 << 20;
+const MAX_OUTGROWN_BYTES: usize = 16 << 20;
 
 /// Arrays that tables have outgrown, until no prefetch can be looking at them and they are freed:
 /// by an idle thread, or else by the threads that cause the growth.
@@ -108,7 +108,7 @@ impl Outgrown {
         let is_first = waiting.arrays.is_empty();
         waiting.bytes += buckets.bytes();
         waiting.arrays.push_back((grace, buckets));
-        let most = if waiting.bytes > MOST_OUTGROWN_BYTES { 2 } else { 0 };
+        let most = if waiting.bytes > MAX_OUTGROWN_BYTES { 2 } else { 0 };
         let free: [_; 2] = std::array::from_fn(|at| (at < most).then(|| waiting.pop(world)));
         drop(waiting);
         drop(free);

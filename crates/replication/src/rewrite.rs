@@ -3,7 +3,7 @@
 /// Failures in a row from which on retrying slows down.
 const PATIENCE: u64 = 3;
 /// The longest wait between two attempts, in minutes.
-const MOST_MINUTES: i64 = 60;
+const MAX_MINUTES: i64 = 60;
 
 /// Whether the log has grown enough since its base was written.
 ///
@@ -51,7 +51,7 @@ impl Backoff {
             self.not_before_s = 0;
             return Answer::Now;
         }
-        self.minutes = (self.minutes * 2).clamp(1, MOST_MINUTES);
+        self.minutes = (self.minutes * 2).clamp(1, MAX_MINUTES);
         self.not_before_s = now_s + self.minutes * 60;
         Answer::Wait { minutes: Some(self.minutes) }
     }

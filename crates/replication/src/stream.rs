@@ -13,8 +13,8 @@ use std::ops::Range;
 /// Bytes of the longest annotation, which is what Redis reads as one.
 const LONGEST_LINE: usize = 1023;
 /// Words a command may have, and bytes of a word: beyond them a number is garbage.
-const MOST_WORDS: u64 = 1 << 31;
-const MOST_BYTES: u64 = 1 << 40;
+const MAX_WORDS: u64 = 1 << 31;
+const MAX_BYTES: u64 = 1 << 40;
 /// What Redis and Valkey write first to a log that they go on with, the longest of it.
 const OTHERS_BEGIN: &[u8] = b"*2\r\n$6\r\nSELECT\r\n";
 
@@ -162,7 +162,7 @@ impl StreamReader {
         if first == b'#' {
             return self.annotation(input);
         }
-        let (count, mut at) = match self.header(input, 0, b'*', MOST_WORDS) {
+        let (count, mut at) = match self.header(input, 0, b'*', MAX_WORDS) {
             Header::Number(0, _) => {
                 return Err(self.corrupt(0, "Expected a command of at least one word".into()));
             }
@@ -171,7 +171,7 @@ impl StreamReader {
             Header::Corrupt(at, problem) => return Err(self.corrupt(at, problem)),
         };
         for _ in 0..count {
-            let len = match self.header(input, at, b'$', MOST_BYTES) {
+            let len = match self.header(input, at, b'$', MAX_BYTES) {
                 Header::Number(len, end) => {
                     at = end;
                     len as usize

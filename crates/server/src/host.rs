@@ -7,7 +7,7 @@ use crate::persistence::{load, save, shutdown};
 use crate::process::{crash, facts, os_error};
 use config::{ApplyError, Changed};
 use engine::Engine;
-use engine::engine::{Host, OtherSnapshot, Restart, SaveDone, ShutdownRequest};
+use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
 use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
@@ -96,7 +96,7 @@ impl Host for ServerHost {
         save::in_background(self.engine, snapshot);
     }
 
-    fn save_apart(&self, other: OtherSnapshot, done: SaveDone) {
+    fn save_apart(&self, other: OnConflict, done: SaveDone) {
         save::apart(self.engine, other, done);
     }
 
@@ -193,7 +193,7 @@ impl Host for ServerHost {
             ],
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
-                line("io_periods_giving_way", self.net.periods_giving_way().to_string()),
+                line("io_periods_yielding", self.net.periods_yielding().to_string()),
             ],
             "memory" => {
                 let resident = facts::Resident::read(Path::new("/"));

@@ -5,7 +5,7 @@ use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::listening;
 use crate::log;
-use crate::net::{Backend, Choice, Kind, ListenSpec, MOST_THREADS, Net, NetOptions, Reactor};
+use crate::net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
 use crate::persistence::aof::Aof;
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save, save_points};
@@ -110,7 +110,7 @@ fn serve(
     apply::choose_page_size(&config);
     let io_threads = Some(config.io_threads()).filter(|&count| count > 0);
     let mut threads = cpus.threads(io_threads);
-    threads.count = threads.count.clamp(1, MOST_THREADS);
+    threads.count = threads.count.clamp(1, MAX_THREADS);
     let count = threads.count;
     let choice = choose_backend(&config)?;
     let engine =

@@ -68,7 +68,7 @@ pub(crate) unsafe fn populate(at: NonNull<u8>, bytes: usize) {
 /// Each came from [`map_zeroed`], with its bytes, and is not used any more.
 pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>) {
     /// What one call takes.
-    const MOST: usize = 1024;
+    const MAX_RANGES: usize = 1024;
     // SAFETY: takes plain numbers.
     static SELF: LazyLock<c_long> =
         LazyLock::new(|| unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) });
@@ -77,7 +77,7 @@ pub(crate) unsafe fn empty(mappings: impl Iterator<Item = (NonNull<u8>, usize)>)
         iov_len: len,
     };
     let ranges: Vec<libc::iovec> = mappings.map(range).collect();
-    for some in ranges.chunks(MOST) {
+    for some in ranges.chunks(MAX_RANGES) {
         // SAFETY: the caller's contract. Where the kernel cannot (before Linux 6.13), the pages go with
         // their mapping.
         unsafe {

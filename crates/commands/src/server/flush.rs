@@ -7,7 +7,7 @@
 //! If there are save points, FLUSHALL saves that there is nothing any more, so that a restart does
 //! not bring it back, and its client waits for that too.
 
-use engine::engine::OtherSnapshot;
+use engine::engine::OnConflict;
 use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
 use keyspace::keyspace::Taken;
 
@@ -76,7 +76,7 @@ fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if cx.in_transaction {
         engine.background.free_tables(taken);
         cx.reply.ok();
-        host.save_apart(OtherSnapshot::IsEnded, Box::new(|_| {}));
+        host.save_apart(OnConflict::Cancel, Box::new(|_| {}));
         return Ok(());
     }
     let now = if in_background {
@@ -91,7 +91,7 @@ fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         // As in Redis, that the file could not be written is for the log.
         reply.send(|reply| reply.ok());
     };
-    host.save_apart(OtherSnapshot::IsEnded, Box::new(done));
+    host.save_apart(OnConflict::Cancel, Box::new(done));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! Both write in the background: SAVE keeps only its own client waiting. It may have to wait for a
 //! rewrite of the append-only file to end first, which Redis runs beside it.
 
-use engine::engine::OtherSnapshot;
+use engine::engine::OnConflict;
 use engine::persistence::Outcome;
 use engine::snapshot::{AlreadyRunning, Snapshots};
 use engine::{Arg, Args, Command, Cx, Error, Flags, Group};
@@ -82,7 +82,7 @@ fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
             Outcome::Failed | Outcome::Cancelled => reply.error("ERR"),
         });
     };
-    host.save_apart(OtherSnapshot::IsWaitedFor, Box::new(done));
+    host.save_apart(OnConflict::Wait, Box::new(done));
     Ok(())
 }
 

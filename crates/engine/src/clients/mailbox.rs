@@ -6,7 +6,7 @@
 //!
 //! To post a message costs less than to deliver it, so one client that publishes without pause could
 //! fill a mailbox faster than its thread empties it, and keep that thread from everything else. So
-//! a mailbox is *overdue* from [`MOST_WAITING`] bytes on, and what may post many messages is tried
+//! a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages is tried
 //! again later while any mailbox is.
 
 use crate::blocking::Resumption;
@@ -17,7 +17,7 @@ use structs::sync::lock;
 
 /// Bytes of messages, as they will be delivered, that may wait for a thread before it is overdue:
 /// a few milliseconds of its time.
-pub const MOST_WAITING: usize = 4 << 20;
+pub const MAX_WAITING: usize = 4 << 20;
 /// What a message costs beside the bytes it carries.
 const MESSAGE_OVERHEAD: usize = 64;
 
@@ -156,7 +156,7 @@ impl Mailbox {
         let mut waiting = lock(&self.waiting);
         let before = waiting.weight;
         waiting.weight += message.weight();
-        if before <= MOST_WAITING && waiting.weight > MOST_WAITING {
+        if before <= MAX_WAITING && waiting.weight > MAX_WAITING {
             self.overdue.fetch_add(1, Relaxed);
         }
         waiting.messages.push(message);
@@ -193,7 +193,7 @@ impl Mailbox {
         let mut waiting = lock(&self.waiting);
         self.has_mail.store(false, Release);
         let Waiting { messages, weight } = std::mem::take(&mut *waiting);
-        if weight > MOST_WAITING {
+        if weight > MAX_WAITING {
             self.overdue.fetch_sub(1, Relaxed);
         }
         messages
@@ -208,7 +208,7 @@ mod tests {
     fn a_mailbox_is_overdue_from_its_limit_until_it_is_emptied() {
         let overdue = Arc::default();
         let mailboxes = [Mailbox::new(&overdue), Mailbox::new(&overdue)];
-        let push = Arc::new(Push::Monitor(vec![b'x'; MOST_WAITING / 2].into()));
+        let push = Arc::new(Push::Monitor(vec![b'x'; MAX_WAITING / 2].into()));
         let mut seen = Vec::new();
         for mailbox in [0, 0, 0, 1, 1] {
             mailboxes[mailbox].post(Message::Push(1, Arc::clone(&push)));

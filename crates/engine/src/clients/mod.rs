@@ -294,17 +294,17 @@ mod tests {
 
     #[test]
     fn threads_that_add_at_the_same_time_keep_the_limit() {
-        const MOST: usize = 100;
+        const LIMIT: usize = 100;
         let clients = Clients::default();
         let client = |id| Client::unconnected(id, 0, Millis(0));
-        let add = || (0..MOST).filter(|_| clients.add(MOST, client).is_some()).count();
+        let add = || (0..LIMIT).filter(|_| clients.add(LIMIT, client).is_some()).count();
         let added: usize = std::thread::scope(|scope| {
             let threads = [(); 4].map(|()| scope.spawn(add));
             threads.map(|thread| thread.join().expect("it ends")).iter().sum()
         });
-        assert_eq!((added, clients.count()), (MOST, MOST));
+        assert_eq!((added, clients.count()), (LIMIT, LIMIT));
         // A refused connection has had no number.
         clients.remove(1);
-        assert_eq!(clients.add(MOST, client).map(|client| client.id), Some(MOST as u64 + 1));
+        assert_eq!(clients.add(LIMIT, client).map(|client| client.id), Some(LIMIT as u64 + 1));
     }
 }

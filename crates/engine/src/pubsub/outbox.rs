@@ -12,13 +12,13 @@ use crate::pubsub::Space;
 use std::cell::RefCell;
 use std::fmt;
 
-/// News, in their order. What is left when it is dropped leaves then.
+/// Notifications, in their order. What is left when it is dropped leaves then.
 pub(crate) struct Outbox<'a> {
     engine: &'a Engine,
-    waiting: RefCell<Vec<News>>,
+    waiting: RefCell<Vec<Notification>>,
 }
 
-pub(crate) enum News {
+pub(crate) enum Notification {
     /// For the listeners of a channel.
     Message { space: Space, channel: Box<[u8]>, payload: Box<[u8]> },
     /// For a cache that has read a key, which a client (0 for none) has changed.
@@ -34,8 +34,8 @@ impl<'a> Outbox<'a> {
         Outbox { engine, waiting: RefCell::default() }
     }
 
-    pub fn keep(&self, news: News) {
-        self.waiting.borrow_mut().push(news);
+    pub fn keep(&self, notification: Notification) {
+        self.waiting.borrow_mut().push(notification);
     }
 
     #[inline]
@@ -45,23 +45,25 @@ impl<'a> Outbox<'a> {
 
     /// Forgets messages: what they tell was undone.
     pub fn drop_messages(&mut self) {
-        self.waiting.get_mut().retain(|news| !matches!(news, News::Message { .. }));
+        self.waiting
+            .get_mut()
+            .retain(|notification| !matches!(notification, Notification::Message { .. }));
     }
 
     /// Lets everything go.
     #[cold]
     pub fn send(&self) {
         let Outbox { engine, waiting } = self;
-        for news in waiting.borrow_mut().drain(..) {
-            match news {
-                News::Message { space, channel, payload } => {
+        for notification in waiting.borrow_mut().drain(..) {
+            match notification {
+                Notification::Message { space, channel, payload } => {
                     engine.pubsub.publish(engine, space, &channel, &payload, None);
                 }
-                News::Change { reader, key, by } => {
+                Notification::Change { reader, key, by } => {
                     engine.tracking.invalidate(engine, reader, key, by);
                 }
-                News::Broadcast { key, by } => engine.tracking.note_change(key, by),
-                News::AllChanged => engine.tracking.tell_all(engine),
+                Notification::Broadcast { key, by } => engine.tracking.note_change(key, by),
+                Notification::AllChanged => engine.tracking.tell_all(engine),
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::interest::{self, StripeInterest};
 use crate::mailbox::{Message, Push};
-use crate::outbox::{News, Outbox};
+use crate::outbox::{Notification, Outbox};
 use crate::table::Resolved;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -19,7 +19,7 @@ use structs::sync::{lock, read, write};
 
 /// Readers of a key that are remembered before gone connections are dropped from the list: the
 /// list of a key that never changes must not grow for ever.
-const MOST_UNCHECKED: usize = 64;
+const MAX_UNCHECKED: usize = 64;
 
 /// A client that caches.
 #[derive(Clone, Debug)]
@@ -101,7 +101,7 @@ impl TrackingTable {
         self.keys.fetch_sub(1, Relaxed);
         self.items.fetch_sub(readers.len(), Relaxed);
         for reader in readers {
-            outbox.keep(News::Change { reader, key: key.into(), by });
+            outbox.keep(Notification::Change { reader, key: key.into(), by });
         }
     }
 
@@ -170,7 +170,7 @@ impl TrackingTable {
         });
         self.keys.store(0, Relaxed);
         self.items.store(0, Relaxed);
-        db.outbox.keep(News::AllChanged);
+        db.outbox.keep(Notification::AllChanged);
     }
 
     /// Tells every client to forget everything.
@@ -243,7 +243,7 @@ pub(crate) fn remember_reads(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
                 Vec::new()
             });
             if !readers.contains(&client) {
-                if readers.len() >= MOST_UNCHECKED && readers.len() == readers.capacity() {
+                if readers.len() >= MAX_UNCHECKED && readers.len() == readers.capacity() {
                     let before = readers.len();
                     readers.retain(|&reader| engine.clients.get(reader).is_some());
                     engine.tracking.items.fetch_sub(before - readers.len(), Relaxed);

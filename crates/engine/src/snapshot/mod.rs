@@ -250,7 +250,7 @@ impl Snapshot {
     }
 
     /// That it was not ended since it was written; else an error as of [`Snapshot::write`].
-    pub fn still_counts(&self) -> io::Result<()> {
+    pub fn ensure_not_cancelled(&self) -> io::Result<()> {
         if self.shared.is_over() { Err(ended(&self.shared)) } else { Ok(()) }
     }
 

@@ -10,7 +10,7 @@
 
 use super::Shared;
 use super::pieces::Pieces;
-use super::record::{Form, MOST_BYTES, Writer};
+use super::record::{Form, MAX_BYTES, Writer};
 use crate::collection::{Collection, Element, Layout, TakeApart};
 use crate::entry::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,7 +23,7 @@ pub fn write_whole(out: &mut Vec<u8>, entry: &Entry) {
         let shared = Arc::new(Shared::new(usize::MAX, Box::new(|| {})));
         let mut big = BigValue::new(entry, 0, &shared);
         while !big.is_finished() {
-            big.advance(entry, out, MOST_BYTES);
+            big.advance(entry, out, MAX_BYTES);
         }
     }
 }
@@ -216,7 +216,7 @@ fn chunks(
         let bytes = chunk.bytes;
         if at == 0 {
             Writer(out).chunk(chunk.is_packed);
-            if bytes.len() <= MOST_BYTES {
+            if bytes.len() <= MAX_BYTES {
                 Writer(out).bytes(bytes);
                 index += 1;
                 continue;

@@ -276,9 +276,9 @@ impl Writer<'_> {
 }
 
 /// Elements above which a value is not taken in one go.
-pub(crate) const MOST_ELEMENTS: usize = 1000;
+pub(crate) const MAX_ELEMENTS: usize = 1000;
 /// Bytes above which it is not.
-pub(crate) const MOST_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// A value is too big to be taken in one go.
 pub(crate) struct TooBig;
@@ -286,7 +286,7 @@ pub(crate) struct TooBig;
 /// Appends an entry with its value; if it is too big for that, nothing is appended.
 pub(crate) fn write_entry(out: &mut Vec<u8>, entry: &Entry) -> Result<(), TooBig> {
     let start = out.len();
-    let most = start + MOST_BYTES;
+    let most = start + MAX_BYTES;
     let written = write_below(out, entry, most);
     if written.is_err() {
         out.truncate(start);
@@ -308,7 +308,7 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
     match collection.layout() {
         Layout::Block(form, bytes) => whole(&mut to, entry, form, bytes),
         Layout::Chunks(form, count) => {
-            fits(count, MOST_ELEMENTS)?;
+            fits(count, MAX_ELEMENTS)?;
             to.head(entry, form, count);
             for chunk in (0..count).map_while(|index| collection.chunk(index)) {
                 fits(to.0.len() + chunk.bytes.len(), most)?;
@@ -318,7 +318,7 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
             Ok(())
         }
         Layout::Elements(form) => {
-            fits(collection.len(), MOST_ELEMENTS)?;
+            fits(collection.len(), MAX_ELEMENTS)?;
             to.head(entry, form, collection.len());
             write_elements(&mut to, collection, most)
         }
@@ -341,7 +341,7 @@ fn write_string(to: &mut Writer<'_>, entry: &Entry) -> Result<(), TooBig> {
         to.int(number);
     }
     if let Some(bytes) = string.text() {
-        fits(bytes.len(), MOST_BYTES)?;
+        fits(bytes.len(), MAX_BYTES)?;
         to.head(entry, Form::String, 1);
         to.bytes(bytes);
     }
@@ -367,7 +367,7 @@ fn write_elements(
 
 /// A value whose bytes are one block. Such blocks are bounded by options, but not strictly.
 fn whole(to: &mut Writer<'_>, entry: &Entry, form: Form, bytes: &[u8]) -> Result<(), TooBig> {
-    if bytes.len() > 16 * MOST_BYTES {
+    if bytes.len() > 16 * MAX_BYTES {
         return Err(TooBig);
     }
     to.head(entry, form, 1);
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn what_is_too_big_leaves_no_trace() {
         let mut out = b"before".to_vec();
-        let big = Entry::new_string(b"key", &vec![b'x'; MOST_BYTES + 1], None, 0);
+        let big = Entry::new_string(b"key", &vec![b'x'; MAX_BYTES + 1], None, 0);
         assert!(write_entry(&mut out, &big).is_err());
         let mut hash = Hash::new();
         for number in 0..600u32 {

@@ -20,7 +20,7 @@ pub(super) const CHUNK: usize = 16;
 /// What a chunk is, if it cannot be had.
 const LAYOUT: Layout = Layout::new::<[u8; CHUNK * STRIDE]>();
 /// The most buffers there may be.
-pub(super) const MOST: usize = 1024;
+pub(super) const MAX_BUFFERS: usize = 1024;
 
 /// A buffer with bytes in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Buffers {
     /// or twice as many as connections, or memory is short.
     pub fn grow(&mut self, connections: usize) -> Option<std::ops::Range<u16>> {
         let first = self.count();
-        if first >= MOST.min(2 * connections.max(1)) {
+        if first >= MAX_BUFFERS.min(2 * connections.max(1)) {
             return None;
         }
         match Mapped::zeroed(CHUNK * STRIDE) {

@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_millis(1);
 /// Fewer connections than this are not kept waiting.
 const FEWEST_CONNECTIONS: u32 = 16;
 /// More arrivals than this are not waited for: the gain is in the first dozens.
-const MOST_ARRIVALS: u32 = 32;
+const MAX_ARRIVALS: u32 = 32;
 /// A thread has time to spare if it rests for more than this part of a window.
 const SPARE: u32 = 16;
 /// The longest rest after failures, in windows.
@@ -29,7 +29,7 @@ const LONGEST_REST: u32 = 1024;
 
 /// What a wait is for, if not for the first event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Patience {
+pub(super) struct WaitLimit {
     /// This many events end the wait.
     pub events: u32,
     /// After this long one event does.
@@ -85,12 +85,12 @@ impl Coalescer {
     /// What the wait that follows is for: to be asked once a turn. `most` bounds its time, zero
     /// for never; `now` may lag by a turn; `cpu_time` is the thread's.
     #[inline]
-    pub fn patience(
+    pub fn wait_limit(
         &mut self,
         most: Duration,
         now: Instant,
         cpu_time: impl FnOnce() -> Duration,
-    ) -> Option<Patience> {
+    ) -> Option<WaitLimit> {
         if self.waited {
             self.judge();
         }
@@ -100,7 +100,7 @@ impl Coalescer {
             self.next_window(elapsed, now, cpu_time);
         }
         self.waited = self.wanted > 0 && self.rest.is_over() && !most.is_zero();
-        self.waited.then_some(Patience { events: self.wanted, time: most })
+        self.waited.then_some(WaitLimit { events: self.wanted, time: most })
     }
 
     /// The number of connections that sent something in the last window, in the middle if it was
@@ -141,7 +141,7 @@ impl Coalescer {
             self.used = Some(used);
             let busy = before.map_or(elapsed, |before| used.saturating_sub(before));
             if elapsed.saturating_sub(busy) > elapsed / SPARE {
-                self.wanted = (connections / 2).min(MOST_ARRIVALS);
+                self.wanted = (connections / 2).min(MAX_ARRIVALS);
             }
         }
         self.rest.pass(windows);
@@ -155,7 +155,7 @@ impl Coalescer {
 mod tests {
     use super::*;
 
-    const MOST: Duration = Duration::from_micros(50);
+    const LIMIT: Duration = Duration::from_micros(50);
 
     /// A thread whose clock and work are the test's.
     struct Thread {
@@ -176,9 +176,9 @@ mod tests {
             self.used += Duration::from_micros(busy);
             seen.iter_mut().for_each(|seen| self.coalescer.arrived(seen));
             let used = self.used;
-            let patience = self.coalescer.patience(MOST, self.now, || used);
-            assert!(patience.is_none_or(|patience| patience.time == MOST));
-            patience.map(|patience| patience.events)
+            let wait_limit = self.coalescer.wait_limit(LIMIT, self.now, || used);
+            assert!(wait_limit.is_none_or(|wait_limit| wait_limit.time == LIMIT));
+            wait_limit.map(|wait_limit| wait_limit.events)
         }
     }
 
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(thread.turn(100, &mut seen[..20], 50), Some(10));
         let (mut thread, mut many) = (Thread::new(), [0; 500]);
         thread.turn(1000, &mut many, 500);
-        assert_eq!(thread.turn(1000, &mut many, 500), Some(MOST_ARRIVALS));
+        assert_eq!(thread.turn(1000, &mut many, 500), Some(MAX_ARRIVALS));
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         for _ in 0..5 {
             now += WINDOW;
             seen.iter_mut().for_each(|seen| coalescer.arrived(seen));
-            assert_eq!(coalescer.patience(Duration::ZERO, now, || Duration::ZERO), None);
+            assert_eq!(coalescer.wait_limit(Duration::ZERO, now, || Duration::ZERO), None);
         }
     }
 }

@@ -19,11 +19,11 @@ pub(super) struct Core {
     /// Vacant slots.
     pub free: Vec<u32>,
     /// Slots vacated in this turn; requests queued for the kernel may still name them.
-    pub limbo: Vec<u32>,
+    pub closing: Vec<u32>,
     /// Descriptors of connections that ended in this turn. They are closed after the kernel has
     /// taken all queued requests: until then a request may hold the number, which a new connection
     /// must not get.
-    pub graves: Vec<OwnedFd>,
+    pub deferred_close: Vec<OwnedFd>,
     /// Those of connections that ended while a reply of theirs was being sent by another thread.
     pub lingering: Vec<(Token, OwnedFd)>,
     /// Connections with output to send when the turn ends.
@@ -58,8 +58,8 @@ impl Core {
             thread,
             links: Vec::new(),
             free: Vec::new(),
-            limbo: Vec::new(),
-            graves: Vec::new(),
+            closing: Vec::new(),
+            deferred_close: Vec::new(),
             lingering: Vec::new(),
             dirty: Vec::new(),
             dead: Vec::new(),
@@ -147,7 +147,7 @@ impl Core {
 
     /// True when something is left to do that no event will announce.
     pub fn hurried(&self) -> bool {
-        !(self.graves.is_empty()
+        !(self.deferred_close.is_empty()
             && self.rerun.is_empty()
             && self.retries.is_empty()
             && self.dead.is_empty())

@@ -13,7 +13,7 @@ use super::core::Core;
 use super::cx::ConnIo;
 use super::filling::Filling;
 use super::reactor::Reactor;
-use super::tls::Fed;
+use super::tls::FeedResult;
 use super::{Close, Consumed, Handler, Next, Problem, sys};
 use std::os::fd::AsRawFd;
 
@@ -72,7 +72,7 @@ impl<H: Handler> Reactor<H> {
             Ok(_) => self.on_plain(slot, &plain),
             Err(ref error) => self.tls_failed(slot, &error.to_string()),
         }
-        if fed == Ok(Fed::Ended) {
+        if fed == Ok(FeedResult::Ended) {
             self.on_eof(slot);
         }
         plain.clear();

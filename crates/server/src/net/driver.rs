@@ -13,7 +13,7 @@
 //! * `read_off` stops reading; a hang-up is then reported as such. `read_on` resumes.
 
 use super::buffers::Filled;
-use super::coalesce::Patience;
+use super::coalesce::WaitLimit;
 use super::conn::Token;
 use super::epoll::Epoll;
 use super::turn::{Batch, Flight};
@@ -79,16 +79,16 @@ impl Driver {
     }
 
     /// Sends what is queued and waits for an event, `timeout` at most. A driver that
-    /// [can](Driver::can_be_patient) waits for as many as `patience` says first.
+    /// [can](Driver::can_be_patient) waits for as many as `wait_limit` says first.
     #[inline]
     pub fn wait(
         &mut self,
         timeout: Duration,
-        patience: Option<Patience>,
+        wait_limit: Option<WaitLimit>,
         batch: &mut Batch,
     ) -> io::Result<()> {
         match self {
-            Driver::Uring(ring) => ring.wait(timeout, patience, batch),
+            Driver::Uring(ring) => ring.wait(timeout, wait_limit, batch),
             Driver::Epoll(epoll) => epoll.wait(timeout, batch),
         }
     }

@@ -26,7 +26,7 @@ use structs::sync::lock;
 /// Replies of more bytes than this are the reactor's to send.
 pub(super) const LARGEST: usize = 16 << 10;
 /// More replies of one reactor than this are not sent by the thread that releases them.
-const MOST: usize = 64;
+const MAX_FLIGHTS: usize = 64;
 
 /// A reply that waits.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl HandedReplies {
         let flight = |HandedReply { fd, token, buf, .. }: HandedReply| {
             (fd, Flight { buf, token, flags: 0, result: 0 })
         };
-        (waiting.drain(..due.min(MOST)).map(flight).collect(), due > MOST)
+        (waiting.drain(..due.min(MAX_FLIGHTS)).map(flight).collect(), due > MAX_FLIGHTS)
     }
 
     fn give_back(&self, flights: Vec<(RawFd, Flight)>, reactor: &Waker) {

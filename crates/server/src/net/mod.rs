@@ -33,7 +33,6 @@ mod deliver;
 mod driver;
 mod epoll;
 mod filling;
-mod giving_way;
 mod handed;
 mod listen;
 mod peer;
@@ -48,6 +47,7 @@ mod tls;
 mod turn;
 mod uring;
 mod waker;
+mod yielding;
 
 pub use conn::ConnId;
 pub use cx::{ConnIo, Cx, OutputSize};
@@ -56,7 +56,7 @@ pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use sender::Sender;
-pub use shared::{MOST_THREADS, Net, NetOptions};
+pub use shared::{MAX_THREADS, Net, NetOptions};
 pub use tls::{ClientAuth, TlsContext, TlsError, TlsSettings};
 pub use waker::Waker;
 

@@ -1,12 +1,11 @@
 //! One thread's event loop: see the [module](super) for what a turn is.
 
-use super::coalesce::{Coalescer, Patience};
+use super::coalesce::{Coalescer, WaitLimit};
 use super::conn::{Link, MAX_SLOTS, Token, flag};
 use super::core::Core;
 use super::cx::{ConnIo, Cx};
 use super::driver::Driver;
 use super::epoll::Epoll;
-use super::giving_way::{GivingWay, Scheduling};
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;
@@ -16,6 +15,7 @@ use super::sys;
 use super::tls::Session;
 use super::turn::{Batch, Event, Flight};
 use super::uring::Uring;
+use super::yielding::{Scheduling, Yielding};
 use super::{Close, Handler, Problem};
 use std::io;
 use std::marker::PhantomData;
@@ -49,7 +49,7 @@ pub struct Reactor<H: Handler> {
     /// Buffers that need a second look; empty between turns.
     pub(super) unsettled: Vec<Flight>,
     pub(super) coalescer: Coalescer,
-    giving_way: GivingWay,
+    yielding: Yielding,
     /// None if this thread cannot give way.
     scheduling: Option<Scheduling>,
     pub(super) net: Arc<Net>,
@@ -101,7 +101,7 @@ impl<H: Handler> Reactor<H> {
             plain: Vec::new(),
             unsettled: Vec::new(),
             coalescer: Coalescer::new(Instant::now()),
-            giving_way: GivingWay::new(Instant::now()),
+            yielding: Yielding::new(Instant::now()),
             scheduling: Scheduling::of_this_thread(),
             net: net.clone(),
             batch: Batch::default(),
@@ -154,14 +154,14 @@ impl<H: Handler> Reactor<H> {
             self.tick();
         }
         self.retry();
-        self.bury();
+        self.reap();
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         self.handler.end_of_turn(&mut cx);
-        self.bury();
+        self.reap();
         self.release_held();
         self.eager = self.flush();
         self.announce_held();
-        self.bury();
+        self.reap();
         Ok(())
     }
 
@@ -176,8 +176,8 @@ impl<H: Handler> Reactor<H> {
         self.give_way(waits_for_disk && !most.is_zero());
         let may_wait = !(timeout.is_zero() || waits_for_disk);
         let most = if may_wait { most } else { Duration::ZERO };
-        let mut patience = self.coalescer.patience(most, self.core.now, sys::thread_cpu_time);
-        if let Some(Patience { events, time }) = patience {
+        let mut wait_limit = self.coalescer.wait_limit(most, self.core.now, sys::thread_cpu_time);
+        if let Some(WaitLimit { events, time }) = wait_limit {
             self.net.note_coalescing(thread);
             if !self.driver.can_be_patient() {
                 // The sends leave; what arrives meanwhile is found when the rest is over.
@@ -185,29 +185,29 @@ impl<H: Handler> Reactor<H> {
                 if self.batch.events.len() < events as usize {
                     self.net.waker(thread).rest(time.min(timeout));
                 }
-                patience = None;
+                wait_limit = None;
             }
         }
         let may_sleep = !timeout.is_zero()
             && self.batch.events.is_empty()
             && self.net.waker(thread).fall_asleep();
         let timeout = if may_sleep { timeout } else { Duration::ZERO };
-        self.driver.wait(timeout, patience, &mut self.batch)
+        self.driver.wait(timeout, wait_limit, &mut self.batch)
     }
 
-    /// Has this thread give way to others where that pays: see [`GivingWay`].
+    /// Has this thread give way to others where that pays: see [`Yielding`].
     #[inline]
     fn give_way(&mut self, holds: bool) {
         let Some(scheduling) = &self.scheduling else { return };
         let senders = self.coalescer.senders();
         let waits = || scheduling.waits();
-        let decided = self.giving_way.decide(self.core.now, holds, senders, waits);
+        let decided = self.yielding.decide(self.core.now, holds, senders, waits);
         let Some(gives_way) = decided else { return };
         if let Err(error) = scheduling.give_way(gives_way) {
             self.handler.problem(Problem::Scheduling(&error));
             self.scheduling = None;
         } else if gives_way {
-            self.net.note_giving_way(self.core.thread as usize);
+            self.net.note_yielding(self.core.thread as usize);
         }
     }
 
@@ -242,7 +242,7 @@ impl<H: Handler> Reactor<H> {
     fn timeout(&self) -> Duration {
         if self.eager || self.core.hurried() {
             let only_retries = !self.eager
-                && self.core.graves.is_empty()
+                && self.core.deferred_close.is_empty()
                 && self.core.rerun.is_empty()
                 && self.core.dead.is_empty();
             let tired = only_retries && self.fruitless > EAGER_RETRIES;
@@ -264,10 +264,10 @@ impl<H: Handler> Reactor<H> {
     /// The kernel has taken all requests of the last turn: what they named may go.
     #[inline]
     fn after_submission(&mut self) {
-        if !self.core.limbo.is_empty() {
-            let Core { free, limbo, graves, .. } = &mut self.core;
-            free.append(limbo);
-            graves.clear();
+        if !self.core.closing.is_empty() {
+            let Core { free, closing, deferred_close, .. } = &mut self.core;
+            free.append(closing);
+            deferred_close.clear();
         }
         self.retired.clear();
     }
@@ -500,7 +500,7 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Takes leave of the connections that ended.
-    fn bury(&mut self) {
+    fn reap(&mut self) {
         while let Some((slot, why)) = self.core.dead.pop() {
             let token = self.core.token(slot);
             let link = &mut self.core.links[slot as usize];
@@ -514,9 +514,9 @@ impl<H: Handler> Reactor<H> {
                 Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
                     self.core.lingering.push((token, fd));
                 }
-                fd => self.core.graves.extend(fd),
+                fd => self.core.deferred_close.extend(fd),
             }
-            self.core.limbo.push(slot);
+            self.core.closing.push(slot);
             self.core.live -= 1;
             self.net.depart(self.core.thread as usize);
             if let Some(user) = self.users[slot as usize].take() {
@@ -564,7 +564,7 @@ impl<H: Handler> Reactor<H> {
             self.flush();
             self.announce_held();
             self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
-            self.bury();
+            self.reap();
             let stuck = self.core.links.iter().any(waits);
             if !stuck || Instant::now() >= deadline {
                 break;
@@ -574,7 +574,7 @@ impl<H: Handler> Reactor<H> {
         for slot in 0..self.core.links.len() as u32 {
             self.core.kill(slot, Close::Stopping);
         }
-        self.bury();
+        self.reap();
         // Those that were on their way here have nowhere to go.
         for arrival in self.net.take_mail(self.core.thread as usize) {
             drop(arrival);

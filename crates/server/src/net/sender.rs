@@ -13,7 +13,7 @@ use io_uring::IoUring;
 use std::os::fd::RawFd;
 
 /// Sends that are submitted together.
-const MOST: usize = 64;
+const MAX_FLIGHTS: usize = 64;
 
 /// How one thread sends.
 pub struct Sender {
@@ -24,7 +24,7 @@ pub struct Sender {
 impl Sender {
     /// For a thread beside reactors that have this back-end.
     pub fn new(backend: Backend) -> Self {
-        let build = || IoUring::builder().dontfork().setup_submit_all().build(MOST as u32);
+        let build = || IoUring::builder().dontfork().setup_submit_all().build(MAX_FLIGHTS as u32);
         Self { ring: if backend == Backend::Uring { build().ok() } else { None } }
     }
 
@@ -36,7 +36,7 @@ impl Sender {
     /// Sends each of `flights` to the socket beside it, as far as that takes it at once, and notes
     /// what became of it.
     pub(super) fn send(&mut self, flights: &mut [(RawFd, Flight)]) {
-        for flights in flights.chunks_mut(MOST) {
+        for flights in flights.chunks_mut(MAX_FLIGHTS) {
             for (fd, flight) in self.submit(flights) {
                 flight.send_now(*fd);
             }
@@ -57,7 +57,7 @@ impl Sender {
             // SAFETY: the buffer outlives the call below, which is over when all that it has taken
             // has been sent; what it has not taken goes with the ring.
             let is_queued = unsafe { ring.submission().push(&entry) };
-            is_queued.expect("the ring is empty and has room for MOST");
+            is_queued.expect("the ring is empty and has room for MAX_FLIGHTS");
         }
         let mut left = flights.len();
         while left > 0 {
@@ -97,9 +97,9 @@ mod tests {
     fn each_send_says_what_became_of_it() {
         const LARGE: i32 = 16 << 20;
         // More than are submitted together, one socket that is full and one whose peer has gone.
-        const COUNT: usize = MOST * 2 + 2;
+        const COUNT: usize = MAX_FLIGHTS * 2 + 2;
         const FULL: usize = 3;
-        const GONE: usize = MOST + 7;
+        const GONE: usize = MAX_FLIGHTS + 7;
         for backend in [Backend::Uring, Backend::Epoll] {
             let mut sender = Sender::new(backend);
             let pairs: Vec<_> = (0..COUNT).map(|_| sys::socket_pair().unwrap()).collect();

@@ -17,14 +17,14 @@ use structs::sync::lock;
 
 /// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
 /// as `io-threads` allows.
-pub const MOST_THREADS: usize = 256;
+pub const MAX_THREADS: usize = 256;
 
 /// How the network layer is set up.
 #[derive(Debug, Clone)]
 pub struct NetOptions {
     /// The back-end, as [`Backend::choose`] found it.
     pub backend: Backend,
-    /// How many reactor threads there will be, at most [`MOST_THREADS`].
+    /// How many reactor threads there will be, at most [`MAX_THREADS`].
     pub threads: usize,
     /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
     pub keepalive_seconds: u32,
@@ -65,7 +65,7 @@ struct Seat {
     /// Waits that were for several events.
     coalesced_waits: AtomicU64,
     /// How often it began to give way to other threads.
-    giving_way: AtomicU64,
+    yielding: AtomicU64,
 }
 
 /// What all reactor threads share. Made once, before the threads.
@@ -92,7 +92,7 @@ impl Net {
     /// # Errors
     /// The system has no descriptors left.
     pub fn new(options: NetOptions) -> io::Result<Arc<Self>> {
-        let threads = options.threads.clamp(1, MOST_THREADS);
+        let threads = options.threads.clamp(1, MAX_THREADS);
         let seat = |_| {
             Ok(Seat {
                 waker: Waker::new()?,
@@ -101,7 +101,7 @@ impl Net {
                 handed: HandedReplies::default(),
                 is_holding: AtomicBool::new(false),
                 coalesced_waits: AtomicU64::new(0),
-                giving_way: AtomicU64::new(0),
+                yielding: AtomicU64::new(0),
             })
         };
         Ok(Arc::new(Self {
@@ -160,8 +160,8 @@ impl Net {
     }
 
     /// How often a thread has begun to give way to others, because its clients wait for the disk.
-    pub fn periods_giving_way(&self) -> u64 {
-        self.seats.iter().map(|seat| seat.giving_way.load(Ordering::Relaxed)).sum()
+    pub fn periods_yielding(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.yielding.load(Ordering::Relaxed)).sum()
     }
 
     /// The waker of a thread: the one that [`ConnId::thread`](super::ConnId::thread) names.
@@ -265,8 +265,8 @@ impl Net {
     }
 
     /// A thread, the calling one, begins to give way.
-    pub(super) fn note_giving_way(&self, thread: usize) {
-        self.seats[thread].giving_way.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn note_yielding(&self, thread: usize) {
+        self.seats[thread].yielding.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {

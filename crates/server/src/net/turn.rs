@@ -46,7 +46,7 @@ impl Flight {
     /// Sends what the socket takes at once, with a system call of its own.
     pub fn send_now(&mut self, fd: RawFd) {
         self.result = loop {
-            match sys::send_slices(fd, self.buf.slices(0), MOST_SENT) {
+            match sys::send_slices(fd, self.buf.slices(0), MAX_SENT) {
                 Ok(n) => break n as i32,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),
@@ -65,4 +65,4 @@ pub(super) struct Batch {
 
 /// The bytes of a buffer that are sent at a time: more would not fit any socket, and the length
 /// must fit the kernel's signed result.
-pub(super) const MOST_SENT: usize = 1 << 30;
+pub(super) const MAX_SENT: usize = 1 << 30;

@@ -12,9 +12,9 @@
 #![allow(unsafe_code)] // The shared rings: each block says why the kernel and we do not collide.
 
 use super::buffers::{self, Buffers, Filled};
-use super::coalesce::Patience;
+use super::coalesce::WaitLimit;
 use super::conn::{Token, flag};
-use super::turn::{Batch, Event, Flight, MOST_SENT};
+use super::turn::{Batch, Event, Flight, MAX_SENT};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -244,7 +244,7 @@ impl Uring {
             flight.send_now(fd);
             return self.flights.push(flight);
         }
-        let len = flight.buf.len().min(MOST_SENT);
+        let len = flight.buf.len().min(MAX_SENT);
         flight.result = len as i32;
         // The buffer's bytes stay where they are when the vector that owns them moves.
         let entry = send_entry(fd, &flight.buf.plain()[..len])
@@ -294,19 +294,19 @@ impl Uring {
         self.can_be_patient
     }
 
-    /// See [`Driver::wait`](super::driver::Driver::wait); without the kernel's help `patience` must
+    /// See [`Driver::wait`](super::driver::Driver::wait); without the kernel's help `wait_limit` must
     /// be none.
     pub fn wait(
         &mut self,
         timeout: Duration,
-        patience: Option<Patience>,
+        wait_limit: Option<WaitLimit>,
         batch: &mut Batch,
     ) -> io::Result<()> {
         self.provided.publish();
         let mut want = u32::from(timeout != Duration::ZERO);
         let timespec = Timespec::from(timeout);
         let mut args = SubmitArgs::new().timespec(&timespec);
-        if let Some(Patience { events, time }) = patience
+        if let Some(WaitLimit { events, time }) = wait_limit
             && want > 0
         {
             want = events;
@@ -509,7 +509,7 @@ struct Provided {
 
 impl Provided {
     const LAYOUT: Layout = match Layout::from_size_align(
-        buffers::MOST * size_of::<io_uring::types::BufRingEntry>(),
+        buffers::MAX_BUFFERS * size_of::<io_uring::types::BufRingEntry>(),
         4096,
     ) {
         Ok(layout) => layout,
@@ -525,7 +525,12 @@ impl Provided {
         // SAFETY: the memory is page-aligned, holds as many entries as announced, and lives as long
         // as the ring: both are fields of the same struct, and its `drop` ends all requests first.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(address, buffers::MOST as u16, 0, 0)?;
+            ring.submitter().register_buf_ring_with_flags(
+                address,
+                buffers::MAX_BUFFERS as u16,
+                0,
+                0,
+            )?;
         }
         Ok(provided)
     }
@@ -533,7 +538,7 @@ impl Provided {
     /// Lends a buffer, from the next [`Provided::publish`] on.
     #[inline]
     fn add(&mut self, id: u16, room: &mut [u8]) {
-        let at = self.tail as usize % buffers::MOST;
+        let at = self.tail as usize % buffers::MAX_BUFFERS;
         // SAFETY: `at` is within the ring, and the kernel reads only entries below the published
         // tail; there are never more buffers than entries, so this one has been taken out before.
         let entry = unsafe { &mut *self.entries.as_ptr().add(at) };

@@ -10,7 +10,7 @@ use super::unbuffered;
 use crate::log;
 use crate::process::{os_error, priority, signals, thread};
 use engine::Engine;
-use engine::engine::{OtherSnapshot, SaveDone};
+use engine::engine::{OnConflict, SaveDone};
 use engine::persistence::Outcome;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use keyspace::memory::block_size;
@@ -75,7 +75,7 @@ pub fn write_file(
     let bytes = written
         .and_then(|()| file.complete())
         // If it was ended while it was forced to the disk, that caller was told that the old file stays.
-        .and_then(|bytes| snapshot.still_counts().map(|()| bytes))
+        .and_then(|bytes| snapshot.ensure_not_cancelled().map(|()| bytes))
         .inspect_err(|error| tell(&format!("Failed writing the temp RDB file {from}"), error))?;
     file.rename(target).inspect_err(|error| {
         tell(&format!("Error moving temp DB file {from} on the final destination {to}"), error);
@@ -226,10 +226,10 @@ fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
 }
 
 /// A snapshot of now, or of as soon as there can be one.
-pub fn begin(engine: &'static Engine, other: OtherSnapshot) -> Snapshot {
+pub fn begin(engine: &'static Engine, other: OnConflict) -> Snapshot {
     loop {
         // Also one that has begun since: a rewrite is announced before it has a snapshot.
-        if other == OtherSnapshot::IsEnded
+        if other == OnConflict::Cancel
             && let Some(running) = engine.snapshots.current()
         {
             // This request does not ask for a rewrite of the append-only file again.
@@ -247,7 +247,7 @@ pub fn begin(engine: &'static Engine, other: OtherSnapshot) -> Snapshot {
 }
 
 /// Saves on a thread of its own, as soon as there can be a snapshot.
-pub fn apart(engine: &'static Engine, other: OtherSnapshot, done: SaveDone) {
+pub fn apart(engine: &'static Engine, other: OnConflict, done: SaveDone) {
     let shared = Arc::new(Mutex::new(Some(done)));
     let own = Arc::clone(&shared);
     let tell = move |done: &Mutex<Option<SaveDone>>, outcome| {

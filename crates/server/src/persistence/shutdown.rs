@@ -9,7 +9,7 @@ use crate::net::Net;
 use crate::process::signals::{self, ShutdownSignal};
 use crate::process::thread;
 use engine::Engine;
-use engine::engine::{OtherSnapshot, ShutdownRequest};
+use engine::engine::{OnConflict, ShutdownRequest};
 use engine::long::LateReply;
 use engine::mailbox::recheck_all;
 use engine::snapshot::Beside;
@@ -190,7 +190,7 @@ fn end_running(engine: &Engine) {
 
 /// Writes a snapshot of now; one that is under way gives way.
 fn save_unless_aborted(engine: &'static Engine) -> Result<(), String> {
-    let snapshot = save::begin(engine, OtherSnapshot::IsEnded);
+    let snapshot = save::begin(engine, OnConflict::Cancel);
     {
         let mut stage = stage();
         if matches!(*stage, Stage::Aborted) {

@@ -23,7 +23,7 @@ pub struct Replica {
 
 /// What a replica has got in a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Fed {
+pub struct FeedResult {
     /// Bytes of the stream.
     pub bytes: usize,
     /// The journal does not have what comes next.
@@ -33,18 +33,23 @@ pub struct Fed {
 impl Replica {
     /// Copies what there is and what there is room for. Before the stream begins, provides the socket for
     /// the snapshot once all earlier output has left.
-    pub fn feed(&mut self, engine: &'static Engine, client: u64, io: &mut ConnIo<'_>) -> Fed {
+    pub fn feed(
+        &mut self,
+        engine: &'static Engine,
+        client: u64,
+        io: &mut ConnIo<'_>,
+    ) -> FeedResult {
         if self.stream.is_none() {
             self.stream = engine.take_stream(client);
             if self.stream.is_none() && io.pending_output() == 0 {
                 provide_socket(engine, client, io);
             }
         }
-        self.stream.as_mut().map_or_else(Fed::default, |reader| copy(reader, io))
+        self.stream.as_mut().map_or_else(FeedResult::default, |reader| copy(reader, io))
     }
 }
 
-fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> Fed {
+fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
     let end = reader.readable();
     let mut room = WINDOW.saturating_sub(io.pending_output());
     let mut bytes = 0;
@@ -56,7 +61,7 @@ fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> Fed {
         room -= now;
         bytes += now;
     }
-    Fed { bytes, is_cut_off: reader.is_cut_off() }
+    FeedResult { bytes, is_cut_off: reader.is_cut_off() }
 }
 
 /// Gives a second descriptor of the socket to the thread that sends snapshots.

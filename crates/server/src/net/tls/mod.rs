@@ -9,4 +9,4 @@ mod name;
 mod session;
 
 pub use context::{ClientAuth, TlsContext, TlsError, TlsSettings};
-pub(super) use session::{Fed, Session};
+pub(super) use session::{FeedResult, Session};

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 
 /// What came of a piece of input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::net) enum Fed {
+pub(in crate::net) enum FeedResult {
     /// More may follow.
     Open,
     /// The peer said goodbye.
@@ -34,9 +34,13 @@ impl Session {
     }
 
     /// Takes bytes from the wire and appends the plain text in them to `plain`.
-    pub fn feed(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<Fed, rustls::Error> {
-        let mut fed = Fed::Open;
-        while !wire.is_empty() && fed == Fed::Open {
+    pub fn feed(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<FeedResult, rustls::Error> {
+        let mut fed = FeedResult::Open;
+        while !wire.is_empty() && fed == FeedResult::Open {
             // Reading from a slice fails only when the session's buffer is full of something that
             // is no record.
             match self.tls.read_tls(&mut wire) {
@@ -53,7 +57,7 @@ impl Session {
                 plain.truncate(at + n);
             }
             if state.peer_has_closed() {
-                fed = Fed::Ended;
+                fed = FeedResult::Ended;
             }
         }
         Ok(fed)

@@ -312,7 +312,7 @@ impl Work {
             }
             self.sync(policy);
             self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
-            self.let_go(writer);
+            self.release_replies(writer);
             self.make_room(policy);
             writer.has_room.store(self.file.is_in_place() && self.not_cut.is_none(), Release);
             if stops && (is_stuck || self.reader.position() >= writer.target()) {
@@ -618,7 +618,7 @@ impl Work {
     }
 
     /// Lets go of the replies that are safe.
-    fn let_go(&mut self, writer: &Writer) {
+    fn release_replies(&mut self, writer: &Writer) {
         let engine = self.engine;
         // The policy as it is now: a reply that waits since it changed has been promised an fsync. So has
         // one that waits while the log ends, although later ones need not wait.

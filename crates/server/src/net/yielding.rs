@@ -39,7 +39,7 @@ pub(super) struct Waits {
 
 /// The decision for one thread.
 #[derive(Debug)]
-pub(super) struct GivingWay {
+pub(super) struct Yielding {
     /// When the window under way began.
     began: Instant,
     /// What the thread had waited then; none while it does not give way.
@@ -47,7 +47,7 @@ pub(super) struct GivingWay {
     rest: Rest,
 }
 
-impl GivingWay {
+impl Yielding {
     pub fn new(now: Instant) -> Self {
         Self { began: now, before: None, rest: Rest::default() }
     }
@@ -142,7 +142,7 @@ mod tests {
 
     /// A thread whose clock and waits are the test's.
     struct Thread {
-        giving_way: GivingWay,
+        yielding: Yielding,
         now: Instant,
         waits: Waits,
     }
@@ -150,7 +150,7 @@ mod tests {
     impl Thread {
         fn new() -> Self {
             let now = Instant::now();
-            Self { giving_way: GivingWay::new(now), now, waits: Waits::default() }
+            Self { yielding: Yielding::new(now), now, waits: Waits::default() }
         }
 
         /// A window with 50 waits of so many microseconds.
@@ -159,7 +159,7 @@ mod tests {
             self.waits.count += 50;
             self.waits.time += Duration::from_micros(50 * micros);
             let waits = self.waits;
-            self.giving_way.decide(self.now, true, senders, || Some(waits))
+            self.yielding.decide(self.now, true, senders, || Some(waits))
         }
     }
 
@@ -172,13 +172,13 @@ mod tests {
         assert_eq!(thread.window(7, 10), Some(false));
         assert_eq!(thread.window(50, 10), Some(true));
         thread.now += WINDOW;
-        let without_disk = thread.giving_way.decide(thread.now, false, 50, || Some(thread.waits));
+        let without_disk = thread.yielding.decide(thread.now, false, 50, || Some(thread.waits));
         assert_eq!(without_disk, Some(false));
-        let soon = thread.giving_way.decide(thread.now, true, 50, || unreachable!());
+        let soon = thread.yielding.decide(thread.now, true, 50, || unreachable!());
         assert_eq!(soon, None, "not before the window is over");
         assert_eq!(thread.window(50, 10), Some(true));
         thread.now += WINDOW;
-        let unknown = thread.giving_way.decide(thread.now, true, 50, || None);
+        let unknown = thread.yielding.decide(thread.now, true, 50, || None);
         assert_eq!(unknown, Some(false));
     }
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(rests, [0, 0, 1, 3, 7, 15, 31, 63, 127]);
         // It is never longer, and good windows make up for it.
         while thread.window(50, 10).is_none() {}
-        assert_eq!(thread.giving_way.rest.last, LONGEST_REST);
+        assert_eq!(thread.yielding.rest.last, LONGEST_REST);
         for _ in 0..8 {
             assert_eq!(thread.window(50, 250), None);
         }
@@ -210,8 +210,8 @@ mod tests {
         let mut thread = Thread::new();
         assert_eq!(thread.window(50, 10), Some(true));
         thread.now += WINDOW;
-        assert_eq!(thread.giving_way.decide(thread.now, true, 50, || Some(thread.waits)), None);
-        assert_eq!(thread.giving_way.rest.last, 0);
+        assert_eq!(thread.yielding.decide(thread.now, true, 50, || Some(thread.waits)), None);
+        assert_eq!(thread.yielding.rest.last, 0);
     }
 
     #[test]
