@@ -563,7 +563,10 @@ impl Entry {
         block_size(Entry::key_offset(word) + self.key_len(word) + value)
     }
 
-    /// Bytes in all its blocks in RAM; for collections an estimate.
+    /// Bytes in all its blocks in RAM, rounded as the allocator rounds them. Takes constant time (of a
+    /// stream, time in proportion to its groups): collections add their bytes up as they change. Exact but
+    /// for the names of a stream's groups and consumers, whose places are estimated. What others refer to as
+    /// well (a long string, a stream that is being copied) counts whole.
     pub fn memory_usage(&self) -> usize {
         if self.is_cold() {
             return self.own_bytes();

@@ -7,6 +7,7 @@
 //! A `Box<[u8]>` is two words in its owner; list nodes and hash items have room for one.
 #![allow(unsafe_code)] // Owns raw memory.
 
+use crate::size_class::block_size;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -44,9 +45,14 @@ impl Blob {
         }
     }
 
-    /// Bytes allocated.
+    /// Bytes of its block.
     pub fn allocated_bytes(&self) -> usize {
-        HEAD + self.len()
+        Blob::block_for(self.len())
+    }
+
+    /// Bytes of the block that `len` bytes need.
+    pub(crate) fn block_for(len: usize) -> usize {
+        block_size(HEAD + len)
     }
 
     /// Gives up ownership; only [`Blob::from_raw`] takes it back.
@@ -110,7 +116,7 @@ mod tests {
                 .collect();
             for (bytes, (blob, copy)) in all.iter().zip(blobs.iter().zip(&copies)) {
                 prop_assert_eq!(&**blob, &bytes[..]);
-                prop_assert_eq!(blob.allocated_bytes(), bytes.len() + 8);
+                prop_assert_eq!(blob.allocated_bytes(), block_size(bytes.len() + 8));
                 prop_assert_ne!(blob.as_ptr(), copy.as_ptr());
             }
             drop(blobs);

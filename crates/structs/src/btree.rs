@@ -38,6 +38,7 @@ mod tests;
 pub(crate) use iter::Iter;
 
 use crate::give_way;
+use crate::size_class::block_size;
 use crate::zset::scored::ScoredPtr;
 use node::{Inner, Leaf, Node};
 use std::ops::Range;
@@ -73,7 +74,7 @@ impl Tree {
 
     /// Bytes of all nodes.
     pub(crate) fn allocated_bytes(&self) -> usize {
-        self.leaves * size_of::<Leaf>() + self.inners * size_of::<Inner>()
+        self.leaves * block_size(size_of::<Leaf>()) + self.inners * block_size(size_of::<Inner>())
     }
 
     /// Number of entries for which `before` holds. It must hold for a prefix of the order.

@@ -153,14 +153,11 @@ impl Hash {
         }
     }
 
-    /// Bytes allocated for this hash. Takes time in proportion to the fields.
+    /// Bytes allocated for this hash, rounded as the allocator rounds them. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
-            Repr::Table(table) => {
-                let fields: usize = table.iter().map(Field::allocated_bytes).sum();
-                size_of::<Watched<Field>>() + table.allocated_bytes() + fields
-            }
+            Repr::Table(table) => table.allocated_bytes(),
         }
     }
 

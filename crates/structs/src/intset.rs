@@ -15,6 +15,7 @@
 #![allow(unsafe_code)] // Owns raw memory and views it as slices of three integer types.
 
 use crate::listpack::Malformed;
+use crate::size_class::block_size;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::ptr::NonNull;
 
@@ -213,7 +214,7 @@ impl Intset {
 
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
-        HEAD + self.head().capacity as usize
+        block_size(HEAD + self.head().capacity as usize)
     }
 
     /// Index of `value`, or where it would have to be.

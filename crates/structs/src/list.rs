@@ -11,6 +11,7 @@
 
 mod iter;
 mod limits;
+mod nodes;
 mod quicklist;
 #[cfg(test)]
 mod tests;
@@ -92,7 +93,7 @@ impl List {
         }
     }
 
-    /// Bytes allocated for this list.
+    /// Bytes allocated for this list, rounded as the allocator rounds them. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
@@ -327,7 +328,7 @@ impl List {
         let listpack = listpack
             .filter(|listpack| !listpack.is_empty())
             .map(|listpack| Chunk::Packed(listpack.as_bytes()));
-        let nodes = quicklist.into_iter().flat_map(|quicklist| &quicklist.nodes);
+        let nodes = quicklist.into_iter().flat_map(|quicklist| quicklist.nodes.iter());
         listpack.into_iter().chain(nodes.map(|node| match node {
             Node::Packed { listpack, .. } => Chunk::Packed(listpack.as_bytes()),
             Node::Plain(bytes) => Chunk::Plain(bytes),

@@ -170,15 +170,12 @@ impl Set {
         }
     }
 
-    /// Bytes allocated for this set. Takes time in proportion to the members.
+    /// Bytes allocated for this set, rounded as the allocator rounds them. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Intset(intset) => intset.allocated_bytes(),
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
-            Repr::Table(table) => {
-                let members: usize = table.iter().map(Member::allocated_bytes).sum();
-                size_of::<Watched<Member>>() + table.allocated_bytes() + members
-            }
+            Repr::Table(table) => table.allocated_bytes(),
         }
     }
 

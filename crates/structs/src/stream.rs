@@ -33,6 +33,7 @@ pub use id::{IdBuf, StreamId};
 pub use parts::{Malformed, Part, Parts, StreamBuilder, walk_block};
 pub use trim::{References, Strategy, Trim};
 
+use crate::size_class::block_size;
 use blocks::Blocks;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -131,11 +132,12 @@ impl Stream {
         self.0.blocks.for_each_id(visit);
     }
 
-    /// Bytes allocated, those of groups by estimate.
+    /// Bytes allocated. Takes time in proportion to the number of groups, not to what they hold; the
+    /// places of their names are estimated. What is shared with a copy counts whole.
     pub fn allocated_bytes(&self) -> usize {
         let groups = self.0.groups.iter();
         let groups: usize = groups.map(|(name, group)| name.len() + group.allocated_bytes()).sum();
-        size_of::<Inner>() + self.0.blocks.allocated_bytes() + groups
+        block_size(size_of::<Inner>()) + self.0.blocks.allocated_bytes() + groups
     }
 
     /// Roughly how many allocations freeing it takes.

@@ -446,9 +446,11 @@ impl<T: Item, O: Order> Table<T, O> {
         (self.count() + self.new_count()) * BUCKET_SLOTS
     }
 
-    /// Bytes of the bucket arrays.
+    /// Bytes of the bucket arrays, that of an array left behind included. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
-        self.slots() / BUCKET_SLOTS * size_of::<Bucket>()
+        let retired = self.retired.as_ref().map_or(0, Buckets::bytes);
+        let migration = self.migration.as_ref().map_or(0, |_| block_size(size_of::<Migration>()));
+        self.slots() / BUCKET_SLOTS * size_of::<Bucket>() + retired + migration
     }
 
     /// Buckets that the range of hashes is laid over; items of one home are close together.

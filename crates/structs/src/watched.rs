@@ -10,13 +10,23 @@
 //!
 //! Readers that hold the collection without a lock may read beside [`Watched::step`]: it changes
 //! nothing that they look at.
+//!
+//! For the same reason the table knows the bytes of its items at any time: every change passes here and
+//! is added up.
 
 use crate::cells::Cells;
+use crate::size_class::block_size;
 use crate::sync::lock;
 use crate::table::{Item, Occupied, Salted, Table};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
+
+/// An item that knows what it takes.
+pub(crate) trait Measured: Item {
+    /// Bytes of its blocks, rounded as the allocator rounds them. Takes constant time.
+    fn allocated_bytes(&self) -> usize;
+}
 
 /// Takes an element.
 type Take<T> = Box<dyn FnMut(&T) + Send>;
@@ -34,15 +44,18 @@ const STEPS_OF_A_CHANGE: usize = 2;
 /// See the module's documentation.
 pub(crate) struct Watched<T: Item> {
     table: Table<T, Salted>,
+    /// Bytes of all items' blocks.
+    item_bytes: usize,
     is_watched: AtomicBool,
     watch: Mutex<Option<Box<Watch<T>>>>,
 }
 
-impl<T: Item> Watched<T> {
+impl<T: Measured> Watched<T> {
     /// A table with room for `items` without growing.
     pub(crate) fn with_capacity(items: usize) -> Watched<T> {
         Watched {
             table: Table::with_capacity(items),
+            item_bytes: 0,
             is_watched: AtomicBool::new(false),
             watch: Mutex::new(None),
         }
@@ -50,20 +63,29 @@ impl<T: Item> Watched<T> {
 
     /// The slot of the item with this key, to replace or remove it.
     #[inline]
-    pub(crate) fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T, Salted>> {
+    pub(crate) fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Slot<'_, T>> {
         self.before_change(hash);
-        self.table.occupied(hash, key)
+        let occupied = self.table.occupied(hash, key)?;
+        Some(Slot { occupied, item_bytes: &mut self.item_bytes })
+    }
+
+    /// Bytes allocated, those of the table itself included. Takes constant time.
+    pub(crate) fn allocated_bytes(&self) -> usize {
+        block_size(size_of::<Self>()) + self.table.allocated_bytes() + self.item_bytes
     }
 
     /// Adds an item whose key is known to be absent.
     #[inline]
     pub(crate) fn insert_absent(&mut self, hash: u64, item: T) {
         self.before_change(hash);
+        self.item_bytes += item.allocated_bytes();
         self.table.insert_absent(hash, item);
         // No thread prefetches from here beside a writer, so what a growth has left behind can go.
         drop(self.table.take_retired());
     }
+}
 
+impl<T: Item> Watched<T> {
     /// Drops the array that a change of size has left behind.
     pub(crate) fn forget_retired(&mut self) {
         drop(self.table.take_retired());
@@ -125,6 +147,37 @@ impl<T: Item> Watched<T> {
     pub(crate) fn unwatch(&self) {
         *self.lock() = None;
         self.is_watched.store(false, Relaxed);
+    }
+}
+
+/// The slot of an item that is in the table.
+pub(crate) struct Slot<'a, T: Measured> {
+    occupied: Occupied<'a, T, Salted>,
+    item_bytes: &'a mut usize,
+}
+
+impl<T: Measured> Slot<'_, T> {
+    /// The item.
+    #[inline]
+    pub(crate) fn get(&self) -> &T {
+        self.occupied.get()
+    }
+
+    /// Lets `change` rewrite the item in place; it may move to another allocation.
+    #[inline]
+    pub(crate) fn update<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
+        let before = self.occupied.get().allocated_bytes();
+        let result = self.occupied.update(change);
+        *self.item_bytes = *self.item_bytes - before + self.occupied.get().allocated_bytes();
+        result
+    }
+
+    /// Takes the item, whose hash this is, out of the table.
+    #[inline]
+    pub(crate) fn remove_hashed(self, hash: u64) -> T {
+        let item = self.occupied.remove_hashed(hash);
+        *self.item_bytes -= item.allocated_bytes();
+        item
     }
 }
 

@@ -181,7 +181,7 @@ impl Zset {
         }
     }
 
-    /// Bytes allocated for this sorted set. Takes time in proportion to the members.
+    /// Bytes allocated for this sorted set, rounded as the allocator rounds them. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),

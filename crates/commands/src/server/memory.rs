@@ -2,9 +2,7 @@
 
 use super::memory_report::Memory;
 use engine::mailbox::Message;
-use engine::{
-    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
-};
+use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `MEMORY DOCTOR`.
 pub static MEMORY_DOCTOR: Command = Command {
@@ -84,7 +82,6 @@ pub static MEMORY_USAGE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(N) where N is the number of samples.",
-    effort: Effort::Elements(2),
     summary: "Estimates the memory usage of a key.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).after("SAMPLES").optional()],
     run: memory_usage,
@@ -130,7 +127,7 @@ fn memory_usage(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         if !args.is(at, "samples") || at + 1 == args.len() {
             return Err(Error::Syntax);
         }
-        // Sizes are exact, so the number of samples does not matter.
+        // Values know their sizes, so nothing is sampled.
         if args.integer(at + 1)? < 0 {
             return Err(Error::Syntax);
         }

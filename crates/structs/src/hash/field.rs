@@ -17,6 +17,7 @@
 use crate::blob::Blob;
 use crate::size_class::block_size;
 use crate::table::Item;
+use crate::watched::Measured;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -179,10 +180,13 @@ impl Field {
             write_value(self.0, new, value);
         }
     }
+}
 
-    pub(super) fn allocated_bytes(&self) -> usize {
+impl Measured for Field {
+    #[inline]
+    fn allocated_bytes(&self) -> usize {
         let head = self.head();
-        let blob = if head.is_boxed() { size_of::<u64>() + self.value().len() } else { 0 };
+        let blob = if head.is_boxed() { Blob::block_for(self.value().len()) } else { 0 };
         head.layout().size() + blob
     }
 }

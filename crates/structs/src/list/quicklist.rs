@@ -13,9 +13,10 @@
 //! to split a node, but not after removals, as in Redis.
 
 use super::limits::{ENTRY_OVERHEAD, ListLimits, Margin};
+use super::nodes::Nodes;
 use crate::blob::Blob;
 use crate::listpack::{Element, Listpack, Needle};
-use std::collections::VecDeque;
+use crate::size_class::block_size;
 use std::ops::Range;
 
 /// The left or the right end of a list.
@@ -64,6 +65,15 @@ impl Node {
         match self {
             Self::Packed { count, .. } => *count as usize,
             Self::Plain(_) => 1,
+        }
+    }
+
+    /// Bytes of its blocks. Takes constant time.
+    #[inline]
+    pub(super) fn allocated_bytes(&self) -> usize {
+        match self {
+            Self::Packed { listpack, .. } => listpack.allocated_bytes(),
+            Self::Plain(bytes) => bytes.allocated_bytes(),
         }
     }
 
@@ -120,7 +130,7 @@ impl Node {
 
 #[derive(Clone, Default)]
 pub(super) struct Quicklist {
-    pub(super) nodes: VecDeque<Node>,
+    pub(super) nodes: Nodes,
     pub(super) len: usize,
 }
 
@@ -128,63 +138,48 @@ impl Quicklist {
     #[inline]
     pub(super) fn push(&mut self, end: End, element: &[u8], limits: &ListLimits) {
         self.len += 1;
-        let node = match end {
-            End::Left => self.nodes.front_mut(),
-            End::Right => self.nodes.back_mut(),
-        };
-        if let Some(Node::Packed { listpack, count }) = node
-            && limits.node_takes(listpack.bytes_len(), *count as usize, element.len())
-        {
+        let was_added = self.nodes.change_end(end, |node| {
+            let Node::Packed { listpack, count } = node else { return false };
+            if !limits.node_takes(listpack.bytes_len(), *count as usize, element.len()) {
+                return false;
+            }
             *count += 1;
             match end {
                 End::Left => listpack.push_front(element),
                 End::Right => listpack.push_back(element),
             }
-            return;
-        }
-        let node = Node::new(element, end, limits);
-        match end {
-            End::Left => self.nodes.push_front(node),
-            End::Right => self.nodes.push_back(node),
+            true
+        });
+        if was_added != Some(true) {
+            self.nodes.push(end, Node::new(element, end, limits));
         }
     }
 
     /// Removes the element at `end` after `read` has seen it.
     #[inline]
     pub(super) fn pop<R>(&mut self, end: End, read: impl FnOnce(Element<'_>) -> R) -> Option<R> {
-        let node = match end {
-            End::Left => self.nodes.front_mut(),
-            End::Right => self.nodes.back_mut(),
-        };
-        let result = match node? {
+        let (result, is_spent) = self.nodes.change_end(end, |node| match node {
             Node::Packed { listpack, count } => {
                 let result = match end {
                     End::Left => listpack.pop_front(read),
                     End::Right => listpack.pop_back(read),
                 };
                 *count -= 1;
-                self.len -= 1;
-                if *count > 0 {
-                    return result;
-                }
-                result
+                (result, *count == 0)
             }
-            Node::Plain(bytes) => {
-                self.len -= 1;
-                Some(read(Element::Bytes(bytes)))
-            }
-        };
-        match end {
-            End::Left => self.nodes.pop_front(),
-            End::Right => self.nodes.pop_back(),
-        };
+            Node::Plain(bytes) => (Some(read(Element::Bytes(bytes))), true),
+        })?;
+        self.len -= 1;
+        if is_spent {
+            self.nodes.pop(end);
+        }
         result
     }
 
     /// Adds a node, which must not be empty, on the right.
     pub(super) fn append(&mut self, node: Node) {
         self.len += node.count();
-        self.nodes.push_back(node);
+        self.nodes.push(End::Right, node);
     }
 
     /// The only node's listpack, or an empty one if there is no node, provided that it is small
@@ -193,13 +188,13 @@ impl Quicklist {
         if self.nodes.len() > 1 {
             return None;
         }
-        match self.nodes.front_mut() {
-            None => Some(Listpack::new()),
-            Some(Node::Packed { listpack, count }) => limits
+        let taken = self.nodes.change_end(End::Left, |node| match node {
+            Node::Packed { listpack, count } => limits
                 .allow_listpack(listpack.bytes_len(), *count as usize, margin)
                 .then(|| std::mem::take(listpack)),
-            Some(Node::Plain(_)) => None,
-        }
+            Node::Plain(_) => None,
+        });
+        taken.unwrap_or_else(|| Some(Listpack::new()))
     }
 
     /// The node that holds `index`, and the index in it. `index` may be the length, which is
@@ -230,7 +225,7 @@ impl Quicklist {
     pub(super) fn insert(&mut self, index: usize, element: &[u8], limits: &ListLimits) {
         let (at, inside) = self.locate(index);
         self.len += 1;
-        if self.nodes[at].try_insert(inside, element, limits) {
+        if self.nodes.change(at, |node| node.try_insert(inside, element, limits)) {
             return;
         }
         if inside == 0 {
@@ -251,14 +246,13 @@ impl Quicklist {
     /// Adds `element` between node `at - 1` and node `at`: to one of them, or as a node.
     fn insert_between(&mut self, at: usize, element: &[u8], limits: &ListLimits) {
         if at > 0 {
-            let left = &mut self.nodes[at - 1];
-            let end = left.count();
-            if left.try_insert(end, element, limits) {
+            let at_its_end = |left: &mut Node| left.try_insert(left.count(), element, limits);
+            if self.nodes.change(at - 1, at_its_end) {
                 return;
             }
         }
-        if let Some(right) = self.nodes.get_mut(at)
-            && right.try_insert(0, element, limits)
+        if at < self.nodes.len()
+            && self.nodes.change(at, |right| right.try_insert(0, element, limits))
         {
             return;
         }
@@ -267,13 +261,15 @@ impl Quicklist {
 
     /// Cuts node `at` in two before `index`, which is inside it.
     fn split(&mut self, at: usize, index: usize) {
-        let Node::Packed { listpack, count } = &mut self.nodes[at] else {
-            unreachable!("a plain node has no inside")
-        };
-        let right = listpack.split_off(index);
-        let right_count = *count - index as u32;
-        *count = index as u32;
-        self.nodes.insert(at + 1, Node::Packed { listpack: right, count: right_count });
+        let right = self.nodes.change(at, |node| {
+            let Node::Packed { listpack, count } = node else {
+                unreachable!("a plain node has no inside")
+            };
+            let right_count = *count - index as u32;
+            *count = index as u32;
+            Node::Packed { listpack: listpack.split_off(index), count: right_count }
+        });
+        self.nodes.insert(at + 1, right);
     }
 
     /// Merges node `at` and the one behind it, if they fit into one.
@@ -285,30 +281,40 @@ impl Quicklist {
         else {
             unreachable!("only packed nodes can be merged")
         };
-        if let Node::Packed { listpack, count } = &mut self.nodes[at] {
-            listpack.append(&right);
-            *count += right_count;
-        }
+        self.nodes.change(at, |left| {
+            if let Node::Packed { listpack, count } = left {
+                listpack.append(&right);
+                *count += right_count;
+            }
+        });
     }
 
     /// Puts `element` in the place of the one at `index`.
     pub(super) fn set(&mut self, index: usize, element: &[u8], limits: &ListLimits) {
         let (at, inside) = self.locate(index);
         let large = element.len() >= limits.plain_from;
-        match &mut self.nodes[at] {
+        let is_set = self.nodes.change(at, |node| match node {
             Node::Packed { listpack, count } if !large => {
                 // The old element's bytes are counted as if they stayed, to keep this simple.
                 let bytes = listpack.bytes_len() + element.len() + ENTRY_OVERHEAD;
-                if !limits.exceeded_by(bytes, *count as usize) {
+                let fits = !limits.exceeded_by(bytes, *count as usize);
+                if fits {
                     let cursor = listpack.cursor_at_mut(inside as i64);
-                    return cursor.expect("the index is in the node").replace(element);
+                    cursor.expect("the index is in the node").replace(element);
                 }
+                fits
             }
-            Node::Plain(bytes) if large => return *bytes = Blob::new(element),
-            _ => {}
+            Node::Plain(bytes) if large => {
+                *bytes = Blob::new(element);
+                true
+            }
+            _ => false,
+        });
+        if is_set {
+            return;
         }
         if self.nodes[at].count() == 1 {
-            self.nodes[at] = Node::new(element, End::Right, limits);
+            self.nodes.change(at, |node| *node = Node::new(element, End::Right, limits));
         } else {
             self.delete_range(index, 1);
             self.insert(index, element, limits);
@@ -326,21 +332,24 @@ impl Quicklist {
         // A part of the first node, whole nodes, a part of the last.
         let mut whole: Option<Range<usize>> = None;
         while left > 0 {
-            let node = &mut self.nodes[at];
-            let here = left.min(node.count() - inside);
-            match node {
+            let here = left.min(self.nodes[at].count() - inside);
+            let goes = self.nodes.change(at, |node| match node {
                 Node::Packed { listpack, count } if here < *count as usize => {
                     listpack.delete_range(inside as i64, here);
                     *count -= here as u32;
+                    false
                 }
-                _ => whole.get_or_insert(at..at).end = at + 1,
+                _ => true,
+            });
+            if goes {
+                whole.get_or_insert(at..at).end = at + 1;
             }
             left -= here;
             inside = 0;
             at += 1;
         }
         if let Some(whole) = whole {
-            self.nodes.drain(whole);
+            self.nodes.remove_range(whole);
         }
     }
 
@@ -348,30 +357,27 @@ impl Quicklist {
     pub(super) fn remove(&mut self, end: End, needle: &Needle<'_>, max: usize) -> usize {
         let mut removed = 0;
         let mut emptied = false;
-        let visit = |node: &mut Node| {
-            if removed < max {
+        let count = self.nodes.len();
+        for step in 0..count {
+            if removed == max {
+                break;
+            }
+            let at = if end == End::Left { step } else { count - 1 - step };
+            self.nodes.change(at, |node| {
                 removed += node.remove(end, needle, max - removed);
                 emptied |= node.count() == 0;
-            }
-        };
-        match end {
-            End::Left => self.nodes.iter_mut().for_each(visit),
-            End::Right => self.nodes.iter_mut().rev().for_each(visit),
+            });
         }
         if emptied {
-            self.nodes.retain(|node| node.count() > 0);
+            self.nodes.remove_empty();
         }
         self.len -= removed;
         removed
     }
 
-    /// Bytes allocated.
+    /// Bytes allocated. Takes constant time.
     pub(super) fn allocated_bytes(&self) -> usize {
-        let nodes = self.nodes.iter().map(|node| match node {
-            Node::Packed { listpack, .. } => listpack.allocated_bytes(),
-            Node::Plain(bytes) => bytes.allocated_bytes(),
-        });
-        size_of::<Self>() + self.nodes.capacity() * size_of::<Node>() + nodes.sum::<usize>()
+        block_size(size_of::<Self>()) + self.nodes.allocated_bytes()
     }
 }
 

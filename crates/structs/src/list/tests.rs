@@ -41,7 +41,7 @@ fn check(list: &List, model: &Model, limits: &ListLimits) {
     assert!(contents(&builder.finish(limits)).iter().eq(model));
     if let Repr::Quicklist(quicklist) = &list.repr {
         assert!(quicklist.nodes.iter().all(|node| node.count() > 0));
-        for node in &quicklist.nodes {
+        for node in quicklist.nodes.iter() {
             if let Node::Packed { listpack, count } = node {
                 assert_eq!(listpack.count(), *count as usize);
                 // Elements pushed together into a listpack are judged by their bytes alone.

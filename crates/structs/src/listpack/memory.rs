@@ -73,7 +73,7 @@ impl Listpack {
     /// Bytes allocated.
     #[inline]
     pub fn allocated_bytes(&self) -> usize {
-        PREFIX + self.capacity()
+        block_size(PREFIX + self.capacity())
     }
 
     /// Address of the byte at `offset` from the listpack's start.

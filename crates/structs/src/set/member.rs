@@ -8,8 +8,9 @@
 
 use crate::hashing::hash;
 use crate::random::Rng;
+use crate::size_class::block_size;
 use crate::table::Item;
-use crate::watched::Watched;
+use crate::watched::{Measured, Watched};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
@@ -54,9 +55,12 @@ impl Member {
             Self(memory)
         }
     }
+}
 
-    pub(super) fn allocated_bytes(&self) -> usize {
-        layout(self.key().len()).size()
+impl Measured for Member {
+    #[inline]
+    fn allocated_bytes(&self) -> usize {
+        block_size(layout(self.key().len()).size())
     }
 }
 
@@ -106,7 +110,7 @@ mod tests {
             let bytes = vec![7; len];
             let member = Member::new(&bytes);
             assert_eq!(member.key(), bytes);
-            assert!(member.allocated_bytes() <= len + 9);
+            assert_eq!(member.allocated_bytes(), block_size(len + if len < 255 { 1 } else { 9 }));
         }
     }
 }

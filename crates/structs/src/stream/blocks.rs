@@ -5,6 +5,7 @@
 use super::block::{Block, Fields, MAX_BYTES};
 use super::tree::{self, Tree};
 use super::{Range, StreamId, StreamLimits};
+use crate::size_class::block_size;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -33,8 +34,8 @@ pub(super) struct Blocks {
     bytes: usize,
 }
 
-/// Bytes of a block besides its listpack: its place in the tree, and the counts of references.
-const PLACE_BYTES: usize = size_of::<Placed>() + 3 * size_of::<usize>();
+/// Bytes of a block besides its listpack.
+const BLOCK_BYTES: usize = block_size(2 * size_of::<usize>() + size_of::<Block>());
 
 type Visit<'v> = &'v mut dyn FnMut(&Placed) -> ControlFlow<()>;
 
@@ -43,8 +44,9 @@ impl Blocks {
         self.full.len() + usize::from(self.tail.is_some())
     }
 
+    /// Bytes allocated, those of shared blocks included. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
-        self.bytes + self.len() * PLACE_BYTES
+        self.bytes + self.len() * BLOCK_BYTES + self.full.allocated_bytes()
     }
 
     // ---- adding -----------------------------------------------------------------------------
@@ -55,18 +57,18 @@ impl Blocks {
         else {
             return self.begin(id, words);
         };
+        self.bytes -= tail.block.allocated_bytes();
         let block = Arc::make_mut(&mut tail.block);
-        let before = block.allocated_bytes();
         block.append(tail.id, id, words);
-        self.bytes = self.bytes + block.allocated_bytes() - before;
+        self.bytes += block.allocated_bytes();
     }
 
     /// Begins a block with an entry.
     fn begin(&mut self, id: StreamId, words: &[&[u8]]) {
         let mut reserved = 0;
         if let Some(mut tail) = self.tail.take() {
+            self.bytes -= tail.block.allocated_bytes();
             let block = Arc::make_mut(&mut tail.block);
-            self.bytes -= block.allocated_bytes();
             block.seal();
             // Blocks of one stream are mostly alike.
             reserved = block.allocated_bytes();
@@ -206,9 +208,12 @@ impl Blocks {
         block_id: StreamId,
         mut choose: impl FnMut(StreamId) -> ControlFlow<(), bool>,
     ) -> u64 {
+        let bytes = &mut self.bytes;
         let mut change = |placed: &mut Placed| {
+            *bytes -= placed.block.allocated_bytes();
             let block = Arc::make_mut(&mut placed.block);
             let deleted = block.delete_if(placed.id, &mut choose);
+            *bytes += block.allocated_bytes();
             (deleted, block.len() == 0)
         };
         let changed = match &mut self.tail {

@@ -6,6 +6,7 @@
 
 use super::tree::{Item, Tree};
 use super::{Counters, StreamId, UNKNOWN_READS};
+use crate::size_class::block_size;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -67,6 +68,11 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    /// Bytes of its tree and of its name, here and in the map.
+    fn bytes(&self) -> usize {
+        self.own.allocated_bytes() + 2 * block_size(self.name.len())
+    }
+
     /// Number of entries that are pending at it.
     pub fn pending_count(&self) -> usize {
         self.own.len()
@@ -100,6 +106,8 @@ pub struct Group {
     consumers: Vec<Option<Consumer>>,
     names: BTreeMap<Box<[u8]>, u32>,
     free: Vec<u32>,
+    /// Bytes of the consumers' trees and names.
+    consumer_bytes: usize,
 }
 
 impl Group {
@@ -108,10 +116,25 @@ impl Group {
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        /// A consumer with its name, twice, and its place in the map.
-        const CONSUMER: usize = size_of::<Consumer>() + 96;
-        let own = self.pending.len() * size_of::<Own>() * 5 / 4;
-        size_of::<Group>() + self.pending.allocated_bytes() + own + self.names.len() * CONSUMER
+        /// A consumer's place in the map, by estimate.
+        const PLACE: usize = 40;
+        let numbers = block_size(self.consumers.capacity() * size_of::<Option<Consumer>>());
+        let places = numbers + self.names.len() * PLACE;
+        let own = block_size(2 * size_of::<usize>() + size_of::<Group>());
+        own + self.pending.allocated_bytes() + self.consumer_bytes + places
+    }
+
+    /// Lets `change` rewrite what is pending at a consumer; `None` if there is no such consumer.
+    fn change_own<R>(
+        &mut self,
+        number: usize,
+        change: impl FnOnce(&mut Tree<Own>) -> R,
+    ) -> Option<R> {
+        let consumer = self.consumers.get_mut(number)?.as_mut()?;
+        self.consumer_bytes -= consumer.own.allocated_bytes();
+        let result = change(&mut consumer.own);
+        self.consumer_bytes += consumer.own.allocated_bytes();
+        Some(result)
     }
 
     pub(super) fn free_effort(&self) -> usize {
@@ -166,6 +189,7 @@ impl Group {
             self.consumers.push(None);
             self.consumers.len() as u32 - 1
         });
+        self.consumer_bytes += consumer.bytes();
         self.consumers[number as usize] = Some(consumer);
         self.names.insert(name.into(), number);
         Some(number as usize)
@@ -175,6 +199,7 @@ impl Group {
     pub fn delete_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let number = self.names.remove(name)?;
         let consumer = self.consumers.get_mut(number as usize)?.take()?;
+        self.consumer_bytes -= consumer.bytes();
         self.free.push(number);
         consumer.own.for_each(|own| {
             self.pending.remove(own.id);
@@ -238,21 +263,16 @@ impl Group {
         let new = Pending { id, time, deliveries, consumer: consumer as u32 };
         if let Some(old) = self.pending.insert(new)
             && old.consumer != new.consumer
-            && let Some(owner) = self.consumer_at_mut(old.consumer())
         {
-            owner.own.remove(id);
+            self.change_own(old.consumer(), |own| own.remove(id));
         }
-        if let Some(owner) = self.consumer_at_mut(consumer) {
-            owner.own.insert(Own { id, time });
-        }
+        self.change_own(consumer, |own| own.insert(Own { id, time }));
     }
 
     /// Takes an entry off the pending list; says whether it was there.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(old) = self.pending.remove(id) else { return false };
-        if let Some(owner) = self.consumer_at_mut(old.consumer()) {
-            owner.own.remove(id);
-        }
+        self.change_own(old.consumer(), |own| own.remove(id));
         true
     }
 

@@ -16,6 +16,7 @@
 //! item more, and a search by ID and age costs O(n) in either index).
 
 use super::StreamId;
+use crate::size_class::block_size;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -51,16 +52,22 @@ struct Branch<T> {
 pub struct Tree<T> {
     root: Arc<Node<T>>,
     len: usize,
+    /// Bytes of all nodes, shared ones included.
+    bytes: isize,
 }
 
 impl<T: Item> Default for Tree<T> {
     fn default() -> Self {
-        Tree { root: Arc::new(Node::Leaf(Vec::new())), len: 0 }
+        let root = Node::Leaf(Vec::new());
+        let bytes = root.bytes();
+        Tree { root: Arc::new(root), len: 0, bytes }
     }
 }
 
 impl<T: Item> Branch<T> {
-    fn new(node: Node<T>) -> Branch<T> {
+    /// A branch that is added to a tree of `bytes`.
+    fn new(node: Node<T>, bytes: &mut isize) -> Branch<T> {
+        *bytes += node.bytes();
         let (first, oldest) = (node.first(), node.oldest());
         Branch { first, oldest, node: Arc::new(node) }
     }
@@ -79,7 +86,31 @@ fn branch<T>(branches: &[Branch<T>], id: StreamId) -> usize {
     branches.partition_point(|branch| branch.first <= id).saturating_sub(1)
 }
 
+/// Lets `change` rewrite a node, which is copied if it is shared, and adds the difference to `bytes`, those
+/// of the node's tree.
+fn rewrite<T: Item, R>(
+    node: &mut Arc<Node<T>>,
+    bytes: &mut isize,
+    change: impl FnOnce(&mut Node<T>, &mut isize) -> R,
+) -> R {
+    *bytes -= node.bytes();
+    let node = Arc::make_mut(node);
+    let result = change(node, bytes);
+    *bytes += node.bytes();
+    result
+}
+
 impl<T: Item> Node<T> {
+    /// Bytes of its own blocks, without what is below it.
+    fn bytes(&self) -> isize {
+        let entries = match self {
+            Node::Leaf(items) => items.capacity() * size_of::<T>(),
+            Node::Inner(branches) => branches.capacity() * size_of::<Branch<T>>(),
+        };
+        let counted = block_size(2 * size_of::<usize>() + size_of::<Self>());
+        (counted + if entries == 0 { 0 } else { block_size(entries) }) as isize
+    }
+
     fn first(&self) -> StreamId {
         match self {
             Node::Leaf(items) => items.first().map_or(StreamId::MIN, Item::id),
@@ -103,20 +134,21 @@ impl<T: Item> Node<T> {
     }
 
     /// Adds an item; what it replaces, and the branch that was split off.
-    fn insert(&mut self, item: T) -> (Option<T>, Option<Branch<T>>) {
+    fn insert(&mut self, item: T, bytes: &mut isize) -> (Option<T>, Option<Branch<T>>) {
         match self {
             Node::Leaf(items) => match place(items, item.id()) {
                 Ok(at) => (Some(std::mem::replace(&mut items[at], item)), None),
                 Err(at) => {
                     items.insert(at, item);
-                    (None, split(items, at).map(|right| Branch::new(Node::Leaf(right))))
+                    (None, split(items, at).map(|right| Branch::new(Node::Leaf(right), bytes)))
                 }
             },
             Node::Inner(branches) => {
                 let at = branch(branches, item.id());
                 let (id, time) = (item.id(), item.time());
                 let below = &mut branches[at];
-                let (replaced, new) = Arc::make_mut(&mut below.node).insert(item);
+                let (replaced, new) =
+                    rewrite(&mut below.node, bytes, |node, bytes| node.insert(item, bytes));
                 below.first = below.first.min(id);
                 if new.is_some() || replaced.is_some() {
                     below.oldest = below.node.oldest();
@@ -125,36 +157,44 @@ impl<T: Item> Node<T> {
                 }
                 let Some(new) = new else { return (replaced, None) };
                 branches.insert(at + 1, new);
-                (replaced, split(branches, at + 1).map(|right| Branch::new(Node::Inner(right))))
+                let right = split(branches, at + 1);
+                (replaced, right.map(|right| Branch::new(Node::Inner(right), bytes)))
             }
         }
     }
 
-    fn remove(&mut self, id: StreamId) -> Option<T> {
+    fn remove(&mut self, id: StreamId, bytes: &mut isize) -> Option<T> {
         match self {
             Node::Leaf(items) => place(items, id).ok().map(|at| items.remove(at)),
             Node::Inner(branches) => {
                 let at = branch(branches, id);
                 let below = branches.get_mut(at)?;
-                let removed = Arc::make_mut(&mut below.node).remove(id)?;
+                let removed =
+                    rewrite(&mut below.node, bytes, |node, bytes| node.remove(id, bytes))?;
                 if removed.time() <= below.oldest {
                     below.oldest = below.node.oldest();
                 }
                 if below.node.len() < SMALL {
-                    join(branches, at);
+                    join(branches, at, bytes);
                 }
                 Some(removed)
             }
         }
     }
 
-    fn update<R>(&mut self, id: StreamId, change: impl FnOnce(&mut T) -> R) -> Option<R> {
+    fn update<R>(
+        &mut self,
+        id: StreamId,
+        bytes: &mut isize,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
         match self {
             Node::Leaf(items) => place(items, id).ok().map(|at| change(&mut items[at])),
             Node::Inner(branches) => {
                 let at = branch(branches, id);
                 let below = branches.get_mut(at)?;
-                let result = Arc::make_mut(&mut below.node).update(id, change);
+                let result =
+                    rewrite(&mut below.node, bytes, |node, bytes| node.update(id, bytes, change));
                 below.oldest = below.node.oldest();
                 result
             }
@@ -209,8 +249,9 @@ fn split<E>(entries: &mut Vec<E>, at: usize) -> Option<Vec<E>> {
 }
 
 /// Joins the small node at `at` to a neighbour that has room, or drops it if it is empty.
-fn join<T: Item>(branches: &mut Vec<Branch<T>>, at: usize) {
+fn join<T: Item>(branches: &mut Vec<Branch<T>>, at: usize, bytes: &mut isize) {
     if branches[at].node.len() == 0 {
+        *bytes -= branches[at].node.bytes();
         branches.remove(at);
         return;
     }
@@ -220,12 +261,13 @@ fn join<T: Item>(branches: &mut Vec<Branch<T>>, at: usize) {
         return;
     }
     let b = branches.remove(left + 1);
+    *bytes -= b.node.bytes();
     let a = &mut branches[left];
-    match (Arc::make_mut(&mut a.node), Arc::unwrap_or_clone(b.node)) {
+    rewrite(&mut a.node, bytes, |a, _| match (a, Arc::unwrap_or_clone(b.node)) {
         (Node::Leaf(items), Node::Leaf(mut more)) => items.append(&mut more),
         (Node::Inner(below), Node::Inner(mut more)) => below.append(&mut more),
         _ => unreachable!("all leaves are equally deep"),
-    }
+    });
     a.oldest = a.oldest.min(b.oldest);
 }
 
@@ -237,12 +279,15 @@ impl<T: Item> Tree<T> {
 
     /// Adds an item; returns the one with the same ID, whose place it takes.
     pub fn insert(&mut self, item: T) -> Option<T> {
-        let (replaced, new) = Arc::make_mut(&mut self.root).insert(item);
+        let bytes = &mut self.bytes;
+        let (replaced, new) =
+            rewrite(&mut self.root, bytes, |root, bytes| root.insert(item, bytes));
         if let Some(new) = new {
             let empty = Arc::new(Node::Inner(Vec::with_capacity(4)));
             let old = std::mem::replace(&mut self.root, empty);
             let old = Branch { first: old.first(), oldest: old.oldest(), node: old };
             self.root = Arc::new(Node::Inner(vec![old, new]));
+            self.bytes += self.root.bytes();
         }
         self.len += usize::from(replaced.is_none());
         replaced
@@ -251,14 +296,20 @@ impl<T: Item> Tree<T> {
     /// Removes the item with this ID.
     pub fn remove(&mut self, id: StreamId) -> Option<T> {
         self.get(id)?;
-        let removed = Arc::make_mut(&mut self.root).remove(id)?;
+        let bytes = &mut self.bytes;
+        let removed = rewrite(&mut self.root, bytes, |root, bytes| root.remove(id, bytes))?;
         self.len -= 1;
         while let Node::Inner(branches) = &*self.root {
+            let bytes = self.root.bytes();
             match &branches[..] {
-                [] => self.root = Arc::new(Node::Leaf(Vec::new())),
+                [] => {
+                    self.root = Arc::new(Node::Leaf(Vec::new()));
+                    self.bytes += self.root.bytes();
+                }
                 [only] => self.root = Arc::clone(&only.node),
                 _ => break,
             }
+            self.bytes -= bytes;
         }
         Some(removed)
     }
@@ -266,7 +317,7 @@ impl<T: Item> Tree<T> {
     /// Changes an item, though not its ID; `None` if it is not there.
     pub fn update<R>(&mut self, id: StreamId, change: impl FnOnce(&mut T) -> R) -> Option<R> {
         self.get(id)?;
-        Arc::make_mut(&mut self.root).update(id, change)
+        rewrite(&mut self.root, &mut self.bytes, |root, bytes| root.update(id, bytes, change))
     }
 
     /// The item with this ID.
@@ -343,10 +394,9 @@ impl<T: Item> Tree<T> {
         });
     }
 
-    /// About how many bytes the nodes take.
+    /// Bytes of all nodes, those that are shared included. Takes constant time.
     pub fn allocated_bytes(&self) -> usize {
-        // Leaves are full where IDs ascend, and half full at worst.
-        self.len * size_of::<T>() * 5 / 4 + size_of::<Node<T>>()
+        self.bytes as usize
     }
 }
 

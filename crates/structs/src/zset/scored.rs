@@ -8,7 +8,9 @@
 //! ([`ScoredPtr`]) and is told before the owner goes.
 #![allow(unsafe_code)] // One allocation of header and bytes instead of two.
 
+use crate::size_class::block_size;
 use crate::table::Item;
+use crate::watched::Measured;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
@@ -69,10 +71,12 @@ impl Scored {
         // SAFETY: `self` owns the allocation.
         unsafe { self.as_ptr().score() }
     }
+}
 
-    /// Bytes an allocation for this member takes.
-    pub(crate) fn allocated_bytes(&self) -> usize {
-        layout(self.key().len()).size()
+impl Measured for Scored {
+    #[inline]
+    fn allocated_bytes(&self) -> usize {
+        block_size(layout(self.key().len()).size())
     }
 }
 

@@ -5,6 +5,7 @@ use super::Change;
 use super::scored::{Scored, ScoredPtr};
 use crate::btree::Tree;
 use crate::hashing::hash;
+use crate::size_class::block_size;
 use crate::table::{Item, Table};
 use crate::watched::Watched;
 use std::ops::Range;
@@ -44,10 +45,10 @@ impl Sorted {
         &self.table
     }
 
-    /// Takes time in proportion to the members.
+    /// Bytes allocated. Takes constant time.
     pub(super) fn allocated_bytes(&self) -> usize {
-        let members: usize = self.table.iter().map(Scored::allocated_bytes).sum();
-        size_of::<Self>() + self.tree.allocated_bytes() + self.table.allocated_bytes() + members
+        let own = block_size(size_of::<Self>()) - block_size(size_of::<Watched<Scored>>());
+        own + self.tree.allocated_bytes() + self.table.allocated_bytes()
     }
 
     #[inline]
