@@ -17,7 +17,8 @@ pub(crate) fn help(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 /// The error of a subcommand whose options make no sense.
 pub(crate) fn wrong_subcommand(container: &str, args: Args<'_>) -> Error {
     let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
-    text.extend_from_slice(args.get(1).unwrap_or_default());
+    let name = args.get(1).unwrap_or_default();
+    text.extend_from_slice(&name[..name.len().min(128)]);
     text.extend_from_slice(format!("'. Try {container} HELP.").as_bytes());
     Error::Bytes(text)
 }

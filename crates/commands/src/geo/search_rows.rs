@@ -68,56 +68,75 @@ const BY: Arg = Arg::one_of(
     ],
 );
 
+const WITHCOORD: Arg = Arg::token("withcoord", "WITHCOORD").optional();
+const WITHDIST: Arg = Arg::token("withdist", "WITHDIST").optional();
+const WITHHASH: Arg = Arg::token("withhash", "WITHHASH").optional();
+const STORE: Arg = Arg::one_of(
+    "store",
+    &[
+        Arg::key("storekey", 1).after("STORE").shown_as("key"),
+        Arg::key("storedistkey", 2).after("STOREDIST").shown_as("key"),
+    ],
+)
+.optional();
+const SOURCE: KeySpec = KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS));
+
+/// The key behind an option, searched from this word on.
+const fn stored(option: &'static str, from: i32) -> KeySpec {
+    KeySpec::new(
+        KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
+        Begin::Keyword(option, from),
+        Find::Range { last: 0, step: 1, limit: 0 },
+    )
+}
+
+/// What the rows of the GEORADIUS commands have in common.
+const RADIUS: Command = Command {
+    group: Group::Geo,
+    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
+    effort: Effort::Elements(2),
+    history: &[
+        ("6.2.0", "Added the `ANY` option for `COUNT`."),
+        ("7.0.0", "Added support for uppercase unit names."),
+    ],
+    ..Command::ROW
+};
+/// What the rows of the GEOSEARCH commands have in common.
+const SEARCH: Command = Command {
+    group: Group::Geo,
+    complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
+    effort: Effort::Elements(2),
+    history: &[
+        ("7.0.0", "Added support for uppercase unit names."),
+        ("9.0.0", "Added support for the BYPOLYGON option."),
+    ],
+    ..Command::ROW
+};
+
 /// `GEORADIUS`.
 pub static GEORADIUS: Command = Command {
     name: "georadius",
     arity: -6,
     flags: Flags::WRITE.with(Flags::DENYOOM),
-    keys: &[
-        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
-        KeySpec::new(
-            KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
-            Begin::Keyword("STORE", 6),
-            Find::Range { last: 0, step: 1, limit: 0 },
-        ),
-        KeySpec::new(
-            KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
-            Begin::Keyword("STOREDIST", 6),
-            Find::Range { last: 0, step: 1, limit: 0 },
-        ),
-    ],
-    group: Group::Geo,
+    keys: &[SOURCE, stored("STORE", 6), stored("STOREDIST", 6)],
     since: "3.2.0",
-    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
-    effort: Effort::Elements(2),
     summary: "Queries a geospatial index for members within a distance from a coordinate, optionally stores the result.",
-    history: &[
-        ("6.2.0", "Added the `ANY` option for `COUNT`."),
-        ("7.0.0", "Added support for uppercase unit names."),
-    ],
     args: &[
         Arg::key("key", 0),
         Arg::new("longitude", ArgKind::Double),
         Arg::new("latitude", ArgKind::Double),
         Arg::new("radius", ArgKind::Double),
         UNIT,
-        Arg::token("withcoord", "WITHCOORD").optional(),
-        Arg::token("withdist", "WITHDIST").optional(),
-        Arg::token("withhash", "WITHHASH").optional(),
+        WITHCOORD,
+        WITHDIST,
+        WITHHASH,
         COUNT_SINCE,
         ORDER,
-        Arg::one_of(
-            "store",
-            &[
-                Arg::key("storekey", 1).after("STORE").shown_as("key"),
-                Arg::key("storedistkey", 2).after("STOREDIST").shown_as("key"),
-            ],
-        )
-        .optional(),
+        STORE,
     ],
     find_keys: Some(find_stored),
     run: georadius,
-    ..Command::ROW
+    ..RADIUS
 };
 
 /// `GEORADIUS_RO`.
@@ -125,30 +144,23 @@ pub static GEORADIUS_RO: Command = Command {
     name: "georadius_ro",
     arity: -6,
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Geo,
+    keys: &[SOURCE],
     since: "3.2.10",
-    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
-    effort: Effort::Elements(2),
     summary: "Returns members from a geospatial index that are within a distance from a coordinate.",
-    history: &[
-        ("6.2.0", "Added the `ANY` option for `COUNT`."),
-        ("7.0.0", "Added support for uppercase unit names."),
-    ],
     args: &[
         Arg::key("key", 0),
         Arg::new("longitude", ArgKind::Double),
         Arg::new("latitude", ArgKind::Double),
         Arg::new("radius", ArgKind::Double),
         UNIT,
-        Arg::token("withcoord", "WITHCOORD").optional(),
-        Arg::token("withdist", "WITHDIST").optional(),
-        Arg::token("withhash", "WITHHASH").optional(),
+        WITHCOORD,
+        WITHDIST,
+        WITHHASH,
         COUNT_SINCE,
         ORDER,
     ],
     run: georadius_ro,
-    ..Command::ROW
+    ..RADIUS
 };
 
 /// `GEORADIUSBYMEMBER`.
@@ -156,50 +168,24 @@ pub static GEORADIUSBYMEMBER: Command = Command {
     name: "georadiusbymember",
     arity: -5,
     flags: Flags::WRITE.with(Flags::DENYOOM),
-    keys: &[
-        KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
-        KeySpec::new(
-            KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
-            Begin::Keyword("STORE", 5),
-            Find::Range { last: 0, step: 1, limit: 0 },
-        ),
-        KeySpec::new(
-            KeyFlags::OW.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE),
-            Begin::Keyword("STOREDIST", 5),
-            Find::Range { last: 0, step: 1, limit: 0 },
-        ),
-    ],
-    group: Group::Geo,
+    keys: &[SOURCE, stored("STORE", 5), stored("STOREDIST", 5)],
     since: "3.2.0",
-    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
-    effort: Effort::Elements(2),
     summary: "Queries a geospatial index for members within a distance from a member, optionally stores the result.",
-    history: &[
-        ("6.2.0", "Added the `ANY` option for `COUNT`."),
-        ("7.0.0", "Added support for uppercase unit names."),
-    ],
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),
         Arg::new("radius", ArgKind::Double),
         UNIT,
-        Arg::token("withcoord", "WITHCOORD").optional(),
-        Arg::token("withdist", "WITHDIST").optional(),
-        Arg::token("withhash", "WITHHASH").optional(),
+        WITHCOORD,
+        WITHDIST,
+        WITHHASH,
         COUNT,
         ORDER,
-        Arg::one_of(
-            "store",
-            &[
-                Arg::key("storekey", 1).after("STORE").shown_as("key"),
-                Arg::key("storedistkey", 2).after("STOREDIST").shown_as("key"),
-            ],
-        )
-        .optional(),
+        STORE,
     ],
     find_keys: Some(find_stored),
     run: georadiusbymember,
-    ..Command::ROW
+    ..RADIUS
 };
 
 /// `GEORADIUSBYMEMBER_RO`.
@@ -207,29 +193,22 @@ pub static GEORADIUSBYMEMBER_RO: Command = Command {
     name: "georadiusbymember_ro",
     arity: -5,
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Geo,
+    keys: &[SOURCE],
     since: "3.2.10",
-    complexity: "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.",
-    effort: Effort::Elements(2),
     summary: "Returns members from a geospatial index that are within a distance from a member.",
-    history: &[
-        ("6.2.0", "Added the `ANY` option for `COUNT`."),
-        ("7.0.0", "Added support for uppercase unit names."),
-    ],
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),
         Arg::new("radius", ArgKind::Double),
         UNIT,
-        Arg::token("withcoord", "WITHCOORD").optional(),
-        Arg::token("withdist", "WITHDIST").optional(),
-        Arg::token("withhash", "WITHHASH").optional(),
+        WITHCOORD,
+        WITHDIST,
+        WITHHASH,
         COUNT,
         ORDER,
     ],
     run: georadiusbymember_ro,
-    ..Command::ROW
+    ..RADIUS
 };
 
 /// `GEOSEARCH`.
@@ -237,28 +216,12 @@ pub static GEOSEARCH: Command = Command {
     name: "geosearch",
     arity: -7,
     flags: Flags::READONLY,
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Geo,
+    keys: &[SOURCE],
     since: "6.2.0",
-    complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
-    effort: Effort::Elements(2),
     summary: "Queries a geospatial index for members inside an area of a box, circle, or a polygon.",
-    history: &[
-        ("7.0.0", "Added support for uppercase unit names."),
-        ("9.0.0", "Added support for the BYPOLYGON option."),
-    ],
-    args: &[
-        Arg::key("key", 0),
-        FROM,
-        BY,
-        ORDER,
-        COUNT,
-        Arg::token("withcoord", "WITHCOORD").optional(),
-        Arg::token("withdist", "WITHDIST").optional(),
-        Arg::token("withhash", "WITHHASH").optional(),
-    ],
+    args: &[Arg::key("key", 0), FROM, BY, ORDER, COUNT, WITHCOORD, WITHDIST, WITHHASH],
     run: geosearch,
-    ..Command::ROW
+    ..SEARCH
 };
 
 /// `GEOSEARCHSTORE`.
@@ -270,15 +233,8 @@ pub static GEOSEARCHSTORE: Command = Command {
         KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE)),
         KeySpec::at(2, KeyFlags::RO.with(KeyFlags::ACCESS)),
     ],
-    group: Group::Geo,
     since: "6.2.0",
-    complexity: "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape",
-    effort: Effort::Elements(2),
     summary: "Queries a geospatial index for members inside an area of a box, a circle, or a polygon, optionally stores the result.",
-    history: &[
-        ("7.0.0", "Added support for uppercase unit names."),
-        ("9.0.0", "Added support for the BYPOLYGON option."),
-    ],
     args: &[
         Arg::key("destination", 0),
         Arg::key("source", 1),
@@ -289,7 +245,7 @@ pub static GEOSEARCHSTORE: Command = Command {
         Arg::token("storedist", "STOREDIST").optional(),
     ],
     run: geosearchstore,
-    ..Command::ROW
+    ..SEARCH
 };
 
 /// The source, and the key behind the last `STORE` or `STOREDIST`, which is the one that counts.

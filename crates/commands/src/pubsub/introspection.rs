@@ -1,5 +1,6 @@
 //! `PUBSUB CHANNELS|NUMSUB|NUMPAT|SHARDCHANNELS|SHARDNUMSUB`
 
+use crate::table::wrong_subcommand;
 use engine::pubsub::Space;
 use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, Outcome};
 
@@ -131,10 +132,7 @@ fn pubsub_shardchannels(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 fn active(cx: &mut Cx<'_>, args: Args<'_>, space: Space) -> Outcome {
     if args.len() > 3 {
-        let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
-        text.extend_from_slice(&args[1][..args[1].len().min(128)]);
-        text.extend_from_slice(b"'. Try PUBSUB HELP.");
-        return Err(engine::Error::Bytes(text));
+        return Err(wrong_subcommand("PUBSUB", args));
     }
     let mut channels = cx.engine.pubsub.active(space, args.get(2));
     channels.sort();

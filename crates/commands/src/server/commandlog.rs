@@ -1,5 +1,6 @@
 //! `SLOWLOG GET|LEN|RESET` and `COMMANDLOG GET|LEN|RESET … slow|large-request|large-reply`
 
+use crate::table::wrong_subcommand;
 use engine::commandlog::Log;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
@@ -243,10 +244,7 @@ fn reset(cx: &mut Cx<'_>, log: Log) -> Outcome {
 
 fn slowlog_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 {
-        let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
-        text.extend_from_slice(args[1]);
-        text.extend_from_slice(b"'. Try SLOWLOG HELP.");
-        return Err(Error::Bytes(text));
+        return Err(wrong_subcommand("SLOWLOG", args));
     }
     let count = if args.len() > 2 { parse_count(args, 2)? } else { Some(10) };
     get(cx, Log::Slow, count)

@@ -15,6 +15,7 @@ mod reload;
 mod settings;
 mod table_stats;
 
+use crate::table::wrong_subcommand;
 use engine::cold::with_value;
 use engine::{Args, Command, Cx, Error, Flags, Group, Key, Outcome};
 use keyspace::Entry;
@@ -81,10 +82,7 @@ fn debug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn unknown(args: Args<'_>) -> Error {
-    let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
-    text.extend_from_slice(&args[1][..args[1].len().min(128)]);
-    text.extend_from_slice(b"'. Try DEBUG HELP.");
-    Error::Bytes(text)
+    wrong_subcommand("DEBUG", args)
 }
 
 /// Looks at a key's entry as it is: a key whose time has come is still there.
