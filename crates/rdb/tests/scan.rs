@@ -28,6 +28,7 @@ struct Found {
     version: u16,
     keys: Vec<FoundKey>,
     foreign: Vec<Foreign>,
+    functions: Vec<Vec<u8>>,
     aux: Vec<(Vec<u8>, Vec<u8>)>,
     /// As in the file, and as it is.
     checksums: Option<(u64, u64)>,
@@ -58,6 +59,7 @@ fn read(file: &[u8], step: usize, piece_bytes: usize) -> Result<Option<Found>, E
             Item::Header(version) => found.version = version,
             Item::Aux { name, value } => found.aux.push((name, value)),
             Item::Foreign(thing) => found.foreign.push(thing),
+            Item::Function(source) => found.functions.push(source),
             Item::Record(record) => {
                 let key = Decoder::new(&bytes[record.key_at..]).string()?.into_owned();
                 let mut value = Decoder::new(&bytes[record.value_at..]);
@@ -181,12 +183,10 @@ fn what_has_no_type_here_is_named_and_stepped_over_exactly() {
         names.sort();
         assert_eq!(
             names,
-            [
-                "a library of functions ('#!lua name=mylib')".to_owned(),
-                format!("key 'h1' of type {}", hashes[0]),
-                format!("key 'h2' of type {}", hashes[1]),
-            ]
+            [format!("key 'h1' of type {}", hashes[0]), format!("key 'h2' of type {}", hashes[1]),]
         );
+        let [source] = &found.functions[..] else { panic!("one library") };
+        assert!(source.starts_with(b"#!lua name=mylib\n"), "{}", source.escape_ascii());
         let mut keys: Vec<_> =
             found.keys.iter().map(|(db, key, expiry, ..)| (*db, &key[..], *expiry)).collect();
         keys.sort_unstable();

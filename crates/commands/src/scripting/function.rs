@@ -1,9 +1,8 @@
 //! `FUNCTION DELETE|DUMP|FLUSH|KILL|LIST|LOAD|RESTORE|STATS`
 
-use super::library::{add_error, make};
+use super::function_payload;
 use super::script::kill_running;
-use super::{function_payload, library};
-use engine::scripts::{Kind, Library};
+use engine::scripts::{Kind, Libraries, Library};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::Arc;
 use structs::glob;
@@ -191,9 +190,9 @@ fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 4 {
         return Err(Error::text("ERR Function code is missing"));
     }
-    let made = Arc::new(make(cx, args[args.len() - 1], replaces, true)?);
+    let made = Arc::new(Library::make(cx, args[args.len() - 1], replaces)?);
     let functions = &cx.engine.scripts.functions;
-    functions.change(|all| all.add(Arc::clone(&made), replaces)).map_err(add_error)?;
+    functions.change(|all| all.add(Arc::clone(&made), replaces))?;
     cx.db.add_dirty(1);
     cx.reply.bulk(made.name.as_bytes());
     Ok(())
@@ -214,7 +213,7 @@ fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 3 || (args.len() == 3 && !is_mode) {
         return Err(Error::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
-    library::forget_all(cx.engine);
+    cx.engine.scripts.functions.flush();
     cx.db.add_dirty(1);
     cx.reply.ok();
     Ok(())
@@ -337,18 +336,16 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let sources = function_payload::restore(args[2])?;
     let mut made = Vec::new();
     for source in &sources {
-        made.push(Arc::new(make(cx, source, true, true)?));
+        made.push(Arc::new(Library::make(cx, source, true)?));
     }
     let functions = &cx.engine.scripts.functions;
-    functions
-        .change(|all| {
-            if policy == Policy::Flush {
-                *all = Default::default();
-            }
-            let replaces = policy == Policy::Replace;
-            made.iter().try_for_each(|library| all.add(Arc::clone(library), replaces))
-        })
-        .map_err(add_error)?;
+    functions.change(|all| {
+        if policy == Policy::Flush {
+            *all = Libraries::default();
+        }
+        let replaces = policy == Policy::Replace;
+        made.iter().try_for_each(|library| all.add(Arc::clone(library), replaces))
+    })?;
     cx.db.add_dirty(1);
     cx.reply.ok();
     Ok(())

@@ -1,21 +1,15 @@
 //! The payload of FUNCTION DUMP: libraries as an RDB file holds them, a version, a checksum.
 
 use engine::Error;
+use rdb::file::opcode::FUNCTION2;
 use rdb::{Compression, Decoder, Encoder};
 use structs::crc64::crc64;
 
-/// The opcode in front of a library's text.
-const LIBRARY: u8 = 245;
-
 /// The payload of these libraries.
 pub(super) fn dump(sources: &[&[u8]], compression: Compression) -> Vec<u8> {
-    let mut payload = Vec::new();
-    for source in sources {
-        payload.push(LIBRARY);
-        let mut encoder = Encoder::new(compression);
-        encoder.string(source);
-        payload.extend_from_slice(&encoder.into_bytes());
-    }
+    let mut encoder = Encoder::new(compression);
+    sources.iter().for_each(|source| encoder.function(source));
+    let mut payload = encoder.into_bytes();
     payload.extend_from_slice(&rdb::VERSION.to_le_bytes());
     let checksum = crc64(0, &payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
@@ -32,7 +26,7 @@ pub(super) fn restore(payload: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
     let mut decoder = Decoder::new(body);
     let mut sources = Vec::new();
     while let Some((&opcode, rest)) = decoder.remaining().split_first() {
-        if opcode != LIBRARY {
+        if opcode != FUNCTION2 {
             return Err(Error::text("ERR given type is not a function"));
         }
         decoder = Decoder::new(rest);

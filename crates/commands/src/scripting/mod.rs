@@ -3,7 +3,6 @@
 mod eval;
 mod function;
 mod function_payload;
-mod library;
 mod script;
 
 use engine::Command;

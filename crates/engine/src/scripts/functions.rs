@@ -136,6 +136,13 @@ impl Functions {
         Ok(())
     }
 
+    /// Forgets all libraries.
+    pub fn flush(&self) {
+        let mut libraries = self.libraries.write().unwrap_or_else(PoisonError::into_inner);
+        *libraries = Libraries::default();
+        self.version.fetch_add(1, SeqCst);
+    }
+
     /// Changes with every change.
     pub fn version(&self) -> u64 {
         self.version.load(SeqCst)

@@ -3,11 +3,11 @@
 use super::run::{Place, Verdict};
 use super::running::RunningScript;
 use crate::args::Args;
-use crate::clock::Ticks;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::dispatch::{NotNow, may_script_run, run_nested};
 use crate::effort::is_long;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
 use crate::table::Resolved;
@@ -20,8 +20,6 @@ use std::time::Duration;
 
 /// A script that has run on a reactor for longer begins again on a background thread.
 const IN_PLACE: Duration = Duration::from_millis(5);
-/// A library that is loaded for longer is refused.
-const LOAD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub(super) struct ScriptHost<'h, 'c> {
@@ -60,7 +58,7 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn log(&mut self, level: LogLevel, line: &[u8]) {
-        write_log(self.cx, level, line);
+        write_log(self.cx.engine, level, line);
     }
 
     fn replicate_to(&mut self, _: ReplicateTo) {
@@ -88,8 +86,8 @@ fn refuse(cx: &Cx<'_>, reply: &mut Vec<u8>, error: &Error) {
     cx.engine.count_error(&line);
 }
 
-fn write_log(cx: &Cx<'_>, level: LogLevel, line: &[u8]) {
-    let Some(host) = cx.engine.host() else { return };
+pub(super) fn write_log(engine: &Engine, level: LogLevel, line: &[u8]) {
+    let Some(host) = engine.host() else { return };
     let line = String::from_utf8_lossy(line);
     match level {
         LogLevel::Debug | LogLevel::Verbose => host.verbose(&line),
@@ -256,36 +254,4 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
         }
     }
     Ok(())
-}
-
-/// The host of a library that is being loaded: it answers nothing, and ends what takes too long.
-pub(super) struct LoadHost<'h, 'c> {
-    cx: &'h Cx<'c>,
-    since: Ticks,
-    is_limited: bool,
-}
-
-impl<'h, 'c> LoadHost<'h, 'c> {
-    /// `is_limited`: a client waits.
-    pub fn new(cx: &'h Cx<'c>, is_limited: bool) -> LoadHost<'h, 'c> {
-        LoadHost { cx, since: cx.thread.clock.now(), is_limited }
-    }
-}
-
-impl Host for LoadHost<'_, '_> {
-    fn call(&mut self, _: &[&[u8]], _: bool, _: &mut Vec<u8>) -> Result<(), Stop> {
-        Err(Stop)
-    }
-    fn may_run(&mut self, _: &[&[u8]]) -> Option<bool> {
-        None
-    }
-    fn log(&mut self, level: LogLevel, line: &[u8]) {
-        write_log(self.cx, level, line);
-    }
-    fn replicate_to(&mut self, _: ReplicateTo) {}
-    fn tick(&mut self) -> Result<(), Stop> {
-        let clock = &self.cx.thread.clock;
-        let elapsed = Duration::from_nanos(clock.nanoseconds(self.since, clock.now()));
-        if self.is_limited && elapsed > LOAD_TIMEOUT { Err(Stop) } else { Ok(()) }
-    }
 }

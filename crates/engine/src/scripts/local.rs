@@ -11,6 +11,11 @@ use std::sync::Arc;
 const IDENTITY: Identity =
     Identity { name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
 
+/// An interpreter for the calling thread.
+pub(super) fn new_interpreter() -> Box<Interpreter> {
+    Box::new(Interpreter::new(&IDENTITY, structs::hashing::os_random()))
+}
+
 /// See the module.
 #[derive(Default)]
 pub struct Local {
@@ -41,8 +46,7 @@ impl Local {
 
     /// The interpreter.
     pub(crate) fn interpreter(&mut self) -> &mut Interpreter {
-        let new = || Box::new(Interpreter::new(&IDENTITY, structs::hashing::os_random()));
-        self.interpreter.get_or_insert_with(new)
+        self.interpreter.get_or_insert_with(new_interpreter)
     }
 
     /// Compiles a script, unless that was done before.

@@ -10,16 +10,18 @@ mod crossing;
 mod functions;
 mod host;
 mod learned;
+mod library_loader;
 mod local;
 mod run;
 mod running;
 mod undo;
 
 pub use cache::{Cache, Script};
-pub use functions::{Function, Functions, Library, LoadError};
+pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
+pub use library_loader::LibraryLoader;
 pub use local::Local;
-pub use run::{add_script, busy_error, eval, fcall, load_library, parse_sha};
+pub use run::{add_script, busy_error, eval, fcall, parse_sha};
 pub use running::{Kill, Kind, Running, RunningScript};
 
 pub(crate) use run::{Attempt, dispatch};

@@ -2,8 +2,9 @@
 
 use super::cache::Script;
 use super::functions::{Function, Library};
-use super::host::{LoadHost, ScriptHost};
+use super::host::ScriptHost;
 use super::learned::Learned;
+use super::library_loader::LoadHost;
 use super::running::{Kind, RunningScript};
 use super::undo::UndoLog;
 use crate::args::Args;
@@ -22,8 +23,8 @@ use crate::table::Resolved;
 use crate::words::Words;
 use crate::worker::ThreadContext;
 use resp::{Output, Reply};
+use script::Sha;
 use script::shebang::{ScriptFlags, parse_script};
-use script::{FunctionSpec, Sha};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -538,7 +539,7 @@ pub fn fcall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let rules = rules(cx, Some(function.spec.flags), is_read_only)?;
     let thread = cx.thread;
     let prepared = {
-        let mut host = LoadHost::new(cx, false);
+        let mut host = LoadHost::patient(cx.engine);
         thread.scripts.borrow_mut().prepare_library(&cx.engine.scripts, &library, &mut host)
     };
     prepared.map_err(Error::Bytes)?;
@@ -638,22 +639,6 @@ fn answer(
         }
         script::Outcome::Stopped(_) => Err(Error::StartAgain),
     }
-}
-
-/// Loads a library into this thread's interpreter, to find out what is in it.
-///
-/// # Errors
-/// The text of the error.
-pub fn load_library(
-    cx: &mut Cx<'_>,
-    id: u64,
-    code: &[u8],
-    is_limited: bool,
-) -> Result<Vec<FunctionSpec>, Error> {
-    let thread = cx.thread;
-    let mut host = LoadHost::new(cx, is_limited);
-    let loaded = thread.scripts.borrow_mut().interpreter().load(id, code, &mut host);
-    loaded.map_err(Error::Bytes)
 }
 
 /// What others are told while a script is in their way.

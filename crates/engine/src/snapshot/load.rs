@@ -303,12 +303,13 @@ pub struct Head {
     pub access: Access,
 }
 
-/// Takes the keys of all databases away, without a word to anybody. The calling thread is outside
-/// the world, which it stops.
+/// Takes the keys of all databases and the libraries of functions away, without a word to anybody. The
+/// calling thread is outside the world, which it stops.
 pub fn take_everything(engine: &Engine) -> Taken {
     let stopped = engine.keyspace.world().stop();
     let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
     let mut taken = Taken::default();
+    engine.scripts.functions.flush();
     for stripe in engine.keyspace.stripes() {
         taken.take(&mut stripe.lock(), dbs.iter().copied());
     }

@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
 use crate::mailbox::recheck_all;
+use crate::scripts::Libraries;
 use config::Config;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::block_size;
@@ -65,6 +66,8 @@ pub struct Cut {
     pub stream_db: Option<DbIndex>,
     /// Changes of the data set up to then, of all times.
     pub changes: u64,
+    /// The libraries of functions.
+    pub libraries: Libraries,
 }
 
 /// Makes bytes of what a file, or whatever else takes a snapshot, is to have of an entry. Each
@@ -207,6 +210,7 @@ impl Snapshot {
             history: engine.journal.history().id,
             stream_db: None,
             changes: 0,
+            libraries: Libraries::default(),
         };
         Ok(Snapshot {
             engine,
@@ -231,6 +235,7 @@ impl Snapshot {
                 .is_recording()
                 .then(|| engine.journal.selected_db().unwrap_or_default()),
             changes: engine.changes(),
+            libraries: engine.scripts.functions.all(),
         };
         at_cut(&self.cut);
         engine.keyspace.begin_snapshot(locks, &self.shared);

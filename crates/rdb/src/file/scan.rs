@@ -50,6 +50,8 @@ pub enum Item {
         /// Those of them that expire.
         expiring: u64,
     },
+    /// A library of functions; its source.
+    Function(Vec<u8>),
     /// A key with its value.
     Record(Record),
     /// The key of a large collection, up to its first element, with the number of elements;
@@ -81,8 +83,6 @@ pub enum Foreign {
         /// The module, if the type is one's.
         module: Option<String>,
     },
-    /// A library of functions; its source.
-    Function(Vec<u8>),
     /// Data of a module's, by the name of its type.
     ModuleAux(String),
     /// The state of a slot that was being moved.
@@ -97,11 +97,6 @@ impl fmt::Display for Foreign {
             }
             Self::Key { key, kind, module: None } => {
                 write!(f, "key '{}' of type {kind}", key.escape_ascii())
-            }
-            Self::Function(source) => {
-                let head = source.split(|&byte| byte == b'\n').next().unwrap_or_default();
-                let head = &head[..head.len().min(100)];
-                write!(f, "a library of functions ('{}')", head.escape_ascii())
             }
             Self::ModuleAux(module) => write!(f, "data of module '{module}'"),
             Self::SlotImport => f.write_str("the state of a slot's migration"),
@@ -417,8 +412,7 @@ impl Scanner {
             }
             opcode::FUNCTION2 => {
                 self.doing = Doing::Functions;
-                let source = decoder.string()?.into_owned();
-                Some(Item::Foreign(Foreign::Function(source)))
+                Some(Item::Function(decoder.string()?.into_owned()))
             }
             opcode::FUNCTION_PRE_GA => {
                 self.doing = Doing::Functions;

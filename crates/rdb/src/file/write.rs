@@ -53,6 +53,13 @@ impl Encoder {
         self.integer(value);
     }
 
+    /// A library of functions, by its source. Readers know it from version 10 on
+    /// ([`FUNCTIONS_SINCE`](super::FUNCTIONS_SINCE)).
+    pub fn function(&mut self, source: &[u8]) {
+        self.byte(opcode::FUNCTION2);
+        self.string(source);
+    }
+
     /// What follows is in this database.
     pub fn select_db(&mut self, db: u32) {
         self.byte(opcode::SELECT_DB);
@@ -125,6 +132,7 @@ mod tests {
         assert_eq!(written(Encoder::file_header), b"REDIS0011");
         assert_eq!(written(|e| e.aux("redis-bits", b"64")), b"\xfa\x0aredis-bits\xc0\x40");
         assert_eq!(written(|e| e.aux_integer("ctime", 1 << 40)), b"\xfa\x05ctime\x0d1099511627776");
+        assert_eq!(written(|e| e.function(b"#!lua")), b"\xf5\x05#!lua");
         assert_eq!(written(|e| e.select_db(9)), b"\xfe\x09");
         assert_eq!(written(|e| e.resize_db(100, 2)), b"\xfb\x40\x64\x02");
         assert_eq!(written(Encoder::end_of_file), b"\xff");

@@ -4,6 +4,7 @@
 use super::snapshot_file::{Content, Sizes};
 use engine::DbIndex;
 use engine::snapshot::Cut;
+use rdb::file::FUNCTIONS_SINCE;
 use rdb::{Compression, Encoder};
 use std::collections::HashMap;
 use structs::crc64::crc64;
@@ -36,7 +37,7 @@ impl RdbFrame {
         encoder.as_bytes().to_vec()
     }
 
-    /// The first bytes.
+    /// The first bytes: metadata, and the libraries of functions.
     pub fn header(&mut self, cut: &Cut, content: Content) -> Vec<u8> {
         let mut header = Encoder::new(Compression::Off);
         header.file_header_of(self.version);
@@ -50,6 +51,9 @@ impl RdbFrame {
             place_in_history(&mut header, cut);
         }
         header.aux_integer("aof-base", i64::from(content == Content::AofPreamble));
+        if self.version >= FUNCTIONS_SINCE {
+            cut.libraries.iter().for_each(|library| header.function(&library.source));
+        }
         self.noted(&header)
     }
 

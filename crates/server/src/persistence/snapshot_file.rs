@@ -75,6 +75,11 @@ impl SnapshotFile {
             if timestamp {
                 this.append(format!("#TS:{}\r\n", cut.time.0 / 1000).as_bytes())?;
             }
+            let mut libraries = Vec::new();
+            for library in cut.libraries.iter() {
+                command(&mut libraries, &[b"FUNCTION", b"LOAD", &library.source]);
+            }
+            this.append(&libraries)?;
             return Ok(this);
         }
         let header = this.frame.header(cut, this.options.content);

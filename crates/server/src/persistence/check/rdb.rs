@@ -208,6 +208,7 @@ impl Check<'_> {
                 self.info(&format!("AUX FIELD {name} = '{value}'"))?;
             }
             Item::SelectDb(db) => self.info(&format!("Selecting DB ID {db}"))?,
+            Item::Function(_) => self.summary.functions += 1,
             Item::Foreign(thing) => self.foreign(&thing)?,
             Item::Checksum(stored) => {
                 // What stands in front of it has been taken.
@@ -279,7 +280,6 @@ impl Check<'_> {
         self.summary.unsupported += 1;
         match thing {
             Foreign::Key { .. } => self.count(None),
-            Foreign::Function(_) => self.summary.functions += 1,
             Foreign::ModuleAux(_) | Foreign::SlotImport => {}
         }
         self.info(&format!("Can't be loaded by Dunlin: {thing}"))

@@ -37,6 +37,8 @@ pub enum Cause {
     },
     /// Something that there is no place for.
     Foreign(Foreign),
+    /// A library of functions that cannot be loaded; why.
+    Library(String),
     /// A key is there already.
     Duplicate(u32),
     /// There is no such database.
@@ -109,6 +111,12 @@ impl fmt::Display for Failure {
                     f,
                     "{file} has at offset {offset} {thing}, which is not supported. Nothing was \
                      loaded in its place; rdb-skip-unknown-types yes loads the rest"
+                );
+            }
+            Cause::Library(why) => {
+                return write!(
+                    f,
+                    "{file} has at offset {offset} a library of functions that cannot be loaded: {why}"
                 );
             }
             Cause::Malformed(rdb::Error::UnsupportedType(kind)) => {

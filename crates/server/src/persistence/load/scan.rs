@@ -6,6 +6,7 @@ use super::queue::{Batch, Job, Large, Piece, Queue};
 use super::{Options, Report, Source};
 use crate::log;
 use engine::load::{self, Cut, Head};
+use engine::scripts::LibraryLoader;
 use engine::{DbIndex, Engine};
 use rdb::file::{Foreign, Item, Record, Scanner, Step};
 use rdb::{Decoder, Kind};
@@ -42,6 +43,7 @@ pub struct Scan<'o, 'r> {
     cuts: Vec<Cut>,
     /// The collection whose pieces are coming.
     large: Option<SyncSender<Piece>>,
+    libraries: LibraryLoader,
     report: Report,
     /// Time to sleep for keys that have been loaded (`key-load-delay`).
     owed: Duration,
@@ -66,6 +68,7 @@ impl<'o, 'r> Scan<'o, 'r> {
                 .accept_newer(options.accepts_newer),
             cuts: Vec::new(),
             large: None,
+            libraries: LibraryLoader::new(engine),
             report: Report::default(),
             owed: Duration::ZERO,
         }
@@ -143,6 +146,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             Item::Aux { name, value } => self.report.aux(self.engine, &name, &value),
             Item::SelectDb(db) => self.select(db)?,
             Item::ResizeDb { keys, expiring } => self.resize(keys, expiring),
+            Item::Function(source) => self.function(&source)?,
             Item::Foreign(thing) => {
                 // Its bytes must not be in a batch.
                 self.ship()?;
@@ -205,6 +209,14 @@ impl<'o, 'r> Scan<'o, 'r> {
         let db = DbIndex(self.scanner.db());
         let is_stopped = self.options.settings.world_is_stopped;
         load::reserve(self.engine, db, keys.min(most), expiring.min(most), is_stopped);
+    }
+
+    fn function(&mut self, source: &[u8]) -> Result<(), Ended> {
+        let loaded = self.libraries.load(source, self.options.settings.replaces);
+        loaded.map_err(|error| {
+            let why = String::from_utf8_lossy(&error.line()).replace(char::is_control, " ");
+            self.failed(Cause::Library(why))
+        })
     }
 
     fn foreign(&mut self, thing: Foreign) -> Result<(), Ended> {

@@ -1,0 +1,129 @@
+//! Making libraries of their source, for FUNCTION LOAD and for files.
+
+use super::functions::{Function, Library, LoadError};
+use super::host::write_log;
+use super::learned::Learned;
+use super::local::new_interpreter;
+use crate::clock::Ticks;
+use crate::cx::Cx;
+use crate::engine::Engine;
+use crate::error::Error;
+use script::shebang::parse_library;
+use script::{Host, Interpreter, LogLevel, ReplicateTo, Stop};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A library of a client's that is loaded for longer is refused.
+const TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long the loading of a library may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patience {
+    /// Half a second: a client can try again.
+    Limited,
+    /// As long as it takes: it was accepted before, and comes from a file or from a primary.
+    Unlimited,
+}
+
+impl Library {
+    /// Reads, compiles and runs the text of a library in the interpreter of the calling thread. It is
+    /// not added to the others. With `replaces` another one may have its name.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a client is told.
+    pub fn make(cx: &mut Cx<'_>, source: &[u8], replaces: bool) -> Result<Library, Error> {
+        let thread = cx.thread;
+        let patience =
+            if cx.db.effects.is_replay { Patience::Unlimited } else { Patience::Limited };
+        let mut local = thread.scripts.borrow_mut();
+        make(thread.engine, local.interpreter(), source, replaces, patience)
+    }
+}
+
+/// Loads libraries that stand in a file, one after the other. It has an interpreter of its own.
+pub struct LibraryLoader {
+    engine: &'static Engine,
+    interpreter: Option<Box<Interpreter>>,
+}
+
+impl LibraryLoader {
+    /// A loader, whose interpreter is made when it is needed.
+    pub fn new(engine: &'static Engine) -> LibraryLoader {
+        LibraryLoader { engine, interpreter: None }
+    }
+
+    /// Adds the library of this source; with `replaces` in place of one of its name.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a client would be told.
+    pub fn load(&mut self, source: &[u8], replaces: bool) -> Result<(), Error> {
+        let interpreter = self.interpreter.get_or_insert_with(new_interpreter);
+        let library = make(self.engine, interpreter, source, replaces, Patience::Unlimited)?;
+        let library = Arc::new(library);
+        let functions = &self.engine.scripts.functions;
+        functions.change(|all| all.add(Arc::clone(&library), replaces)).map_err(Error::from)
+    }
+}
+
+fn make(
+    engine: &Engine,
+    interpreter: &mut Interpreter,
+    source: &[u8],
+    replaces: bool,
+    patience: Patience,
+) -> Result<Library, Error> {
+    let (name, code) =
+        parse_library(source).map_err(|text| Error::format(format!("ERR {text}")))?;
+    let code_at = source.len() - code.len();
+    let functions = &engine.scripts.functions;
+    if !replaces && functions.all().iter().any(|library| library.name == name) {
+        return Err(LoadError::LibraryExists(name).into());
+    }
+    let id = functions.next_id();
+    let mut host = LoadHost { engine, since: engine.clock.now(), patience };
+    let specs = interpreter.load(id, code, &mut host).map_err(Error::Bytes)?;
+    let function = |spec| Arc::new(Function { spec, learned: Learned::default() });
+    let functions = specs.into_iter().map(function).collect();
+    Ok(Library { id, name, source: Box::from(source), code_at, functions })
+}
+
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Error {
+        Error::format(match error {
+            LoadError::LibraryExists(name) => format!("ERR Library '{name}' already exists"),
+            LoadError::FunctionExists(name) => format!("ERR Function {name} already exists"),
+        })
+    }
+}
+
+/// The host of a library that is being loaded: it answers nothing, and ends what takes too long.
+pub(super) struct LoadHost<'h> {
+    engine: &'h Engine,
+    since: Ticks,
+    patience: Patience,
+}
+
+impl<'h> LoadHost<'h> {
+    /// For a library that has been loaded before, by another thread.
+    pub fn patient(engine: &'h Engine) -> LoadHost<'h> {
+        LoadHost { engine, since: engine.clock.now(), patience: Patience::Unlimited }
+    }
+}
+
+impl Host for LoadHost<'_> {
+    fn call(&mut self, _: &[&[u8]], _: bool, _: &mut Vec<u8>) -> Result<(), Stop> {
+        Err(Stop)
+    }
+    fn may_run(&mut self, _: &[&[u8]]) -> Option<bool> {
+        None
+    }
+    fn log(&mut self, level: LogLevel, line: &[u8]) {
+        write_log(self.engine, level, line);
+    }
+    fn replicate_to(&mut self, _: ReplicateTo) {}
+    fn tick(&mut self) -> Result<(), Stop> {
+        let is_over =
+            self.patience == Patience::Limited && self.engine.clock.elapsed(self.since) > TIMEOUT;
+        if is_over { Err(Stop) } else { Ok(()) }
+    }
+}
