@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn categories_exist() {
-        use crate::server::command_categories::{CATEGORIES, Category};
+        use engine::acl::category::{CATEGORIES, Category};
         check(|row| {
             row.command.categories.iter().try_for_each(|name| {
                 let name = name.strip_prefix('-').unwrap_or(name);

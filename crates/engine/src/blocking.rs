@@ -13,6 +13,7 @@
 //! that client has its reply is not for the one that waited.
 
 use crate::acks::Acks;
+use crate::acl::SessionUser;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -99,6 +100,7 @@ pub struct Waiter {
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
     pub(crate) session_client: Arc<crate::clients::Client>,
+    user: SessionUser,
     state: AtomicU8,
     token: AtomicU64,
     /// Whether it is among the blocked clients that are counted.
@@ -116,6 +118,7 @@ impl Waiter {
             protocol: cx.reply.protocol(),
             no_touch: cx.session.no_touch,
             session_client: Arc::clone(&cx.session.client),
+            user: cx.session.user.clone(),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
             is_counted: AtomicBool::new(false),
@@ -236,7 +239,8 @@ impl Waiter {
 
     /// A session to run its command in, away from its own thread.
     pub(crate) fn guest_session(&self) -> Session {
-        let mut session = Session::new(Arc::clone(&self.session_client), true);
+        let mut session = Session::new(Arc::clone(&self.session_client), self.user.clone(), true);
+        session.is_guest = true;
         session.db = self.db;
         session.protocol = self.protocol;
         session.no_touch = self.no_touch;
@@ -384,9 +388,12 @@ pub(crate) fn forget(db: &mut crate::db::Db<'_>, waiter: &Arc<Waiter>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acl::Acl;
     use crate::clients::{Client, Departure};
+    use crate::table::CommandTable;
 
     fn waiter() -> Waiter {
+        let table = Box::leak(Box::new(CommandTable::build(&[], &[])));
         let client = Client::unconnected(1, 0, Millis(0));
         Waiter {
             client: 1,
@@ -397,6 +404,7 @@ mod tests {
             protocol: Protocol::Resp2,
             no_touch: false,
             session_client: Arc::new(client),
+            user: Acl::new(table, &config::Config::new()).default_user(),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
             is_counted: AtomicBool::new(false),

@@ -45,8 +45,32 @@ pub enum ScriptName {
     Function,
 }
 
-/// Calls back with the place of each word of a request that is a secret.
-pub type FindSecrets = fn(&[&[u8]], &mut dyn FnMut(usize));
+/// Calls back with the place of each word of a request that is of a kind: a secret, a database.
+pub type FindWords = fn(&[&[u8]], &mut dyn FnMut(usize));
+
+/// Which words of a request are channels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channels {
+    /// None.
+    None,
+    /// The first argument.
+    First,
+    /// All arguments.
+    All,
+    /// All arguments, which are patterns.
+    Patterns,
+}
+
+/// Which databases a request reaches.
+#[derive(Clone, Copy)]
+pub enum Databases {
+    /// The selected one, if it has to do with data.
+    Selected,
+    /// All of them.
+    All,
+    /// Those that some words name; the function calls back with each such word.
+    Named(FindWords),
+}
 
 /// One row of the command table.
 pub struct Command {
@@ -89,8 +113,12 @@ pub struct Command {
     pub needs_world: Option<NeedsWorld>,
     /// It runs a script, which word 1 names so.
     pub script: Option<ScriptName>,
+    /// The words that are channels, for ACL rules.
+    pub channels: Channels,
+    /// The databases that a request reaches, for ACL rules.
+    pub databases: Databases,
     /// Finds the words that no log may show: passwords.
-    pub secrets: Option<FindSecrets>,
+    pub secrets: Option<FindWords>,
     /// Runs it.
     pub run: Run,
 }
@@ -117,6 +145,8 @@ impl Command {
         find_keys: None,
         needs_world: None,
         script: None,
+        channels: Channels::None,
+        databases: Databases::Selected,
         secrets: None,
         run: |_, _| Err(Error::Syntax),
     };

@@ -5,6 +5,7 @@
 
 mod gates;
 mod locking;
+mod permission;
 mod pushes;
 mod serving;
 
@@ -37,6 +38,7 @@ pub(crate) use pushes::write_push;
 pub(crate) use serving::serve_ready;
 
 pub use gates::{ScriptRules, may_script_run};
+pub use permission::{check_queued, is_permitted, may_read_any_key};
 pub use pushes::deliver_last_pushes;
 
 /// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
@@ -79,7 +81,7 @@ pub(crate) fn process(
         scripts::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
-        match gates::protection(cx, row) {
+        match gates::protection(cx, row, args) {
             Ok(()) => run_in_stopped_world(cx, row, args)?,
             Err(refusal) => {
                 refuse_request(cx, row, refusal)?;
@@ -119,7 +121,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
         let error = scripts::busy_error(cx.engine);
         return reject(cx, row, &error);
     }
-    if let Err(Refusal::Error(error)) = gates::pass(cx, row, gates::OUTSIDE) {
+    if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::OUTSIDE) {
         return reject(cx, row, &error);
     }
     // The error, if any, is the reply.
@@ -128,7 +130,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 
 /// Whether a request in a special state is to be run now; if not it is answered, or queued.
 fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
-    if let Err(refusal) = gates::pass(cx, row, gates::CLIENT) {
+    if let Err(refusal) = gates::pass(cx, row, args, gates::CLIENT) {
         refuse_request(cx, row, refusal)?;
         return Ok(false);
     }

@@ -2,10 +2,11 @@
 
 use crate::acks::AckWaiters;
 use crate::acl::Acl;
+use crate::acl::log::Refused;
 use crate::append_log::AppendLog;
 use crate::background::{Background, job_threads};
 use crate::client_memory::ClientUsage;
-use crate::clients::Clients;
+use crate::clients::{Client, Clients};
 use crate::clock::Clock;
 use crate::cold::ColdReads;
 use crate::command::Command;
@@ -30,9 +31,9 @@ use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
 use config::{Config, MaxmemoryPolicy};
-use keyspace::Keyspace;
 use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
+use keyspace::{Keyspace, Millis};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -69,6 +70,10 @@ pub trait Host: Send + Sync {
     fn read_acl_file(&self) -> Result<Vec<u8>, String>;
     /// Replaces the ACL file.
     fn write_acl_file(&self, text: &[u8]) -> Result<(), String>;
+    /// A client as CLIENT LIST shows it.
+    fn client_line(&self, _engine: &Engine, _client: &Client, _now: Millis) -> String {
+        String::new()
+    }
     /// Facts about the process for INFO, by section: lines of `name:value`.
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// Begins to rewrite the append-only file, or says in the log why it cannot.
@@ -146,7 +151,7 @@ pub struct Engine {
     /// Users and their credentials.
     pub acl: Acl,
     /// The commands.
-    pub table: CommandTable,
+    pub table: &'static CommandTable,
     /// Connected clients.
     pub clients: Clients,
     /// Memory of the clients.
@@ -229,7 +234,7 @@ impl Engine {
         threads: usize,
         clock: Clock,
     ) -> &'static Engine {
-        let table = CommandTable::build(rows, renamed);
+        let table: &'static CommandTable = Box::leak(Box::new(CommandTable::build(rows, renamed)));
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
         let overdue_mailboxes = Arc::default();
@@ -237,7 +242,7 @@ impl Engine {
         journal.set_backlog(config.repl_backlog_size());
         Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, Assignment::ByHash),
-            acl: Acl::new(&config.requirepass()),
+            acl: Acl::new(table, &config),
             config,
             table,
             clients: Clients::default(),
@@ -279,6 +284,15 @@ impl Engine {
             run_id: random_hex_40(),
             host: OnceLock::new(),
         }))
+    }
+
+    /// Adds a refusal to ACL LOG, with the client as it was last published.
+    pub fn note_refusal(&self, client: &Client, refused: Refused) {
+        let now = Millis(refused.updated_ms);
+        let host = self.host();
+        let client = host.map_or_else(String::new, |host| host.client_line(self, client, now));
+        let refused = Refused { client: client.trim_end().to_owned(), ..refused };
+        self.acl.log.add(refused, self.config.acllog_max_len());
     }
 
     /// Connects the I/O side; once.
@@ -334,6 +348,7 @@ impl Engine {
     #[inline]
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
+            || self.acl.is_restricting()
             || self.pause.is_on()
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0

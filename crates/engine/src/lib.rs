@@ -53,7 +53,8 @@ pub use stats::{commandlog, latency, rates};
 
 pub use args::Args;
 pub use command::{
-    Arg, ArgKind, Begin, Command, Find, Flags, Group, KeyFlags, KeySpec, Outcome, ScriptName,
+    Arg, ArgKind, Begin, Channels, Command, Databases, Find, Flags, Group, KeyFlags, KeySpec,
+    Outcome, ScriptName,
 };
 pub use cx::{Cx, write_string};
 pub use db::Db;

@@ -57,7 +57,7 @@ impl<'t> Replay<'t> {
     /// Begins in database 0. The thread must be outside the world.
     pub fn new(thread: &'t ThreadContext) -> Replay<'t> {
         let client = Client::unconnected(0, thread.index, thread.engine.clock.wall());
-        let mut session = Session::new(Arc::new(client), true);
+        let mut session = Session::new(Arc::new(client), thread.engine.acl.default_user(), true);
         session.db = DbIndex(0);
         Replay { thread, session, replies: Output::default(), rows: Vec::new() }
     }

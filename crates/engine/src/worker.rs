@@ -194,7 +194,7 @@ impl Worker {
             live: crate::clients::Live::default(),
         })?;
         engine.stats.connections.add(1);
-        let mut session = Session::new(client, engine.acl.is_open());
+        let mut session = Session::new(client, engine.acl.default_user(), engine.acl.is_open());
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
         session.publish(self.context.engine.clock.wall().0);

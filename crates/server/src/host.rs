@@ -176,6 +176,15 @@ impl Host for ServerHost {
         })
     }
 
+    fn client_line(
+        &self,
+        engine: &Engine,
+        client: &engine::clients::Client,
+        now: engine::Millis,
+    ) -> String {
+        commands::client_line(engine, client, now.0)
+    }
+
     fn facts(&self, section: &str) -> Vec<(String, String)> {
         let line = |name: &str, value: String| (name.to_owned(), value);
         match section {

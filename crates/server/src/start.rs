@@ -383,7 +383,7 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
                 .error("there are users both here and in an ACL file: use one or the other")
                 .to_string());
         }
-        let load = |text: Vec<u8>| engine.acl.load(&text, &acl_file.to_string_lossy());
+        let load = |text: Vec<u8>| engine.acl.load(&text, &acl_file.to_string_lossy()).map(drop);
         let host = engine.host().map_or(Ok(Vec::new()), |host| host.read_acl_file());
         return host
             .and_then(load)

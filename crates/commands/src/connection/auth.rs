@@ -1,8 +1,7 @@
 //! `AUTH [username] password`
 
-use super::list_line::line;
-use engine::acl::DEFAULT_USER;
 use engine::acl::log::Refused;
+use engine::acl::{DEFAULT_USER, SessionUser};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `AUTH`.
@@ -54,26 +53,22 @@ pub(crate) fn authenticate(
     user: &[u8],
     password: &[u8],
 ) -> Outcome {
-    let acl = &cx.engine.acl;
-    if acl.authenticate(user, password) {
+    if let Some(user) = cx.engine.acl.authenticate(user, password) {
         cx.session.authenticated = true;
         cx.session.was_authenticated = true;
+        act_as(cx, user);
         return Ok(());
     }
     cx.engine.stats.acl_denied_auth.add(1);
-    let now = cx.now().0;
-    cx.session.publish(now);
-    let client = line(cx.engine, &cx.session.client, now);
-    let refused = Refused {
-        id: 0,
-        count: 1,
-        in_transaction: cx.in_transaction,
-        object: args[0].to_vec(),
-        user: user.to_vec(),
-        client: client.trim_end().to_owned(),
-        created_ms: now,
-        updated_ms: now,
-    };
-    acl.log.add(refused, cx.engine.config.acllog_max_len());
+    let context = if cx.in_transaction { "multi" } else { "toplevel" };
+    let refused = Refused::new("auth", context, args[0].to_vec(), user.to_vec(), cx.now());
+    cx.session.publish(cx.now().0);
+    cx.engine.note_refusal(&cx.session.client, refused);
     Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
+}
+
+/// From now on the client is this user.
+pub(crate) fn act_as(cx: &mut Cx<'_>, user: SessionUser) {
+    cx.session.client.names().user = user.name().to_owned();
+    cx.session.user = user;
 }

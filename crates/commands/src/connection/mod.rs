@@ -13,6 +13,7 @@ mod select;
 
 use engine::Command;
 
+pub(crate) use client::close;
 pub use list_line::line as client_line;
 pub(crate) use select::parse_db;
 

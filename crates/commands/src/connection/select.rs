@@ -1,6 +1,6 @@
 //! `SELECT index`
 
-use engine::{Arg, ArgKind, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Databases, DbIndex, Error, Flags, Group, Outcome};
 
 /// `SELECT`.
 pub static SELECT: Command = Command {
@@ -12,6 +12,7 @@ pub static SELECT: Command = Command {
     complexity: "O(1)",
     summary: "Changes the selected database.",
     args: &[Arg::new("index", ArgKind::Integer)],
+    databases: Databases::Named(|_, found| found(1)),
     run: select,
     ..Command::ROW
 };

@@ -2,8 +2,8 @@
 
 use crate::connection::parse_db;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Db, DbIndex, Effort, Error, Event, Flags, Group,
-    KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Databases, Db, DbIndex, Effort, Error, Event, Flags,
+    Group, KeyFlags, KeySpec, Outcome, event,
 };
 
 /// `COPY`.
@@ -27,6 +27,7 @@ pub static COPY: Command = Command {
         Arg::new("destination-db", ArgKind::Integer).after("DB").optional(),
         Arg::token("replace", "REPLACE").optional(),
     ],
+    databases: Databases::Named(find_database),
     run: copy,
     ..Command::ROW
 };
@@ -60,6 +61,14 @@ fn parse(cx: &Cx<'_>, args: Args<'_>) -> Result<Options, Error> {
 fn copied(db: &Db<'_>, args: Args<'_>) -> usize {
     let stays = !(3..args.len()).any(|at| args.is(at, "db"));
     if stays { db.size(args.key(1)).saturating_mul(3) } else { 0 }
+}
+
+/// The number behind `DB`.
+fn find_database(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
+    let option = words.iter().skip(3).position(|word| word.eq_ignore_ascii_case(b"db"));
+    if let Some(at) = option {
+        found(at + 4);
+    }
 }
 
 fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -2,8 +2,8 @@
 
 use crate::connection::parse_db;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
-    event,
+    Arg, ArgKind, Args, Class, Command, Cx, Databases, Error, Event, Flags, Group, KeyFlags,
+    KeySpec, Outcome, event,
 };
 
 /// `MOVE`.
@@ -17,6 +17,7 @@ pub static MOVE: Command = Command {
     complexity: "O(1)",
     summary: "Moves a key to another database.",
     args: &[Arg::key("key", 0), Arg::new("db", ArgKind::Integer)],
+    databases: Databases::Named(|_, found| found(2)),
     run: move_key,
     ..Command::ROW
 };

@@ -11,6 +11,7 @@ mod order;
 mod pattern;
 
 use crate::limits;
+use engine::dispatch;
 use engine::{
     Arg, ArgKind, Args, Begin, Class, Command, Cx, Db, Effort, Error, Event, Find, Flags, Group,
     Key, KeyFlags, KeySpec, Outcome, event,
@@ -126,6 +127,8 @@ struct Request<'a> {
     count: i64,
     /// The word that names the destination.
     store: Option<usize>,
+    /// The first option whose pattern stands for any key.
+    reaches_any_key: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,6 +164,7 @@ impl<'a> Request<'a> {
             offset: 0,
             count: -1,
             store: None,
+            reaches_any_key: None,
         };
         let mut at = 2;
         while at < args.len() {
@@ -183,11 +187,15 @@ impl<'a> Request<'a> {
                 if request.by != By::Nothing {
                     request.by = match Pattern::by(args[at + 1]) {
                         Pattern::Constant => By::Nothing,
-                        pattern => By::Pattern(pattern),
+                        pattern => {
+                            request.reaches_any_key.get_or_insert("BY");
+                            By::Pattern(pattern)
+                        }
                     };
                 }
                 at += 1;
             } else if args.is(at, "get") && left >= 1 {
+                request.reaches_any_key.get_or_insert("GET");
                 request.gets.push(Pattern::get(args[at + 1]));
                 at += 1;
             } else {
@@ -375,6 +383,7 @@ fn estimate(db: &Db<'_>, args: Args<'_>) -> usize {
 
 fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = Request::parse(args, true)?;
+    check_patterns(cx, args, &request)?;
     match request.store {
         Some(destination) => store(cx, args, &request, args.key(destination)),
         None => answer(cx, args, &request),
@@ -383,7 +392,18 @@ fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = Request::parse(args, false)?;
+    check_patterns(cx, args, &request)?;
     answer(cx, args, &request)
+}
+
+/// A user that may not read all keys may not name them by patterns.
+fn check_patterns(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
+    match request.reaches_any_key {
+        Some(option) if !dispatch::may_read_any_key(cx, args) => Err(Error::format(format!(
+            "ERR {option} option of SORT denied due to insufficient ACL permissions."
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {

@@ -1,7 +1,7 @@
 //! `PUBLISH channel message`, `SPUBLISH shardchannel message`
 
 use engine::pubsub::Space;
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, ArgKind, Args, Channels, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `PUBLISH`.
 pub static PUBLISH: Command = Command {
@@ -18,6 +18,7 @@ pub static PUBLISH: Command = Command {
         channel and M is the total number of subscribed patterns (by any client).",
     summary: "Posts a message to a channel.",
     args: &[Arg::new("channel", ArgKind::String), Arg::new("message", ArgKind::String)],
+    channels: Channels::First,
     run: publish,
     ..Command::ROW
 };
@@ -38,6 +39,7 @@ pub static SPUBLISH: Command = Command {
         shard channel.",
     summary: "Posts a message to a shard channel.",
     args: &[Arg::new("shardchannel", ArgKind::String), Arg::new("message", ArgKind::String)],
+    channels: Channels::First,
     run: spublish,
     ..Command::ROW
 };

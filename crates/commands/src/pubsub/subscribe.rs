@@ -5,7 +5,7 @@
 use engine::dispatch;
 use engine::pubsub::Space;
 use engine::session::Subscriptions;
-use engine::{Arg, ArgKind, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, ArgKind, Args, Channels, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -26,6 +26,7 @@ pub static SUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of channels to subscribe to.",
     summary: "Listens for messages published to channels.",
     args: &[Arg::new("channel", ArgKind::String).multiple()],
+    channels: Channels::All,
     run: subscribe,
     ..Command::ROW
 };
@@ -55,6 +56,7 @@ pub static PSUBSCRIBE: Command = Command {
     summary: "Listens for messages published to channels that match one or more \
         patterns.",
     args: &[Arg::new("pattern", ArgKind::Pattern).multiple()],
+    channels: Channels::Patterns,
     run: psubscribe,
     ..Command::ROW
 };
@@ -85,6 +87,7 @@ pub static SSUBSCRIBE: Command = Command {
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
     summary: "Listens for messages published to shard channels.",
     args: &[Arg::new("shardchannel", ArgKind::String).multiple()],
+    channels: Channels::All,
     run: ssubscribe,
     ..Command::ROW
 };

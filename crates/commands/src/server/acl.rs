@@ -1,11 +1,15 @@
 //! `ACL CAT|DELUSER|DRYRUN|GENPASS|GETUSER|LIST|LOAD|LOG|SAVE|SETUSER|USERS|WHOAMI`
 //!
-//! Users and credentials are the engine's ([`engine::acl`]). The only user is `default`, and it may
-//! do everything; what would need more is refused.
+//! Users, their rules and what they allow are the engine's ([`engine::acl`]).
 
-use super::command_categories::{CATEGORIES, Category};
+use engine::acl::category::{CATEGORIES, Category};
 use engine::acl::log::Refused;
+use engine::acl::selector::Selector;
+use engine::acl::{DEFAULT_USER, Denial, Request};
+use engine::pubsub::Space;
+use engine::request_keys::RequestKeys;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use std::sync::Arc;
 
 /// The most bits that GENPASS makes up.
 const MAX_BITS: i64 = 4096;
@@ -321,15 +325,26 @@ fn acl_getuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.bulk(b"passwords");
     cx.reply.array(user.passwords.len());
     user.passwords.iter().for_each(|hash| cx.reply.bulk(hash.hex().as_bytes()));
-    for (name, rules) in
-        [("commands", "+@all"), ("keys", "~*"), ("channels", "&*"), ("databases", "alldbs")]
-    {
+    write_selector(cx, user.root());
+    cx.reply.bulk(b"selectors");
+    cx.reply.array(user.selectors.len());
+    for selector in &user.selectors {
+        cx.reply.map(4);
+        write_selector(cx, selector);
+    }
+    Ok(())
+}
+
+fn write_selector(cx: &mut Cx<'_>, selector: &Selector) {
+    for (name, rules) in [
+        ("commands", selector.describe_commands()),
+        ("keys", selector.describe_keys()),
+        ("channels", selector.describe_channels()),
+        ("databases", selector.describe_databases()),
+    ] {
         cx.reply.bulk(name.as_bytes());
         cx.reply.bulk(rules.as_bytes());
     }
-    cx.reply.bulk(b"selectors");
-    cx.reply.array(0);
-    Ok(())
 }
 
 fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -338,31 +353,73 @@ fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let changed = cx.engine.acl.change(args[2], args.from(3));
     changed.map_err(|why| Error::format(format!("ERR {why}")))?;
+    close_denied_subscribers(cx);
     cx.reply.ok();
     Ok(())
 }
 
 fn acl_deluser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if args.from(2).iter().any(|name| *name == engine::acl::DEFAULT_USER.as_bytes()) {
+    if args.from(2).iter().any(|name| *name == DEFAULT_USER.as_bytes()) {
         return Err(Error::text("ERR The 'default' user cannot be removed"));
     }
-    // There is no other.
-    cx.reply.integer(0);
+    let mut removed = 0;
+    for name in args.from(2) {
+        if cx.engine.acl.remove(name) {
+            removed += 1;
+            close_clients_of(cx, &String::from_utf8_lossy(name));
+        }
+    }
+    cx.reply.integer(removed);
     Ok(())
 }
 
-fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if cx.engine.acl.user(args[2]).is_none() {
-        return Err(quoting("ERR User ", args[2], " not found"));
+/// Closes the connections of a user that is gone or another one now.
+fn close_clients_of(cx: &mut Cx<'_>, name: &str) {
+    for client in cx.engine.clients.all() {
+        if client.names().user == name {
+            crate::connection::close(cx, &client);
+        }
     }
-    let request = args.from(3);
-    let Some(row) = cx.engine.table.lookup(request) else {
+}
+
+/// Closes clients that are subscribed to channels which their users may not use any more.
+fn close_denied_subscribers(cx: &mut Cx<'_>) {
+    let mut denied = Vec::new();
+    cx.engine.pubsub.for_each_listener(|space, name, client| {
+        let user = cx.engine.acl.user(client.names().user.as_bytes());
+        let is_pattern = space == Space::Patterns;
+        if user.is_some_and(|user| !user.allows_subscription(name, is_pattern)) {
+            denied.push(Arc::clone(client));
+        }
+    });
+    denied.iter().for_each(|client| crate::connection::close(cx, client));
+}
+
+fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let user = cx.engine.acl.user(args[2]);
+    let user = user.ok_or_else(|| quoting("ERR User ", args[2], " not found"))?;
+    let words = args.from(3);
+    let Some(row) = cx.engine.table.lookup(words) else {
         return Err(quoting("ERR Command ", args[3], " not found"));
     };
-    if !row.command.accepts(request.len()) {
+    if !row.command.accepts(words.len()) {
         return Err(Error::Arity(row.full_name.clone().into()));
     }
-    cx.reply.ok();
+    let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
+    let request = Request { row, words, keys: &keys, db: cx.db.index };
+    let Err((denial, word)) = user.check(&request) else {
+        cx.reply.ok();
+        return Ok(());
+    };
+    let object = words.get(word).copied().unwrap_or_default();
+    let (before, object, after) = match denial {
+        Denial::Command => ("run the '", row.full_name.as_bytes(), "' command"),
+        Denial::Key => ("access the '", object, "' key"),
+        Denial::Channel => ("access the '", object, "' channel"),
+        Denial::Database => ("access database ", object, ""),
+    };
+    let start = format!("User {} has no permissions to {before}", user.name);
+    cx.reply.bulk(&[start.as_bytes(), object, after.as_bytes()].concat());
     Ok(())
 }
 
@@ -413,7 +470,11 @@ fn acl_load(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let host = cx.engine.host().filter(|_| !file.is_empty()).ok_or(NO_FILE)?;
     let loaded =
         host.read_acl_file().and_then(|text| cx.engine.acl.load(&text, &file.to_string_lossy()));
-    loaded.map_err(|why| Error::format(format!("ERR {why}")))?;
+    let changed = loaded.map_err(|why| Error::format(format!("ERR {why}")))?;
+    for name in changed.iter().filter(|name| *name != DEFAULT_USER) {
+        close_clients_of(cx, name);
+    }
+    close_denied_subscribers(cx);
     cx.reply.ok();
     Ok(())
 }
@@ -452,13 +513,12 @@ fn acl_log(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn write_refused(cx: &mut Cx<'_>, entry: &Refused) {
     let now_ms = cx.now().0;
-    let context = if entry.in_transaction { "multi" } else { "toplevel" };
     cx.reply.map(10);
     cx.reply.bulk(b"count");
     cx.reply.integer(entry.count as i64);
     for (name, text) in [
-        ("reason", &b"auth"[..]),
-        ("context", context.as_bytes()),
+        ("reason", entry.reason.as_bytes()),
+        ("context", entry.context.as_bytes()),
         ("object", &entry.object),
         ("username", &entry.user),
     ] {

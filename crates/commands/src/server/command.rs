@@ -2,8 +2,8 @@
 //! about commands. All of it is derived from the rows; how a row is shown is in `command_info` and
 //! `command_docs`.
 
-use super::command_categories::Category;
 use super::{command_docs, command_info};
+use engine::acl::category::Category;
 use engine::table::Resolved;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Engine, Error, Flags, Group, KeyFlags, Outcome, RequestKeys,
@@ -194,7 +194,7 @@ fn command_info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.array(args.len() - 2);
     for name in args.from(2) {
         match cx.engine.table.by_full_name(name) {
-            Some(row) => command_info::write(&mut cx.reply, &cx.engine.table, row),
+            Some(row) => command_info::write(&mut cx.reply, cx.engine.table, row),
             None => cx.reply.null(),
         }
     }

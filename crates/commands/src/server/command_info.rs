@@ -1,6 +1,6 @@
 //! A row as COMMAND INFO shows it.
 
-use super::command_categories::CATEGORIES;
+use engine::acl::category::CATEGORIES;
 use engine::table::{CommandTable, Resolved};
 use engine::{Begin, Find, Flags, KeyFlags, KeySpec};
 use resp::Reply;

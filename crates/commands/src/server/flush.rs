@@ -8,7 +8,7 @@
 //! not bring it back, and its client waits for that too.
 
 use engine::engine::OnConflict;
-use engine::{Arg, Args, Command, Cx, DbIndex, Error, Flags, Group, Outcome};
+use engine::{Arg, Args, Command, Cx, Databases, DbIndex, Error, Flags, Group, Outcome};
 use keyspace::keyspace::Taken;
 
 /// `FLUSHALL`.
@@ -31,6 +31,7 @@ pub static FLUSHALL: Command = Command {
         &[Arg::token("async", "ASYNC").since("4.0.0"), Arg::token("sync", "SYNC").since("6.2.0")],
     )
     .optional()],
+    databases: Databases::All,
     run: flushall,
     ..Command::ROW
 };

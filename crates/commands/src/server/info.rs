@@ -363,9 +363,11 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
         stats.output_buffer_disconnections.get(),
     );
     line(out, "acl_access_denied_auth", stats.acl_denied_auth.get());
-    for what in ["cmd", "key", "channel", "tls_cert", "db"] {
-        line(out, &format!("acl_access_denied_{what}"), 0);
-    }
+    line(out, "acl_access_denied_cmd", stats.acl_denied_command.get());
+    line(out, "acl_access_denied_key", stats.acl_denied_key.get());
+    line(out, "acl_access_denied_channel", stats.acl_denied_channel.get());
+    line(out, "acl_access_denied_tls_cert", 0);
+    line(out, "acl_access_denied_db", stats.acl_denied_database.get());
     for (name, value) in facts(cx, "stats") {
         line(out, &name, value);
     }

@@ -3,7 +3,6 @@
 mod acl;
 mod bgrewriteaof;
 mod command;
-pub mod command_categories;
 pub(crate) mod command_docs;
 mod command_info;
 mod commandlog;

@@ -1,7 +1,7 @@
 //! `SWAPDB index1 index2`: every client of one database sees the other's keys.
 
 use crate::connection::parse_db;
-use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use engine::{Arg, ArgKind, Args, Command, Cx, Databases, Error, Flags, Group, Outcome};
 
 /// `SWAPDB`.
 pub static SWAPDB: Command = Command {
@@ -15,6 +15,7 @@ pub static SWAPDB: Command = Command {
         both databases.",
     summary: "Swaps two databases.",
     args: &[Arg::new("index1", ArgKind::Integer), Arg::new("index2", ArgKind::Integer)],
+    databases: Databases::Named(|_, found| (1..3).for_each(found)),
     run: swapdb,
     ..Command::ROW
 };

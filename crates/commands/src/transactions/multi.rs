@@ -100,6 +100,10 @@ fn exec(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.begin_transaction();
     for queued in multi.queue() {
         let words = queued.words();
+        if let Err(error) = dispatch::check_queued(cx, queued.row, Args::new(&words)) {
+            cx.reply.error_bytes(&error.line());
+            continue;
+        }
         // A command that fails does not keep the others from running; the error is its reply.
         let _ = dispatch::run_nested(cx, queued.row, Args::new(&words));
     }

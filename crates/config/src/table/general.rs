@@ -101,8 +101,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         AclPubsubDefault::CHOICES,
         "resetchannels",
         "channels a new user may use",
-    )
-    .not_yet(),
+    ),
     choice(
         "enable-protected-configs",
         ProtectedAction::CHOICES,

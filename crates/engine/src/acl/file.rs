@@ -1,57 +1,69 @@
 //! The ACL file: a line `user NAME RULES…` for each user.
 
-use super::{Acl, DEFAULT_USER};
+use super::{Acl, DEFAULT_USER, User, Users};
+use std::sync::Arc;
 
 impl Acl {
-    /// ACL LOAD: makes the users those of a file's text, or, if a line is wrong, changes nothing
-    /// and says what is. `file` is the name to blame.
-    pub fn load(&self, text: &[u8], file: &str) -> Result<(), String> {
+    /// ACL LOAD: makes the users those of a file's text, or, if a line is wrong, changes nothing.
+    /// `file` is the name to blame. Returns the names of the users that are not as they were.
+    ///
+    /// # Errors
+    /// What is wrong with each line.
+    pub fn load(&self, text: &[u8], file: &str) -> Result<Vec<String>, String> {
         let mut errors = String::new();
-        let mut rules_of_default: Option<Vec<&[u8]>> = None;
+        let mut loaded = Users::new();
         for (number, line) in (1..).zip(text.split(|&byte| byte == b'\n')) {
-            let line = line.trim_ascii();
-            let words: Vec<&[u8]> =
-                line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
-            match words[..] {
-                [] => {}
-                [b"user", name, ref rules @ ..] if name == DEFAULT_USER.as_bytes() => {
-                    if rules_of_default.replace(rules.to_vec()).is_some() {
-                        errors += &format!(
-                            "WARNING: Duplicate user '{DEFAULT_USER}' found on line {number}. "
-                        );
-                    }
+            match self.read_line(line.trim_ascii(), &loaded) {
+                Ok(None) => {}
+                Ok(Some(user)) => {
+                    loaded.insert(user.name.clone(), Arc::new(user));
                 }
-                [b"user", name, ..] => {
-                    let name = String::from_utf8_lossy(name);
-                    errors += &format!(
-                        "{file}:{number}: this version has no user but 'default', not '{name}'. "
-                    );
+                Err(Fault::Duplicate(name)) => {
+                    errors += &format!("WARNING: Duplicate user '{name}' found on line {number}. ");
                 }
-                _ => {
-                    errors += &format!(
-                        "{file}:{number} should start with user keyword followed by the username. "
-                    );
-                }
+                Err(Fault::Other(why)) => errors += &format!("{file}:{number}{why}. "),
             }
         }
-        if errors.is_empty() {
-            let defined = match rules_of_default {
-                Some(rules) => self.define(DEFAULT_USER.as_bytes(), &rules),
-                // A file that does not mention the default user makes it what it is at first.
-                None => self.define(
-                    DEFAULT_USER.as_bytes(),
-                    &[b"on", b"nopass", b"~*", b"&*", b"alldbs", b"+@all"],
-                ),
-            };
-            match defined {
-                Ok(()) => return Ok(()),
-                Err(why) => errors = format!("{file}: {why}. "),
-            }
+        if !errors.is_empty() {
+            return Err(format!(
+                "{errors}WARNING: ACL errors detected, no change to the previously active ACL rules \
+                 was performed"
+            ));
         }
-        Err(format!(
-            "{errors}WARNING: ACL errors detected, no change to the previously active ACL rules \
-             was performed"
-        ))
+        // A file that does not mention the default user makes it what it is at first.
+        loaded
+            .entry(DEFAULT_USER.to_owned())
+            .or_insert_with(|| Arc::new(User::everything(self.table, DEFAULT_USER)));
+        let users = self.locked();
+        let is_changed = |name: &&String| {
+            let describe = |of: &Users| of.get(*name).map(|user| user.describe());
+            describe(&users) != describe(&loaded)
+        };
+        let changed = users.keys().filter(is_changed).cloned().collect();
+        self.publish(users, loaded);
+        Ok(changed)
+    }
+
+    fn read_line(&self, line: &[u8], loaded: &Users) -> Result<Option<User>, Fault> {
+        let words: Vec<&[u8]> =
+            line.split(|&byte| byte == b' ').filter(|word| !word.is_empty()).collect();
+        match words[..] {
+            [] => Ok(None),
+            [b"user", name, ref rules @ ..] => {
+                let name = String::from_utf8_lossy(name);
+                if loaded.contains_key(&*name) {
+                    return Err(Fault::Duplicate(name.into_owned()));
+                }
+                let all_channels = self.all_channels();
+                User::nothing(&name, all_channels)
+                    .with_rules(self.table, rules, all_channels)
+                    .map(Some)
+                    .map_err(|why| Fault::Other(format!(": {why}")))
+            }
+            _ => Err(Fault::Other(
+                " should start with user keyword followed by the username".to_owned(),
+            )),
+        }
     }
 
     /// ACL SAVE: the text of a file with the users as they are.
@@ -60,29 +72,7 @@ impl Acl {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_saved_can_be_loaded() {
-        let acl = Acl::new(b"secret");
-        let text = acl.file_text();
-        let other = Acl::new(b"");
-        other.load(&text, "users.acl").unwrap();
-        assert!(!other.is_open());
-        assert!(other.authenticate(b"default", b"secret"));
-        other.load(b"\n  \n", "users.acl").unwrap();
-        assert!(other.is_open());
-    }
-
-    #[test]
-    fn a_wrong_line_changes_nothing() {
-        let acl = Acl::new(b"secret");
-        let text = b"user default on nopass ~* &* +@all\nuser bob on\n\nbob on\n";
-        let error = acl.load(text, "users.acl").unwrap_err();
-        assert!(error.starts_with("users.acl:2: this version has no user but"), "{error}");
-        assert!(error.contains("users.acl:4 should start with user keyword"), "{error}");
-        assert!(!acl.is_open());
-    }
+enum Fault {
+    Duplicate(String),
+    Other(String),
 }

@@ -1,5 +1,6 @@
-//! ACL LOG: who was refused, newest first; the same again within a minute is counted, not listed.
+//! ACL LOG: what was refused, newest first; the same again within a minute is counted, not listed.
 
+use keyspace::Millis;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use structs::sync::lock;
@@ -9,18 +10,20 @@ const COMPARED: usize = 10;
 /// Milliseconds within which equal refusals are one entry.
 const SAME_WITHIN_MS: i64 = 60_000;
 
-/// A failed authentication, or several equal ones.
+/// A refused request or failed authentication, or several equal ones.
 #[derive(Clone, Debug)]
 pub struct Refused {
     /// Its number.
     pub id: u64,
     /// How often it happened.
     pub count: u64,
-    /// Whether it happened inside EXEC.
-    pub in_transaction: bool,
-    /// The command, as the client wrote it.
+    /// What was denied: `auth`, `command`, `key`, `channel` or `database`.
+    pub reason: &'static str,
+    /// `toplevel`, `multi` or `lua`.
+    pub context: &'static str,
+    /// The command, key, channel or database; of a failed authentication the command.
     pub object: Vec<u8>,
-    /// The name that was tried.
+    /// The user; of a failed authentication the name that was tried.
     pub user: Vec<u8>,
     /// The client's line of CLIENT LIST at the last time.
     pub client: String,
@@ -31,8 +34,21 @@ pub struct Refused {
 }
 
 impl Refused {
+    /// A refusal of this moment, whose number, count and client the log and its caller fill in.
+    pub fn new(
+        reason: &'static str,
+        context: &'static str,
+        object: Vec<u8>,
+        user: Vec<u8>,
+        now: Millis,
+    ) -> Refused {
+        let (client, created_ms, updated_ms) = (String::new(), now.0, now.0);
+        Refused { id: 0, count: 1, reason, context, object, user, client, created_ms, updated_ms }
+    }
+
     fn is_like(&self, other: &Refused) -> bool {
-        self.in_transaction == other.in_transaction
+        self.reason == other.reason
+            && self.context == other.context
             && self.object == other.object
             && self.user == other.user
             && (other.updated_ms - self.updated_ms).abs() <= SAME_WITHIN_MS
@@ -95,16 +111,7 @@ mod tests {
     use super::*;
 
     fn refused(user: &str, at_ms: i64) -> Refused {
-        Refused {
-            id: 0,
-            count: 0,
-            in_transaction: false,
-            object: b"auth".to_vec(),
-            user: user.into(),
-            client: String::new(),
-            created_ms: at_ms,
-            updated_ms: at_ms,
-        }
+        Refused::new("auth", "toplevel", b"auth".to_vec(), user.into(), Millis(at_ms))
     }
 
     fn shown(log: &AclLog) -> Vec<(u64, u64, String)> {

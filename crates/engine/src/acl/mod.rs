@@ -1,63 +1,165 @@
-//! Who may connect: users, their passwords, and the log of who was refused.
+//! Users: who may connect, which requests they may send, and the log of what was refused.
 //!
-//! This is the one place that knows credentials. Everybody else asks: [`Acl::is_open`] (may a new
-//! connection run commands without AUTH?), [`Acl::authenticate`], [`Acl::change`]. `requirepass` is
-//! a rule like any other here: setting the option replaces the default user's passwords, and the
-//! option does not follow when ACL SETUSER changes them, as in Redis.
+//! This is the one place that knows credentials and permissions. `requirepass` is a rule like any other
+//! here: setting the option replaces the default user's passwords, and the option does not follow when
+//! ACL SETUSER changes them, as in Redis.
 //!
-//! There is one user so far, `default`, who may do everything; see [`rules`] for what is refused.
+//! A [`User`] never changes. A change puts a new one into the list and raises the *generation*; a session
+//! keeps the user that it last saw, and looks again when the generation has changed. So a change takes
+//! effect on connected clients with their next request, and a request pays for one load. While every
+//! user may do everything ([`Acl::is_restricting`]) it does not pay at all.
 
+pub mod category;
+mod commands;
 mod file;
 pub mod log;
+pub mod password;
 pub mod rules;
+pub mod selector;
 
+use crate::table::CommandTable;
+use config::{AclPubsubDefault, Config};
 use log::AclLog;
-use rules::{PasswordHash, User};
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
+use password::PasswordHash;
+pub use rules::User;
+pub use selector::Request;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
 use structs::sync::lock;
 
-/// The name of the only user.
+/// The name of the user of clients that have not authenticated.
 pub const DEFAULT_USER: &str = "default";
+
+/// What of a request is denied. A selector that denies a later one came nearer to allowing it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Denial {
+    /// The command.
+    Command,
+    /// A key.
+    Key,
+    /// A channel.
+    Channel,
+    /// A database.
+    Database,
+}
+
+impl Denial {
+    /// What ACL LOG calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Denial::Command => "command",
+            Denial::Key => "key",
+            Denial::Channel => "channel",
+            Denial::Database => "database",
+        }
+    }
+}
+
+type Users = BTreeMap<String, Arc<User>>;
 
 /// Users and their credentials.
 pub struct Acl {
-    default: Mutex<User>,
-    /// Follows from `default`; asked for every command of a client that has not authenticated.
+    table: &'static CommandTable,
+    users: Mutex<Users>,
+    generation: AtomicU64,
+    /// Follows from the default user; asked for every command of a client that has not authenticated.
     is_open: AtomicBool,
-    /// Who was refused.
+    is_restricting: AtomicBool,
+    config: Arc<Config>,
+    /// What was refused.
     pub log: AclLog,
 }
 
+/// The user that a session acts as.
+#[derive(Clone)]
+pub struct SessionUser {
+    user: Arc<User>,
+    generation: u64,
+}
+
+impl SessionUser {
+    /// The user as it is now; one that was deleted stays as it was until its clients are closed.
+    pub fn current(&mut self, acl: &Acl) -> &Arc<User> {
+        let generation = acl.generation.load(Acquire);
+        if self.generation != generation {
+            self.generation = generation;
+            if let Some(user) = acl.user(self.user.name.as_bytes()) {
+                self.user = user;
+            }
+        }
+        &self.user
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.user.name
+    }
+}
+
 impl Acl {
-    /// The default user with this password (`requirepass`), or with none if it is empty.
-    pub fn new(password: &[u8]) -> Acl {
+    /// The default user, with the password of `requirepass` or with none if that is empty.
+    pub fn new(table: &'static CommandTable, config: &Arc<Config>) -> Acl {
+        let default = Arc::new(User::everything(table, DEFAULT_USER));
         let acl = Acl {
-            default: Mutex::new(User::default()),
+            table,
+            users: Mutex::new(Users::from([(DEFAULT_USER.to_owned(), default)])),
+            generation: AtomicU64::new(0),
             is_open: AtomicBool::new(true),
+            is_restricting: AtomicBool::new(false),
+            config: Arc::clone(config),
             log: AclLog::default(),
         };
-        acl.require_password(password);
+        acl.require_password(&config.requirepass());
         acl
     }
 
-    fn locked(&self) -> MutexGuard<'_, User> {
-        lock(&self.default)
+    fn locked(&self) -> MutexGuard<'_, Users> {
+        lock(&self.users)
     }
 
-    fn replace(&self, mut user: MutexGuard<'_, User>, new: User) {
-        self.is_open.store(new.is_on && new.needs_no_password, Relaxed);
-        *user = new;
+    /// Puts changed users into force.
+    fn publish(&self, mut users: MutexGuard<'_, Users>, changed: Users) {
+        *users = changed;
+        let is_open =
+            users.get(DEFAULT_USER).is_some_and(|user| user.is_on && user.needs_no_password);
+        let is_restricting = users.values().any(|user| !user.may_do_everything());
+        self.is_open.store(is_open, Relaxed);
+        // Once there was a restricted user, one of its clients may still be connected.
+        self.is_restricting.fetch_or(is_restricting, Relaxed);
+        self.generation.fetch_add(1, AcqRel);
+    }
+
+    fn replace(&self, users: MutexGuard<'_, Users>, user: User) {
+        let mut changed = users.clone();
+        changed.insert(user.name.clone(), Arc::new(user));
+        self.publish(users, changed);
+    }
+
+    /// Whether a new user may use all channels.
+    fn all_channels(&self) -> bool {
+        self.config.acl_pubsub_default() == AclPubsubDefault::AllChannels
     }
 
     /// The user of this name, as it is now.
-    pub fn user(&self, name: &[u8]) -> Option<User> {
-        (name == DEFAULT_USER.as_bytes()).then(|| self.locked().clone())
+    pub fn user(&self, name: &[u8]) -> Option<Arc<User>> {
+        self.locked().get(&*String::from_utf8_lossy(name)).map(Arc::clone)
     }
 
-    /// The names of all users.
-    pub fn names(&self) -> &'static [&'static str] {
-        &[DEFAULT_USER]
+    /// A session's user, for one that is known to exist.
+    fn session_user(&self, name: &[u8]) -> Option<SessionUser> {
+        let generation = self.generation.load(Acquire);
+        self.user(name).map(|user| SessionUser { user, generation })
+    }
+
+    /// The user of a client that has not authenticated.
+    pub fn default_user(&self) -> SessionUser {
+        self.session_user(DEFAULT_USER.as_bytes()).expect("the default user cannot be removed")
+    }
+
+    /// The names of all users, in alphabetical order.
+    pub fn names(&self) -> Vec<String> {
+        self.locked().keys().cloned().collect()
     }
 
     /// Whether a client may run commands without having authenticated.
@@ -66,114 +168,77 @@ impl Acl {
         self.is_open.load(Relaxed)
     }
 
-    /// Whether any password will do for the default user, should it be on.
-    pub fn needs_no_password(&self) -> bool {
-        self.locked().needs_no_password
+    /// Whether there is, or was, a user that may not do everything.
+    #[inline]
+    pub fn is_restricting(&self) -> bool {
+        self.is_restricting.load(Relaxed)
     }
 
-    /// Whether these credentials let their client in.
-    pub fn authenticate(&self, name: &[u8], password: &[u8]) -> bool {
+    /// Whether any password will do for the default user, should it be on.
+    pub fn needs_no_password(&self) -> bool {
+        self.user(DEFAULT_USER.as_bytes()).is_some_and(|user| user.needs_no_password)
+    }
+
+    /// The user that these credentials are of, if they let their client in.
+    pub fn authenticate(&self, name: &[u8], password: &[u8]) -> Option<SessionUser> {
         // Hashed before the lock is taken, and even for a user that does not exist.
         let hash = PasswordHash::of(password);
-        let accepts = self.locked().accepts(&hash);
-        name == DEFAULT_USER.as_bytes() && accepts
+        self.session_user(name).filter(|found| found.user.accepts(&hash))
     }
 
     /// `requirepass`: the default user's only password; an empty one means none is needed.
     pub fn require_password(&self, password: &[u8]) {
-        let user = self.locked();
-        let new = user.with_only_password(password);
-        self.replace(user, new);
+        let users = self.locked();
+        let user = users[DEFAULT_USER].with_only_password(password);
+        self.replace(users, user);
     }
 
-    /// ACL SETUSER: applies rules to a user, all or none. The error is what is wrong, without a
-    /// code.
+    /// ACL SETUSER: applies rules to a user, which is created if need be, all or none.
+    ///
+    /// # Errors
+    /// What is wrong, without a code.
     pub fn change(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
-        if name != DEFAULT_USER.as_bytes() {
-            return Err(format!(
-                "ACL SETUSER can't create user '{}': this version has no user but 'default'",
-                String::from_utf8_lossy(name)
-            ));
-        }
-        let user = self.locked();
-        let new = user.with_rules(rules)?;
-        self.replace(user, new);
+        let all_channels = self.all_channels();
+        let name = String::from_utf8_lossy(name);
+        let users = self.locked();
+        let user = match users.get(&*name) {
+            Some(user) => user.with_rules(self.table, rules, all_channels)?,
+            None => {
+                User::nothing(&name, all_channels).with_rules(self.table, rules, all_channels)?
+            }
+        };
+        self.replace(users, user);
         Ok(())
     }
 
     /// What a configuration file says of a user: the same, beginning with a user that may do
     /// nothing.
+    ///
+    /// # Errors
+    /// What is wrong, without a code.
     pub fn define(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
         let from_nothing: Vec<&[u8]> =
             [&b"reset"[..]].into_iter().chain(rules.iter().copied()).collect();
         self.change(name, &from_nothing)
     }
 
+    /// ACL DELUSER: removes a user other than the default one; `false` if there is none of this name.
+    pub fn remove(&self, name: &[u8]) -> bool {
+        let users = self.locked();
+        let mut changed = users.clone();
+        let is_there = changed.remove(&*String::from_utf8_lossy(name)).is_some();
+        if is_there {
+            self.publish(users, changed);
+        }
+        is_there
+    }
+
     /// The users as a configuration file has them, without the word `user`.
     pub fn lines(&self) -> Vec<Vec<u8>> {
-        vec![format!("{DEFAULT_USER} {}", self.locked().describe()).into_bytes()]
+        let line = |user: &Arc<User>| format!("{} {}", user.name, user.describe()).into_bytes();
+        self.locked().values().map(line).collect()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn change(acl: &Acl, rules: &str) -> Result<(), String> {
-        let rules: Vec<&[u8]> = rules.split(' ').map(str::as_bytes).collect();
-        acl.change(b"default", &rules)
-    }
-
-    #[test]
-    fn without_a_password_everybody_is_in() {
-        let acl = Acl::new(b"");
-        assert!(acl.is_open());
-        assert!(acl.authenticate(b"default", b"whatever"));
-        assert!(!acl.authenticate(b"bob", b"whatever"));
-    }
-
-    #[test]
-    fn the_option_and_the_rules_are_about_the_same_passwords() {
-        let acl = Acl::new(b"first");
-        assert!(!acl.is_open());
-        change(&acl, ">second").unwrap();
-        for password in [b"first".as_slice(), b"second"] {
-            assert!(acl.authenticate(b"default", password));
-        }
-        acl.require_password(b"third");
-        assert!(acl.authenticate(b"default", b"third"));
-        assert!(!acl.authenticate(b"default", b"second"));
-        change(&acl, "nopass").unwrap();
-        assert!(acl.is_open());
-        acl.require_password(b"");
-        assert!(acl.is_open());
-    }
-
-    #[test]
-    fn who_is_off_stays_out() {
-        let acl = Acl::new(b"");
-        change(&acl, "off").unwrap();
-        assert!(!acl.is_open());
-        assert!(acl.needs_no_password());
-        assert!(!acl.authenticate(b"default", b""));
-        change(&acl, "on").unwrap();
-        assert!(acl.is_open());
-    }
-
-    #[test]
-    fn rules_are_applied_all_or_none() {
-        let acl = Acl::new(b"a");
-        assert!(change(&acl, ">b <c").is_err());
-        assert!(!acl.authenticate(b"default", b"b"));
-        assert!(acl.change(b"bob", &[b"on"]).is_err());
-    }
-
-    #[test]
-    fn a_definition_begins_with_nothing() {
-        let acl = Acl::new(b"a");
-        acl.define(b"default", &[b"on", b">b", b"~*", b"&*", b"+@all"]).unwrap();
-        assert!(acl.authenticate(b"default", b"b"));
-        assert!(!acl.authenticate(b"default", b"a"));
-        assert!(acl.define(b"default", &[b"on", b"nopass"]).is_err());
-    }
-}
+mod tests;

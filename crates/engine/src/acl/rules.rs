@@ -1,85 +1,37 @@
-//! A user, and the rules that make it: `on`, `>password`, `~*`, `+@all` and so on.
-//!
-//! Passwords are kept as SHA-256 hashes and compared in constant time.
-//!
-//! A user of this version may do everything or nothing. Rules that ask for something between (a
-//! key pattern, a single command, a selector) are refused with a text that says so, and so is a
-//! change that would leave the user without some permission: nothing is accepted that would not
-//! be enforced.
+//! A user, and the rules that make it: `on`, `>password`, `~pattern`, `+@category`, `(selector)` and so on.
 
-use sha2::{Digest, Sha256};
-use subtle::{Choice, ConstantTimeEq};
+use super::Denial;
+use super::password::PasswordHash;
+use super::selector::{Request, Selector};
+use crate::table::CommandTable;
+use subtle::Choice;
 
-/// The SHA-256 hash of a password.
-#[derive(Clone, Copy)]
-pub struct PasswordHash([u8; 32]);
-
-impl PasswordHash {
-    /// The hash of a password.
-    pub fn of(password: &[u8]) -> PasswordHash {
-        PasswordHash(Sha256::digest(password).into())
-    }
-
-    /// The hash that these 64 lower-case hexadecimal digits spell.
-    fn parse(digits: &[u8]) -> Option<PasswordHash> {
-        let value = |digit: u8| match digit {
-            b'0'..=b'9' => Some(digit - b'0'),
-            b'a'..=b'f' => Some(digit - b'a' + 10),
-            _ => None,
-        };
-        let mut bytes = [0; 32];
-        if digits.len() != 2 * bytes.len() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = value(pair[0])? << 4 | value(pair[1])?;
-        }
-        Some(PasswordHash(bytes))
-    }
-
-    /// Its digits.
-    pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-
-    fn is(&self, other: &PasswordHash) -> Choice {
-        self.0.ct_eq(&other.0)
-    }
-}
-
-/// A user.
+/// A user. It never changes: a change makes a new one.
 #[derive(Clone)]
 pub struct User {
+    /// Its name.
+    pub name: String,
     /// Whether it can authenticate at all.
     pub is_on: bool,
     /// Whether any password will do.
     pub needs_no_password: bool,
     /// The passwords that will do otherwise.
     pub passwords: Vec<PasswordHash>,
-    may: Permissions,
+    root: Selector,
+    /// Further selectors.
+    pub selectors: Vec<Selector>,
 }
-
-/// What a user may reach: all or nothing of each. A user in force has all of all.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Permissions {
-    keys: bool,
-    channels: bool,
-    databases: bool,
-    commands: bool,
-}
-
-const EVERYTHING: Permissions =
-    Permissions { keys: true, channels: true, databases: true, commands: true };
 
 /// Why a rule is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Refusal {
+pub(super) enum Refusal {
     Syntax,
     NoSuchPassword,
     BadHash,
     KeysAfterAll,
     ChannelsAfterAll,
-    TooFine,
+    UnknownCommand,
+    FirstArgOfSubcommand,
 }
 
 impl Refusal {
@@ -102,22 +54,35 @@ impl Refusal {
                  and does not have any effect. Try 'resetchannels' to start with an empty list of \
                  channels"
             }
-            Refusal::TooFine => {
-                "This version has no rules for single commands, categories, keys, channels or \
-                 databases, and no selectors: a user may do everything"
-            }
+            Refusal::UnknownCommand => "Unknown command or category name in ACL",
+            Refusal::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
         }
     }
 }
 
-impl Default for User {
-    /// The default user as it is at first: on, without a password, allowed everything.
-    fn default() -> User {
-        User { is_on: true, needs_no_password: true, passwords: Vec::new(), may: EVERYTHING }
-    }
-}
-
 impl User {
+    /// The default user as it is at first: on, without a password, allowed everything.
+    pub(super) fn everything(table: &CommandTable, name: &str) -> User {
+        User {
+            is_on: true,
+            needs_no_password: true,
+            root: Selector::everything(table),
+            ..User::nothing(name, false)
+        }
+    }
+
+    /// A new user: off, allowed nothing.
+    pub(super) fn nothing(name: &str, all_channels: bool) -> User {
+        User {
+            name: name.to_owned(),
+            is_on: false,
+            needs_no_password: false,
+            passwords: Vec::new(),
+            root: Selector::nothing(all_channels),
+            selectors: Vec::new(),
+        }
+    }
+
     /// Whether a password of this hash lets a client in.
     pub(super) fn accepts(&self, hash: &PasswordHash) -> bool {
         let is_known = self
@@ -137,61 +102,84 @@ impl User {
         user
     }
 
+    /// Whether nothing is denied to it.
+    pub fn may_do_everything(&self) -> bool {
+        self.root.is_everything()
+    }
+
+    /// The selector of the user itself.
+    pub fn root(&self) -> &Selector {
+        &self.root
+    }
+
+    /// Whether a request is allowed by any selector.
+    ///
+    /// # Errors
+    /// What is denied, by the selector that came nearest, and the word that names it.
+    pub fn check(&self, request: &Request<'_>) -> Result<(), (Denial, usize)> {
+        let Err(mut nearest) = self.root.check(request) else { return Ok(()) };
+        for selector in &self.selectors {
+            let Err(denied) = selector.check(request) else { return Ok(()) };
+            nearest = nearest.max(denied);
+        }
+        Err(nearest)
+    }
+
+    /// Whether a selector that allows the request allows to read every key.
+    pub fn lets_read_any_key(&self, request: &Request<'_>) -> bool {
+        let mut selectors = std::iter::once(&self.root).chain(&self.selectors);
+        selectors.any(|selector| selector.lets_read_any_key() && selector.check(request).is_ok())
+    }
+
+    /// Whether a subscription that a client has is allowed.
+    pub fn allows_subscription(&self, channel: &[u8], is_pattern: bool) -> bool {
+        let mut selectors = std::iter::once(&self.root).chain(&self.selectors);
+        selectors.any(|selector| selector.allows_subscription(channel, is_pattern))
+    }
+
     /// The user after these rules; the error says which is wrong, without a code.
-    pub(super) fn with_rules(&self, rules: &[&[u8]]) -> Result<User, String> {
+    pub(super) fn with_rules(
+        &self,
+        table: &CommandTable,
+        rules: &[&[u8]],
+        all_channels: bool,
+    ) -> Result<User, String> {
         let mut user = self.clone();
-        let mut rules = rules.iter();
-        while let Some(&rule) = rules.next() {
-            let mut rule = rule.to_vec();
-            if rule.starts_with(b"(") {
-                // A selector may be spread over several words.
-                let start = rule.clone();
-                while !rule.ends_with(b")") {
-                    let next = rules.next().ok_or_else(|| unmatched(&start))?;
-                    rule.push(b' ');
-                    rule.extend_from_slice(next);
-                }
-            }
-            user.apply(&rule).map_err(|refusal| {
+        for rule in joined(rules)? {
+            user.apply(table, &rule, all_channels).map_err(|refusal| {
                 let rule = String::from_utf8_lossy(&rule);
                 format!("Error in ACL SETUSER modifier '{rule}': {}", refusal.text())
             })?;
         }
-        if user.may != EVERYTHING {
-            return Err("ACL SETUSER would leave the user without some permission, and in this \
-                        version a user may do everything: add '~* &* alldbs +@all'"
-                .to_owned());
-        }
         Ok(user)
     }
 
-    fn apply(&mut self, rule: &[u8]) -> Result<(), Refusal> {
+    fn apply(
+        &mut self,
+        table: &CommandTable,
+        rule: &[u8],
+        all_channels: bool,
+    ) -> Result<(), Refusal> {
         match rule.to_ascii_lowercase().as_slice() {
-            b"" | b"sanitize-payload" | b"skip-sanitize-payload" | b"clearselectors" => {}
+            // Payloads of RESTORE are checked for every user.
+            b"" | b"sanitize-payload" | b"skip-sanitize-payload" => {}
+            b"clearselectors" => self.selectors.clear(),
             b"on" => self.is_on = true,
             b"off" => self.is_on = false,
             b"nopass" => self.set_passwords(true),
             b"resetpass" => self.set_passwords(false),
-            b"allkeys" | b"~*" => self.may.keys = true,
-            b"resetkeys" => self.may.keys = false,
-            b"allchannels" | b"&*" => self.may.channels = true,
-            b"resetchannels" => self.may.channels = false,
-            b"alldbs" => self.may.databases = true,
-            b"resetdbs" => self.may.databases = false,
-            b"allcommands" | b"+@all" => self.may.commands = true,
-            b"nocommands" | b"-@all" => self.may.commands = false,
-            b"reset" => {
-                self.is_on = false;
-                self.set_passwords(false);
-                self.may =
-                    Permissions { keys: false, channels: false, databases: true, commands: false };
-            }
-            _ => self.apply_with_value(rule)?,
+            b"reset" => *self = User::nothing(&self.name, all_channels),
+            _ => self.apply_with_value(table, rule, all_channels)?,
         }
         Ok(())
     }
 
-    fn apply_with_value(&mut self, rule: &[u8]) -> Result<(), Refusal> {
+    fn apply_with_value(
+        &mut self,
+        table: &CommandTable,
+        rule: &[u8],
+        all_channels: bool,
+    ) -> Result<(), Refusal> {
         let value = &rule[1..];
         let hash = || PasswordHash::parse(value).ok_or(Refusal::BadHash);
         match rule[0] {
@@ -199,13 +187,16 @@ impl User {
             b'#' => self.add_password(hash()?),
             b'<' => self.remove_password(&PasswordHash::of(value))?,
             b'!' => self.remove_password(&hash()?)?,
-            b'~' | b'%' if self.may.keys => return Err(Refusal::KeysAfterAll),
-            b'&' if self.may.channels => return Err(Refusal::ChannelsAfterAll),
-            b'~' | b'%' | b'&' | b'+' | b'-' | b'(' => return Err(Refusal::TooFine),
-            _ if rule.len() > 3 && rule[..3].eq_ignore_ascii_case(b"db=") => {
-                return Err(Refusal::TooFine);
+            b'(' => {
+                let mut selector = Selector::nothing(all_channels);
+                let inside = value.strip_suffix(b")").ok_or(Refusal::Syntax)?;
+                let words = inside.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
+                for word in words {
+                    selector.apply(table, word)?;
+                }
+                self.selectors.push(selector);
             }
-            _ => return Err(Refusal::Syntax),
+            _ => self.root.apply(table, rule)?,
         }
         Ok(())
     }
@@ -240,65 +231,37 @@ impl User {
     /// The rules that make it.
     pub fn describe(&self) -> String {
         let passwords = self.passwords.iter().map(|hash| format!("#{} ", hash.hex()));
-        format!("{} {}~* &* +@all", self.flags().join(" "), passwords.collect::<String>())
+        let selectors = self.selectors.iter().map(|selector| format!(" ({})", selector.describe()));
+        format!(
+            "{} {}{}{}",
+            self.flags().join(" "),
+            passwords.collect::<String>(),
+            self.root.describe(),
+            selectors.collect::<String>()
+        )
     }
+}
+
+/// The rules, those of a selector that is spread over several words joined to one.
+fn joined(rules: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+    let mut joined = Vec::new();
+    let mut rules = rules.iter();
+    while let Some(&rule) = rules.next() {
+        let mut rule = rule.to_vec();
+        if rule.starts_with(b"(") {
+            let start = rule.clone();
+            while !rule.ends_with(b")") {
+                let next = rules.next().ok_or_else(|| unmatched(&start))?;
+                rule.push(b' ');
+                rule.extend_from_slice(next);
+            }
+        }
+        joined.push(rule);
+    }
+    Ok(joined)
 }
 
 fn unmatched(start: &[u8]) -> String {
     let start = String::from_utf8_lossy(start);
     format!("Unmatched parenthesis in acl selector starting at '{start}'.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HASH_OF_A: &str = "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb";
-
-    /// The description of a user after some rules, or why they are refused.
-    #[track_caller]
-    fn check(rules: &str, expected: &str) {
-        let rules: Vec<&[u8]> = rules.split(' ').map(str::as_bytes).collect();
-        let found = match User::default().with_rules(&rules) {
-            Ok(user) => user.describe(),
-            Err(text) => text,
-        };
-        assert!(found.contains(expected), "{found}");
-    }
-
-    #[test]
-    fn passwords_are_kept_as_hashes() {
-        check(">a", &format!("on #{HASH_OF_A} ~* &* +@all"));
-        check(&format!("off #{HASH_OF_A} >a"), &format!("off #{HASH_OF_A} ~* &* +@all"));
-        check(">a nopass", "on nopass ~* &* +@all");
-        check(">a resetpass", "on ~* &* +@all");
-        check(">a <a", "on ~* &* +@all");
-        check(&format!(">a !{HASH_OF_A}"), "on ~* &* +@all");
-        check("<a", "modifier '<a': The password you are trying to remove from the user does not");
-        check("#ABC", "modifier '#ABC': The password hash must be exactly 64 characters");
-    }
-
-    #[test]
-    fn permissions_are_all_or_nothing() {
-        check("ALLKEYS &* allcommands +@all alldbs sanitize-payload clearselectors ", "on nopass");
-        check("resetkeys resetchannels nocommands resetdbs ~* &* alldbs +@all", "on nopass");
-        check("reset on >a ~* &* +@all", &format!("on #{HASH_OF_A} ~* &* +@all"));
-        check("reset", "without some permission");
-        check("-@all", "without some permission");
-    }
-
-    #[test]
-    fn what_is_between_is_refused() {
-        check(
-            "~a*",
-            "modifier '~a*': Adding a pattern after the * pattern (or the 'allkeys' flag)",
-        );
-        check("&a*", "Adding a pattern after the * pattern (or the 'allchannels' flag)");
-        check("resetkeys %R~a", "modifier '%R~a': This version has no rules for single");
-        check("-get", "modifier '-get': This version has no rules for single");
-        check("(~a +get)", "modifier '(~a +get)': This version has no rules for single");
-        check("(~a +get", "Unmatched parenthesis in acl selector starting at '(~a'.");
-        check("db=1", "modifier 'db=1': This version has no rules for single");
-        check("nonsense", "modifier 'nonsense': Syntax error");
-    }
 }

@@ -1,5 +1,6 @@
 //! A connection's state, as far as commands know it. Only its own thread touches it.
 
+use crate::acl::SessionUser;
 use crate::blocking::Suspension;
 use crate::clients::{Client, flag};
 use crate::journal::JournalPos;
@@ -85,6 +86,10 @@ pub struct Session {
     pub authenticated: bool,
     /// Whether it ever might.
     pub was_authenticated: bool,
+    /// The user that it acts as.
+    pub user: SessionUser,
+    /// It stands for a client whose own session another thread has.
+    pub is_guest: bool,
     /// MULTI's queue.
     pub multi: Option<Box<Multi>>,
     /// What it watches, if anything.
@@ -141,13 +146,15 @@ pub struct Session {
 
 impl Session {
     /// The state of a new connection.
-    pub fn new(client: Arc<Client>, authenticated: bool) -> Session {
+    pub fn new(client: Arc<Client>, user: SessionUser, authenticated: bool) -> Session {
         Session {
             client,
             db: DbIndex(0),
             protocol: Protocol::Resp2,
             authenticated,
             was_authenticated: authenticated,
+            user,
+            is_guest: false,
             multi: None,
             watching: None,
             reply_mode: ReplyMode::On,
@@ -187,7 +194,8 @@ impl Session {
             no_touch: self.no_touch,
             is_local: self.is_local,
             transport_flags: self.transport_flags,
-            ..Session::new(Arc::clone(&self.client), true)
+            is_guest: true,
+            ..Session::new(Arc::clone(&self.client), self.user.clone(), true)
         }
     }
 

@@ -10,6 +10,7 @@
 
 use super::NotNow;
 use super::pushes::deliver_own_pushes;
+use crate::args::Args;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -44,12 +45,13 @@ impl From<NotNow> for Refusal {
 }
 
 /// A gate; it may make room for the request, but does nothing of it.
-pub(super) type Gate = fn(&mut Cx<'_>, &Resolved) -> Result<(), Refusal>;
+pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 11] = [
+pub(super) const CLIENT: [Gate; 12] = [
     protection,
     authentication,
+    permission,
     pause,
     journal_space,
     pending_messages,
@@ -62,11 +64,11 @@ pub(super) const CLIENT: [Gate; 11] = [
 ];
 
 /// What a request passes that runs beside a script which keeps the world stopped.
-pub(super) const OUTSIDE: [Gate; 3] = [protection, authentication, nesting];
+pub(super) const OUTSIDE: [Gate; 4] = [protection, authentication, permission, nesting];
 
 /// What a command passes that a script calls.
-pub(super) const SCRIPT: [Gate; 6] =
-    [protection, no_script, read_only_script, disk, replicas, script_memory];
+pub(super) const SCRIPT: [Gate; 7] =
+    [protection, no_script, script_permission, read_only_script, disk, replicas, script_memory];
 
 /// What a script may do; it is in [`Cx::script`] while the script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -87,10 +89,11 @@ pub struct ScriptRules {
 pub(super) fn pass<const N: usize>(
     cx: &mut Cx<'_>,
     row: &Resolved,
+    args: Args<'_>,
     gates: [Gate; N],
 ) -> Result<(), Refusal> {
     for gate in gates {
-        gate(cx, row)?;
+        gate(cx, row, args)?;
     }
     Ok(())
 }
@@ -99,8 +102,8 @@ pub(super) fn pass<const N: usize>(
 ///
 /// # Errors
 /// What the script is told.
-pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Error> {
-    match pass(cx, row, SCRIPT) {
+pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    match pass(cx, row, args, SCRIPT) {
         Ok(()) => Ok(()),
         Err(Refusal::Error(error)) => Err(error),
         Err(Refusal::NotNow(_)) => unreachable!("no gate of a script asks it to wait"),
@@ -108,7 +111,7 @@ pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Error> {
 }
 
 /// DEBUG is only for clients that the configuration allows it to.
-pub(super) fn protection(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+pub(super) fn protection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !row.command.flags.has(Flags::PROTECTED) {
         return Ok(());
     }
@@ -128,7 +131,7 @@ fn protected_error() -> Error {
     )
 }
 
-fn authentication(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn authentication(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_known = cx.session.authenticated || cx.engine.acl.is_open();
     if is_known || row.command.flags.has(Flags::NO_AUTH) {
         return Ok(());
@@ -136,8 +139,19 @@ fn authentication(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     Err(Error::NoAuth.into())
 }
 
+/// What the client's user may do.
+fn permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    super::permission::check(cx, row, args).map_err(|denied| denied.error(cx, row).into())
+}
+
+fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    // Those of the script itself, or of the command before.
+    cx.keys.clear();
+    super::permission::check(cx, row, args).map_err(|denied| denied.script_error(cx, row).into())
+}
+
 /// CLIENT PAUSE.
-fn pause(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn pause(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     match paused_until(cx, row) {
         Some(until) => Err(NotNow::Paused { until }.into()),
         None => Ok(()),
@@ -145,7 +159,7 @@ fn pause(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// Writers wait while the disk is far behind; they are told when it goes on.
-fn journal_space(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.journal.is_full() && may_write(cx, row) {
         return Err(NotNow::Held.into());
     }
@@ -153,7 +167,7 @@ fn journal_space(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// Messages wait while a thread has very many to read.
-fn pending_messages(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.engine.overdue_mailboxes.load(Relaxed) > 0 && posts_messages(cx, row) {
         return Err(NotNow::Busy.into());
     }
@@ -161,7 +175,7 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// Makes room for what the request may take.
-fn memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
     cx.engine.tracking.limit_keys(&cx.db);
     // The client learns before the reply what eviction took from its cache.
@@ -174,7 +188,7 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// Writes are refused while there are fewer replicas than `min-replicas-to-write`.
-fn replicas(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn replicas(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let writes =
         |cx: &Cx<'_>| row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
     if cx.engine.lacks_replicas() && writes(cx) {
@@ -185,7 +199,7 @@ fn replicas(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 
 /// Writes are refused while they could not be made to last, and so is what asks for the server's health.
 /// Commands whose effects only go to clients, as PUBLISH, are not.
-fn disk(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn disk(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let Some(error) = persistence_error(cx.engine) else { return Ok(()) };
     let refused = Flags::WRITE.with(Flags::REPORTS_HEALTH);
     if row.command.flags.any(refused) || queue_has(cx, row, Flags::WRITE) {
@@ -206,7 +220,7 @@ fn persistence_error(engine: &Engine) -> Option<Error> {
 }
 
 /// A RESP2 client with subscriptions could not tell replies from messages.
-fn subscription(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn subscription(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_limited = cx.session.is_subscribed() && cx.session.protocol == Protocol::Resp2;
     if !is_limited || row.command.flags.has(Flags::WHILE_SUBSCRIBED) {
         return Ok(());
@@ -219,7 +233,7 @@ fn subscription(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     Err(Error::format(text).into())
 }
 
-fn loading(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !cx.engine.loading.is_on() {
         return Ok(());
     }
@@ -229,7 +243,7 @@ fn loading(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// Some commands are refused inside MULTI.
-fn nesting(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if cx.session.multi.is_none() || !row.command.flags.has(Flags::NO_MULTI) {
         return Ok(());
     }
@@ -237,14 +251,14 @@ fn nesting(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
     Err(Error::format(text).into())
 }
 
-fn no_script(_: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn no_script(_: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if row.command.flags.has(Flags::NOSCRIPT) {
         return Err(Error::text("ERR This Redis command is not allowed from script").into());
     }
     Ok(())
 }
 
-fn read_only_script(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn read_only_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_read_only = cx.script.is_some_and(|rules| rules.is_read_only);
     if is_read_only && row.command.flags.has(Flags::WRITE) {
         let text = "ERR Write commands are not allowed from read-only scripts.";
@@ -254,7 +268,7 @@ fn read_only_script(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
 }
 
 /// A script that has begun to write is not stopped half-way for lack of memory.
-fn script_memory(cx: &mut Cx<'_>, row: &Resolved) -> Result<(), Refusal> {
+fn script_memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_full = cx.script.is_some_and(|rules| rules.is_out_of_memory && !rules.has_written);
     if is_full && row.command.flags.has(Flags::DENYOOM) {
         return Err(Error::OutOfMemory.into());
@@ -321,11 +335,13 @@ mod tests {
         let clock = Clock::manual(ManualTime::starting_at(Millis(1)));
         let engine = Engine::new(Config::new(), ROWS, &[], 1, clock);
         let thread = ThreadContext::new(engine, 0);
-        let mut session = Session::new(Arc::new(Client::unconnected(1, 0, Millis(1))), true);
+        let client = Arc::new(Client::unconnected(1, 0, Millis(1)));
+        let mut session = Session::new(client, engine.acl.default_user(), true);
         let mut out = resp::Output::default();
         let mut cx = Cx::new(&thread, &mut session, Millis(1), &mut out);
         set_up(&mut cx);
-        let told = engine.table.all().iter().map(|row| match pass(&mut cx, row, gates) {
+        let args = Args::new(&[b"a word"]);
+        let told = engine.table.all().iter().map(|row| match pass(&mut cx, row, args, gates) {
             Ok(()) => String::new(),
             Err(Refusal::NotNow(reason)) => format!("{reason:?}"),
             Err(Refusal::Error(error)) => String::from_utf8_lossy(&error.line()).into_owned(),

@@ -1,7 +1,7 @@
 //! Serving the clients that are blocked on keys which a command has made ready.
 
 use super::locking::is_held_back;
-use super::refuse;
+use super::{permission, refuse};
 use crate::args::Args;
 use crate::blocking::{self, Ready, Resumption, Waiter};
 use crate::command::{Command, Flags, Group};
@@ -129,6 +129,15 @@ fn serve(
 /// Runs the command of a waiter that has been claimed, whose locks are held; `false` if it waits on.
 fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool {
     let (engine, row) = (guest.engine, guest.resolved);
+    // Its user may not be allowed any more what it has been waiting for.
+    if let Err(denied) = permission::check(guest, row, args) {
+        guest.thread.stats().by_command[row.index].rejected.add_own(1);
+        let error = denied.error(guest, row);
+        refuse(guest, &error);
+        blocking::forget(&mut guest.db, waiter);
+        waiter.finish();
+        return true;
+    }
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(guest, args));
     let goes_on = guest.block_request.take().is_some();
     if goes_on {

@@ -71,6 +71,15 @@ impl PubSub {
         }
     }
 
+    /// Visits every listener of every name.
+    pub fn for_each_listener(&self, mut visit: impl FnMut(Space, &[u8], &Arc<Client>)) {
+        for space in [Space::Channels, Space::Patterns, Space::ShardChannels] {
+            for (name, listeners) in self.read(space).iter() {
+                listeners.iter().for_each(|listener| visit(space, name, listener));
+            }
+        }
+    }
+
     /// Names with listeners that match a pattern, or all (PUBSUB CHANNELS).
     pub fn active(&self, space: Space, pattern: Option<&[u8]>) -> Vec<Box<[u8]>> {
         self.read(space)

@@ -5,7 +5,7 @@ use super::running::RunningScript;
 use crate::args::Args;
 use crate::command::Flags;
 use crate::cx::Cx;
-use crate::dispatch::{NotNow, may_script_run, run_nested};
+use crate::dispatch::{NotNow, is_permitted, may_script_run, run_nested};
 use crate::effort::is_long;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -37,12 +37,12 @@ impl Host for ScriptHost<'_, '_> {
                 return Ok(());
             }
         };
-        if let Err(error) = may_script_run(cx, row) {
+        let args = Args::new(words);
+        if let Err(error) = may_script_run(cx, row, args) {
             cx.thread.stats().by_command[row.index].rejected.add_own(1);
             refuse(cx, reply, &error);
             return Ok(());
         }
-        let args = Args::new(words);
         admit(cx, row, args)?;
         if row.command.flags.has(Flags::WRITE) {
             note_write(cx);
@@ -54,7 +54,8 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn may_run(&mut self, words: &[&[u8]]) -> Option<bool> {
-        self.cx.engine.table.resolve(words).is_ok().then_some(true)
+        let row = self.cx.engine.table.lookup(words)?;
+        Some(is_permitted(self.cx, row, Args::new(words)))
     }
 
     fn log(&mut self, level: LogLevel, line: &[u8]) {

@@ -57,6 +57,14 @@ pub struct Stats {
     pub output_buffer_disconnections: Counter,
     /// Failed authentications.
     pub acl_denied_auth: Counter,
+    /// Requests refused because of the command.
+    pub acl_denied_command: Counter,
+    /// Because of a key.
+    pub acl_denied_key: Counter,
+    /// Because of a channel.
+    pub acl_denied_channel: Counter,
+    /// Because of a database.
+    pub acl_denied_database: Counter,
     /// Commands that unblocked or timed out are now running as blocked clients.
     pub blocked_clients: AtomicI64,
     /// Clients whose command was put off by a pause and has not been tried again since.

@@ -4,6 +4,7 @@
 //! and begin nothing.
 
 use super::filters::{self, Filters};
+use engine::clients::Client;
 use engine::mailbox::Message;
 use engine::session::Fate;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -126,13 +127,7 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             continue;
         }
         killed += 1;
-        if client.id == me {
-            cx.session.fate = Fate::CloseAfterReplies;
-        } else {
-            client.kill(cx.engine);
-            cx.engine.clients.remove(client.id);
-            cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
-        }
+        close(cx, &client);
     }
     if !is_old_form {
         cx.reply.integer(killed);
@@ -142,4 +137,15 @@ fn client_kill(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR No such client"));
     }
     Ok(())
+}
+
+/// Closes a client's connection; that of the client that asks after its replies.
+pub(crate) fn close(cx: &mut Cx<'_>, client: &Client) {
+    if client.id == cx.session.id() {
+        cx.session.fate = Fate::CloseAfterReplies;
+    } else {
+        client.kill(cx.engine);
+        cx.engine.clients.remove(client.id);
+        cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
+    }
 }

@@ -12,6 +12,7 @@ mod tracking;
 mod unblock;
 
 use engine::{Command, Flags, Group};
+pub(crate) use kill::close;
 
 /// `CLIENT HELP`.
 pub static CLIENT_HELP: Command = Command {

@@ -167,7 +167,7 @@ impl Loading<'_> {
             return Ok(reader.has_gap());
         }
         // What is left is no whole command, or inside a transaction that does not end.
-        if let Some(why) = tail::damage(&self.thread.engine.table, &reader, &buf[..filled]) {
+        if let Some(why) = tail::damage(self.thread.engine.table, &reader, &buf[..filled]) {
             return Err(self.malformed(&why));
         }
         let mut words = Vec::new();

@@ -1,6 +1,6 @@
 //! The ACL categories of a command: implied by its flags and group, corrected by its row.
 
-use engine::{Command, Flags, Group};
+use crate::command::{Command, Flags, Group};
 
 /// A category, as ACL rules name it with an `@` in front.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

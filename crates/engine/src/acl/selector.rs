@@ -1,0 +1,320 @@
+//! A selector: commands, and the keys, channels and databases that they may reach. A user has one of its
+//! own and may have more; a request passes if any of them allows it as a whole.
+
+use super::Denial;
+use super::commands::{AllowedCommands, allows_channel};
+use super::rules::Refusal;
+use crate::command::{Channels, Databases, Flags, KeyFlags};
+use crate::request_keys::RequestKey;
+use crate::table::{CommandTable, Resolved};
+use keyspace::DbIndex;
+use structs::glob::Case;
+use structs::{glob, numbers};
+
+/// A request as a selector looks at it.
+#[derive(Clone, Copy)]
+pub struct Request<'r> {
+    /// Its row.
+    pub row: &'r Resolved,
+    /// Its words.
+    pub words: &'r [&'r [u8]],
+    /// Its keys.
+    pub keys: &'r [RequestKey],
+    /// The selected database.
+    pub db: DbIndex,
+}
+
+/// What may be done with keys of a pattern.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Access {
+    read: bool,
+    write: bool,
+}
+
+#[derive(Clone)]
+struct KeyPattern {
+    pattern: Vec<u8>,
+    access: Access,
+}
+
+impl KeyPattern {
+    fn describe(&self) -> String {
+        let sign = match (self.access.read, self.access.write) {
+            (true, true) => "~",
+            (true, false) => "%R~",
+            _ => "%W~",
+        };
+        format!("{sign}{}", String::from_utf8_lossy(&self.pattern))
+    }
+}
+
+/// See the module.
+#[derive(Clone, Default)]
+pub struct Selector {
+    pub(super) commands: AllowedCommands,
+    all_keys: bool,
+    keys: Vec<KeyPattern>,
+    all_channels: bool,
+    channels: Vec<Vec<u8>>,
+    /// `None`: all of them.
+    databases: Option<Vec<u32>>,
+}
+
+impl Selector {
+    /// Allows everything.
+    pub(super) fn everything(table: &CommandTable) -> Selector {
+        let commands = AllowedCommands::all(table);
+        Selector { commands, all_keys: true, all_channels: true, ..Selector::default() }
+    }
+
+    /// Allows nothing, but for the channels of `acl-pubsub-default`.
+    pub(super) fn nothing(all_channels: bool) -> Selector {
+        Selector { all_channels, ..Selector::default() }
+    }
+
+    /// Whether it allows every request.
+    pub(super) fn is_everything(&self) -> bool {
+        self.commands.is_all() && self.all_keys && self.all_channels && self.databases.is_none()
+    }
+
+    /// Applies one rule.
+    pub(super) fn apply(&mut self, table: &CommandTable, rule: &[u8]) -> Result<(), Refusal> {
+        match rule.to_ascii_lowercase().as_slice() {
+            b"allkeys" | b"~*" => {
+                self.all_keys = true;
+                self.keys.clear();
+            }
+            b"resetkeys" => {
+                self.all_keys = false;
+                self.keys.clear();
+            }
+            b"allchannels" | b"&*" => {
+                self.all_channels = true;
+                self.channels.clear();
+            }
+            b"resetchannels" => {
+                self.all_channels = false;
+                self.channels.clear();
+            }
+            b"alldbs" => self.databases = None,
+            b"resetdbs" => self.databases = Some(Vec::new()),
+            b"allcommands" => self.commands.apply(table, b"@all", true)?,
+            b"nocommands" => self.commands.apply(table, b"@all", false)?,
+            _ => self.apply_with_value(table, rule)?,
+        }
+        Ok(())
+    }
+
+    fn apply_with_value(&mut self, table: &CommandTable, rule: &[u8]) -> Result<(), Refusal> {
+        match rule {
+            [b'~', pattern @ ..] => self.add_keys(pattern, Access { read: true, write: true }),
+            [b'%', access @ ..] => self.add_keys_with_access(access),
+            [b'&', pattern @ ..] => self.add_channel(pattern),
+            [b'+', name @ ..] if !name.is_empty() => self.commands.apply(table, name, true),
+            [b'-', name @ ..] if !name.is_empty() => self.commands.apply(table, name, false),
+            _ if rule.len() > 3 && rule[..3].eq_ignore_ascii_case(b"db=") => {
+                let number = |word: &[u8]| {
+                    numbers::parse_i64(word)
+                        .and_then(|db| u32::try_from(db).ok())
+                        .ok_or(Refusal::Syntax)
+                };
+                let mut databases = Vec::new();
+                for word in rule[3..].split(|&byte| byte == b',') {
+                    databases.push(number(word)?);
+                }
+                databases.sort_unstable();
+                databases.dedup();
+                self.databases = Some(databases);
+                Ok(())
+            }
+            _ => Err(Refusal::Syntax),
+        }
+    }
+
+    fn add_keys_with_access(&mut self, rule: &[u8]) -> Result<(), Refusal> {
+        if self.all_keys {
+            return Err(Refusal::KeysAfterAll);
+        }
+        let at = rule.iter().position(|&byte| byte == b'~').ok_or(Refusal::Syntax)?;
+        let mut access = Access { read: false, write: false };
+        for letter in &rule[..at] {
+            match letter.to_ascii_uppercase() {
+                b'R' if !access.read => access.read = true,
+                b'W' if !access.write => access.write = true,
+                _ => return Err(Refusal::Syntax),
+            }
+        }
+        if !access.read && !access.write {
+            return Err(Refusal::Syntax);
+        }
+        self.add_keys(&rule[at + 1..], access)
+    }
+
+    fn add_keys(&mut self, pattern: &[u8], access: Access) -> Result<(), Refusal> {
+        if self.all_keys {
+            return Err(Refusal::KeysAfterAll);
+        }
+        if pattern.iter().any(|&byte| byte == 0 || byte.is_ascii_whitespace()) {
+            return Err(Refusal::Syntax);
+        }
+        match self.keys.iter_mut().find(|known| known.pattern == pattern) {
+            Some(known) => {
+                known.access.read |= access.read;
+                known.access.write |= access.write;
+            }
+            None => self.keys.push(KeyPattern { pattern: pattern.to_vec(), access }),
+        }
+        Ok(())
+    }
+
+    fn add_channel(&mut self, pattern: &[u8]) -> Result<(), Refusal> {
+        if self.all_channels {
+            return Err(Refusal::ChannelsAfterAll);
+        }
+        if pattern.iter().any(|&byte| byte == 0 || byte.is_ascii_whitespace()) {
+            return Err(Refusal::Syntax);
+        }
+        if !self.channels.iter().any(|known| known == pattern) {
+            self.channels.push(pattern.to_vec());
+        }
+        Ok(())
+    }
+
+    // ---- checking ---------------------------------------------------------------------------
+
+    /// Whether the request as a whole is allowed.
+    ///
+    /// # Errors
+    /// The first of it that is not, and the word that names it.
+    pub(super) fn check(&self, request: &Request<'_>) -> Result<(), (Denial, usize)> {
+        let command = request.row.command;
+        let is_always_allowed = command.flags.has(Flags::NO_AUTH);
+        if !is_always_allowed && !self.commands.allow(request.row, request.words) {
+            return Err((Denial::Command, 0));
+        }
+        for key in request.keys {
+            if !self.allows_key(request.words[key.word()], key.flags) {
+                return Err((Denial::Key, key.word()));
+            }
+        }
+        self.check_channels(request)?;
+        self.check_databases(request)
+    }
+
+    fn allows_key(&self, key: &[u8], flags: KeyFlags) -> bool {
+        let reads = flags.has(KeyFlags::ACCESS);
+        let writes = [KeyFlags::INSERT, KeyFlags::DELETE, KeyFlags::UPDATE]
+            .iter()
+            .any(|&flag| flags.has(flag));
+        self.all_keys
+            || self.keys.iter().any(|known| {
+                let is_enough = (!reads || known.access.read) && (!writes || known.access.write);
+                is_enough && glob::matches(&known.pattern, key, Case::Sensitive)
+            })
+    }
+
+    /// Whether all keys may be read.
+    pub(super) fn lets_read_any_key(&self) -> bool {
+        let is_all = |known: &KeyPattern| known.access.read && known.pattern == b"*";
+        self.all_keys || self.keys.iter().any(is_all)
+    }
+
+    fn check_channels(&self, request: &Request<'_>) -> Result<(), (Denial, usize)> {
+        let (words, is_pattern) = match request.row.command.channels {
+            Channels::None => return Ok(()),
+            Channels::First => (1..2, false),
+            Channels::All => (1..request.words.len(), false),
+            Channels::Patterns => (1..request.words.len(), true),
+        };
+        let denied = words.into_iter().find(|&word| {
+            let is_allowed = |channel: &&[u8]| allows_channel(&self.channels, channel, is_pattern);
+            !self.all_channels && !request.words.get(word).is_none_or(is_allowed)
+        });
+        denied.map_or(Ok(()), |word| Err((Denial::Channel, word)))
+    }
+
+    /// Whether a subscription is still allowed.
+    pub(super) fn allows_subscription(&self, channel: &[u8], is_pattern: bool) -> bool {
+        self.all_channels || allows_channel(&self.channels, channel, is_pattern)
+    }
+
+    fn check_databases(&self, request: &Request<'_>) -> Result<(), (Denial, usize)> {
+        let Some(databases) = &self.databases else { return Ok(()) };
+        let command = request.row.command;
+        // SELECT and SWAPDB have only to do with the databases that they name.
+        let is_data = command.flags.any(Flags::WRITE.with(Flags::READONLY));
+        let names_all = matches!(command.databases, Databases::Named(_));
+        let touches_data = crate::keys::has_keys(command) || (is_data && !names_all);
+        let mut denied = None;
+        let mut named = |word: usize| {
+            let db = request.words.get(word).and_then(|word| numbers::parse_i64(word));
+            let db = db.and_then(|db| u32::try_from(db).ok());
+            if denied.is_none() && db.is_none_or(|db| !databases.contains(&db)) {
+                denied = Some(word);
+            }
+        };
+        match command.databases {
+            Databases::Selected => {}
+            Databases::All => denied = Some(0),
+            Databases::Named(find) => find(request.words, &mut named),
+        }
+        let is_selected_denied = touches_data && !databases.contains(&request.db.0);
+        match denied.or(is_selected_denied.then_some(0)) {
+            Some(word) => Err((Denial::Database, word)),
+            None => Ok(()),
+        }
+    }
+
+    // ---- describing -------------------------------------------------------------------------
+
+    /// The rules about commands.
+    pub fn describe_commands(&self) -> String {
+        self.commands.describe()
+    }
+
+    /// The rules about keys.
+    pub fn describe_keys(&self) -> String {
+        if self.all_keys {
+            return "~*".to_owned();
+        }
+        let rules: Vec<String> = self.keys.iter().map(KeyPattern::describe).collect();
+        rules.join(" ")
+    }
+
+    /// The rules about channels.
+    pub fn describe_channels(&self) -> String {
+        if self.all_channels {
+            return "&*".to_owned();
+        }
+        let rule = |channel: &Vec<u8>| format!("&{}", String::from_utf8_lossy(channel));
+        self.channels.iter().map(rule).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The rules about databases: nothing if none is allowed.
+    pub fn describe_databases(&self) -> String {
+        match &self.databases {
+            None => "alldbs".to_owned(),
+            Some(databases) if databases.is_empty() => String::new(),
+            Some(databases) => {
+                let numbers: Vec<String> = databases.iter().map(u32::to_string).collect();
+                format!("db={}", numbers.join(","))
+            }
+        }
+    }
+
+    /// All rules, as ACL LIST shows them.
+    pub(super) fn describe(&self) -> String {
+        let mut rules = Vec::new();
+        rules.push(self.describe_keys());
+        rules.push(if self.all_channels { String::new() } else { "resetchannels".to_owned() });
+        rules.push(self.describe_channels());
+        rules.push(match &self.databases {
+            None => String::new(),
+            Some(databases) if databases.is_empty() => "resetdbs".to_owned(),
+            Some(_) => self.describe_databases(),
+        });
+        rules.push(self.describe_commands());
+        rules.retain(|rule| !rule.is_empty());
+        rules.join(" ")
+    }
+}

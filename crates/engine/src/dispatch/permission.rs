@@ -1,0 +1,147 @@
+//! Whether a client's user may send a request, and what is said and logged if it may not.
+
+use crate::acl::log::Refused;
+use crate::acl::{Denial, Request};
+use crate::args::Args;
+use crate::command::Flags;
+use crate::cx::Cx;
+use crate::error::Error;
+use crate::table::Resolved;
+use std::sync::Arc;
+
+/// A request that the client's user may not send.
+#[derive(Debug)]
+pub struct Denied(Denial);
+
+/// Asks the user; what it denies is counted and logged.
+///
+/// # Errors
+/// What is denied.
+pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Denied> {
+    if !cx.engine.acl.is_restricting() {
+        return Ok(());
+    }
+    ask(cx, row, args).map_err(|(denial, word)| {
+        note(cx, row, args, denial, word);
+        Denied(denial)
+    })
+}
+
+/// Whether the user may send this request of its command, which may read any key besides.
+///
+/// What it denies is neither counted nor logged.
+pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
+    if !cx.engine.acl.is_restricting() {
+        return true;
+    }
+    let user = cx.session.user.current(&cx.engine.acl);
+    if user.may_do_everything() {
+        return true;
+    }
+    let (user, row) = (Arc::clone(user), cx.resolved);
+    cx.find_keys(row, args);
+    let db = cx.db.index;
+    user.lets_read_any_key(&Request { row, words: args.words(), keys: &cx.keys, db })
+}
+
+/// Whether a script may run this command, which it only asks.
+pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    cx.keys.clear();
+    let answer = ask(cx, row, args);
+    cx.keys.clear();
+    answer.is_ok()
+}
+
+/// What the user denies, and the word that names it.
+fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, usize)> {
+    let user = cx.session.user.current(&cx.engine.acl);
+    if user.may_do_everything() {
+        return Ok(());
+    }
+    let user = Arc::clone(user);
+    // The keys of EXEC are those of its queue, whose commands were asked about when they were queued.
+    // A script may ask about a request with too few words, in which a command's own function must not
+    // look for keys.
+    let command = row.command;
+    let can_be_found = command.find_keys.is_none() || command.accepts(args.len());
+    let has_keys = !command.flags.has(Flags::RUNS_QUEUE) && can_be_found;
+    let keys = if !has_keys {
+        &[][..]
+    } else {
+        cx.find_keys(row, args);
+        &cx.keys[..]
+    };
+    user.check(&Request { row, words: args.words(), keys, db: cx.db.index })
+}
+
+/// As [`check`], for a command that EXEC runs.
+///
+/// # Errors
+/// The reply in its place: the rules have changed since it was queued.
+pub fn check_queued(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    cx.keys.clear();
+    check(cx, row, args).map_err(|Denied(denial)| {
+        let reason = match denial {
+            Denial::Command => "no permission to execute the command or subcommand",
+            Denial::Key => "no permission to touch the specified keys",
+            Denial::Channel => {
+                "no permission to access one of the channels used as argument to the command"
+            }
+            Denial::Database => "no permission to access database",
+        };
+        Error::format(format!(
+            "NOPERM ACLs rules changed between the moment the transaction was accumulated and the \
+             EXEC call. This command is no longer allowed for the following reason: {reason}"
+        ))
+    })
+}
+
+#[cold]
+fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: usize) {
+    let stats = &cx.engine.stats;
+    match denial {
+        Denial::Command => stats.acl_denied_command.add(1),
+        Denial::Key => stats.acl_denied_key.add(1),
+        Denial::Channel => stats.acl_denied_channel.add(1),
+        Denial::Database => stats.acl_denied_database.add(1),
+    }
+    let object = match denial {
+        Denial::Command => row.full_name.as_bytes().to_vec(),
+        _ => args.get(word).unwrap_or_default().to_vec(),
+    };
+    let context = match () {
+        () if cx.script.is_some() => "lua",
+        () if cx.session.multi.is_some() || cx.in_transaction => "multi",
+        () => "toplevel",
+    };
+    let user = cx.session.user.name().as_bytes().to_vec();
+    let refused = Refused::new(denial.name(), context, object, user, cx.now());
+    if !cx.session.is_guest {
+        cx.session.publish(cx.now().0);
+    }
+    cx.engine.note_refusal(&cx.session.client, refused);
+}
+
+impl Denied {
+    /// What the client is told.
+    pub(super) fn error(&self, cx: &Cx<'_>, row: &Resolved) -> Error {
+        Error::format(format!("NOPERM {}", self.text(cx, row)))
+    }
+
+    /// What a script is told.
+    pub(super) fn script_error(&self, cx: &Cx<'_>, row: &Resolved) -> Error {
+        Error::format(format!("ERR ACL failure in script: {}", self.text(cx, row)))
+    }
+
+    fn text(&self, cx: &Cx<'_>, row: &Resolved) -> String {
+        match self.0 {
+            Denial::Command => {
+                let (user, name) = (cx.session.user.name(), &row.full_name);
+                format!("User {user} has no permissions to run the '{name}' command")
+            }
+            Denial::Key => "No permissions to access a key".to_owned(),
+            Denial::Channel => "No permissions to access a channel".to_owned(),
+            Denial::Database => "No permissions to access database".to_owned(),
+        }
+    }
+}
