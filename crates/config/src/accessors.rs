@@ -184,6 +184,10 @@ numbers! {
     replica_priority: u32 = "replica-priority" as small;
     min_replicas_to_write: u32 = "min-replicas-to-write" as small;
     min_replicas_max_lag: u32 = "min-replicas-max-lag" as small;
+    commit_mode: CommitMode = "commit-mode" as CommitMode::from_number;
+    commit_quorum: u32 = "commit-quorum" as small;
+    commit_quorum_fsync: bool = "commit-quorum-fsync" as yes;
+    commit_timeout_ms: u64 = "commit-timeout-ms" as unsigned;
     repl_backlog_size: u64 = "repl-backlog-size" as unsigned;
     repl_backlog_ttl: u64 = "repl-backlog-ttl" as unsigned;
     repl_diskless_sync: bool = "repl-diskless-sync" as yes;

@@ -53,6 +53,9 @@ choices! {
     /// When the append-only file is forced to the disk.
     AppendFsync: EverySec | Always | No =
         ["everysec" => EverySec, "always" => Always, "no" => No];
+    /// Which copies of a write must exist before its reply leaves.
+    CommitMode: Memory | Fsync | Quorum =
+        ["memory" => Memory, "fsync" => Fsync, "quorum" => Quorum];
     /// The least important message that is still logged.
     LogLevel: Debug | Verbose | Notice | Warning | Nothing = [
         "debug" => Debug, "verbose" => Verbose, "notice" => Notice, "warning" => Warning,

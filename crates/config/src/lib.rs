@@ -40,7 +40,7 @@ pub use accessors::ClientMemory;
 pub use args::Arguments;
 pub use choices::{
     AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpointType,
-    IoBackend, LogFormat, LogLevel, LogTimestampFormat, MaxmemoryPolicy, OomScoreAdj,
+    CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat, MaxmemoryPolicy, OomScoreAdj,
     PropagationErrorBehavior, ProtectedAction, RdbVersionCheck, ReplDisklessLoad,
     SanitizeDumpPayload, ShutdownOptions, Supervised, SyslogFacility, TlsAuthClients,
     TlsAuthClientsUser,

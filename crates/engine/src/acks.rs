@@ -143,9 +143,11 @@ impl Engine {
         self.serve_acks();
     }
 
-    /// Answers the clients whose writes have become safe enough.
+    /// A position has become safer: answers the clients that WAIT for that, and lets go of the replies
+    /// that wait for a quorum.
     #[inline]
     pub fn serve_acks(&self) {
+        self.confirm_writes();
         // Either this sees a client that has just begun to wait, or that one sees the news.
         fence(SeqCst);
         if self.acks.count.load(SeqCst) > 0 {

@@ -286,8 +286,10 @@ pub struct Resumption {
     pub token: Option<u64>,
     /// The encoded reply.
     pub reply: Output,
-    /// The position behind what was written for it.
+    /// The position behind what was written for it; 0 if nothing was.
     pub written: JournalPos,
+    /// The position behind what it may tell of.
+    pub seen: JournalPos,
     /// What the client watches, if the command has changed that.
     pub(crate) watching: Option<Box<Watching>>,
 }
@@ -295,7 +297,7 @@ pub struct Resumption {
 impl Resumption {
     /// The end of a suspension by a reply alone.
     pub(crate) fn new(token: Option<u64>, reply: Output, written: JournalPos) -> Resumption {
-        Resumption { token, reply, written, watching: None }
+        Resumption { token, reply, written, seen: JournalPos(0), watching: None }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::blocking::{self, BlockRequest, Suspension, TimeoutReply, Until, Waite
 use crate::cold;
 use crate::command::Flags;
 use crate::commit;
+use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::effort::is_long;
@@ -27,6 +28,7 @@ use crate::scripts;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
+use journal::safe::Gate;
 use keyspace::{Key, Millis};
 pub(crate) use locking::is_held_back;
 use pushes::deliver_own_pushes;
@@ -67,6 +69,7 @@ pub(crate) fn process(
     let Some(row) = resolved.or_else(|| resolve(cx, args)) else { return Ok(()) };
     let engine = cx.engine;
     let started = cx.reply.place();
+    let written = cx.session.written;
     cx.keys.clear();
     if cx.is_outside {
         run_outside(cx, row, args);
@@ -95,11 +98,38 @@ pub(crate) fn process(
             crate::monitor::feed(cx, row.command, args.words());
         }
         after_reply(cx, row, started);
+    }
+    if cx.session.written != written {
+        note_write_reply(cx, started);
+    }
+    if is_special {
         deliver_own_pushes(cx);
     }
     // Serve the clients that could not be served while locks were held.
     serve_first(cx);
     Ok(())
+}
+
+/// Notes which part of the output is the reply to a write, for the connections whose replies may have
+/// to be replaced.
+#[inline]
+fn note_write_reply(cx: &mut Cx<'_>, started: usize) {
+    if cx.engine.safe.holds_at(Gate::Quorum) {
+        note_unconfirmed(cx, started);
+    }
+}
+
+#[cold]
+fn note_unconfirmed(cx: &mut Cx<'_>, start: usize) {
+    if cx.engine.gate_of(cx.session) != Some(Gate::Quorum) {
+        return;
+    }
+    let (end, position) = (cx.reply.place(), cx.session.written);
+    if end > start {
+        cx.session.write_replies.push(WriteReply { start, end, position });
+    } else if cx.session.suspension.is_some() {
+        cx.session.unanswered = position;
+    }
 }
 
 /// Whether a request that finds its keys locked is answered with BUSY: a script has run for long.
@@ -565,6 +595,7 @@ pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
         engine.end_replica(session.id());
     }
+    engine.set_commit_mode(session, None);
     if std::mem::take(&mut session.is_monitor) {
         engine.monitors.fetch_sub(1, Relaxed);
     }

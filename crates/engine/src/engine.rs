@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::cold::ColdReads;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
+use crate::commits::{Commits, Verdict};
 use crate::debug::DebugSettings;
 use crate::events::Class;
 use crate::evict::{InVain, OverLimit};
@@ -91,6 +92,10 @@ pub trait Host: Send + Sync {
     /// Loads the append-only file again, which is complete, into an empty data set that is not in use;
     /// ends the process if it cannot. `false`: the server is going down, and the rest was not loaded.
     fn reload_append_log(&self) -> bool;
+    /// `CLIENT COMMIT-MODE` may have changed when the append-only file is forced to the disk.
+    fn follow_fsync_policy(&self);
+    /// Lets go of the replies at the quorum's gate whose positions have met their end.
+    fn release_replies(&self, verdict: Verdict);
     /// A log line at level notice.
     fn log(&self, line: &str);
     /// A log line at level verbose.
@@ -188,6 +193,8 @@ pub struct Engine {
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
     pub acks: AckWaiters,
+    /// Which replies wait for which copies.
+    pub commits: Commits,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
     /// What was slow.
@@ -265,6 +272,7 @@ impl Engine {
             replicas: crate::replicas::Replicas::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
+            commits: Commits::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
@@ -389,6 +397,7 @@ impl Engine {
             &stats.errors,
             &stats.query_buffer_disconnections,
             &stats.output_buffer_disconnections,
+            &stats.unconfirmed_writes,
             &stats.expire_cycles_cut_short,
             &stats.expire_cycle_ms,
         ] {

@@ -16,6 +16,7 @@ pub mod clock;
 pub mod cold;
 pub mod command;
 pub mod commit;
+pub mod commits;
 pub mod cx;
 pub mod db;
 pub mod debug;

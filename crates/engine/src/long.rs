@@ -203,12 +203,12 @@ impl LongCommand {
             engine.mailboxes[reactor].post(Message::Overflow(client));
             return;
         }
-        let mut written = self.session.written;
+        let written = self.session.written;
+        let mut resumption = Resumption::new(Some(self.token), out, written);
         if engine.safe.holds_replies() {
             // It may have seen whatever there is.
-            written = engine.journal.position();
+            resumption.seen = engine.journal.position();
         }
-        let mut resumption = Resumption::new(Some(self.token), out, written);
         resumption.watching = self.session.watching.take();
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }

@@ -265,7 +265,7 @@ impl Engine {
 
     /// A client waits for acknowledgements: asks the replicas for them, unless they were asked since
     /// the last entry.
-    pub(crate) fn ask_for_acks(&self) {
+    pub fn ask_for_acks(&self) {
         if self.replicas.count() == 0 {
             return;
         }

@@ -9,6 +9,7 @@ use crate::blocking::{Resumption, Suspension};
 use crate::clients::{Client, Departure, Names};
 use crate::clock::Clock;
 use crate::cold;
+use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
@@ -18,6 +19,8 @@ use crate::request_keys::RequestKeys;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::stats::ThreadStats;
 use crate::table::Resolved;
+use journal::JournalPos;
+use journal::safe::Gate;
 use keyspace::Millis;
 use keyspace::world::Reader;
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
@@ -462,7 +465,10 @@ impl Worker {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
         self.context.forget_deadline(session.id(), &suspension);
+        let before = out.plain().len();
+        let unanswered = std::mem::take(&mut session.unanswered);
         session.written = session.written.max(resumption.written);
+        session.seen = session.seen.max(resumption.seen);
         if resumption.watching.is_some() {
             session.watching = resumption.watching;
         }
@@ -474,6 +480,13 @@ impl Worker {
         } else {
             let mut reply = resumption.reply;
             out.append(&mut reply);
+        }
+        let (end, position) = (out.plain().len(), resumption.written.max(unanswered));
+        if end > before
+            && position > JournalPos(0)
+            && self.context.engine.gate_of(session) == Some(Gate::Quorum)
+        {
+            session.write_replies.push(WriteReply { start: before, end, position });
         }
         session.publish(self.context.engine.clock.wall().0);
         true

@@ -27,6 +27,15 @@ impl Need {
     pub const DISK: Need = Need { disk: true, replicas: 0, replica_disks: 0 };
 }
 
+/// Why a reply is held. Connections differ in it (`CLIENT COMMIT-MODE`), so each has a need of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// `appendfsync always` and `commit-mode fsync`.
+    Disk,
+    /// `commit-mode quorum`.
+    Quorum,
+}
+
 /// How far a replica has got, by its own account.
 #[derive(Debug, Default)]
 pub struct Copy {
@@ -61,9 +70,12 @@ impl Copy {
 pub struct SafePositions {
     disk: AtomicU64,
     copies: Mutex<Vec<Arc<Copy>>>,
-    /// Replies to writes, and to reads of what was written, wait until that is safe.
+    /// Some replies to writes, and to reads of what was written, wait until that is safe.
     holds_replies: AtomicBool,
-    need: Mutex<Need>,
+    /// By [`Gate`]; `None`: no reply waits there.
+    needs: Mutex<[Option<Need>; 2]>,
+    /// The same without a lock: which gates are shut.
+    is_shut: [AtomicBool; 2],
     /// The position behind the last write that is not noted with the stripes that it changed.
     written_anywhere: AtomicU64,
 }
@@ -101,6 +113,11 @@ impl SafePositions {
         self.copies().retain(|other| !Arc::ptr_eq(other, copy));
     }
 
+    /// The history begins anew at another position: what any replica has had of it says nothing.
+    pub fn remove_all_copies(&self) {
+        self.copies().clear();
+    }
+
     /// How many replicas have received everything before `position`.
     pub fn count_received(&self, position: JournalPos) -> usize {
         self.copies().iter().filter(|copy| copy.received() >= position).count()
@@ -127,29 +144,38 @@ impl SafePositions {
         self.safe(need) >= position
     }
 
-    /// Whether replies wait until the writes that they tell of are safe.
+    /// Whether some replies wait until the writes that they tell of are safe.
     #[inline]
     pub fn holds_replies(&self) -> bool {
         self.holds_replies.load(Relaxed)
     }
 
-    /// From now on replies wait for `need`, or for nothing. `position` is where the journal ends:
-    /// which stripes were changed before was not noted.
-    pub fn hold_replies(&self, need: Option<Need>, position: JournalPos) {
-        let mut present = lock(&self.need);
-        if let Some(need) = need {
-            if !self.holds_replies() && position > self.safe(need) {
-                self.note_written_anywhere(position);
-            }
-            *present = need;
-        }
-        self.holds_replies.store(need.is_some(), SeqCst);
+    /// Whether replies wait at this gate.
+    #[inline]
+    pub fn holds_at(&self, gate: Gate) -> bool {
+        self.is_shut[gate as usize].load(Relaxed)
     }
 
-    /// Replies that wait may leave if everything that they tell of lies before this.
-    pub fn safe_for_replies(&self) -> JournalPos {
-        let need = *lock(&self.need);
-        self.safe(need)
+    /// From now on replies wait at a gate for `need`, or for nothing. `position` is where the journal
+    /// ends: which stripes were changed before was not noted.
+    pub fn hold_replies(&self, gate: Gate, need: Option<Need>, position: JournalPos) {
+        let mut needs = lock(&self.needs);
+        if let Some(need) = need
+            && !self.holds_replies()
+            && position > self.safe(need)
+        {
+            self.note_written_anywhere(position);
+        }
+        needs[gate as usize] = need;
+        self.is_shut[gate as usize].store(need.is_some(), SeqCst);
+        self.holds_replies.store(needs.iter().any(Option::is_some), SeqCst);
+    }
+
+    /// Replies that wait at a gate may leave if everything that they tell of lies before this; `None` if
+    /// none waits there.
+    pub fn safe_at(&self, gate: Gate) -> Option<JournalPos> {
+        let need = lock(&self.needs)[gate as usize];
+        need.map(|need| self.safe(need))
     }
 
     /// A write behind `position` may have changed any key.
@@ -209,16 +235,29 @@ mod tests {
     fn held_replies_ask_one_question() {
         let safe = SafePositions::default();
         assert!(!safe.holds_replies());
-        safe.hold_replies(Some(Need::DISK), JournalPos(7));
+        safe.hold_replies(Gate::Disk, Some(Need::DISK), JournalPos(7));
         assert_eq!(safe.written_anywhere(), JournalPos(7), "it may not be on the disk");
-        assert_eq!(safe.safe_for_replies(), JournalPos(0));
+        assert_eq!(safe.safe_at(Gate::Disk), Some(JournalPos(0)));
         safe.set_disk(JournalPos(9));
-        assert_eq!(safe.safe_for_replies(), JournalPos(9));
-        safe.hold_replies(Some(need(true, 1, 0)), JournalPos(9));
-        assert_eq!(safe.safe_for_replies(), JournalPos(0));
-        safe.add_copy(JournalPos(8));
-        assert_eq!(safe.safe_for_replies(), JournalPos(8));
-        safe.hold_replies(None, JournalPos(9));
+        assert_eq!(safe.safe_at(Gate::Disk), Some(JournalPos(9)));
+        assert_eq!(safe.safe_at(Gate::Quorum), None);
+        safe.hold_replies(Gate::Disk, None, JournalPos(9));
         assert!(!safe.holds_replies());
+    }
+
+    #[test]
+    fn each_gate_has_a_need_of_its_own() {
+        let safe = SafePositions::default();
+        safe.hold_replies(Gate::Disk, Some(Need::DISK), JournalPos(0));
+        safe.hold_replies(Gate::Quorum, Some(need(false, 1, 0)), JournalPos(9));
+        safe.set_disk(JournalPos(9));
+        assert_eq!(safe.safe_at(Gate::Quorum), Some(JournalPos(0)));
+        safe.add_copy(JournalPos(8));
+        assert_eq!(safe.safe_at(Gate::Quorum), Some(JournalPos(8)));
+        assert_eq!(safe.safe_at(Gate::Disk), Some(JournalPos(9)));
+        safe.hold_replies(Gate::Disk, None, JournalPos(9));
+        assert!(safe.holds_replies() && !safe.holds_at(Gate::Disk));
+        safe.remove_all_copies();
+        assert_eq!(safe.safe_at(Gate::Quorum), Some(JournalPos(0)));
     }
 }

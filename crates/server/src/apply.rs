@@ -57,6 +57,7 @@ enum Effect {
     Tls,
     OomScore,
     Clients,
+    Commit,
     Other(&'static str),
 }
 
@@ -66,6 +67,8 @@ impl Effect {
             "port" | "bind" => Effect::Listen,
             "oom-score-adj" | "oom-score-adj-values" => Effect::OomScore,
             "maxmemory" | "maxmemory-clients" => Effect::Clients,
+            "appendfsync" => Effect::Commit,
+            name if name.starts_with("commit-") => Effect::Commit,
             name if name.starts_with("tls-") => Effect::Tls,
             name => Effect::Other(name),
         }
@@ -164,8 +167,13 @@ impl Applier {
                 self.engine.snapshots.follow_limit(config);
                 Ok(())
             }
-            Effect::Other("appendfsync" | "aof-preallocation-size") => {
+            Effect::Other("aof-preallocation-size") => {
                 self.aof.follow_policy();
+                Ok(())
+            }
+            Effect::Commit => {
+                self.aof.follow_policy();
+                self.engine.follow_commit_modes();
                 Ok(())
             }
             Effect::Other("aof-disable-auto-gc") => {

@@ -151,7 +151,7 @@ impl Hub {
                 if !self.worker.deliver(&mut conn.session, &push, io.out()) {
                     conn.held.push(push);
                 }
-                hold_until_safe(self.engine, &conn.session, &mut io);
+                hold_until_safe(self.engine, &mut conn.session, &mut io);
                 check_output(self.engine, conn, &mut io);
             }
             Message::Resume(_, resumption) => {
@@ -160,7 +160,7 @@ impl Hub {
                     for push in std::mem::take(&mut conn.held) {
                         self.worker.deliver(&mut conn.session, &push, io.out());
                     }
-                    hold_until_safe(self.engine, &conn.session, &mut io);
+                    hold_until_safe(self.engine, &mut conn.session, &mut io);
                     check_output(self.engine, conn, &mut io);
                 }
             }
@@ -279,9 +279,15 @@ impl Hub {
 /// Keeps the output until the writes that it tells of are safe, if that is asked for: the client's
 /// own, those that it has read, and those that it was told of.
 #[inline]
-fn hold_until_safe(engine: &Engine, session: &Session, io: &mut ConnIo<'_>) {
-    if engine.safe.holds_replies() {
-        io.hold_until(session.written.max(session.seen).0);
+fn hold_until_safe(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
+    // They were promised a quorum, whatever the mode is since.
+    for reply in session.write_replies.drain(..) {
+        io.hold_write(reply.start..reply.end, reply.position.0);
+    }
+    if engine.safe.holds_replies()
+        && let Some(gate) = engine.gate_of(session)
+    {
+        io.hold_until(gate, session.written.max(session.seen).0);
     }
 }
 
@@ -380,7 +386,7 @@ impl Handler for Hub {
         let turn_output = if is_counted { client_limits::SMALL } else { TURN_OUTPUT };
         let most = io.out().len() + turn_output;
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
-        hold_until_safe(engine, &conn.session, io);
+        hold_until_safe(engine, &mut conn.session, io);
         if conn.session.is_replica && conn.replica.is_none() {
             conn.replica = Some(Replica::default());
             self.replicas.add(engine, self.worker.context().index, io.id());
@@ -461,6 +467,9 @@ impl Handler for Hub {
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
         self.engine.tracking.flush_broadcasts(self.engine);
+        if cx.take_awaits_quorum() {
+            self.engine.ask_for_acks();
+        }
         if self.engine.journal.is_recording() {
             self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
             self.engine.nudge_feeds(self.thread());
@@ -489,6 +498,10 @@ impl Handler for Hub {
         let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };
         self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most))
+    }
+
+    fn unconfirmed(&mut self, replies: usize) -> Vec<u8> {
+        self.engine.count_unconfirmed(replies)
     }
 
     fn problem(&mut self, problem: Problem<'_>) {

@@ -2,11 +2,12 @@
 
 use crate::apply::Applier;
 use crate::log;
-use crate::net::{Choice, Net};
+use crate::net::{Choice, Net, Passed};
 use crate::persistence::{load, save, shutdown};
 use crate::process::{crash, facts, os_error};
 use config::{ApplyError, Changed};
 use engine::Engine;
+use engine::commits::Verdict;
 use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
 use engine::snapshot::{Beside, Snapshot};
@@ -250,6 +251,16 @@ impl Host for ServerHost {
             std::process::exit(1);
         }
         false
+    }
+
+    fn follow_fsync_policy(&self) {
+        self.applier.aof().follow_policy();
+    }
+
+    fn release_replies(&self, verdict: Verdict) {
+        let Verdict { confirmed, given_up, epoch } = verdict;
+        let (confirmed, given_up) = (confirmed.0, given_up.0);
+        self.net.judge(Passed { confirmed, given_up, epoch, ..Passed::default() });
     }
 
     fn log(&self, text: &str) {

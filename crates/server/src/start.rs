@@ -192,6 +192,7 @@ fn serve(
     };
     if is_ready == LoadedAtStart::Ready {
         aof.open()?;
+        engine.follow_commit_modes();
         persistence::shutdown::data_set_is_complete();
         engine.loading.end();
         if !net.is_stopping() {

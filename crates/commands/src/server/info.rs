@@ -329,6 +329,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "sync_full", syncs.full.load(Relaxed));
     line(out, "sync_partial_ok", syncs.partial.load(Relaxed));
     line(out, "sync_partial_err", syncs.refused.load(Relaxed));
+    line(out, "unconfirmed_writes", stats.unconfirmed_writes.get());
     line(out, "expired_keys", stats.expired.get());
     line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share.percent()));
     line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());

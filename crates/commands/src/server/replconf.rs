@@ -70,9 +70,11 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
 }
 
 fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: Option<&[&[u8]; 2]>) -> Outcome {
+    let end = cx.engine.journal.position();
     let position = |text| {
         let number = structs::numbers::parse_i64(text)?;
-        u64::try_from(number).ok().map(JournalPos)
+        // What is not written yet cannot be had.
+        u64::try_from(number).ok().map(|at| JournalPos(at).min(end))
     };
     let synced = match more {
         Some([option, value]) if option.eq_ignore_ascii_case(b"fack") => position(value),

@@ -1,6 +1,6 @@
 //! Primaries and replicas.
 
-use crate::choices::{PropagationErrorBehavior, ReplDisklessLoad};
+use crate::choices::{CommitMode, PropagationErrorBehavior, ReplDisklessLoad};
 use crate::spec::range::{COUNT, LONG, PORT, POSITIVE, SIZE};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 
@@ -83,6 +83,20 @@ pub(super) const OPTIONS: &[Spec] = &[
         .alias(&["min-slaves-to-write"]),
     int("min-replicas-max-lag", COUNT, "10", "seconds a replica may lag and still count")
         .alias(&["min-slaves-max-lag"]),
+    choice(
+        "commit-mode",
+        CommitMode::CHOICES,
+        "memory",
+        "copies that a write has before its reply leaves",
+    ),
+    int("commit-quorum", POSITIVE, "1", "replicas that must have a write, with commit-mode quorum"),
+    flag("commit-quorum-fsync", "no", "they must have it on their disks"),
+    int(
+        "commit-timeout-ms",
+        LONG,
+        "5000",
+        "milliseconds after which a write is answered with an error; 0 is never",
+    ),
     choice(
         "propagation-error-behavior",
         PropagationErrorBehavior::CHOICES,

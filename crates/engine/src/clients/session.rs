@@ -3,9 +3,11 @@
 use crate::acl::SessionUser;
 use crate::blocking::Suspension;
 use crate::clients::{Client, flag};
+use crate::commits::WriteReply;
 use crate::journal::JournalPos;
 use crate::transaction::Multi;
 use crate::watching::Watching;
+use config::CommitMode;
 use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
 use std::collections::BTreeSet;
@@ -108,6 +110,12 @@ pub struct Session {
     pub is_replica: bool,
     /// It has said something of itself as replicas do (REPLCONF).
     pub may_be_replica: bool,
+    /// CLIENT COMMIT-MODE; `None`: the server's.
+    pub commit_mode: Option<CommitMode>,
+    /// Replies of the present input that wait for a quorum, for its thread to take.
+    pub write_replies: Vec<WriteReply>,
+    /// The write of a command whose reply is to come.
+    pub(crate) unanswered: JournalPos,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
     /// CLIENT NO-EVICT.
@@ -164,6 +172,9 @@ impl Session {
             is_monitor: false,
             is_replica: false,
             may_be_replica: false,
+            commit_mode: None,
+            write_replies: Vec::new(),
+            unanswered: JournalPos(0),
             no_touch: false,
             no_evict: false,
             can_redirect: false,

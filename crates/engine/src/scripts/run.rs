@@ -352,12 +352,10 @@ impl Job {
             engine.mailboxes[reactor].post(Message::Overflow(client));
             return;
         }
-        let mut written = self.session.written;
+        let mut resumption = Resumption::new(Some(self.token), out, self.session.written);
         if engine.safe.holds_replies() {
-            written = engine.journal.position();
+            resumption.seen = engine.journal.position();
         }
-        let token = Some(self.token);
-        let resumption = Resumption { token, reply: out, written, watching: None };
         engine.mailboxes[reactor].post(Message::Resume(client, resumption));
     }
 }

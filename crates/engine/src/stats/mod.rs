@@ -55,6 +55,8 @@ pub struct Stats {
     pub query_buffer_disconnections: Counter,
     /// Clients closed because of `client-output-buffer-limit`.
     pub output_buffer_disconnections: Counter,
+    /// Writes that were answered with an error because they were not confirmed in time.
+    pub unconfirmed_writes: Counter,
     /// Failed authentications.
     pub acl_denied_auth: Counter,
     /// Requests refused because of the command.

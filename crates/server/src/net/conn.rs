@@ -6,7 +6,9 @@
 //! a few connections need (a backlog the peer does not read, a TLS session) is behind a box.
 
 use super::filling::Filling;
+use super::held::{Free, Held, Passed};
 use super::tls::Session;
+use engine::journal::safe::Gate;
 use resp::Output;
 use std::collections::VecDeque;
 use std::fmt;
@@ -152,14 +154,6 @@ impl Backlog {
     }
 }
 
-/// A connection keeps the memory of so many pieces of output that were held.
-const KEPT_PIECES: usize = 16;
-
-/// Parts of the output that must not leave yet: ends of pieces in plain bytes, and the position that
-/// must be released before each may leave.
-#[derive(Debug, Default)]
-pub(super) struct Held(Vec<(usize, u64)>);
-
 /// The reactor's side of one connection.
 #[derive(Default)]
 pub(super) struct Link {
@@ -216,57 +210,37 @@ impl Link {
     /// True when some output must not leave yet.
     #[inline]
     pub fn holds(&self) -> bool {
-        self.held.as_ref().is_some_and(|held| !held.0.is_empty())
+        self.held.as_ref().is_some_and(|held| !held.is_empty())
     }
 
     /// Has the output so far wait for a position.
-    pub fn hold_until(&mut self, position: u64) {
+    pub fn hold_until(&mut self, gate: Gate, position: u64) {
         let end = self.out.plain().len();
-        let held = &mut self.held.get_or_insert_default().0;
-        match held.last_mut() {
-            Some(last) if last.0 == end => last.1 = last.1.max(position),
-            // A position that is released earlier waits for those in front of it.
-            Some(last) => {
-                let position = position.max(last.1);
-                held.push((end, position));
-            }
-            None => held.push((end, position)),
-        }
+        self.held.get_or_insert_default().add(end, gate, position);
     }
 
-    /// How many plain bytes of the output may leave; all of them, if nothing is held any longer.
-    pub fn release(&mut self, released: u64) -> usize {
-        let held = &mut self.held.get_or_insert_default().0;
-        let due = held.iter().take_while(|(_, position)| *position <= released).count();
-        let free = held.drain(..due).next_back().map_or(0, |(end, _)| end);
-        held.iter_mut().for_each(|(end, _)| *end -= free);
-        if !self.holds() {
-            self.hold_nothing();
-            return self.out.plain().len();
-        }
-        free
+    /// What of the output may leave; all of it, if nothing is held any longer.
+    pub fn take_free(&mut self, passed: &Passed) -> Free {
+        let len = self.out.plain().len();
+        self.held.get_or_insert_default().take_free(passed, len)
     }
 
     /// Nothing is held any longer.
     pub fn hold_nothing(&mut self) {
         if let Some(held) = &mut self.held {
-            held.0.clear();
-            // While a disk is stuck many may gather.
-            held.0.shrink_to(KEPT_PIECES);
+            held.clear();
         }
     }
 
-    /// The position that all output waits for, if any is held.
-    pub fn held_until(&self) -> Option<u64> {
-        self.held.as_ref()?.0.last().map(|(_, position)| *position)
+    /// The position at a gate behind which no output waits there, if any is held there.
+    pub fn held_until(&self, gate: Gate) -> Option<u64> {
+        self.held.as_ref()?.last_at(gate)
     }
 
     /// Puts a reply that was handed over in front of the output again. It may leave.
     pub fn put_back(&mut self, mut buf: Output) {
-        if let Some(held) = self.held.as_mut().filter(|held| !held.0.is_empty()) {
-            let len = buf.plain().len();
-            held.0.iter_mut().for_each(|(end, _)| *end += len);
-            held.0.insert(0, (len, 0));
+        if let Some(held) = self.held.as_mut().filter(|held| !held.is_empty()) {
+            held.put_in_front(buf.plain().len());
         }
         buf.append(&mut self.out);
         self.out = buf;
@@ -344,23 +318,6 @@ mod tests {
         assert_eq!(id.thread(), 200);
         assert_eq!(id.token(), token);
         assert_eq!(ConnId::from_u64(id.as_u64()), id);
-    }
-
-    #[test]
-    fn held_output_leaves_in_order() {
-        let mut link = Link { out: vec![0; 10].into(), ..Link::default() };
-        link.hold_until(100);
-        link.out.extend_from_slice(&[1; 5]);
-        link.hold_until(90);
-        link.out.extend_from_slice(&[2; 5]);
-        link.hold_until(200);
-        link.out.extend_from_slice(&[3; 5]);
-        assert_eq!(link.release(99), 0);
-        assert_eq!(link.release(100), 15, "what was released before waits for its turn");
-        link.out = link.out.split_off(15);
-        assert_eq!(link.release(199), 0);
-        assert_eq!(link.release(200), 10, "nothing is held: all may leave");
-        assert!(!link.holds());
     }
 
     #[test]

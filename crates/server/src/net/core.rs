@@ -8,6 +8,8 @@
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
+use super::held::Passed;
+use engine::journal::safe::Gate;
 use resp::Output;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -35,14 +37,16 @@ pub(super) struct Core {
     /// Connections whose next request could not run.
     pub retries: Vec<Token>,
     pub pool: Pool,
-    /// Connections with output that is held back, in the order of its positions.
-    pub holding: VecDeque<(u64, Token)>,
-    /// Output held for positions up to this one may leave.
-    pub released: u64,
+    /// Connections with output that is held back, by gate, in the order of its positions.
+    pub holding: [VecDeque<(u64, Token)>; 2],
+    /// Up to where output that is held may leave.
+    pub passed: Passed,
     /// When something was held last.
     pub held_at: Instant,
     /// Connections that have begun to hold output since this was last asked.
     pub arrivals: u64,
+    /// Output has begun to wait for a quorum since somebody asked.
+    pub awaits_quorum: bool,
     /// The time at which this turn began.
     pub now: Instant,
     pub live: usize,
@@ -66,10 +70,11 @@ impl Core {
             rerun: Vec::new(),
             retries: Vec::new(),
             pool: Pool::default(),
-            holding: VecDeque::new(),
-            released: 0,
+            holding: Default::default(),
+            passed: Passed::default(),
             held_at: now,
             arrivals: 0,
+            awaits_quorum: false,
             now,
             live: 0,
             stop: false,
@@ -117,15 +122,40 @@ impl Core {
         }
     }
 
-    /// Lets go of output that is held for positions up to this one.
-    pub fn release(&mut self, position: u64) {
-        self.released = position;
-        while let Some(&(_, token)) = self.holding.front().filter(|(at, _)| *at <= position) {
-            self.holding.pop_front();
-            if let Some(slot) = self.find(token) {
-                self.mark_dirty(slot);
+    /// Lets go of output that is held for positions up to these.
+    pub fn release(&mut self, passed: Passed) {
+        let is_new_epoch = passed.epoch != self.passed.epoch;
+        self.passed = passed;
+        if is_new_epoch {
+            self.lose_waiting();
+        }
+        for gate in [Gate::Disk, Gate::Quorum] {
+            let (queue, position) = (gate as usize, passed.at(gate));
+            while let Some(&(_, token)) =
+                self.holding[queue].front().filter(|(at, _)| *at <= position)
+            {
+                self.holding[queue].pop_front();
+                if let Some(slot) = self.find(token) {
+                    self.mark_dirty(slot);
+                }
             }
         }
+    }
+
+    /// What waits for a quorum will not be confirmed.
+    fn lose_waiting(&mut self) {
+        for (_, token) in std::mem::take(&mut self.holding[Gate::Quorum as usize]) {
+            let Some(slot) = self.find(token) else { continue };
+            if let Some(held) = &mut self.links[slot as usize].held {
+                held.lose();
+            }
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Whether some output is held back.
+    pub fn holds(&self) -> bool {
+        self.holding.iter().any(|queue| !queue.is_empty())
     }
 
     /// Condemns a connection; it is buried before the turn ends.

@@ -1,9 +1,11 @@
 //! What a handler can do to its connections: [`ConnIo`] is one of them, [`Cx`] all of a thread's.
 
 use super::Close;
-use super::conn::{ConnId, flag};
+use super::conn::{ConnId, Link, flag};
 use super::core::Core;
+use engine::journal::safe::Gate;
 use resp::Output;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
 use structs::heap_string::HeapString;
@@ -57,15 +59,33 @@ impl ConnIo<'_> {
         &mut self.core.links[self.slot as usize].out
     }
 
-    /// Keeps the output so far, and all that follows, from leaving before this position is
-    /// [released](super::Net::release).
-    pub fn hold_until(&mut self, position: u64) {
-        if position > self.core.released {
-            let link = &mut self.core.links[self.slot as usize];
-            self.core.arrivals += u64::from(!link.holds());
-            link.hold_until(position);
+    /// Keeps the output so far, and all that follows, from leaving before this position has
+    /// [passed](super::Passed) the gate.
+    pub fn hold_until(&mut self, gate: Gate, position: u64) {
+        if position > self.core.passed.at(gate) {
+            self.begin_to_hold(gate).hold_until(gate, position);
             self.core.mark_dirty(self.slot);
         }
+    }
+
+    /// Keeps the reply to a write, plain bytes of the output, from leaving before this position has
+    /// passed the quorum's gate. If it is given up, the reply is
+    /// [replaced](super::Handler::unconfirmed).
+    pub fn hold_write(&mut self, reply: Range<usize>, position: u64) {
+        if position > self.core.passed.confirmed {
+            let link = self.begin_to_hold(Gate::Quorum);
+            link.held.get_or_insert_default().add_write(reply, position);
+            self.core.mark_dirty(self.slot);
+        }
+    }
+
+    fn begin_to_hold(&mut self, gate: Gate) -> &mut Link {
+        let link = &mut self.core.links[self.slot as usize];
+        match gate {
+            Gate::Disk => self.core.arrivals += u64::from(!link.holds()),
+            Gate::Quorum => self.core.awaits_quorum = true,
+        }
+        link
     }
 
     /// Whether there is output that waits to be [released](super::Net::release).
@@ -219,6 +239,12 @@ impl<C> Cx<'_, C> {
     #[inline]
     pub fn take_arrivals(&mut self) -> u64 {
         std::mem::take(&mut self.core.arrivals)
+    }
+
+    /// Whether output has begun to wait for a quorum since the last call.
+    #[inline]
+    pub fn take_awaits_quorum(&mut self) -> bool {
+        std::mem::take(&mut self.core.awaits_quorum)
     }
 
     /// Visits every connection, in no particular order.

@@ -34,6 +34,7 @@ mod driver;
 mod epoll;
 mod filling;
 mod handed;
+mod held;
 mod listen;
 mod peer;
 mod probe;
@@ -51,6 +52,7 @@ mod yielding;
 
 pub use conn::ConnId;
 pub use cx::{ConnIo, Cx, OutputSize};
+pub use held::Passed;
 pub use listen::{Address, BindError, ListenSpec};
 pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
@@ -201,6 +203,13 @@ pub trait Handler: Sized {
     #[inline]
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Self::Conn>) {
         let _ = cx;
+    }
+
+    /// So many replies to writes are lost, because what they were [held](ConnIo::hold_write) for has not
+    /// come in time. Returns what takes the place of each.
+    fn unconfirmed(&mut self, replies: usize) -> Vec<u8> {
+        let _ = replies;
+        Vec::new()
     }
 
     /// Something went wrong that belongs in the log.

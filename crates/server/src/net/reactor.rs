@@ -17,6 +17,7 @@ use super::turn::{Batch, Event, Flight};
 use super::uring::Uring;
 use super::yielding::{Scheduling, Yielding};
 use super::{Close, Handler, Problem};
+use engine::journal::safe::Gate;
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
@@ -214,22 +215,24 @@ impl<H: Handler> Reactor<H> {
     /// Lets go of output that was held and may leave.
     #[inline]
     fn release_held(&mut self) {
-        self.core.release(self.net.released());
+        self.core.release(self.net.passed());
     }
 
     /// Sees to it that what this turn holds will leave.
     #[inline]
     fn announce_held(&mut self) {
         let thread = self.core.thread as usize;
-        let is_holding = !self.core.holding.is_empty();
+        let is_holding = self.core.holds();
         self.net.set_holding(thread, is_holding);
         if is_holding || self.hands_over {
-            self.core.held_at = self.core.now;
-            let released = self.net.released();
-            if released > self.core.released {
+            if self.hands_over || !self.core.holding[Gate::Disk as usize].is_empty() {
+                self.core.held_at = self.core.now;
+            }
+            let passed = self.net.passed();
+            if passed != self.core.passed {
                 // The position was reached meanwhile, and only this reactor knows of these replies.
                 let (handed, waker) = self.net.handed(thread);
-                handed.send_due(released, waker, &mut Sender::plain());
+                handed.send_due(passed.synced, waker, &mut Sender::plain());
                 if is_holding {
                     self.net.waker(thread).wake();
                 }

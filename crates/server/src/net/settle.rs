@@ -11,8 +11,10 @@ use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
 use super::handed::{self, HandedReply};
+use super::held::replace;
 use super::reactor::Reactor;
 use super::turn::Flight;
+use engine::journal::safe::Gate;
 use resp::Output;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -48,12 +50,16 @@ impl<H: Handler> Reactor<H> {
             }
             let mut held = Output::default();
             if link.holds() {
-                let free = link.release(self.core.released);
-                if free == 0 && link.holds() {
+                let free = link.take_free(&self.core.passed);
+                if free.bytes == 0 && link.holds() {
                     self.keep(slot, fd);
                     continue;
                 }
-                held = link.out.split_off(free);
+                held = link.out.split_off(free.bytes);
+                if !free.lost.is_empty() {
+                    let line = self.handler.unconfirmed(free.lost.len());
+                    replace(&mut link.out, &free.lost, &line);
+                }
                 note_held(&mut self.core, slot);
             }
             let link = &mut self.core.links[slot as usize];
@@ -84,7 +90,8 @@ impl<H: Handler> Reactor<H> {
         let link = &mut self.core.links[slot as usize];
         let is_for_others =
             (1..=handed::LARGEST).contains(&link.out.len()) && !link.is(flag::CLOSING | flag::TLS);
-        let Some(position) = link.held_until().filter(|_| is_for_others) else {
+        let is_for_others = is_for_others && link.held_until(Gate::Quorum).is_none();
+        let Some(position) = link.held_until(Gate::Disk).filter(|_| is_for_others) else {
             return note_held(&mut self.core, slot);
         };
         let buf = std::mem::take(&mut link.out);
@@ -100,7 +107,7 @@ impl<H: Handler> Reactor<H> {
     #[inline]
     pub(super) fn settle_handed(&mut self) {
         let (handed, _) = self.net.handed(self.core.thread as usize);
-        let (returned, crowd) = (handed.take_returned(), handed.take_crowd(self.net.released()));
+        let (returned, crowd) = (handed.take_returned(), handed.take_crowd(self.net.synced()));
         for flight in returned {
             let token = flight.token;
             self.core.lingering.retain(|(gone, _)| *gone != token);
@@ -208,8 +215,10 @@ impl<H: Handler> Reactor<H> {
 /// Enters a connection that holds output in the list of those to look at when it is released.
 fn note_held(core: &mut Core, slot: u32) {
     let token = core.token(slot);
-    if let Some(position) = core.links[slot as usize].held_until() {
-        core.holding.push_back((position, token));
+    for gate in [Gate::Disk, Gate::Quorum] {
+        if let Some(position) = core.links[slot as usize].held_until(gate) {
+            core.holding[gate as usize].push_back((position, token));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! thread's seat, through which others reach it.
 
 use super::handed::HandedReplies;
+use super::held::Passed;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
 use super::probe::Backend;
 use super::sender::Sender;
@@ -74,8 +75,12 @@ pub struct Net {
     keepalive_seconds: AtomicU32,
     coalescing_micros: AtomicU32,
     stopping: AtomicBool,
-    /// Output held for positions up to this one may leave.
-    released: AtomicU64,
+    /// Output held at the disk's gate for positions up to this one may leave.
+    synced: AtomicU64,
+    /// The same for the quorum's gate; see [`Passed`].
+    confirmed: AtomicU64,
+    given_up: AtomicU64,
+    epoch: AtomicU64,
     seats: Box<[Seat]>,
     assigning: Mutex<()>,
     listeners: Listeners,
@@ -108,7 +113,10 @@ impl Net {
             keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
             coalescing_micros: AtomicU32::new(micros(options.coalescing_time)),
             stopping: AtomicBool::new(false),
-            released: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
             seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
             assigning: Mutex::new(()),
             listeners: Listeners::default(),
@@ -180,21 +188,35 @@ impl Net {
         }
     }
 
-    /// From now on output is [held](super::ConnIo::hold_until) for positions behind this one, also for
-    /// those that were released. A reactor knows by the end of its turn.
+    /// From now on output is [held](super::ConnIo::hold_until) at the disk's gate for positions behind
+    /// this one, also for those that were released. A reactor knows by the end of its turn.
     pub fn release_only(&self, position: u64) {
-        self.released.store(position, Ordering::SeqCst);
+        self.synced.store(position, Ordering::SeqCst);
     }
 
-    /// Lets go of output that is [held](super::ConnIo::hold_until) for positions up to this one.
-    /// Most of it is sent by the calling thread, with `sender`.
-    pub fn release(&self, position: u64, sender: &mut Sender) {
-        self.released.store(position, Ordering::SeqCst);
+    /// What is [held](super::ConnIo::hold_until) at the quorum's gate has met its end up to these
+    /// positions. `synced` is not looked at. Callers take turns.
+    pub fn judge(&self, passed: Passed) {
+        self.confirmed.store(passed.confirmed, Ordering::SeqCst);
+        self.given_up.store(passed.given_up, Ordering::SeqCst);
+        // Last: a reactor that sees the new epoch sees positions of that epoch.
+        self.epoch.store(passed.epoch, Ordering::SeqCst);
+        self.wake_holding();
+    }
+
+    fn wake_holding(&self) {
         for seat in &self.seats {
             if seat.is_holding.load(Ordering::SeqCst) {
                 seat.waker.wake();
             }
         }
+    }
+
+    /// Lets go of output that is [held](super::ConnIo::hold_until) at the disk's gate for positions up to
+    /// this one. Most of it is sent by the calling thread, with `sender`.
+    pub fn release(&self, position: u64, sender: &mut Sender) {
+        self.synced.store(position, Ordering::SeqCst);
+        self.wake_holding();
         for seat in &self.seats {
             seat.handed.send_due(position, &seat.waker, sender);
         }
@@ -207,8 +229,19 @@ impl Net {
         (&seat.handed, &seat.waker)
     }
 
-    pub(super) fn released(&self) -> u64 {
-        self.released.load(Ordering::SeqCst)
+    /// What is handed over waits at the disk's gate.
+    pub(super) fn synced(&self) -> u64 {
+        self.synced.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn passed(&self) -> Passed {
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        Passed {
+            epoch,
+            synced: self.synced(),
+            confirmed: self.confirmed.load(Ordering::SeqCst),
+            given_up: self.given_up.load(Ordering::SeqCst),
+        }
     }
 
     /// Says whether a thread wants to be woken by [`Net::release`]; to be said before it looks at

@@ -10,17 +10,20 @@ mod sockets;
 
 use crate::log;
 use crate::process::thread;
-use engine::Engine;
 use engine::clock::now;
 use engine::journal::backlog::BacklogExpiry;
 use engine::mailbox::Message;
+use engine::{Engine, Millis};
 use replication::primary::Action;
 use replication::wire;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Between two looks at what is due.
 const ROUND: Duration = Duration::from_millis(50);
+
+/// Between two looks at writes that wait for a quorum.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Starts the thread that does what is due.
 ///
@@ -29,9 +32,19 @@ const ROUND: Duration = Duration::from_millis(50);
 pub fn start(engine: &'static Engine) -> io::Result<()> {
     thread::spawn("replication", move || {
         let mut expiry = BacklogExpiry::default();
+        let began = Instant::now();
+        let mut next_round = ROUND;
         loop {
-            std::thread::sleep(ROUND);
-            round(engine, &mut expiry);
+            let awaits_quorum = engine.awaits_quorum();
+            std::thread::sleep(if awaits_quorum { LOOK } else { ROUND });
+            let elapsed = began.elapsed();
+            if awaits_quorum {
+                engine.give_up_late_writes(Millis(elapsed.as_millis() as i64));
+            }
+            if elapsed >= next_round {
+                next_round = elapsed + ROUND;
+                round(engine, &mut expiry);
+            }
         }
     })
     .map(drop)
@@ -40,7 +53,12 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
     let now = now();
     let ttl_s = engine.config.repl_backlog_ttl();
-    if engine.journal.is_keeping() && expiry.is_due(now, engine.replicas.count(), ttl_s) {
+    // Writes that wait for a quorum are known by their positions.
+    let is_wanted = engine.wants_quorum();
+    if !is_wanted
+        && engine.journal.is_keeping()
+        && expiry.is_due(now, engine.replicas.count(), ttl_s)
+    {
         engine.journal.stop_keeping();
         log!(Notice, "Replication backlog freed after {ttl_s} seconds without connected replicas.");
     }

@@ -13,6 +13,7 @@
 #![allow(dead_code)] // Each test program uses its own part of this.
 #![allow(clippy::unwrap_used)] // A test's helpers are tests.
 
+use engine::journal::safe::Gate;
 use server::net::{
     Address, Backend, Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, ListenSpec, Net,
     NetOptions, PeerInfo, Problem, Reactor,
@@ -155,7 +156,7 @@ impl Lines {
                 let position = self.watch.written.fetch_add(1, SeqCst) + 1;
                 drop(self.watch.notes.lock().unwrap());
                 self.watch.changed.notify_all();
-                io.hold_until(position);
+                io.hold_until(Gate::Disk, position);
             }
             "big" => {
                 let len = io.out().plain_mut().len() + number();

@@ -1,7 +1,31 @@
-//! `CLIENT NO-EVICT`, `NO-TOUCH`, `REPLY`: how the server treats a connection
+//! `CLIENT COMMIT-MODE`, `NO-EVICT`, `NO-TOUCH`, `REPLY`: how the server treats a connection
 
+use config::CommitMode;
+use engine::append_log::LogState;
 use engine::session::ReplyMode;
 use engine::{Arg, Args, Command, Cx, Error, Flags, Group, Outcome};
+
+/// `CLIENT COMMIT-MODE`, which only Dunlin has.
+pub static CLIENT_COMMIT_MODE: Command = Command {
+    name: "commit-mode",
+    arity: 3,
+    flags: Flags::NOSCRIPT.with(Flags::LOADING).with(Flags::STALE).with(Flags::ALLOW_BUSY),
+    group: Group::Connection,
+    since: "9.1.0",
+    complexity: "O(1)",
+    summary: "Sets which copies of a write must exist before its reply leaves.",
+    args: &[Arg::one_of(
+        "mode",
+        &[
+            Arg::token("memory", "MEMORY"),
+            Arg::token("fsync", "FSYNC"),
+            Arg::token("quorum", "QUORUM"),
+            Arg::token("default", "DEFAULT"),
+        ],
+    )],
+    run: client_commit_mode,
+    ..Command::ROW
+};
 
 /// `CLIENT NO-EVICT`.
 pub static CLIENT_NO_EVICT: Command = Command {
@@ -67,6 +91,28 @@ pub(super) fn parse_switch(args: Args<'_>) -> Result<bool, Error> {
     } else {
         Err(Error::Syntax)
     }
+}
+
+fn client_commit_mode(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let mode = if args.is(2, "memory") {
+        Some(CommitMode::Memory)
+    } else if args.is(2, "fsync") {
+        Some(CommitMode::Fsync)
+    } else if args.is(2, "quorum") {
+        Some(CommitMode::Quorum)
+    } else if args.is(2, "default") {
+        None
+    } else {
+        return Err(Error::Syntax);
+    };
+    if mode == Some(CommitMode::Fsync) && cx.engine.append_log.state() == LogState::Off {
+        return Err(Error::text(
+            "ERR commit mode fsync cannot be used when appendonly is disabled.",
+        ));
+    }
+    cx.engine.set_commit_mode(cx.session, mode);
+    cx.reply.ok();
+    Ok(())
 }
 
 fn client_no_evict(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

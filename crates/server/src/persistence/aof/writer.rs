@@ -16,7 +16,7 @@ use crate::net::{Net, Sender};
 use crate::process::os_error;
 use config::AppendFsync;
 use engine::Engine;
-use engine::journal::safe::Need;
+use engine::journal::safe::{Gate, Need};
 use engine::journal::{JournalPos, Reader};
 use engine::mailbox::recheck_all;
 use replication::preallocation::LARGEST_BATCH;
@@ -220,16 +220,22 @@ impl Writer {
     pub fn follow_policy(&self) -> AppendFsync {
         // The last to look has seen the latest.
         let _looking = lock(&self.policy);
-        let policy = self.engine.config.appendfsync();
+        let policy = self.engine.fsync_policy();
         let is_trusted = self.is_trusted.load(Acquire) && !self.is_ending();
         let holds = policy == AppendFsync::Always && is_trusted;
         let safe = &self.engine.safe;
-        if holds && !safe.holds_replies() {
+        let held = safe.holds_at(Gate::Disk);
+        if holds && !held {
             // Replies that were released without an fsync are held from now on, if a client reads
             // what they told of.
             self.net.release_only(safe.disk().0);
         }
-        safe.hold_replies(holds.then_some(Need::DISK), self.engine.journal.position());
+        let end = self.engine.journal.position();
+        safe.hold_replies(Gate::Disk, holds.then_some(Need::DISK), end);
+        if holds != held {
+            // A quorum needs the disk as well, or no longer.
+            self.engine.follow_commit_modes();
+        }
         policy
     }
 
@@ -559,7 +565,7 @@ impl Work {
 
     fn sync_failed(&self, name: &str, error: &io::Error) {
         let why = os_error(error);
-        if self.engine.config.appendfsync() == AppendFsync::Always {
+        if self.engine.fsync_policy() == AppendFsync::Always {
             log!(
                 Warning,
                 "Can't persist AOF for fsync error when the AOF fsync policy is 'always': {why} \
@@ -623,11 +629,11 @@ impl Work {
         // The policy as it is now: a reply that waits since it changed has been promised an fsync. So has
         // one that waits while the log ends, although later ones need not wait.
         let _looking = lock(&writer.policy);
-        let ends = writer.is_ending() && engine.config.appendfsync() == AppendFsync::Always;
+        let ends = writer.is_ending() && engine.fsync_policy() == AppendFsync::Always;
         let safe = if self.skips_sync() {
             self.reader.position().0
-        } else if engine.safe.holds_replies() {
-            engine.safe.safe_for_replies().0
+        } else if let Some(safe) = engine.safe.safe_at(Gate::Disk) {
+            safe.0
         } else if ends {
             engine.safe.disk().0
         } else {
@@ -718,7 +724,7 @@ impl Work {
             );
         }
         let log = &self.engine.append_log;
-        self.engine.safe.hold_replies(None, self.reader.position());
+        self.engine.safe.hold_replies(Gate::Disk, None, self.reader.position());
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
