@@ -181,6 +181,11 @@ numbers! {
     aof_disable_auto_gc: bool = "aof-disable-auto-gc" as yes;
     appendfsync: AppendFsync = "appendfsync" as AppendFsync::from_number;
     replica_read_only: bool = "replica-read-only" as yes;
+    replica_serve_stale_data: bool = "replica-serve-stale-data" as yes;
+    replica_ignore_maxmemory: bool = "replica-ignore-maxmemory" as yes;
+    replica_lazy_flush: bool = "replica-lazy-flush" as yes;
+    replica_announced: bool = "replica-announced" as yes;
+    replica_announce_port: u16 = "replica-announce-port" as port;
     replica_priority: u32 = "replica-priority" as small;
     min_replicas_to_write: u32 = "min-replicas-to-write" as small;
     min_replicas_max_lag: u32 = "min-replicas-max-lag" as small;
@@ -229,6 +234,7 @@ texts! {
     appenddirname = "appenddirname";
     primaryuser = "primaryuser";
     primaryauth = "primaryauth";
+    replica_announce_ip = "replica-announce-ip";
 }
 
 /// What `maxmemory-clients` allows.

@@ -259,8 +259,8 @@ pub struct Suspension {
     pub waiter: Option<Arc<Waiter>>,
     /// Whether CLIENT REPLY keeps its reply from the client.
     pub(crate) is_silent: bool,
-    /// Whether CLIENT UNBLOCK has asked for an error in place of the reply.
-    pub(crate) ends_in_error: bool,
+    /// The error in place of the reply, if it was ended from outside with one.
+    pub(crate) error: Option<&'static str>,
     /// Whether the client may cache what the reply says: what it has to forget comes after that.
     pub(crate) is_cached: bool,
 }
@@ -274,7 +274,7 @@ impl Suspension {
             on_timeout,
             waiter: None,
             is_silent: false,
-            ends_in_error: false,
+            error: None,
             is_cached: false,
         }
     }

@@ -28,6 +28,7 @@ use crate::scripts;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
+pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
 use journal::safe::Gate;
 use keyspace::{Key, Millis};
 pub(crate) use locking::is_held_back;
@@ -526,7 +527,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         on_timeout: request.on_timeout,
         waiter: Some(Arc::clone(&waiter)),
         is_silent: false,
-        ends_in_error: false,
+        error: None,
         is_cached: false,
     };
     let token = cx.thread.suspend(cx.session, suspension);

@@ -31,6 +31,7 @@ use crate::snapshot::{Snapshot, Snapshots};
 use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::tracking::TrackingTable;
+use crate::upstream::Upstream;
 use config::{Config, MaxmemoryPolicy};
 use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
@@ -189,6 +190,8 @@ pub struct Engine {
     pub safe: SafePositions,
     /// The replicas of this server.
     pub replicas: crate::replicas::Replicas,
+    /// The primary of this server, if it is a replica.
+    pub upstream: Upstream,
     /// The append-only file.
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
@@ -256,7 +259,8 @@ impl Engine {
             client_usage: ClientUsage::default(),
             mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
             overdue_mailboxes,
-            thread_stats: (0..threads + job_threads(threads))
+            // The last is that of the thread that follows a primary.
+            thread_stats: (0..threads + job_threads(threads) + 1)
                 .map(|_| ThreadStats::new(commands))
                 .collect(),
             stats: Stats::default(),
@@ -270,6 +274,7 @@ impl Engine {
             journal,
             safe: SafePositions::default(),
             replicas: crate::replicas::Replicas::default(),
+            upstream: Upstream::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commits: Commits::default(),
@@ -365,12 +370,19 @@ impl Engine {
             || self.append_log.is_broken()
             || self.journal.is_full()
             || self.lacks_replicas()
+            || self.upstream.is_replica()
     }
 
-    /// Whether nothing is deleted unasked, by its expiry or for want of memory, because writes are
-    /// paused or data is being loaded.
+    /// Whether no key is deleted unasked because its time has come: writes are paused, data is being
+    /// loaded, or it is the primary that does so.
     pub fn is_frozen(&self) -> bool {
-        self.pause.is_on() || self.loading.is_on()
+        self.pause.is_on() || self.loading.is_on() || self.upstream.is_replica()
+    }
+
+    /// Whether nothing is evicted: as [`Engine::is_frozen`], but a replica may have a limit of its own.
+    pub fn evicts_nothing(&self) -> bool {
+        let leaves_it = self.upstream.is_replica() && self.config.replica_ignore_maxmemory();
+        self.pause.is_on() || self.loading.is_on() || leaves_it
     }
 
     /// Counts an error reply by its code.

@@ -37,6 +37,10 @@ pub enum Error {
     NoAuth,
     /// The data set is not there yet.
     Loading,
+    /// A write on a replica.
+    ReadOnlyReplica,
+    /// The replica has lost its primary, and does not answer with what it has.
+    MasterDown,
     /// A value that the command needs is not in RAM ([`Db::value`](crate::Db::value)): dispatch has
     /// it read and runs the command again.
     Cold,
@@ -98,6 +102,13 @@ impl Error {
             }
             Error::NoAuth => "NOAUTH Authentication required.".into(),
             Error::Loading => "LOADING Redis is loading the dataset in memory".into(),
+            Error::ReadOnlyReplica => {
+                "READONLY You can't write against a read only replica.".into()
+            }
+            Error::MasterDown => {
+                "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
+                    .into()
+            }
             // Dispatch lets neither of these out.
             Error::Cold => "ERR a value that the command needs is not in memory".into(),
             Error::StartAgain => "ERR the script begins again".into(),

@@ -144,7 +144,7 @@ struct Candidate {
 pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
-    if engine.limited_bytes() <= limit || engine.is_frozen() {
+    if engine.limited_bytes() <= limit || engine.evicts_nothing() {
         return true;
     }
     evict_down_to(&mut cx.db, limit) != Room::Nowhere
@@ -163,7 +163,7 @@ pub fn keep_limit(worker: &mut Worker) -> bool {
     }
     let is_coming = worker.with_db(|db| {
         // Looked at inside the world, which a pause stops to begin.
-        !engine.is_frozen() && evict_down_to(db, limit) == Room::Coming
+        !engine.evicts_nothing() && evict_down_to(db, limit) == Room::Coming
     });
     is_coming.unwrap_or(false)
 }

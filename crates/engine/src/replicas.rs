@@ -300,6 +300,9 @@ impl Engine {
     #[inline]
     pub fn lacks_replicas(&self) -> bool {
         let least = self.config.min_replicas_to_write() as usize;
-        least > 0 && self.config.min_replicas_max_lag() > 0 && self.replicas.good() < least
+        least > 0
+            && !self.upstream.is_replica()
+            && self.config.min_replicas_max_lag() > 0
+            && self.replicas.good() < least
     }
 }

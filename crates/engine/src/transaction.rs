@@ -28,6 +28,7 @@ pub struct Multi {
     /// Flags that any of the commands has.
     flags_of_any: Flags,
     may_not_load: bool,
+    may_not_be_stale: bool,
     needs_world: bool,
     bytes: usize,
     /// A command could not be queued, so EXEC will refuse.
@@ -41,6 +42,7 @@ impl Multi {
         self.keys.add(keyspace, row.command, argv);
         self.flags_of_any = self.flags_of_any.with(flags);
         self.may_not_load |= !flags.has(Flags::LOADING);
+        self.may_not_be_stale |= !flags.has(Flags::STALE);
         self.needs_world |= flags.has(Flags::WALKS) || row.needs_world(argv);
         self.bytes += words.memory_bytes();
         self.queue.push(Queued { row, words });
@@ -56,6 +58,10 @@ impl Multi {
     /// Whether a command may not run while the data set is loaded.
     pub(crate) fn may_not_load(&self) -> bool {
         self.may_not_load
+    }
+    /// Whether a command may not run on a replica that has lost its primary.
+    pub(crate) fn may_not_be_stale(&self) -> bool {
+        self.may_not_be_stale
     }
     /// Whether a command needs the world stopped.
     pub(crate) fn needs_world(&self) -> bool {

@@ -29,9 +29,6 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use structs::random::Rng;
 
-/// What a client gets in place of a reply if CLIENT UNBLOCK says so.
-const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
-
 /// What commands may know of their thread.
 pub struct ThreadContext {
     /// The engine, for what outlives a command.
@@ -514,19 +511,19 @@ impl Worker {
         session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
     }
 
-    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK), if it is still that one: with an
-    /// error, or as if the time were up.
+    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK, a change of role), if it is still that
+    /// one: with an error, or as if the time were up.
     pub fn unblock(
         &mut self,
         session: &mut Session,
         token: u64,
-        with_error: bool,
+        error: Option<&'static str>,
         out: &mut Output,
     ) -> bool {
         let Some(suspension) = session.suspension.as_mut().filter(|s| s.token == token) else {
             return false;
         };
-        suspension.ends_in_error = with_error;
+        suspension.error = error;
         self.end_wait(session, out)
     }
 
@@ -561,8 +558,8 @@ impl Worker {
             );
             crate::blocking::end(&mut db, waiter);
             self.context.reader.leave();
-            if suspension.ends_in_error {
-                engine.count_error(UNBLOCKED.as_bytes());
+            if let Some(error) = suspension.error {
+                engine.count_error(error.as_bytes());
                 let row = session.last_command - 1;
                 self.context.stats.by_command[row].rejected.add_own(1);
             }
@@ -570,10 +567,9 @@ impl Worker {
         // CLIENT REPLY OFF or SKIP may have been in force when the command came.
         if !suspension.is_silent {
             let mut reply = Reply::new(out, session.protocol);
-            if suspension.ends_in_error {
-                reply.error(UNBLOCKED);
-            } else {
-                suspension.on_timeout.write(self.context.engine, &mut reply);
+            match suspension.error {
+                Some(error) => reply.error(error),
+                None => suspension.on_timeout.write(self.context.engine, &mut reply),
             }
         }
         let ended = session.suspension.take();

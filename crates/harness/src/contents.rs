@@ -39,6 +39,7 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         "list" => vec![b"LRANGE", key, b"0", b"-1"],
         "set" => vec![b"SMEMBERS", key],
         "hash" => vec![b"HGETALL", key],
+        "stream" => vec![b"XRANGE", key, b"-", b"+"],
         _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
     };
     let mut value = client.command(&words).expect("a value");

@@ -27,6 +27,7 @@ pub mod info;
 pub mod notation;
 pub mod power_loss;
 pub mod preload;
+pub mod replicas;
 pub mod reply;
 pub mod rng;
 pub mod script;

@@ -1,14 +1,13 @@
 //! Dunlin as the primary of the reference server: what replicas hold is what it holds, after full
 //! and partial synchronisations under writes.
 
-use harness::client::{Client, ask, ok};
-use harness::contents::contents;
+use harness::client::{ask, ok};
 use harness::info::number;
+use harness::replicas::{compare, is_linked, while_writing, write};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 fn primary(arguments: &[&str]) -> Server {
     let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -20,60 +19,6 @@ fn replica_of(primary: &Server, arguments: &[&str]) -> Server {
     let all = [&["--save", "", "--replicaof", "127.0.0.1", &port], arguments].concat();
     let program = Program::reference().expect("there is a reference");
     Server::start(&program, Options::arguments(&all)).expect("it starts")
-}
-
-/// A random write, of every type and in several databases.
-fn write(client: &mut Client, rng: &mut Rng) {
-    let key = format!("k{}", rng.below(200));
-    let (word, number) = (format!("m{}", rng.below(50)), rng.below(1000).to_string());
-    let request: Vec<&str> = match rng.below(12) {
-        0 => vec!["SET", &key, &number],
-        1 => vec!["SADD", &key, &word, &number],
-        2 => vec!["RPUSH", &key, &word],
-        3 => vec!["HSET", &key, &word, &number],
-        4 => vec!["ZADD", &key, &number, &word],
-        5 => vec!["DEL", &key],
-        6 => vec!["SPOP", &key],
-        7 => vec!["LPOP", &key],
-        8 => vec!["PEXPIRE", &key, "100000"],
-        9 => vec!["APPEND", &key, &word],
-        10 => vec!["SELECT", if number.len() == 3 { "0" } else { "5" }],
-        _ => vec!["COPY", &key, &word, "REPLACE"],
-    };
-    // A wrong type is an error, and changes nothing.
-    client.command(&request).expect("a reply");
-}
-
-/// Waits until the replica has everything, and compares.
-fn compare(primary: &Server, replica: &Server) {
-    let (mut ours, mut theirs) = (primary.client(), replica.client());
-    eventually("the replica has everything", || {
-        number(&mut theirs, "master_repl_offset") == number(&mut ours, "master_repl_offset")
-    });
-    let (ours, theirs) = (contents(&mut ours), contents(&mut theirs));
-    assert!(!ours.is_empty() && ours == theirs, "the replica differs");
-}
-
-fn is_linked(replica: &mut Client) -> bool {
-    harness::info::field(replica, "master_link_status") == "up"
-}
-
-/// Writes until told to stop.
-fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
-    let stops = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let stops = &stops;
-            scope.spawn(move || {
-                let (mut client, mut rng) = (primary.client(), Rng::new(seed + thread));
-                while !stops.load(Relaxed) {
-                    write(&mut client, &mut rng);
-                }
-            });
-        }
-        work();
-        stops.store(true, Relaxed);
-    });
 }
 
 #[test]

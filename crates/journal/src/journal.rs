@@ -59,7 +59,10 @@ pub struct NotKept;
 /// The journal.
 #[derive(Default)]
 pub struct Journal {
+    /// This server's own entries are to be appended.
     is_recording: AtomicBool,
+    /// Bytes are appended: there are readers, or bytes are kept.
+    is_active: AtomicBool,
     state: AtomicU64,
     /// Too much waits for a reader: writes are to wait.
     is_full: AtomicBool,
@@ -87,6 +90,8 @@ struct Register {
     /// replica, and its transfer in a full synchronisation could do so again.
     largest: (u64, u64),
     history: History,
+    /// It is a copy of another server's journal: own entries have no place in it.
+    is_copy: bool,
     /// The history's id names the state at the present position, although nothing is recorded.
     is_history_valid: bool,
 }
@@ -100,6 +105,7 @@ impl Default for Register {
             first: 0,
             largest: (0, 0),
             history: History::new(),
+            is_copy: false,
             is_history_valid: false,
         }
     }
@@ -152,6 +158,22 @@ impl Journal {
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.is_recording.load(Relaxed)
+    }
+
+    /// Whether bytes are appended at all: own entries, or those of the server that this is a
+    /// [copy](Journal::set_copy) of.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.is_active.load(Relaxed)
+    }
+
+    /// Whether this is from now on a copy of another server's journal, which only
+    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then.
+    /// The world is stopped, or nothing writes yet.
+    pub fn set_copy(&self, is_copy: bool) {
+        let mut register = self.register();
+        register.is_copy = is_copy;
+        self.is_recording.store(self.is_active() && !is_copy, Release);
     }
 
     /// Bytes of memory that hold the journal, in whole segments.
@@ -276,6 +298,7 @@ impl Journal {
     /// There are fewer readers than before.
     fn readers_left(&self, register: &Register) {
         if register.readers.is_empty() && !register.keeps {
+            self.is_active.store(false, Release);
             self.is_recording.store(false, Release);
         }
         if register.slowest_waited_for().is_none() {
@@ -350,9 +373,10 @@ impl Journal {
     /// begins, unless the present one was [set](Journal::begin_history) since: with the old id, a file
     /// from before would stand for a position at which there is another state now.
     fn begin_recording(&self, register: &mut Register) {
-        if self.is_recording.swap(true, AcqRel) {
+        if self.is_active.swap(true, AcqRel) {
             return;
         }
+        self.is_recording.store(!register.is_copy, Release);
         if !std::mem::take(&mut register.is_history_valid) {
             register.history = History::new();
         }
@@ -379,7 +403,7 @@ impl Journal {
     ) -> Result<Reader<'_>, NotKept> {
         let mut register = self.register();
         let is_there = position >= self.first_kept(&register) && position <= self.position();
-        if !self.is_recording() || !is_there {
+        if !self.is_active() || !is_there {
             return Err(NotKept);
         }
         Ok(self.add_reader(&mut register, position, if_behind))
@@ -421,6 +445,12 @@ impl Journal {
         self.register().history
     }
 
+    /// Whether the ids and the position name the present data: everything since they were set has been
+    /// appended.
+    pub fn is_history_known(&self) -> bool {
+        self.is_active() || self.register().is_history_valid
+    }
+
     /// Changes the ids; positions and kept bytes stay (a promotion, a primary with a new id).
     pub fn set_history(&self, history: History) {
         self.register().history = history;
@@ -446,7 +476,7 @@ impl Journal {
         register.first = position.0;
         register.largest = (0, 0);
         register.history = history;
-        register.is_history_valid = !self.is_recording();
+        register.is_history_valid = !self.is_active();
     }
 }
 

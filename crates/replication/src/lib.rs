@@ -4,6 +4,7 @@
 pub mod manifest;
 pub mod preallocation;
 pub mod primary;
+pub mod replica;
 pub mod rewrite;
 pub mod stream;
 pub mod wire;

@@ -208,10 +208,10 @@ impl Connections {
                 }
                 output.append(&mut reply);
             }
-            Message::Unblock { client, token, with_error } => {
+            Message::Unblock { client, token, error } => {
                 if let Some(connection) = self.open.get_mut(&client) {
                     let Connection { session, output, .. } = connection;
-                    self.worker.unblock(session, token, with_error, output);
+                    self.worker.unblock(session, token, error, output);
                 }
             }
             Message::Kill(client) | Message::Overflow(client) | Message::Evict(client) => {

@@ -164,8 +164,8 @@ impl Hub {
                     check_output(self.engine, conn, &mut io);
                 }
             }
-            Message::Unblock { token, with_error, .. } => {
-                if self.worker.unblock(&mut conn.session, token, with_error, io.out()) {
+            Message::Unblock { token, error, .. } => {
+                if self.worker.unblock(&mut conn.session, token, error, io.out()) {
                     io.resume();
                 }
             }
@@ -470,7 +470,7 @@ impl Handler for Hub {
         if cx.take_awaits_quorum() {
             self.engine.ask_for_acks();
         }
-        if self.engine.journal.is_recording() {
+        if self.engine.journal.is_active() {
             self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
             self.engine.nudge_feeds(self.thread());
         }

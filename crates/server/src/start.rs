@@ -169,6 +169,10 @@ fn serve(
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
+    if let Some(primary) = config.replicaof() {
+        engine.follow(&primary.host.to_string_lossy(), primary.port);
+        logging::set_role(logging::Role::Replica);
+    }
 
     banner::initialized();
     let log = aof.find().map_err(not_loaded)?;
@@ -200,7 +204,7 @@ fn serve(
             supervisor.ready();
         }
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
-        crate::replication::start(engine)
+        crate::replication::start(engine, &aof)
             .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;

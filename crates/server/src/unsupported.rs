@@ -1,7 +1,6 @@
 //! Options that make a server what this version cannot be.
 //!
-//! Ignoring them would start a writable standalone server in the place of a replica or of a node of a
-//! cluster: clients would write to it, and the data sets would diverge without an error.
+//! Ignoring them would start a writable standalone server in the place of a node of a cluster: clients would write to it, and the data sets would diverge without an error.
 
 use config::{Config, LoadError};
 
@@ -9,10 +8,8 @@ use config::{Config, LoadError};
 type Row = (&'static str, fn(&Config) -> bool, &'static str);
 
 /// A row goes when the option works.
-const UNSUPPORTED: &[Row] = &[
-    ("replicaof", |config| config.replicaof().is_some(), "be a replica"),
-    ("cluster-enabled", Config::cluster_enabled, "be a node of a cluster"),
-];
+const UNSUPPORTED: &[Row] =
+    &[("cluster-enabled", Config::cluster_enabled, "be a node of a cluster")];
 
 /// Refuses a configuration that asks for one of them.
 ///

@@ -4,7 +4,7 @@ mod auth;
 mod client;
 mod echo;
 mod hello;
-mod list_line;
+pub(crate) mod list_line;
 mod names;
 mod ping;
 mod quit;

@@ -319,8 +319,9 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "instantaneous_ops_per_sec", engine.rates.commands_per_second());
     line(out, "total_net_input_bytes", total(engine, |s| &s.net_in));
     line(out, "total_net_output_bytes", total(engine, |s| &s.net_out));
-    line(out, "total_net_repl_input_bytes", 0);
-    line(out, "total_net_repl_output_bytes", 0);
+    let link = engine.upstream.link().clone();
+    line(out, "total_net_repl_input_bytes", link.received_bytes);
+    line(out, "total_net_repl_output_bytes", link.sent_bytes);
     let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
     line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));
@@ -352,7 +353,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
     line(out, "tracking_total_items", engine.tracking.items.load(Relaxed));
     line(out, "tracking_total_prefixes", engine.tracking.prefix_count());
-    line(out, "unexpected_error_replies", 0);
+    line(out, "unexpected_error_replies", engine.upstream.failures.load(Relaxed));
     line(out, "total_error_replies", stats.errors.get());
     line(out, "dump_payload_sanitizations", 0);
     line(out, "total_reads_processed", total(engine, |s| &s.reads));
@@ -375,7 +376,8 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn replication(cx: &Cx<'_>, out: &mut String) {
-    line(out, "role", "master");
+    line(out, "role", if cx.engine.upstream.is_replica() { "slave" } else { "master" });
+    upstream(cx, out);
     replicas(cx, out);
     line(out, "master_failover_state", "no-failover");
     let journal = &cx.engine.journal;
@@ -393,6 +395,44 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());
     line(out, "repl_backlog_first_byte_offset", kept.map_or(0, |first| first.0 + 1));
     line(out, "repl_backlog_histlen", kept.map_or(0, |first| position.saturating_sub(first.0)));
+}
+
+/// The primary, if there is one.
+fn upstream(cx: &Cx<'_>, out: &mut String) {
+    let (engine, now) = (cx.engine, cx.now());
+    let link = engine.upstream.link().clone();
+    let Some((host, port)) = link.primary else { return };
+    let seconds_since =
+        |at: Option<engine::Millis>| at.map_or(-1, |at| (now.0 - at.0).max(0) / 1000);
+    let is_up = engine.upstream.is_link_up();
+    let position = engine.journal.position().0;
+    line(out, "master_host", host);
+    line(out, "master_port", port);
+    line(out, "master_link_status", if is_up { "up" } else { "down" });
+    let heard = link.heard.filter(|_| is_up);
+    line(out, "master_last_io_seconds_ago", seconds_since(heard));
+    line(out, "master_sync_in_progress", u8::from(link.transfer.is_some()));
+    line(out, "slave_read_repl_offset", position);
+    line(out, "slave_repl_offset", position);
+    line(out, "replicas_repl_buffer_size", 0);
+    line(out, "replicas_repl_buffer_peak", 0);
+    if let Some(transfer) = link.transfer {
+        let total = transfer.total_bytes.unwrap_or(0);
+        let read = transfer.read_bytes;
+        let percent = if total == 0 { 0.0 } else { read as f64 / total as f64 * 100.0 };
+        line(out, "master_sync_total_bytes", total);
+        line(out, "master_sync_read_bytes", read);
+        line(out, "master_sync_left_bytes", total as i64 - read as i64);
+        line(out, "master_sync_perc", format!("{percent:.2}"));
+        line(out, "master_sync_last_io_seconds_ago", seconds_since(Some(transfer.at)));
+    }
+    if !is_up {
+        line(out, "master_link_down_since_seconds", seconds_since(link.down_since));
+    }
+    let config = &engine.config;
+    line(out, "slave_priority", config.replica_priority());
+    line(out, "slave_read_only", u8::from(config.replica_read_only()));
+    line(out, "replica_announced", u8::from(config.replica_announced()));
 }
 
 /// The replicas, one a line.

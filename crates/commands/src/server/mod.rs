@@ -19,6 +19,7 @@ mod module;
 mod monitor;
 mod psync;
 mod replconf;
+mod replicaof;
 mod role;
 mod save;
 mod shutdown;
@@ -56,6 +57,8 @@ pub static COMMANDS: &[&Command] = &[
     &psync::PSYNC,
     &psync::SYNC,
     &replconf::REPLCONF,
+    &replicaof::REPLICAOF,
+    &replicaof::SLAVEOF,
     &time::TIME,
     &dbsize::DBSIZE,
     &flush::FLUSHDB,

@@ -56,6 +56,10 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     if cx.session.is_replica {
         return Ok(());
     }
+    let upstream = &cx.engine.upstream;
+    if upstream.is_replica() && !upstream.is_link_up() {
+        return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));
+    }
     // Snapshots are written into a second descriptor of the socket, which knows no encryption.
     if cx.session.transport_flags & flag::TLS != 0 {
         return Err(Error::text("ERR replicas can't be served over TLS connections yet"));

@@ -2,6 +2,7 @@
 
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
 use replication::primary::Stage;
+use replication::replica::Stage::Following;
 
 /// `ROLE`.
 pub static ROLE: Command = Command {
@@ -17,6 +18,17 @@ pub static ROLE: Command = Command {
 };
 
 fn role(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    let link = cx.engine.upstream.link().clone();
+    if let Some((host, port)) = link.primary {
+        let position = cx.engine.journal.position().0 as i64;
+        cx.reply.array(5);
+        cx.reply.bulk(b"slave");
+        cx.reply.bulk(host.as_bytes());
+        cx.reply.integer(i64::from(port));
+        cx.reply.bulk(link.stage.name().as_bytes());
+        cx.reply.integer(if link.stage == Following { position } else { -1 });
+        return Ok(());
+    }
     let primary = cx.engine.replicas.primary();
     let online: Vec<_> = primary.replicas().filter(|link| link.stage == Stage::Online).collect();
     cx.reply.array(3);

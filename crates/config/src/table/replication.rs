@@ -7,40 +7,24 @@ use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 pub(super) const OPTIONS: &[Spec] = &[
     special("replicaof", Kind::ReplicaOf, "", "host and port of the primary")
         .alias(&["slaveof"])
-        .immutable()
-        .not_yet(),
-    optional("primaryuser", "user a replica logs in as")
-        .alias(&["masteruser"])
-        .sensitive()
-        .not_yet(),
-    optional("primaryauth", "password a replica logs in with")
-        .alias(&["masterauth"])
-        .sensitive()
-        .not_yet(),
+        .immutable(),
+    optional("primaryuser", "user a replica logs in as").alias(&["masteruser"]).sensitive(),
+    optional("primaryauth", "password a replica logs in with").alias(&["masterauth"]).sensitive(),
     flag("replica-serve-stale-data", "yes", "answer while the primary is away")
-        .alias(&["slave-serve-stale-data"])
-        .not_yet(),
-    flag("replica-read-only", "yes", "refuse writes on a replica")
-        .alias(&["slave-read-only"])
-        .not_yet(),
+        .alias(&["slave-serve-stale-data"]),
+    flag("replica-read-only", "yes", "refuse writes on a replica").alias(&["slave-read-only"]),
     flag("replica-ignore-maxmemory", "yes", "let only the primary evict")
-        .alias(&["slave-ignore-maxmemory"])
-        .not_yet(),
+        .alias(&["slave-ignore-maxmemory"]),
     flag("replica-lazy-flush", "yes", "free the old data set in the background")
-        .alias(&["slave-lazy-flush"])
-        .not_yet(),
-    flag("replica-announced", "yes", "be listed by Sentinel").not_yet(),
+        .alias(&["slave-lazy-flush"]),
+    flag("replica-announced", "yes", "be listed by Sentinel"),
     flag("replica-ignore-disk-write-errors", "no", "keep replicating while the disk fails")
         .not_yet(),
     int("replica-priority", COUNT, "100", "rank for promotion by Sentinel; 0 is never promoted")
-        .alias(&["slave-priority"])
-        .not_yet(),
-    optional("replica-announce-ip", "address told to the primary")
-        .alias(&["slave-announce-ip"])
-        .not_yet(),
+        .alias(&["slave-priority"]),
+    optional("replica-announce-ip", "address told to the primary").alias(&["slave-announce-ip"]),
     int("replica-announce-port", PORT, "0", "port told to the primary")
-        .alias(&["slave-announce-port"])
-        .not_yet(),
+        .alias(&["slave-announce-port"]),
     memory(
         "replica-full-sync-buffer-limit",
         SIZE,
@@ -62,8 +46,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "disabled",
         "how a replica loads without a file",
     )
-    .not_while_loading()
-    .not_yet(),
+    .not_while_loading(),
     flag("repl-rdb-channel", "no", "send snapshots over a second connection").hidden().not_yet(),
     flag("dual-channel-replication-enabled", "no", "send snapshots over a second connection")
         .not_yet(),

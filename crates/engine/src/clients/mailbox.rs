@@ -27,14 +27,14 @@ pub enum Message {
     Push(u64, Arc<Push>),
     /// The end of a suspension: the reply of a blocked or background command.
     Resume(u64, Resumption),
-    /// CLIENT UNBLOCK of the suspension with this token.
+    /// The end of the suspension with this token: CLIENT UNBLOCK, or a change of role.
     Unblock {
         /// The client.
         client: u64,
         /// The suspension's.
         token: u64,
-        /// With an error, or as if the time were up.
-        with_error: bool,
+        /// With this error, or as if the time were up.
+        error: Option<&'static str>,
     },
     /// The client is to be closed.
     Kill(u64),

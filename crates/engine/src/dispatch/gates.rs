@@ -48,7 +48,7 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 12] = [
+pub(super) const CLIENT: [Gate; 14] = [
     protection,
     authentication,
     permission,
@@ -58,7 +58,9 @@ pub(super) const CLIENT: [Gate; 12] = [
     memory,
     disk,
     replicas,
+    read_only_replica,
     subscription,
+    stale_data,
     loading,
     nesting,
 ];
@@ -67,8 +69,17 @@ pub(super) const CLIENT: [Gate; 12] = [
 pub(super) const OUTSIDE: [Gate; 4] = [protection, authentication, permission, nesting];
 
 /// What a command passes that a script calls.
-pub(super) const SCRIPT: [Gate; 7] =
-    [protection, no_script, script_permission, read_only_script, disk, replicas, script_memory];
+pub(super) const SCRIPT: [Gate; 9] = [
+    protection,
+    no_script,
+    stale_data_of_script,
+    script_permission,
+    read_only_script,
+    read_only_replica,
+    disk,
+    replicas,
+    script_memory,
+];
 
 /// What a script may do; it is in [`Cx::script`] while the script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -193,6 +204,44 @@ fn replicas(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal>
         |cx: &Cx<'_>| row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
     if cx.engine.lacks_replicas() && writes(cx) {
         return Err(Error::text("NOREPLICAS Not enough good replicas to write.").into());
+    }
+    Ok(())
+}
+
+/// Whether this is a replica whose data its primary alone may change.
+pub(crate) fn refuses_writes_of_clients(engine: &Engine) -> bool {
+    engine.upstream.is_replica() && engine.config.replica_read_only()
+}
+
+/// A replica's data is written by its primary alone.
+fn read_only_replica(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if !refuses_writes_of_clients(cx.engine) {
+        return Ok(());
+    }
+    if row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE) {
+        return Err(Error::ReadOnlyReplica.into());
+    }
+    Ok(())
+}
+
+/// Whether this is a replica that does not know what its primary has, and must not answer with less.
+pub(crate) fn has_stale_data(engine: &Engine) -> bool {
+    let upstream = &engine.upstream;
+    upstream.is_replica() && !upstream.is_link_up() && !engine.config.replica_serve_stale_data()
+}
+
+fn stale_data(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    let is_allowed = row.command.flags.has(Flags::STALE);
+    let queue_is_not = queue_of(cx, row).is_some_and(Multi::may_not_be_stale);
+    if has_stale_data(cx.engine) && (!is_allowed || queue_is_not) {
+        return Err(Error::MasterDown.into());
+    }
+    Ok(())
+}
+
+fn stale_data_of_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if has_stale_data(cx.engine) && !row.command.flags.has(Flags::STALE) {
+        return Err(Error::text("ERR Can not execute the command on a stale replica").into());
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 mod cache;
 #[cfg(test)]
 mod crossing;
-mod functions;
+pub mod functions;
 mod host;
 mod learned;
 mod library_loader;

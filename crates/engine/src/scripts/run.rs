@@ -509,6 +509,12 @@ fn rules(
         return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
     };
     let only_reads = flags.has(ScriptFlags::NO_WRITES);
+    if dispatch::has_stale_data(cx.engine) && !flags.has(ScriptFlags::ALLOW_STALE) {
+        return Err(Error::MasterDown);
+    }
+    if !only_reads && dispatch::refuses_writes_of_clients(cx.engine) {
+        return Err(Error::ReadOnlyReplica);
+    }
     if is_read_only && !only_reads {
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::text(text));

@@ -232,7 +232,7 @@ impl Snapshot {
             history: engine.journal.history().id,
             stream_db: engine
                 .journal
-                .is_recording()
+                .is_active()
                 .then(|| engine.journal.selected_db().unwrap_or_default()),
             changes: engine.changes(),
             libraries: engine.scripts.functions.all(),

@@ -12,11 +12,17 @@ use std::path::Path;
 
 /// What the names begin and end with, around the number of the process.
 const SNAPSHOT: (&str, &str) = ("temp-", ".rdb");
+const RECEIVED: (&str, &str) = ("temp-sync-", ".rdb");
 const BASE: (&str, &str) = ("temp-rewriteaof-bg-", ".aof");
 
 /// The name of this process's temporary snapshot.
 pub fn snapshot() -> String {
     named(SNAPSHOT, std::process::id())
+}
+
+/// The name of the snapshot that this process receives from its primary.
+pub fn received() -> String {
+    named(RECEIVED, std::process::id())
 }
 
 /// The name of this process's temporary base of the log.
@@ -31,6 +37,7 @@ fn named((begin, end): (&str, &str), process: u32) -> String {
 /// Removes those in the working directory and in the directory of the log.
 pub fn remove_stale(log_folder: &Path) {
     remove_in(Path::new("."), SNAPSHOT);
+    remove_in(Path::new("."), RECEIVED);
     remove_in(log_folder, BASE);
 }
 

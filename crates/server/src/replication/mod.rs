@@ -7,8 +7,10 @@
 pub mod feed;
 mod full_sync;
 mod sockets;
+mod upstream;
 
 use crate::log;
+use crate::persistence::aof::Aof;
 use crate::process::thread;
 use engine::clock::now;
 use engine::journal::backlog::BacklogExpiry;
@@ -17,6 +19,7 @@ use engine::{Engine, Millis};
 use replication::primary::Action;
 use replication::wire;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Between two looks at what is due.
@@ -25,11 +28,12 @@ const ROUND: Duration = Duration::from_millis(50);
 /// Between two looks at writes that wait for a quorum.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Starts the thread that does what is due.
+/// Starts the thread that does what is due, and the one that follows a primary.
 ///
 /// # Errors
 /// The system can start no thread.
-pub fn start(engine: &'static Engine) -> io::Result<()> {
+pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
+    upstream::start(engine, aof)?;
     thread::spawn("replication", move || {
         let mut expiry = BacklogExpiry::default();
         let began = Instant::now();
@@ -53,8 +57,9 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
     let now = now();
     let ttl_s = engine.config.repl_backlog_ttl();
-    // Writes that wait for a quorum are known by their positions.
-    let is_wanted = engine.wants_quorum();
+    // Writes that wait for a quorum are known by their positions, and a replica keeps what its followers
+    // may ask for.
+    let is_wanted = engine.wants_quorum() || engine.upstream.is_replica();
     if !is_wanted
         && engine.journal.is_keeping()
         && expiry.is_due(now, engine.replicas.count(), ttl_s)

@@ -25,12 +25,14 @@ pub static CLIENT_UNBLOCK: Command = Command {
     ..Command::ROW
 };
 
+const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+
 fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // Words after the reason are passed over, as in Redis.
-    let with_error = match args.len() {
-        3 => false,
-        _ if args.is(3, "timeout") => false,
-        _ if args.is(3, "error") => true,
+    let error = match args.len() {
+        3 => None,
+        _ if args.is(3, "timeout") => None,
+        _ if args.is(3, "error") => Some(UNBLOCKED),
         _ => {
             return Err(Error::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
         }
@@ -39,7 +41,7 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let client = u64::try_from(id).ok().and_then(|id| cx.engine.clients.get(id));
     let token = client.as_ref().and_then(|client| client.call_off_wait(cx.engine));
     if let (Some(client), Some(token)) = (client, token) {
-        let message = Message::Unblock { client: client.id, token, with_error };
+        let message = Message::Unblock { client: client.id, token, error };
         cx.engine.mailboxes[client.thread].post(message);
     }
     cx.reply.integer(i64::from(token.is_some()));

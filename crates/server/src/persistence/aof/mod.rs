@@ -62,6 +62,8 @@ pub struct Aof {
     /// Held while the log is switched on and a rewrite is asked for, which belong together; while it is
     /// switched off and its end noted; and while it becomes one, which it must not after that.
     switching: Mutex<()>,
+    /// There is no log for a moment, whatever the options say.
+    is_suspended: AtomicBool,
     /// The caller that has switched the log off, or the room ahead of it, and waits for that.
     settling: Mutex<Vec<LateReply>>,
     /// The number of the rewrite that has been told to end.
@@ -102,6 +104,7 @@ impl Aof {
             is_stopping: AtomicBool::new(false),
             keeper: Mutex::default(),
             switching: Mutex::default(),
+            is_suspended: AtomicBool::new(false),
             settling: Mutex::default(),
             ending_rewrite: AtomicU64::new(0),
             rewriting: Mutex::new(None),
@@ -260,6 +263,9 @@ impl Aof {
     /// For the client.
     pub fn configure(self: &Arc<Self>, in_transaction: bool) -> Result<(), String> {
         let log = &self.engine.append_log;
+        if self.is_suspended.load(SeqCst) {
+            return Ok(());
+        }
         if !self.engine.config.appendonly() {
             let together = lock(&self.switching);
             log.set_state(LogState::Off);
@@ -298,6 +304,39 @@ impl Aof {
         }
         self.look();
         Ok(())
+    }
+
+    /// Ends the log, whatever the options say, and waits for that: the data set is about to be replaced
+    /// by one that it knows nothing of.
+    pub fn suspend(&self) {
+        let log = &self.engine.append_log;
+        let together = lock(&self.switching);
+        self.is_suspended.store(true, SeqCst);
+        log.set_state(LogState::Off);
+        log.figures.is_scheduled.store(false, Release);
+        if let Some(writer) = &*lock(&self.writing) {
+            writer.end_here();
+        }
+        drop(together);
+        self.engine.serve_acks();
+        loop {
+            self.follow_configuration();
+            self.end_rewrite();
+            let is_rewriting = log.figures.is_rewriting.load(Acquire);
+            if lock(&self.inner).writer.is_none() && !is_rewriting {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Begins a new log, if the options say that there is one, after [`Aof::suspend`].
+    pub fn resume(self: &Arc<Self>) {
+        if self.is_suspended.swap(false, SeqCst)
+            && let Err(why) = self.configure(false)
+        {
+            log!(Warning, "{why}");
+        }
     }
 
     /// Makes the directory for new files of the log.

@@ -4,7 +4,7 @@ use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::process::{os_error, signals};
 use engine::journal::{History, HistoryId, JournalPos};
-use engine::{Engine, clock};
+use engine::{DbIndex, Engine, clock};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -78,15 +78,20 @@ pub fn at_start(
 }
 
 /// Replicas of the server that wrote the file may go on from the moment that it is. What that server
-/// did later is not known here, so from that moment on this is a history of its own.
+/// did later is not known here, so from that moment on this is a history of its own; unless this server
+/// is a replica, which asks for what came later.
 fn continue_history(engine: &Engine, report: &super::Report) {
     let id = report.replication_id.as_ref().and_then(|id| HistoryId::parse(id.as_bytes()));
     let offset = report.replication_offset.and_then(|offset| u64::try_from(offset).ok());
-    if let (Some(id), Some(offset), Some(_)) = (id, offset, report.stream_db) {
+    if let (Some(id), Some(offset), Some(db)) = (id, offset, report.stream_db) {
         let position = JournalPos(offset);
-        let history = History { id, second: None }.branch(position);
+        let mut history = History { id, second: None };
+        if !engine.upstream.is_replica() {
+            history = history.branch(position);
+        }
         engine.journal.begin_history(history, position);
         engine.journal.keep();
+        engine.upstream.link().stream_db = DbIndex(db);
     }
 }
 

@@ -1,0 +1,206 @@
+//! Primaries and replicas in tests: random writes, comparing what two servers hold, and a link that can
+//! be cut.
+
+use crate::client::Client;
+use crate::contents::contents;
+use crate::info::{field, number};
+use crate::rng::Rng;
+use crate::server::Server;
+use crate::wait::eventually;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+/// A random write, of every type and in several databases; a script or a transaction now and then.
+///
+/// # Panics
+/// If the server does not answer.
+pub fn write(client: &mut Client, rng: &mut Rng) {
+    let key = format!("k{}", rng.below(200));
+    let (word, number) = (format!("m{}", rng.below(50)), rng.below(1000).to_string());
+    let script = "redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[2])";
+    let request: Vec<&str> = match rng.below(16) {
+        0 => vec!["SET", &key, &number],
+        1 => vec!["SADD", &key, &word, &number],
+        2 => vec!["RPUSH", &key, &word],
+        3 => vec!["HSET", &key, &word, &number],
+        4 => vec!["ZADD", &key, &number, &word],
+        5 => vec!["DEL", &key],
+        6 => vec!["SPOP", &key],
+        7 => vec!["LPOP", &key],
+        8 => vec!["PEXPIRE", &key, "100000"],
+        9 => vec!["APPEND", &key, &word],
+        10 => vec!["SELECT", if number.len() == 3 { "0" } else { "5" }],
+        11 => vec!["XADD", &key, "MAXLEN", "20", "*", &word, &number],
+        12 => vec!["EVAL", script, "2", &key, "counter", &word],
+        13 => {
+            for request in [&["MULTI"][..], &["INCR", "{t}a"], &["INCR", "{t}b"]] {
+                client.command(request).expect("a reply");
+            }
+            vec!["EXEC"]
+        }
+        14 => vec!["RENAME", &key, &word],
+        _ => vec!["COPY", &key, &word, "REPLACE"],
+    };
+    // A wrong type is an error, and changes nothing.
+    client.command(&request).expect("a reply");
+}
+
+/// Waits until the replica has everything, and compares.
+///
+/// # Panics
+/// They differ.
+pub fn compare(primary: &Server, replica: &Server) {
+    let (mut ours, mut theirs) = (primary.client(), replica.client());
+    eventually("the replica has everything", || {
+        number(&mut theirs, "master_repl_offset") == number(&mut ours, "master_repl_offset")
+    });
+    let (ours, theirs) = (contents(&mut ours), contents(&mut theirs));
+    assert!(!ours.is_empty(), "there is something to compare");
+    let different =
+        |(key, value): &(&(u32, Vec<u8>), &(String, i64))| theirs.get(key) != Some(value);
+    if let Some((key, value)) = ours.iter().find(different) {
+        panic!("the replica differs: {key:?} is {value:?} and there {:?}", theirs.get(key));
+    }
+    assert!(ours.len() == theirs.len(), "the replica has keys that the primary has not");
+}
+
+/// Whether a replica gets the stream.
+pub fn is_linked(replica: &mut Client) -> bool {
+    field(replica, "master_link_status") == "up"
+}
+
+/// Does something while three clients write.
+pub fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
+    let stops = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let stops = &stops;
+            scope.spawn(move || {
+                let (mut client, mut rng) = (primary.client(), Rng::new(seed + thread));
+                while !stops.load(Relaxed) {
+                    write(&mut client, &mut rng);
+                }
+            });
+        }
+        work();
+        stops.store(true, Relaxed);
+    });
+}
+
+/// A link that connections go through on their way to a server. It can be cut, at once or after some
+/// more bytes have come from there.
+pub struct Link {
+    port: u16,
+    state: Arc<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many more bytes may come from the server before each connection is cut.
+    budget: AtomicU64,
+    sockets: Mutex<Vec<TcpStream>>,
+    is_over: AtomicBool,
+}
+
+impl State {
+    fn cut(&self) {
+        for socket in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Link {
+    /// A link to a server.
+    ///
+    /// # Errors
+    /// There is no port to listen on.
+    pub fn to(target: SocketAddr) -> io::Result<Link> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        let state = Arc::new(State { budget: AtomicU64::new(u64::MAX), ..State::default() });
+        let own = Arc::clone(&state);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                if own.is_over.load(SeqCst) {
+                    break;
+                }
+                let Ok(client) = client else { break };
+                // Where the server is not there, the client is to find that out by itself.
+                let Ok(server) = TcpStream::connect(target) else { continue };
+                let Ok(()) = forward(&own, client, server) else { continue };
+            }
+        });
+        Ok(Link { port, state })
+    }
+
+    /// Where to connect.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Cuts all connections.
+    pub fn cut(&self) {
+        self.state.cut();
+    }
+
+    /// Cuts all connections when so many more bytes have come from the server; once.
+    pub fn cut_after(&self, bytes: u64) {
+        self.state.budget.store(bytes, SeqCst);
+    }
+
+    /// Whether a cut is still to come.
+    pub fn is_to_be_cut(&self) -> bool {
+        self.state.budget.load(SeqCst) != u64::MAX
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, SeqCst);
+        self.state.cut();
+        // The thread that listens finds out.
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+    }
+}
+
+/// Starts the two directions of a connection.
+fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Result<()> {
+    let mut sockets = state.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+    sockets.retain(|socket| socket.peer_addr().is_ok());
+    sockets.extend([client.try_clone()?, server.try_clone()?]);
+    drop(sockets);
+    let (mut upwards, mut to_server) = (client.try_clone()?, server.try_clone()?);
+    thread::spawn(move || {
+        // An error ends the connection, as its end does.
+        let _ = io::copy(&mut upwards, &mut to_server);
+        let _ = to_server.shutdown(Shutdown::Both);
+    });
+    let state = Arc::clone(state);
+    thread::spawn(move || {
+        let (mut server, mut client) = (server, client);
+        let mut piece = [0; 4096];
+        while let Ok(read @ 1..) = server.read(&mut piece) {
+            let budget = state.budget.load(SeqCst);
+            let most = usize::try_from(budget).unwrap_or(usize::MAX).min(read);
+            if client.write_all(&piece[..most]).is_err() {
+                break;
+            }
+            if budget == u64::MAX {
+                continue;
+            }
+            if most < read || budget == most as u64 {
+                state.budget.store(u64::MAX, SeqCst);
+                state.cut();
+                break;
+            }
+            state.budget.store(budget - most as u64, SeqCst);
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    });
+    Ok(())
+}

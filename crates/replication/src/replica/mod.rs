@@ -1,0 +1,432 @@
+//! The replica's side of replication, as a state machine: what the primary sends and the time come in,
+//! what is to be done comes out. It does no I/O and reads no clock.
+//!
+//! ```text
+//!   Waiting ── due ──▶ Connecting ──▶ Greeting ──▶ Presenting ──▶ Asking
+//!      ▲                               PING         AUTH,          PSYNC │
+//!      │                                            REPLCONF …           │
+//!      │                        +FULLRESYNC          ┌───────────────────┤ +CONTINUE
+//!      │                                             ▼                   ▼
+//!      └── lost ─── from anywhere           Heading ─▶ Receiving ──▶ Following
+//!                                             $…        the snapshot
+//! ```
+//!
+//! What the replica has (a history and a position in it) is the journal's to know; it is asked for when
+//! PSYNC is sent. After a failure the machine waits before it tries again, longer each time where a
+//! snapshot was what failed.
+
+pub mod framing;
+#[cfg(test)]
+mod tests;
+
+use crate::wire::{Answer, SnapshotEnd};
+use journal::{HistoryId, JournalPos};
+use keyspace::Millis;
+
+/// The first wait after a link was lost.
+const FIRST_WAIT_MS: i64 = 100;
+/// The longest wait where no connection can be had, so that a primary that is back is found soon.
+const LONGEST_WAIT_MS: i64 = 1000;
+/// The first and the longest wait where a snapshot was sent in vain: each costs the primary much.
+const SNAPSHOT_WAIT_MS: i64 = 1000;
+const LONGEST_SNAPSHOT_WAIT_MS: i64 = 60_000;
+/// Between two acknowledgements.
+const ACK_PERIOD_MS: i64 = 1000;
+
+/// What a replica says of itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Identity {
+    /// Where it can be reached (`replica-announce-port`, or what it listens on).
+    pub port: u16,
+    /// `replica-announce-ip`.
+    pub announced_ip: Vec<u8>,
+    /// `primaryuser` and `primaryauth`; no password, no AUTH.
+    pub user: Vec<u8>,
+    /// See there.
+    pub password: Vec<u8>,
+    /// Its version, `MAJOR.MINOR.PATCH`, by which Valkey chooses the form of the snapshot.
+    pub version: String,
+}
+
+/// What the machine has to know of the rest at the moment of an event.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// What it says of itself.
+    pub identity: Identity,
+    /// What it has; `None`: nothing that it could go on from.
+    pub has: Option<(HistoryId, JournalPos)>,
+    /// `repl-timeout`, in milliseconds.
+    pub timeout_ms: i64,
+}
+
+/// How far the link to the primary is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Stage {
+    /// It is not tried before its time has come.
+    #[default]
+    Waiting,
+    /// The connection is being made.
+    Connecting,
+    /// PING is sent.
+    Greeting,
+    /// AUTH and REPLCONF are sent, and so many replies are still to come.
+    Presenting,
+    /// PSYNC is sent, or SYNC.
+    Asking,
+    /// A snapshot was promised.
+    Heading,
+    /// The snapshot comes and is loaded.
+    Receiving,
+    /// The stream comes.
+    Following,
+}
+
+impl Stage {
+    /// As ROLE names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Waiting => "connect",
+            Stage::Connecting => "connecting",
+            Stage::Greeting | Stage::Presenting | Stage::Asking => "handshake",
+            Stage::Heading | Stage::Receiving => "sync",
+            Stage::Following => "connected",
+        }
+    }
+}
+
+/// A snapshot that is to be received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promise {
+    /// How its end is found.
+    pub end: SnapshotEnd,
+    /// The history and the position at which the stream goes on behind it; `None` with a primary that
+    /// knows only SYNC and counts no positions.
+    pub from: Option<(HistoryId, JournalPos)>,
+}
+
+/// What is to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Connect, and say how that went.
+    Connect,
+    /// Send these bytes.
+    Send(Vec<u8>),
+    /// Receive and load the snapshot that comes now.
+    Receive(Promise),
+    /// The stream comes now, from where the replica is, which may have another id from now on.
+    Follow(Option<HistoryId>),
+    /// Say up to where the stream was applied.
+    Acknowledge,
+    /// Close the connection, if there is one.
+    Close,
+    /// A line for the log.
+    Log(String),
+    /// A line for the log, of what went wrong.
+    Warn(String),
+}
+
+/// A reply that is waited for, by what was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Auth,
+    Replconf(&'static str),
+}
+
+/// The machine; see the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Replica {
+    stage: Stage,
+    /// When to connect next.
+    due: Millis,
+    heard: Millis,
+    acknowledged: Millis,
+    /// Replies that are to come, the first last.
+    expected: Vec<Said>,
+    promised: Option<(HistoryId, JournalPos)>,
+    /// PSYNC was refused, so SYNC was sent.
+    asked_by_sync: bool,
+    /// Failures since the stream last came.
+    failures: u32,
+    /// The last reason that was logged: it is not logged again until the link works.
+    last_reason: String,
+}
+
+fn array(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+/// `REPLCONF ACK`, with what is on the replica's own disk, if it has an append-only file.
+pub fn acknowledgement(applied: JournalPos, on_disk: Option<JournalPos>) -> Vec<u8> {
+    let applied = applied.0.to_string();
+    let mut words: Vec<&[u8]> = vec![b"REPLCONF", b"ACK", applied.as_bytes()];
+    let on_disk = on_disk.map(|position| position.0.to_string());
+    if let Some(on_disk) = &on_disk {
+        words.extend([&b"FACK"[..], on_disk.as_bytes()]);
+    }
+    array(&words)
+}
+
+/// A line of the primary for the log.
+fn shown(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
+    text.replace(char::is_control, " ")
+}
+
+impl Replica {
+    /// How far the link is.
+    pub fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// When something was last heard of the primary.
+    pub fn heard(&self) -> Millis {
+        self.heard
+    }
+
+    /// Bytes came.
+    pub fn note_heard(&mut self, now: Millis) {
+        self.heard = now;
+    }
+
+    /// Another primary, or the same one from the beginning: it is tried at once.
+    pub fn restart(&mut self, now: Millis) {
+        *self = Replica { due: now, ..Replica::default() };
+    }
+
+    /// Time passes: what is due.
+    pub fn tick(&mut self, around: &Surroundings, now: Millis) -> Vec<Action> {
+        match self.stage {
+            Stage::Waiting if now >= self.due => {
+                self.stage = Stage::Connecting;
+                self.heard = now;
+                vec![Action::Connect]
+            }
+            Stage::Waiting | Stage::Connecting | Stage::Receiving => Vec::new(),
+            _ if now.0 - self.heard.0 > around.timeout_ms => {
+                let what = match self.stage {
+                    Stage::Following => "MASTER timeout: no data nor PING received...",
+                    Stage::Heading => {
+                        "Timeout receiving bulk data from MASTER... If the problem persists try to \
+                         set the 'repl-timeout' parameter in redis.conf to a larger value."
+                    }
+                    _ => "Timeout connecting to the MASTER...",
+                };
+                self.lost(what, now)
+            }
+            Stage::Following if now.0 - self.acknowledged.0 >= ACK_PERIOD_MS => {
+                self.acknowledged = now;
+                vec![Action::Acknowledge]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The connection is there.
+    pub fn connected(&mut self, now: Millis) -> Vec<Action> {
+        self.stage = Stage::Greeting;
+        self.heard = now;
+        vec![Action::Send(array(&[b"PING"]))]
+    }
+
+    /// There is no connection, or none any more, for this reason.
+    pub fn lost(&mut self, reason: &str, now: Millis) -> Vec<Action> {
+        let failed_in = std::mem::replace(&mut self.stage, Stage::Waiting);
+        self.expected.clear();
+        let is_snapshot = matches!(failed_in, Stage::Heading | Stage::Receiving);
+        self.failures = self.failures.saturating_add(1);
+        let (first, longest) = if is_snapshot {
+            (SNAPSHOT_WAIT_MS, LONGEST_SNAPSHOT_WAIT_MS)
+        } else {
+            (FIRST_WAIT_MS, LONGEST_WAIT_MS)
+        };
+        let wait = (first << (self.failures - 1).min(10)).min(longest);
+        self.due = Millis(now.0 + wait);
+        let mut actions = vec![Action::Close];
+        if self.last_reason != reason {
+            reason.clone_into(&mut self.last_reason);
+            actions.push(Action::Warn(reason.to_owned()));
+        }
+        actions
+    }
+
+    /// A line came, without its end.
+    pub fn line(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
+        self.heard = now;
+        match self.stage {
+            // A line feed keeps the link alive.
+            _ if line.is_empty() => Vec::new(),
+            Stage::Greeting => self.greeted(line, around, now),
+            Stage::Presenting => self.presented(line, around, now),
+            Stage::Asking => self.answered(line, now),
+            Stage::Heading => self.headed(line, now),
+            _ => self.lost(&format!("Unexpected data from MASTER: {}", shown(line)), now),
+        }
+    }
+
+    fn greeted(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
+        // An error that asks for AUTH is as good a reply: that comes next.
+        let is_alive = [&b"+"[..], b"-NOAUTH", b"-NOPERM", b"-ERR operation not permitted"]
+            .iter()
+            .any(|begin| line.starts_with(begin));
+        if !is_alive {
+            return self.lost(&format!("Error reply to PING from master: '{}'", shown(line)), now);
+        }
+        let mut actions = Vec::new();
+        if self.last_reason.is_empty() {
+            actions.push(Action::Log(
+                "Master replied to PING, replication can continue...".to_owned(),
+            ));
+        }
+        let identity = &around.identity;
+        let mut out = Vec::new();
+        let mut expected = Vec::new();
+        if !identity.password.is_empty() {
+            let mut words: Vec<&[u8]> = vec![b"AUTH"];
+            if !identity.user.is_empty() {
+                words.push(&identity.user);
+            }
+            words.push(&identity.password);
+            out.extend(array(&words));
+            expected.push(Said::Auth);
+        }
+        let mut say = |what: &'static str, words: &[&[u8]]| {
+            out.extend(array(&[&[&b"REPLCONF"[..]], words].concat()));
+            expected.push(Said::Replconf(what));
+        };
+        let port = identity.port.to_string();
+        say("listening-port", &[b"listening-port", port.as_bytes()]);
+        if !identity.announced_ip.is_empty() {
+            say("ip-address", &[b"ip-address", &identity.announced_ip]);
+        }
+        say("capa", &[b"capa", b"eof", b"capa", b"psync2"]);
+        say("version", &[b"version", identity.version.as_bytes()]);
+        expected.reverse();
+        self.expected = expected;
+        self.stage = Stage::Presenting;
+        actions.push(Action::Send(out));
+        actions
+    }
+
+    fn presented(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
+        let is_error = line.starts_with(b"-");
+        let said = self.expected.pop();
+        let mut actions = Vec::new();
+        match said {
+            Some(Said::Auth) if is_error => {
+                return self.lost(&format!("Unable to AUTH to MASTER: {}", shown(line)), now);
+            }
+            // Older primaries do not know all of it, and that does no harm; none has named its version
+            // to Redis, which Redis itself refuses.
+            Some(Said::Replconf(what)) if is_error && what != "version" => {
+                actions.push(Action::Log(format!(
+                    "(Non critical) Master does not understand REPLCONF {what}: {}",
+                    shown(line)
+                )));
+            }
+            _ => {}
+        }
+        if self.expected.is_empty() {
+            self.stage = Stage::Asking;
+            self.asked_by_sync = false;
+            let (id, offset) = match around.has {
+                Some((id, position)) => (id.to_string(), (position.0 + 1).to_string()),
+                None => ("?".to_owned(), "-1".to_owned()),
+            };
+            if self.last_reason.is_empty() {
+                actions.push(Action::Log(match around.has {
+                    Some(_) => {
+                        format!("Trying a partial resynchronization (request {id}:{offset}).")
+                    }
+                    None => "Partial resynchronization not possible (no cached master)".to_owned(),
+                }));
+            }
+            actions.push(Action::Send(array(&[b"PSYNC", id.as_bytes(), offset.as_bytes()])));
+        }
+        actions
+    }
+
+    fn answered(&mut self, line: &[u8], now: Millis) -> Vec<Action> {
+        if self.asked_by_sync {
+            return self.headed(line, now);
+        }
+        match Answer::parse(line) {
+            None => Vec::new(),
+            Some(Answer::FullResync(id, position)) => {
+                self.stage = Stage::Heading;
+                self.promised = Some((id, position));
+                vec![Action::Log(format!("Full resync from master: {id}:{}", position.0))]
+            }
+            Some(Answer::Continue(id)) => {
+                let mut actions = vec![
+                    Action::Log("Successful partial resynchronization with master.".to_owned()),
+                    Action::Follow(id),
+                ];
+                actions.extend(self.follow(now));
+                actions
+            }
+            Some(Answer::Retry) => {
+                let text = shown(line);
+                self.lost(
+                    &format!(
+                        "Master is currently unable to PSYNC but should be in the future: {text}"
+                    ),
+                    now,
+                )
+            }
+            Some(Answer::Refused(line)) => {
+                self.asked_by_sync = true;
+                self.promised = None;
+                let text = shown(&line);
+                vec![
+                    Action::Warn(format!(
+                        "Master does not support PSYNC or is in error state (reply: {text}). \
+                         Retrying with SYNC..."
+                    )),
+                    Action::Send(b"SYNC\r\n".to_vec()),
+                ]
+            }
+        }
+    }
+
+    fn headed(&mut self, line: &[u8], now: Millis) -> Vec<Action> {
+        // From here on it is a snapshot that fails.
+        self.stage = Stage::Heading;
+        if line.starts_with(b"-") {
+            let text = shown(line);
+            return self.lost(&format!("MASTER aborted replication with an error: {text}"), now);
+        }
+        let Some(end) = SnapshotEnd::parse(line) else {
+            let text = shown(line);
+            return self.lost(
+                &format!(
+                    "Bad protocol from MASTER, the first byte is not '$' (we received '{text}'), are \
+                     you sure the host and port are right?"
+                ),
+                now,
+            );
+        };
+        self.stage = Stage::Receiving;
+        vec![Action::Receive(Promise { end, from: self.promised.take() })]
+    }
+
+    /// The snapshot is loaded.
+    pub fn loaded(&mut self, now: Millis) -> Vec<Action> {
+        self.follow(now)
+    }
+
+    /// From here on the stream comes.
+    fn follow(&mut self, now: Millis) -> Vec<Action> {
+        self.stage = Stage::Following;
+        (self.heard, self.acknowledged) = (now, now);
+        self.failures = 0;
+        self.last_reason.clear();
+        // The first acknowledgement tells the primary that the snapshot is over.
+        vec![Action::Acknowledge]
+    }
+}

@@ -1,0 +1,293 @@
+//! Receiving the primary's snapshot and loading it.
+//!
+//! By `repl-diskless-load` the snapshot is written into a file first, which then takes the place of the
+//! configured one, or it is loaded while it arrives. In the first case the old data set is served until
+//! all has come. All cores load.
+
+use super::Uplink;
+use super::input::{SnapshotInput, Watcher};
+use crate::log;
+use crate::persistence::load::{self, Report, Source, load_rdb};
+use crate::persistence::temporaries;
+use crate::process::{os_error, signals};
+use config::ReplDisklessLoad;
+use engine::clock::now;
+use engine::follow::{Beginning, Over, begin_load, end_load};
+use engine::journal::{History, JournalPos};
+use engine::upstream::Transfer;
+use engine::{DbIndex, Engine};
+use replication::replica::Promise;
+use replication::wire::SnapshotEnd;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What was loaded.
+pub struct Loaded {
+    /// The database in which the stream goes on.
+    pub stream_db: DbIndex,
+    /// The beginning of the stream, as far as it has come.
+    pub rest: Vec<u8>,
+}
+
+/// Why nothing was.
+pub enum Failure {
+    /// Another term has begun.
+    Over,
+    /// For the log.
+    Failed(String),
+}
+
+impl From<Over> for Failure {
+    fn from(_: Over) -> Failure {
+        Failure::Over
+    }
+}
+
+/// Notes how far the transfer is, and ends it when another term has begun. While the snapshot is loaded
+/// it tells the primary now and then that the link is alive.
+struct Progress<'e> {
+    engine: &'e Engine,
+    term: u64,
+    total_bytes: Option<u64>,
+    keeps_alive: Option<TcpStream>,
+    last: Instant,
+}
+
+impl Watcher for Progress<'_> {
+    fn came(&mut self, bytes: u64) -> io::Result<()> {
+        let upstream = &self.engine.upstream;
+        if upstream.term() != self.term || self.engine.loading.is_cancelled() {
+            return Err(io::Error::other("it is not wanted any more"));
+        }
+        let at = now();
+        let total_bytes = self.total_bytes;
+        let mut link = upstream.link();
+        link.transfer = Some(Transfer { total_bytes, read_bytes: bytes, at });
+        link.heard = Some(at);
+        drop(link);
+        self.keep_alive();
+        Ok(())
+    }
+}
+
+impl Progress<'_> {
+    fn keep_alive(&mut self) {
+        if let Some(socket) = &mut self.keeps_alive
+            && self.last.elapsed() > Duration::from_secs(1)
+        {
+            self.last = Instant::now();
+            // A link that is broken is noticed where it is read.
+            let _ = socket.write(b"\n");
+        }
+    }
+}
+
+/// A file that is read while the primary is told that the link is alive.
+struct Alive<'f, 'e> {
+    file: File,
+    progress: &'f mut Progress<'e>,
+}
+
+impl Read for Alive<'_, '_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.progress.keep_alive();
+        self.file.read(into)
+    }
+}
+
+/// A file that goes unless it is kept.
+struct Temporary(Option<PathBuf>);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // It is in nothing's way if it cannot be removed.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Receives a snapshot and loads it.
+///
+/// # Errors
+/// The data set is what it was, or empty; the link's `is_incomplete` says which.
+pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Failure> {
+    let engine = uplink.engine;
+    let timeout = Duration::from_secs(engine.config.repl_timeout().into());
+    let total_bytes = match promise.end {
+        SnapshotEnd::Length(bytes) => Some(bytes),
+        SnapshotEnd::Mark(_) => None,
+    };
+    let first = uplink.input.rest().to_vec();
+    uplink.input.clear();
+    let Some(mut socket) = uplink.socket.take() else {
+        return Err(Failure::Failed("Connection with master lost.".to_owned()));
+    };
+    let keeps_alive = socket.try_clone().ok();
+    let last = Instant::now();
+    let mut progress = Progress { engine, term: uplink.term, total_bytes, keeps_alive: None, last };
+    let loads_at_once = loads_at_once(engine);
+    let from = if loads_at_once { "to parser" } else { "to disk" };
+    match promise.end {
+        SnapshotEnd::Length(bytes) => {
+            log!(Notice, "MASTER <-> REPLICA sync: receiving {bytes} bytes from master {from}");
+        }
+        SnapshotEnd::Mark(_) => {
+            log!(
+                Notice,
+                "MASTER <-> REPLICA sync: receiving streamed RDB from master with EOF {from}"
+            );
+        }
+    }
+    let outcome = if loads_at_once {
+        progress.keeps_alive = keeps_alive;
+        let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
+        let report =
+            install(uplink, &promise, &mut input, "the stream from the master", total_bytes);
+        let ended = report.and_then(|report| match input.finish() {
+            Ok(rest) => Ok((report, rest)),
+            Err(error) => {
+                let why = format!("Bad end of the snapshot from MASTER: {}", os_error(&error));
+                Err(throw_away(uplink, Failure::Failed(why)))
+            }
+        });
+        ended
+    } else {
+        let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
+        let written = write_file(engine, &mut input)
+            .and_then(|(path, bytes)| Ok((path, bytes, input.finish()?)));
+        match written {
+            Err(error) => {
+                let why = os_error(&error);
+                Err(Failure::Failed(format!("I/O error trying to sync with MASTER: {why}")))
+            }
+            Ok((path, bytes, rest)) => {
+                progress.keeps_alive = keeps_alive;
+                File::open(&path)
+                    .map_err(|error| {
+                        let why = os_error(&error);
+                        Failure::Failed(format!("Can't open {}: {why}", path.display()))
+                    })
+                    .and_then(|file| {
+                        let mut input = Alive { file, progress: &mut progress };
+                        let name = path.display().to_string();
+                        install(uplink, &promise, &mut input, &name, Some(bytes))
+                    })
+                    .map(|report| (report, rest))
+            }
+        }
+    };
+    let (report, rest) = outcome?;
+    uplink.socket = Some(socket);
+    let stream_db = DbIndex(report.stream_db.unwrap_or(0));
+    if let Err(over) = end_load(uplink.thread, uplink.term, stream_db) {
+        return Err(throw_away(uplink, over.into()));
+    }
+    signals::set_loading(false);
+    uplink.aof.resume();
+    Ok(Loaded { stream_db, rest })
+}
+
+/// Whether the snapshot is loaded while it arrives.
+fn loads_at_once(engine: &Engine) -> bool {
+    match engine.config.repl_diskless_load() {
+        // A file keeps the old data set as long.
+        ReplDisklessLoad::Disabled | ReplDisklessLoad::SwapDb => false,
+        ReplDisklessLoad::OnEmptyDb => engine.keyspace.used_databases().next().is_none(),
+        ReplDisklessLoad::FlushBeforeLoad => true,
+    }
+}
+
+/// Writes the snapshot into the configured file, which is replaced when all has come; its size.
+fn write_file(engine: &Engine, input: &mut dyn Read) -> io::Result<(PathBuf, u64)> {
+    let mut temporary = Temporary(Some(PathBuf::from(temporaries::received())));
+    let path = temporary.0.clone().unwrap_or_default();
+    let mut file = File::create(&path)?;
+    // So another process that starts here knows that it is being written.
+    file.try_lock().map_err(io::Error::from)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut bytes = 0;
+    loop {
+        match input.read(&mut piece)? {
+            0 => break,
+            read => {
+                file.write_all(&piece[..read])?;
+                bytes += read as u64;
+            }
+        }
+    }
+    file.sync_all()?;
+    let target = engine.config.dbfilename().as_path().to_path_buf();
+    // A save that is under way would put an older data set into its place.
+    engine.persistence.end_running();
+    std::fs::rename(&path, &target)?;
+    temporary.0 = None;
+    Ok((target, bytes))
+}
+
+/// Empties the data set and loads the snapshot into it.
+fn install(
+    uplink: &Uplink<'_>,
+    promise: &Promise,
+    input: &mut dyn Read,
+    name: &str,
+    bytes: Option<u64>,
+) -> Result<Report, Failure> {
+    let engine = uplink.engine;
+    log!(Notice, "MASTER <-> REPLICA sync: Flushing old data");
+    uplink.aof.suspend();
+    if let Some(snapshot) = engine.snapshots.current() {
+        snapshot.end();
+    }
+    let (id, position) = match promise.from {
+        Some((id, position)) => (History { id, second: None }, position),
+        // It counts no positions: so this server's followers cannot go on from here.
+        None => (History::new(), JournalPos(0)),
+    };
+    empty(uplink, id, position, Some(bytes.unwrap_or(0)))?;
+    signals::set_loading(true);
+    log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
+    let source = Source {
+        input,
+        name: name.to_owned(),
+        offset: 0,
+        end: bytes.unwrap_or(u64::MAX),
+        begun: &mut || {},
+    };
+    let mut options = load::Options::configured(engine);
+    // The primary says when a key is gone.
+    options.settings.keeps_expired = true;
+    load_rdb(engine, source, &options).map_err(|why| {
+        let why = format!("Failed trying to load the MASTER synchronization DB: {why}");
+        throw_away(uplink, Failure::Failed(why))
+    })
+}
+
+fn empty(
+    uplink: &Uplink<'_>,
+    history: History,
+    position: JournalPos,
+    bytes: Option<u64>,
+) -> Result<(), Failure> {
+    let beginning = Beginning { history, position, bytes };
+    let taken = begin_load(uplink.thread, uplink.term, &beginning)?;
+    if uplink.engine.config.replica_lazy_flush() {
+        uplink.engine.background.free_tables(taken);
+    }
+    Ok(())
+}
+
+/// Half a data set is of no use.
+fn throw_away(uplink: &Uplink<'_>, failure: Failure) -> Failure {
+    signals::set_loading(false);
+    match empty(uplink, History::new(), JournalPos(0), None) {
+        Ok(()) => failure,
+        Err(over) => {
+            uplink.engine.loading.end();
+            over
+        }
+    }
+}

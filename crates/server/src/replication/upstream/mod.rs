@@ -1,0 +1,392 @@
+//! The link to the primary: a thread of its own connects, receives the snapshot and applies the stream.
+//! What is to be done is decided by [`replication::replica`]; here are the socket and the clock.
+//!
+//! The thread waits for its socket for at most [`ROUND`] at a time, so it notices a change of role soon,
+//! which another thread makes by beginning another term ([`engine::upstream`]).
+
+mod input;
+mod load;
+
+use crate::log;
+use crate::persistence::aof::Aof;
+use crate::process::{log as logging, os_error, thread};
+use engine::Engine;
+use engine::append_log::LogState;
+use engine::clock::now;
+use engine::follow::Follower;
+use engine::worker::ThreadContext;
+use input::is_nothing;
+use replication::replica::framing::Framer;
+use replication::replica::{
+    Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
+};
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest wait for the socket.
+const ROUND: Duration = Duration::from_millis(100);
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
+/// Entries that are applied together.
+const TOGETHER: usize = 64;
+/// The longest line of the handshake.
+const LONGEST_LINE: usize = 1 << 10;
+/// What replicas say their version is. Valkey sends the newest form of RDB that this version reads,
+/// which is the newest that this server reads.
+const VERSION: &str = "8.0.0";
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system can start no thread.
+pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
+    let aof = Arc::clone(aof);
+    thread::spawn("replica", move || {
+        let context = engine.follower_context();
+        Uplink::new(engine, &context, aof).run();
+    })
+    .map(drop)
+}
+
+/// The link; see the module's documentation.
+struct Uplink<'t> {
+    engine: &'static Engine,
+    thread: &'t ThreadContext,
+    aof: Arc<Aof>,
+    machine: Replica,
+    term: u64,
+    socket: Option<TcpStream>,
+    input: Input,
+    framer: Framer,
+    follower: Follower<'t>,
+    /// The next attempt to connect is told in the log.
+    announces: bool,
+}
+
+/// What has come and is not used yet.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    begin: usize,
+    end: usize,
+}
+
+impl Input {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.begin..self.end]
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.begin += bytes;
+    }
+
+    /// Reads into room for at least so many bytes.
+    fn read(&mut self, socket: &mut impl Read, missing: usize) -> io::Result<usize> {
+        self.bytes.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end - self.begin);
+        // A length that is a lie must not make room for more than comes.
+        let room = missing.clamp(PIECE, (2 * self.end).max(PIECE));
+        if self.bytes.len() < self.end + room {
+            self.bytes.resize(self.end + room, 0);
+        } else if self.bytes.len() > 4 * (self.end + room) {
+            self.bytes.truncate(self.end + room);
+            self.bytes.shrink_to_fit();
+        }
+        let read = socket.read(&mut self.bytes[self.end..])?;
+        self.end += read;
+        Ok(read)
+    }
+
+    fn clear(&mut self) {
+        *self = Input::default();
+    }
+}
+
+impl<'t> Uplink<'t> {
+    fn new(engine: &'static Engine, thread: &'t ThreadContext, aof: Arc<Aof>) -> Uplink<'t> {
+        Uplink {
+            engine,
+            thread,
+            aof,
+            machine: Replica::default(),
+            term: 0,
+            socket: None,
+            input: Input::default(),
+            framer: Framer::default(),
+            follower: Follower::new(thread, engine.upstream.link().stream_db),
+            announces: true,
+        }
+    }
+
+    fn run(&mut self) {
+        loop {
+            let term = self.engine.upstream.term();
+            if term != self.term {
+                self.begin_term(term);
+            }
+            if !self.engine.upstream.is_replica() || self.engine.loading.is_cancelled() {
+                self.engine.upstream.wait_for_change(term, Duration::from_secs(1));
+                continue;
+            }
+            let actions = self.machine.tick(&self.around(), now());
+            self.act(actions);
+            self.note_stage();
+            match self.machine.stage() {
+                Stage::Waiting => self.engine.upstream.wait_for_change(term, ROUND / 2),
+                Stage::Following => self.follow(),
+                _ => self.listen(),
+            }
+        }
+    }
+
+    /// Another primary, or none.
+    fn begin_term(&mut self, term: u64) {
+        self.term = term;
+        self.announces = true;
+        self.close();
+        self.machine.restart(now());
+        let is_replica = self.engine.upstream.is_replica();
+        logging::set_role(if is_replica { logging::Role::Replica } else { logging::Role::Primary });
+        // A snapshot that was not loaded to its end is what there is now.
+        self.aof.resume();
+        if !is_replica {
+            self.input.clear();
+        }
+    }
+
+    fn around(&self) -> Surroundings {
+        let config = &self.engine.config;
+        let announced = config.replica_announce_port();
+        let port = if announced != 0 { announced } else { config.port() };
+        let bytes = |text: config::Text| text.to_vec();
+        let journal = &self.engine.journal;
+        let is_known = journal.is_history_known() && !self.engine.upstream.link().is_incomplete;
+        Surroundings {
+            identity: Identity {
+                port,
+                announced_ip: bytes(config.replica_announce_ip()),
+                user: bytes(config.primaryuser()),
+                password: bytes(config.primaryauth()),
+                version: VERSION.to_owned(),
+            },
+            has: is_known.then(|| (journal.history().id, journal.position())),
+            timeout_ms: i64::from(config.repl_timeout()) * 1000,
+        }
+    }
+
+    fn note_stage(&self) {
+        let heard = self.machine.heard();
+        self.engine.upstream.note_stage(self.term, self.machine.stage(), heard, now());
+    }
+
+    fn act(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Connect => {
+                    self.note_stage();
+                    self.connect();
+                }
+                Action::Send(bytes) => self.send(&bytes),
+                Action::Acknowledge => self.acknowledge(self.engine.journal.position()),
+                Action::Receive(promise) => self.receive(promise),
+                Action::Follow(id) => {
+                    if !self.resume(id) {
+                        return;
+                    }
+                }
+                Action::Close => self.close(),
+                Action::Log(line) => log!(Notice, "{line}"),
+                Action::Warn(line) => log!(Warning, "{line}"),
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.socket = None;
+        self.input.clear();
+        self.framer = Framer::default();
+    }
+
+    /// The link is broken.
+    fn lose(&mut self, reason: &str) {
+        let actions = self.machine.lost(reason, now());
+        self.act(actions);
+        self.note_stage();
+    }
+
+    fn connect(&mut self) {
+        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
+        // Once for each primary and each link that was up: attempts may be many.
+        if std::mem::replace(&mut self.announces, false) {
+            log!(Notice, "Connecting to MASTER {host}:{port}");
+            log!(Notice, "MASTER <-> REPLICA sync started");
+        }
+        match self.open(&host, port) {
+            Ok(socket) => {
+                self.socket = Some(socket);
+                let actions = self.machine.connected(now());
+                self.act(actions);
+            }
+            Err(error) => {
+                let why = os_error(&error);
+                self.lose(&format!("Unable to connect to MASTER {host}:{port}: {why}"));
+            }
+        }
+    }
+
+    fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let timeout = Duration::from_secs(self.engine.config.repl_timeout().into());
+        let mut last = io::Error::other("the host has no address");
+        for address in (host, port).to_socket_addrs()? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(socket) => {
+                    socket.set_nodelay(true)?;
+                    socket.set_read_timeout(Some(ROUND))?;
+                    socket.set_write_timeout(Some(timeout))?;
+                    return Ok(socket);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        let Some(socket) = &mut self.socket else { return };
+        match socket.write_all(bytes) {
+            Ok(()) => self.engine.upstream.link().sent_bytes += bytes.len() as u64,
+            Err(error) => {
+                let why = os_error(&error);
+                self.lose(&format!("I/O error writing to MASTER: {why}"));
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, position: engine::journal::JournalPos) {
+        let has_log = self.engine.append_log.state() == LogState::On;
+        let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
+        self.send(&acknowledgement(position, on_disk));
+    }
+
+    /// Reads what there is; `false` if nothing came for a while, or the link is broken.
+    fn read(&mut self, missing: usize) -> bool {
+        let Some(socket) = &mut self.socket else { return false };
+        let outcome = self.input.read(socket, missing);
+        match outcome {
+            Ok(0) => self.lose("Connection with master lost."),
+            Ok(bytes) => {
+                self.machine.note_heard(now());
+                self.engine.upstream.link().received_bytes += bytes as u64;
+                return true;
+            }
+            Err(error) if is_nothing(&error) => {}
+            Err(error) => {
+                let why = os_error(&error);
+                self.lose(&format!("I/O error reading from MASTER: {why}"));
+            }
+        }
+        false
+    }
+
+    /// The lines of the handshake.
+    fn listen(&mut self) {
+        if !self.read(1) {
+            return;
+        }
+        loop {
+            let is_line = !matches!(self.machine.stage(), Stage::Waiting | Stage::Following);
+            let end = self.input.rest().iter().position(|&byte| byte == b'\n');
+            let Some(end) = end.filter(|_| is_line) else { break };
+            let line = self.input.rest()[..end].trim_ascii_end().to_vec();
+            self.input.take(end + 1);
+            let actions = self.machine.line(&line, &self.around(), now());
+            self.act(actions);
+            self.note_stage();
+        }
+        let is_line = !matches!(self.machine.stage(), Stage::Waiting | Stage::Following);
+        if is_line && self.input.rest().len() > LONGEST_LINE {
+            self.lose("MASTER sent a line that is too long");
+        }
+    }
+
+    /// The stream goes on where this server is; `false` if that is not so any more.
+    fn resume(&mut self, id: Option<engine::journal::HistoryId>) -> bool {
+        let stopped = self.engine.keyspace.world().stop();
+        if self.engine.upstream.term() != self.term {
+            return false;
+        }
+        let journal = &self.engine.journal;
+        let history = journal.history();
+        let is_new = id.is_some_and(|id| id != history.id);
+        if let Some(id) = id.filter(|_| is_new) {
+            let second = Some((history.id, journal.position()));
+            journal.set_history(engine::journal::History { id, second });
+            log!(Notice, "Master replication ID changed to {id}");
+        }
+        journal.keep();
+        drop(stopped);
+        if is_new {
+            self.engine.disconnect_replicas();
+        }
+        let db = self.engine.upstream.link().stream_db;
+        self.follower = Follower::new(self.thread, db);
+        self.framer = Framer::default();
+        log!(Notice, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
+        true
+    }
+
+    fn receive(&mut self, promise: Promise) {
+        self.note_stage();
+        let outcome = load::receive(self, promise);
+        let actions = match outcome {
+            Ok(loaded) => {
+                self.follower = Follower::new(self.thread, loaded.stream_db);
+                self.framer = Framer::default();
+                self.input.clear();
+                self.input.end = loaded.rest.len();
+                self.input.bytes = loaded.rest;
+                log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
+                self.machine.loaded(now())
+            }
+            // The next round finds another term.
+            Err(load::Failure::Over) => return self.close(),
+            Err(load::Failure::Failed(why)) => self.machine.lost(&why, now()),
+        };
+        self.engine.upstream.link().transfer = None;
+        self.act(actions);
+        self.note_stage();
+    }
+
+    /// The stream.
+    fn follow(&mut self) {
+        // The append-only file is far behind: as clients do, the stream waits for it.
+        if self.engine.journal.is_full() {
+            std::thread::sleep(Duration::from_millis(1));
+            return;
+        }
+        let missing = match self.framer.parse(self.input.rest(), TOGETHER) {
+            Ok(missing) => missing,
+            Err(_) if !self.framer.entries().is_empty() => 0,
+            Err(corrupt) => {
+                // The same bytes would come again.
+                self.engine.upstream.link().is_incomplete = true;
+                return self.lose(&format!("Protocol error from MASTER: {corrupt}"));
+            }
+        };
+        self.announces = true;
+        if self.framer.entries().is_empty() {
+            self.read(missing);
+            return;
+        }
+        let applied = self.follower.apply(self.term, self.input.rest(), &self.framer);
+        self.framer.take(applied.bytes);
+        self.input.take(applied.bytes);
+        if let Some(position) = applied.asked_at {
+            self.acknowledge(position);
+        }
+        self.engine.append_log.nudge(&self.engine.journal, 0);
+        self.engine.nudge_feeds(usize::MAX);
+    }
+}
