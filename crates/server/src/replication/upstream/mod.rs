@@ -211,6 +211,10 @@ impl<'t> Uplink<'t> {
 
     /// The link is broken.
     fn lose(&mut self, reason: &str) {
+        if self.engine.upstream.term() != self.term {
+            // Another term has begun.
+            return self.close();
+        }
         let actions = self.machine.lost(reason, now());
         self.act(actions);
         self.note_stage();
