@@ -147,14 +147,13 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
         let report =
             install(uplink, &promise, &mut input, "the stream from the master", total_bytes);
-        let ended = report.and_then(|report| match input.finish() {
+        report.and_then(|report| match input.finish() {
             Ok(rest) => Ok((report, rest)),
             Err(error) => {
                 let why = format!("Bad end of the snapshot from MASTER: {}", os_error(&error));
                 Err(throw_away(uplink, Failure::Failed(why)))
             }
-        });
-        ended
+        })
     } else {
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
         let written = write_file(engine, &mut input)
