@@ -119,6 +119,17 @@ impl<'t> Follower<'t> {
     }
 }
 
+/// Refuses what no primary sends: a lying one is not to shut this server down, or to subscribe to
+/// anything.
+fn in_its_place(row: &Resolved) -> Result<&Resolved, Error> {
+    let flags = row.command.flags;
+    let replicates = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    if replicates || !flags.any(Flags::NOSCRIPT.with(Flags::ADMIN)) {
+        return Ok(row);
+    }
+    Err(Error::text("ERR This command has no place in a replication stream"))
+}
+
 /// A part of a stream while it is applied. The thread is inside the world.
 struct Run<'a, 'i> {
     cx: Cx<'a>,
@@ -194,7 +205,8 @@ impl<'i> Run<'_, 'i> {
         }
         let mut rows: Vec<Option<&'static Resolved>> = Vec::with_capacity(commands.len());
         for words in commands {
-            rows.push(engine.table.resolve_logged(words).map_err(|e| self.failed(words, &e)).ok());
+            let row = engine.table.resolve_logged(words).and_then(in_its_place);
+            rows.push(row.map_err(|error| self.failed(words, &error)).ok());
         }
         let needs_world = |(row, words): (&Option<&'static Resolved>, &Words<'_>)| {
             row.is_some_and(|row| row.command.flags.has(Flags::WALKS) || row.needs_world(words))
@@ -392,6 +404,7 @@ pub fn end_load(thread: &ThreadContext, term: u64, stream_db: DbIndex) -> Result
         return Err(Over);
     }
     engine.journal.keep();
+    engine.journal.note_db(stream_db);
     let mut link = engine.upstream.link();
     link.is_incomplete = false;
     link.stream_db = stream_db;

@@ -6,14 +6,14 @@
 //! primary does so inside the world and asks for the term first, so that a promotion stands at a whole
 //! prefix of the stream, and nothing of the stream is applied after it.
 
-use crate::clients::flag;
+use crate::clients::{Client, Names, flag};
 use crate::engine::Engine;
 use crate::mailbox::Message;
 use crate::worker::ThreadContext;
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use structs::sync::{lock, wait_timeout};
 
@@ -188,6 +188,23 @@ impl Engine {
                 self.mailboxes[thread].post(Message::Unblock { client, token, error });
             }
         }
+    }
+
+    /// Lists the link to the primary among the clients. It belongs to no reactor: the thread that follows
+    /// asks whether it was killed.
+    pub fn list_primary(&self, addr: String, laddr: String, fd: i32) -> Option<Arc<Client>> {
+        let client = self.clients.add(usize::MAX, |id| Client {
+            addr,
+            laddr,
+            fd,
+            names: Mutex::new(Names { user: "(superuser)".into(), ..Names::default() }),
+            ..Client::unconnected(id, 0, self.clock.wall())
+        })?;
+        client.live.flags.store(flag::PRIMARY, Relaxed);
+        client.live.redirect.store(-1, Relaxed);
+        client.live.protocol.store(2, Relaxed);
+        client.live.last_seen_ms.store(self.clock.wall().0, Relaxed);
+        Some(client)
     }
 
     /// The context of the calling thread, which follows the primary; once.

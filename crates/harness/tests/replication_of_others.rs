@@ -7,6 +7,10 @@ use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 fn start(program: &Program, arguments: &[&str]) -> Server {
     let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -185,4 +189,145 @@ fn a_reader_never_sees_half_a_transaction() {
             assert_eq!(both[0], both[1]);
         }
     });
+}
+
+/// Answers every connection with these bytes, and closes it; how many there were.
+fn lying_primary(answer: Vec<u8>) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            // The other end may have had enough of it.
+            let _ = client.write_all(&answer);
+            let _ = client.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut client, &mut std::io::sink());
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    (port, connections)
+}
+
+#[test]
+fn a_primary_that_lies_does_no_harm() {
+    let (id, mark) = ("a".repeat(40), "m".repeat(40));
+    let full = format!("+FULLRESYNC {id} 5\r\n");
+    let answers = [
+        String::new(),
+        "\n\n\n".to_owned(),
+        "+FULLRESYNC short 5\r\n$5\r\nhello".to_owned(),
+        format!("+FULLRESYNC {id} 9223372036854775807\r\n$0\r\n"),
+        format!("+FULLRESYNC {id} -7\r\n"),
+        format!("{full}$-1\r\n"),
+        format!("{full}$100\r\nREDIS0011 and then nothing"),
+        format!("{full}$20\r\nREDIS0011garbage1234*1\r\n$4\r\nPING\r\n"),
+        format!("{full}$EOF:{mark}\r\nREDIS0011{mark}"),
+        format!("{full}$EOF:{mark}\r\n{mark}"),
+        format!("{full}{}", "x".repeat(5000)),
+        "+CONTINUE\r\n*1\r\n$-5\r\n".to_owned(),
+        "+CONTINUE\r\n*1\r\n$4\r\nEXEC\r\n".to_owned(),
+        "+CONTINUE\r\n*1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nGET\r\n$1\r\n".to_owned(),
+        "+CONTINUE\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$99999999999\r\nv".to_owned(),
+        "+CONTINUE\r\n*1\r\n$7\r\nNOTHING\r\n*1\r\n$8\r\nSHUTDOWN\r\n#".to_owned(),
+    ];
+    for mode in ["disabled", "flush-before-load"] {
+        let replica = dunlin(&["--repl-diskless-load", mode]);
+        fill(&replica, 6, 50);
+        let mut theirs = replica.client();
+        for answer in &answers {
+            let answer = format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n{answer}");
+            let (port, connections) = lying_primary(answer.into_bytes());
+            follow(&mut theirs, port);
+            eventually("an attempt", || connections.load(SeqCst) > 0);
+        }
+        let primary = dunlin(&[]);
+        fill(&primary, 7, 500);
+        follow(&mut theirs, primary.port());
+        until_linked(&replica);
+        compare(&primary, &replica);
+    }
+}
+
+#[test]
+fn messages_reach_listeners_of_replicas() {
+    let primary = dunlin(&[]);
+    let replica = dunlin(&[]);
+    let (mut ours, mut theirs) = (primary.client(), replica.client());
+    follow(&mut theirs, primary.port());
+    until_linked(&replica);
+    let mut listener = replica.client();
+    ask(&mut listener, &["SUBSCRIBE", "news"]);
+    assert_eq!(ask(&mut ours, &["PUBLISH", "news", "good"]), Reply::Integer(0));
+    let message = listener.message().expect("a message");
+    assert_eq!(message.elements().expect("words")[2], Reply::Bulk(b"good".to_vec()));
+    let list = ask(&mut theirs, &["CLIENT", "LIST", "TYPE", "primary"]);
+    assert!(String::from_utf8_lossy(list.text().expect("a list")).contains("flags=M"));
+    // Killed, the link comes back without a snapshot.
+    assert_eq!(ask(&mut theirs, &["CLIENT", "KILL", "TYPE", "primary"]), Reply::Integer(1));
+    eventually("it came back", || number(&mut ours, "sync_partial_ok") == 1);
+    until_linked(&replica);
+}
+
+#[test]
+fn the_reference_hands_over_its_role() {
+    let primary = start(&reference(), &[]);
+    fill(&primary, 8, 500);
+    let replica = dunlin(&[]);
+    let (mut ours, mut theirs) = (primary.client(), replica.client());
+    follow(&mut theirs, primary.port());
+    until_linked(&replica);
+    ok(&mut ours, &["FAILOVER"]);
+    eventually("roles are exchanged", || {
+        field(&mut theirs, "role") == "master" && field(&mut ours, "role") == "slave"
+    });
+    until_linked(&primary);
+    fill(&replica, 9, 500);
+    compare(&replica, &primary);
+    assert_eq!(number(&mut theirs, "sync_full"), 0);
+}
+
+#[test]
+fn processes_that_are_killed_come_back() {
+    let mut primary = dunlin(&["--appendonly", "yes"]);
+    let mut replica = dunlin(&["--appendonly", "yes"]);
+    follow(&mut replica.client(), primary.port());
+    until_linked(&replica);
+    for round in 0..3 {
+        fill(&primary, 10 + round, 500);
+        let port = primary.port();
+        if round % 2 == 0 {
+            replica.kill().expect("it was there");
+            fill(&primary, 20 + round, 500);
+            replica.start_again().expect("it starts");
+            follow(&mut replica.client(), port);
+        } else {
+            primary.kill().expect("it was there");
+            primary.start_again().expect("it starts");
+            follow(&mut replica.client(), primary.port());
+        }
+        fill(&primary, 30 + round, 500);
+        until_linked(&replica);
+        compare(&primary, &replica);
+    }
+}
+
+#[test]
+fn followers_of_a_replica_go_on_in_the_database_of_the_stream() {
+    let first = dunlin(&[]);
+    let mut ours = first.client();
+    ok(&mut ours, &["SELECT", "5"]);
+    ok(&mut ours, &["SET", "k", "v"]);
+    let second = dunlin(&[]);
+    follow(&mut second.client(), first.port());
+    until_linked(&second);
+    ok(&mut ours, &["SET", "k2", "v"]);
+    // Two, since the snapshot for one must not change anything for the next.
+    let others = [start(&reference(), &[]), dunlin(&[])];
+    for other in &others {
+        follow(&mut other.client(), second.port());
+        until_linked(other);
+    }
+    ok(&mut ours, &["SET", "k3", "v"]);
+    others.iter().for_each(|other| compare(&first, other));
 }

@@ -201,8 +201,22 @@ impl Journal {
     }
 
     /// Makes the next entry begin with SELECT, because what reads it from here on knows nothing of
-    /// the entries before. The world is stopped.
+    /// the entries before. The world is stopped. Nothing is put into a copy; its followers learn from
+    /// the snapshot in which database it goes on.
     pub fn forget_db(&self) {
+        if self.register().is_copy {
+            return;
+        }
+        self.forget_selected();
+    }
+
+    /// The stream that this is a copy of goes on in this database. The world is stopped.
+    pub fn note_db(&self, db: DbIndex) {
+        let position = self.position().0;
+        self.state.store(pack(position, code(db)), Release);
+    }
+
+    fn forget_selected(&self) {
         self.state.fetch_or(UNKNOWN_DB, AcqRel);
     }
 
@@ -381,7 +395,9 @@ impl Journal {
             register.history = History::new();
         }
         register.first = self.position().0;
-        self.forget_db();
+        if !register.is_copy {
+            self.forget_selected();
+        }
     }
 
     /// A reader of everything from here on. The world is stopped, or nothing writes yet: otherwise

@@ -378,8 +378,12 @@ fn a_stream_is_copied_verbatim() {
     replica.keep();
     let [mut follower, mut log] =
         [IfBehind::CutOff, IfBehind::HoldWriters].map(|r| replica.read(r));
-    // A snapshot for a follower does not add a SELECT.
+    replica.set_copy(true);
+    assert!(replica.is_active() && !replica.is_recording(), "own entries have no place in it");
+    replica.note_db(DbIndex(2));
+    // A snapshot for a follower does not add a SELECT, nor does it take the database away.
     replica.forget_db();
+    assert_eq!(replica.selected_db(), Some(DbIndex(2)));
     let (first, rest) = stream.split_at(stream.len() - 20);
     replica.append_verbatim(first, DbIndex(3));
     assert_eq!(replica.append_verbatim(rest, DbIndex(3)), primary.position());
@@ -390,6 +394,8 @@ fn a_stream_is_copied_verbatim() {
     assert_eq!(replica.selected_db(), Some(DbIndex(3)));
     // Promoted, it goes on from there, and its followers keep their place.
     replica.set_history(replica.history().branch(replica.position()));
+    replica.set_copy(false);
+    assert!(replica.is_recording());
     append(&replica, 3, &[b"C"]);
     drain(&mut follower, &mut of_follower);
     assert!(of_follower.ends_with(b"*1\r\n$1\r\nC\r\n") && !follower.is_cut_off());

@@ -22,6 +22,9 @@ pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Goes into the stream when a client waits for acknowledgements.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
+/// Positions of a primary from here on are none: they would not fit the journal's word for them.
+const POSITIONS_END: u64 = 1 << 55;
+
 /// Characters that mark the end of a snapshot of unknown length.
 pub const MARK_LEN: usize = 40;
 
@@ -87,7 +90,10 @@ impl Answer {
             return None;
         }
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let position = |text: &[u8]| u64::try_from(parse_i64(text)?).ok().map(JournalPos);
+        let position = |text: &[u8]| {
+            let position = u64::try_from(parse_i64(text)?).ok()?;
+            (position < POSITIONS_END).then_some(JournalPos(position))
+        };
         let refused = || Answer::Refused(line.to_vec());
         Some(match words.as_slice() {
             [b"+FULLRESYNC", id, offset] => match (HistoryId::parse(id), position(offset)) {
@@ -140,6 +146,8 @@ mod tests {
         assert_eq!(answer(resume(&id, false)), Some(Answer::Continue(None)));
         assert_eq!(Answer::parse(b""), None);
         assert_eq!(Answer::parse(b"-LOADING Dunlin is loading"), Some(Answer::Retry));
+        let far = format!("+FULLRESYNC {id} {}", 1u64 << 55).into_bytes();
+        assert_eq!(Answer::parse(&far), Some(Answer::Refused(far)));
         let error = b"-ERR unknown command".to_vec();
         assert_eq!(Answer::parse(&error), Some(Answer::Refused(error)));
         let end = |line| SnapshotEnd::parse(&without_end(line));

@@ -4,11 +4,13 @@ use engine::Engine;
 use engine::clients::{Client, flag};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `replica`, `pubsub` or `normal`: which limits apply to a client.
+/// `replica`, `primary`, `pubsub` or `normal`: which limits apply to a client.
 pub(crate) fn kind_of(client: &Client) -> &'static str {
     let flags = client.live.flags.load(Relaxed);
     if flags & flag::REPLICA != 0 {
         "replica"
+    } else if flags & flag::PRIMARY != 0 {
+        "primary"
     } else if flags & flag::PUBSUB != 0 {
         "pubsub"
     } else {
@@ -20,6 +22,7 @@ pub(crate) fn kind_of(client: &Client) -> &'static str {
 pub(crate) fn letters(bits: u64) -> String {
     let known = [
         (flag::REPLICA, 'S'),
+        (flag::PRIMARY, 'M'),
         (flag::MONITOR, 'O'),
         (flag::PUBSUB, 'P'),
         (flag::MULTI, 'x'),

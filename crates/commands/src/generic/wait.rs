@@ -46,6 +46,13 @@ pub static WAITAOF: Command = Command {
 };
 
 fn wait(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.upstream.is_replica() {
+        return Err(Error::text(
+            "ERR WAIT cannot be used with replica instances. Please also note that if a replica is \
+             configured to be writable (which is not the default) writes to replicas are just local \
+             and are not propagated.",
+        ));
+    }
     // A negative number is always reached.
     let replicas = args.integer(1)?;
     let deadline = parse_timeout_ms(args[2], cx.now())?;
@@ -53,6 +60,12 @@ fn wait(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn waitaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.upstream.is_replica() {
+        return Err(Error::text(
+            "ERR WAITAOF cannot be used with replica instances. Please also note that writes to \
+             replicas are just local and are not propagated.",
+        ));
+    }
     let local = match args.integer(1)? {
         0 => false,
         1 => true,

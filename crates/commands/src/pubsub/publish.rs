@@ -46,12 +46,21 @@ pub static SPUBLISH: Command = Command {
 
 fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let count = cx.publish(Space::Channels, args[1], args[2]);
+    forward(cx, args);
     cx.reply.integer(count as i64);
     Ok(())
 }
 
+/// Replicas have listeners of their own. A message is no write: without replicas nobody reads of it.
+fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
+    if cx.engine.replicas.count() > 0 {
+        cx.db.propagate_as(|effect| effect.command(args.words()));
+    }
+}
+
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let count = cx.publish(Space::ShardChannels, args[1], args[2]);
+    forward(cx, args);
     cx.reply.integer(count as i64);
     Ok(())
 }

@@ -2,6 +2,9 @@
 //!
 //! If the bytes from the offset on are kept, the reply is `+CONTINUE` and the stream follows. Otherwise
 //! there is no reply yet: the thread that sends snapshots answers when one begins.
+//!
+//! A primary that hands over its role (FAILOVER) sends `PSYNC replicationid offset FAILOVER` to the replica
+//! that takes it: that one is promoted, and the old primary follows it.
 
 use engine::clients::flag;
 use engine::replicas::Begun;
@@ -21,6 +24,8 @@ pub static PSYNC: Command = Command {
     complexity: "",
     summary: "An internal command used in replication.",
     args: &[Arg::new("replicationid", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
+    // A promotion stops the world.
+    needs_world: Some(|words| words.len() > 3),
     run: psync,
     ..Command::ROW
 };
@@ -40,7 +45,22 @@ pub static SYNC: Command = Command {
 
 fn psync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let wanted = Wanted::parse(args[1], args[2]).ok_or(Error::NotInteger)?;
+    if args.len() > 3 && args.is(3, "failover") {
+        take_over(cx, args[1])?;
+    }
     begin(cx, wanted)
+}
+
+/// The primary hands over its role.
+fn take_over(cx: &Cx<'_>, id: &[u8]) -> Outcome {
+    if !cx.engine.upstream.is_replica() {
+        return Err(Error::text("ERR PSYNC FAILOVER can't be sent to a master."));
+    }
+    if cx.engine.journal.history().id.as_str().as_bytes() != id {
+        return Err(Error::text("ERR PSYNC FAILOVER replid must match my replid."));
+    }
+    super::replicaof::promote(cx, "failover");
+    Ok(())
 }
 
 fn sync(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {

@@ -54,7 +54,7 @@ pub static SLAVEOF: Command = Command {
 
 fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.is(1, "no") && args.is(2, "one") {
-        promote(cx);
+        promote(cx, "user");
         cx.reply.ok();
         return Ok(());
     }
@@ -89,7 +89,9 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn promote(cx: &Cx<'_>) {
+/// This server becomes a primary, if it is none; `by`: what asked for that, in the log. The world is
+/// stopped.
+pub(super) fn promote(cx: &Cx<'_>, by: &str) {
     let engine = cx.engine;
     if !engine.upstream.is_replica() {
         return;
@@ -106,7 +108,7 @@ fn promote(cx: &Cx<'_>) {
         );
         log(cx, &line);
     }
-    let line = format!("MASTER MODE enabled (user request from '{}')", caller(cx));
+    let line = format!("MASTER MODE enabled ({by} request from '{}')", caller(cx));
     log(cx, &line);
 }
 

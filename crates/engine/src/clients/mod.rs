@@ -157,6 +157,8 @@ pub mod flag {
     pub const TIMED_WAIT: u64 = 1 << 14;
     /// `S`: a replica.
     pub const REPLICA: u64 = 1 << 15;
+    /// `M`: the primary.
+    pub const PRIMARY: u64 = 1 << 16;
 }
 
 impl Client {
@@ -192,7 +194,7 @@ impl Client {
 
     /// Whether it has been [killed](Client::kill).
     #[inline]
-    pub(crate) fn is_killed(&self) -> bool {
+    pub fn is_killed(&self) -> bool {
         self.has_gone(Departure::Closed)
     }
 

@@ -143,6 +143,8 @@ pub struct Replica {
     /// Replies that are to come, the first last.
     expected: Vec<Said>,
     promised: Option<(HistoryId, JournalPos)>,
+    /// PSYNC asked to go on from somewhere.
+    asked_to_continue: bool,
     /// PSYNC was refused, so SYNC was sent.
     asked_by_sync: bool,
     /// Failures since the stream last came.
@@ -334,6 +336,7 @@ impl Replica {
         if self.expected.is_empty() {
             self.stage = Stage::Asking;
             self.asked_by_sync = false;
+            self.asked_to_continue = around.has.is_some();
             let (id, offset) = match around.has {
                 Some((id, position)) => (id.to_string(), (position.0 + 1).to_string()),
                 None => ("?".to_owned(), "-1".to_owned()),
@@ -361,6 +364,9 @@ impl Replica {
                 self.stage = Stage::Heading;
                 self.promised = Some((id, position));
                 vec![Action::Log(format!("Full resync from master: {id}:{}", position.0))]
+            }
+            Some(Answer::Continue(_)) if !self.asked_to_continue => {
+                self.lost("MASTER wants to continue what was never begun", now)
             }
             Some(Answer::Continue(id)) => {
                 let mut actions = vec![

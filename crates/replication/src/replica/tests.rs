@@ -140,6 +140,9 @@ fn nonsense_ends_the_link() {
         assert_eq!(replica.stage(), Stage::Waiting, "{line}");
     }
     let (mut replica, _) = asking(&around);
+    replica.line(b"+CONTINUE", &around, Millis(0));
+    assert_eq!(replica.stage(), Stage::Waiting, "it has nothing to go on from");
+    let (mut replica, _) = asking(&around);
     replica.line(format!("+FULLRESYNC {} 1", HistoryId::random()).as_bytes(), &around, Millis(0));
     replica.line(b"$EOF:short", &around, Millis(0));
     assert_eq!(replica.stage(), Stage::Waiting);

@@ -12,6 +12,7 @@ use crate::persistence::aof::Aof;
 use crate::process::{log as logging, os_error, thread};
 use engine::Engine;
 use engine::append_log::LogState;
+use engine::clients::Client;
 use engine::clock::now;
 use engine::follow::Follower;
 use engine::worker::ThreadContext;
@@ -21,8 +22,10 @@ use replication::replica::{
     Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// The longest wait for the socket.
@@ -61,6 +64,8 @@ struct Uplink<'t> {
     input: Input,
     framer: Framer,
     follower: Follower<'t>,
+    /// The link among the clients, while the stream comes.
+    client: Option<Arc<Client>>,
     /// The next attempt to connect is told in the log.
     announces: bool,
 }
@@ -116,6 +121,7 @@ impl<'t> Uplink<'t> {
             input: Input::default(),
             framer: Framer::default(),
             follower: Follower::new(thread, engine.upstream.link().stream_db),
+            client: None,
             announces: true,
         }
     }
@@ -204,6 +210,9 @@ impl<'t> Uplink<'t> {
     }
 
     fn close(&mut self) {
+        if let Some(client) = self.client.take() {
+            self.engine.clients.remove(client.id);
+        }
         self.socket = None;
         self.input.clear();
         self.framer = Framer::default();
@@ -281,7 +290,12 @@ impl<'t> Uplink<'t> {
         match outcome {
             Ok(0) => self.lose("Connection with master lost."),
             Ok(bytes) => {
-                self.machine.note_heard(now());
+                let now = now();
+                self.machine.note_heard(now);
+                if let Some(client) = &self.client {
+                    client.live.last_seen_ms.store(now.0, Relaxed);
+                    client.live.net_in.fetch_add(bytes as u64, Relaxed);
+                }
                 self.engine.upstream.link().received_bytes += bytes as u64;
                 return true;
             }
@@ -330,6 +344,7 @@ impl<'t> Uplink<'t> {
             log!(Notice, "Master replication ID changed to {id}");
         }
         journal.keep();
+        journal.note_db(self.engine.upstream.link().stream_db);
         drop(stopped);
         if is_new {
             self.engine.disconnect_replicas();
@@ -363,8 +378,23 @@ impl<'t> Uplink<'t> {
         self.note_stage();
     }
 
+    /// Lists the link among the clients, and says whether it may stay.
+    fn is_listed(&mut self) -> bool {
+        if let (None, Some(socket)) = (&self.client, &self.socket) {
+            let text = |address: io::Result<SocketAddr>| {
+                address.map_or_else(|_| String::new(), |address| address.to_string())
+            };
+            let (addr, laddr) = (text(socket.peer_addr()), text(socket.local_addr()));
+            self.client = self.engine.list_primary(addr, laddr, socket.as_raw_fd());
+        }
+        self.client.as_ref().is_none_or(|client| !client.is_killed())
+    }
+
     /// The stream.
     fn follow(&mut self) {
+        if !self.is_listed() {
+            return self.lose("The connection with master was killed by a client.");
+        }
         // The append-only file is far behind: as clients do, the stream waits for it.
         if self.engine.journal.is_full() {
             std::thread::sleep(Duration::from_millis(1));
