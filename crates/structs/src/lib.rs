@@ -1,9 +1,11 @@
 //! The data structures of the store: they know no command, no clock and no I/O.
 
+pub mod aligned;
 pub mod blob;
 mod btree;
 pub mod cells;
 pub mod crc16;
+pub mod crc32c;
 pub mod crc64;
 mod either;
 pub mod geo;

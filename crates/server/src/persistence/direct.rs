@@ -1,46 +1,9 @@
-//! Writing past the page cache (`O_DIRECT`): what it asks of memory and files.
+//! Writing past the page cache (`O_DIRECT`): what it asks of files.
 #![allow(unsafe_code)] // fcntl(2)
 
-use replication::preallocation::BLOCK;
 use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::AsRawFd as _;
-
-/// Direct writes begin and end at multiples of it, in memory and in the file. The sectors of all
-/// disks divide it.
-pub const ALIGNMENT: usize = BLOCK;
-
-/// Memory that begins at a multiple of it.
-pub struct AlignedBytes {
-    bytes: Vec<u8>,
-    start: usize,
-    len: usize,
-}
-
-impl AlignedBytes {
-    /// So many zeros.
-    pub fn new(len: usize) -> AlignedBytes {
-        let bytes = vec![0; len + ALIGNMENT];
-        let start = bytes.as_ptr().align_offset(ALIGNMENT);
-        assert!(start < ALIGNMENT, "a vector of bytes can be aligned");
-        AlignedBytes { bytes, start, len }
-    }
-}
-
-impl Deref for AlignedBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.bytes[self.start..self.start + self.len]
-    }
-}
-
-impl DerefMut for AlignedBytes {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..self.start + self.len]
-    }
-}
 
 /// Switches direct writes of an open file on or off.
 ///

@@ -5,12 +5,13 @@
 //! file system has no direct writes, the file is an ordinary one.
 #![allow(unsafe_code)] // sync_file_range(2)
 
-use super::direct::{ALIGNMENT, AlignedBytes, set_direct};
+use super::direct::set_direct;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use structs::aligned::{ALIGNMENT, AlignedBytes};
 
 /// What a write takes to the disk at a time, in bytes.
 const BLOCK: usize = 1 << 20;

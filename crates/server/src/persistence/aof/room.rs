@@ -3,7 +3,7 @@
 //! `docs/internals/preallocation.md` says why; what the bytes are says [`replication::preallocation`].
 #![allow(unsafe_code)] // fstatfs(2)
 
-use crate::persistence::direct::{AlignedBytes, set_direct};
+use crate::persistence::direct::set_direct;
 use replication::FileEnd;
 use replication::preallocation::{
     BLOCK, LARGEST_BATCH, LARGEST_HEAD, data_before_room, head_len, make_room, write_head,
@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Condvar, Mutex};
+use structs::aligned::AlignedBytes;
 use structs::sync::{lock, wait};
 
 /// Bytes of room that are written at a time; the file is locked as long.

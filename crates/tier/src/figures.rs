@@ -1,0 +1,118 @@
+//! What is counted.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Buckets of read latencies: powers of two of microseconds.
+const BUCKETS: usize = 32;
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub values: AtomicU64,
+    pub live_bytes: AtomicU64,
+    pub appended: AtomicU64,
+    pub appended_bytes: AtomicU64,
+    pub rewritten: AtomicU64,
+    pub rewritten_bytes: AtomicU64,
+    pub disk_write_bytes: AtomicU64,
+    pub reads: AtomicU64,
+    pub reads_from_memory: AtomicU64,
+    pub reads_in_flight: AtomicU64,
+    pub read_bytes: AtomicU64,
+    pub read_errors: AtomicU64,
+    pub checksum_errors: AtomicU64,
+    pub write_errors: AtomicU64,
+    pub segments_cleaned: AtomicU64,
+    latencies: [AtomicU64; BUCKETS],
+}
+
+impl Counters {
+    pub fn note_latency(&self, took: Duration) {
+        let us = took.as_micros().max(1) as u64;
+        self.latencies[(us.ilog2() as usize).min(BUCKETS - 1)].fetch_add(1, Relaxed);
+    }
+
+    /// The latency below which so many of a thousand reads were, in microseconds: the upper end of
+    /// its bucket; 0 without reads.
+    pub fn latency_us(&self, per_mille: u64) -> u64 {
+        let counts: Vec<u64> = self.latencies.iter().map(|count| count.load(Relaxed)).collect();
+        let wanted = (counts.iter().sum::<u64>() * per_mille).div_ceil(1000);
+        let mut seen = 0;
+        for (bucket, count) in counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return 2 << bucket;
+            }
+        }
+        0
+    }
+}
+
+/// A moment's figures. Bytes are those of whole records, with header and padding.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Values that are referred to.
+    pub values: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// Values appended, without those that were moved.
+    pub appended: u64,
+    /// Their bytes.
+    pub appended_bytes: u64,
+    /// Values moved from one segment to another.
+    pub rewritten: u64,
+    /// Their bytes.
+    pub rewritten_bytes: u64,
+    /// Bytes written to the disk.
+    pub disk_write_bytes: u64,
+    /// Values read from the disk or from memory.
+    pub reads: u64,
+    /// Of these, values that were not on the disk yet.
+    pub reads_from_memory: u64,
+    /// Reads of the disk under way.
+    pub reads_in_flight: u64,
+    /// Bytes read from the disk on behalf of values.
+    pub read_bytes: u64,
+    /// Values that could not be read.
+    pub read_errors: u64,
+    /// Of these, values that were damaged.
+    pub checksum_errors: u64,
+    /// Writes that failed; each is tried again.
+    pub write_errors: u64,
+    /// Writes that wait for another try.
+    pub writes_failing: u64,
+    /// Segments whose values were moved away.
+    pub segments_cleaned: u64,
+    /// Segments that exist.
+    pub segments: u64,
+    /// Of these, segments that hold nothing.
+    pub segments_free: u64,
+    /// Bytes of one.
+    pub segment_bytes: u64,
+    /// Memory of what is not on the disk yet, in bytes.
+    pub buffer_bytes: u64,
+    /// The median latency of the disk's reads, in microseconds.
+    pub read_p50_us: u64,
+    /// The 99th percentile.
+    pub read_p99_us: u64,
+    /// Nothing more can be appended.
+    pub is_full: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_upper_ends_of_buckets() {
+        let counters = Counters::default();
+        assert_eq!(counters.latency_us(500), 0);
+        for _ in 0..98 {
+            counters.note_latency(Duration::from_micros(100));
+        }
+        counters.note_latency(Duration::from_micros(3000));
+        counters.note_latency(Duration::ZERO);
+        assert_eq!(counters.latency_us(500), 128);
+        assert_eq!(counters.latency_us(999), 4096);
+    }
+}

@@ -1,0 +1,29 @@
+//! Values on flash: an extension of RAM that ends with the process.
+//!
+//! Records are appended to segments, files of one size. Where a record is fits in eight bytes
+//! ([`Location`]); nothing else of it stays in RAM. A segment is used again when no record of it is
+//! needed any more. Where too few segments are free, the records that are left of one are moved to
+//! another ([`Tier::maintain`]).
+//!
+//! The crate knows neither keys nor commands. Whoever keeps locations says so by [`Owners`]; what is
+//! stored is [`Disk`]'s business. `docs/internals/tier.md` has the whole.
+
+mod cleaner;
+mod disk;
+mod figures;
+pub mod files;
+mod location;
+mod reader;
+mod record;
+mod segments;
+mod slot;
+mod tier;
+mod writer;
+
+pub use cleaner::{Owners, Relocation};
+pub use disk::{Disk, Done, Operation, Work};
+pub use figures::Figures;
+pub use location::Location;
+pub use reader::{Fetched, Payload, ReadError};
+pub use tier::{Settings, SettingsError, Tier};
+pub use writer::Refused;

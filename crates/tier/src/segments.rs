@@ -1,0 +1,136 @@
+//! Segments: what each holds, and which are free.
+
+use crate::location::MAX_SEGMENTS;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock};
+use structs::aligned::AlignedBytes;
+
+const BLOCK: u32 = 1024;
+
+/// What becomes of a segment, in this order and then from the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// There is no file.
+    Absent = 0,
+    /// There is a file that holds nothing.
+    Free = 1,
+    /// Records are appended.
+    Open = 2,
+    /// It is full.
+    Sealed = 3,
+    /// Nothing refers to it, but a snapshot may.
+    Emptied = 4,
+}
+
+/// A piece of a segment that is not on the disk yet.
+pub(crate) struct Open {
+    pub offset: u32,
+    pub bytes: AlignedBytes,
+    pub filled: usize,
+}
+
+/// A piece on its way to the disk.
+pub(crate) struct Writing {
+    pub offset: u32,
+    pub len: usize,
+    pub bytes: Arc<AlignedBytes>,
+}
+
+/// What is in memory of a segment.
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// Where the next piece begins; the length of a sealed segment.
+    pub end: u32,
+    pub open: Option<Open>,
+    pub writing: Vec<Writing>,
+}
+
+impl Memory {
+    pub fn is_on_disk(&self) -> bool {
+        self.open.is_none() && self.writing.is_empty()
+    }
+
+    /// A copy of bytes that are not on the disk yet, or `None` if they are.
+    pub fn copy(&self, offset: u32, len: usize) -> Option<Vec<u8>> {
+        let within = |start: u32, bytes: &[u8]| {
+            let at = offset.checked_sub(start)? as usize;
+            bytes.get(at..at + len).map(<[u8]>::to_vec)
+        };
+        let open =
+            self.open.as_ref().and_then(|open| within(open.offset, &open.bytes[..open.filled]));
+        open.or_else(|| {
+            self.writing.iter().find_map(|piece| within(piece.offset, &piece.bytes[..piece.len]))
+        })
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Segment {
+    state: AtomicU8,
+    /// Rises whenever the segment is used again.
+    pub generation: AtomicU32,
+    /// Bytes of records that are referred to.
+    pub live: AtomicU64,
+    /// Reads under way.
+    pub readers: AtomicU32,
+    /// Segments that were sealed before.
+    pub sealed_at: AtomicU64,
+    /// `live`, plus one, when the last attempt to move everything away failed.
+    pub stuck_at: AtomicU64,
+    pub memory: Mutex<Memory>,
+}
+
+impl Segment {
+    pub fn state(&self) -> State {
+        match self.state.load(Acquire) {
+            0 => State::Absent,
+            1 => State::Free,
+            2 => State::Open,
+            3 => State::Sealed,
+            _ => State::Emptied,
+        }
+    }
+
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u8, Release);
+    }
+}
+
+/// All segments by number. They are made by the thousand, when they are first needed, and stay.
+pub(crate) struct Segments {
+    blocks: Box<[OnceLock<Box<[Segment]>>]>,
+    /// Numbers that were ever used.
+    count: AtomicU32,
+}
+
+impl Segments {
+    pub fn new() -> Segments {
+        Segments {
+            blocks: (0..MAX_SEGMENTS / BLOCK).map(|_| OnceLock::new()).collect(),
+            count: AtomicU32::new(0),
+        }
+    }
+
+    pub fn count(&self) -> u32 {
+        self.count.load(Acquire)
+    }
+
+    /// Another segment, absent; `None` if there are as many as there can be. One thread at a time.
+    pub fn add(&self) -> Option<u32> {
+        let number = self.count();
+        let block = self.blocks.get((number / BLOCK) as usize)?;
+        block.get_or_init(|| (0..BLOCK).map(|_| Segment::default()).collect());
+        self.count.store(number + 1, Release);
+        Some(number)
+    }
+
+    pub fn get(&self, number: u32) -> &Segment {
+        let block = self.blocks[(number / BLOCK) as usize].get();
+        &block.expect("the number comes from `add`")[(number % BLOCK) as usize]
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..self.count()).map(|number| (number, self.get(number)))
+    }
+}

@@ -1,0 +1,39 @@
+//! A place for one result, which a thread waits for.
+
+use crate::disk::Disk;
+use std::sync::{Arc, Condvar, Mutex};
+use structs::sync::{lock, wait};
+
+pub(crate) struct Slot<T> {
+    result: Mutex<Option<T>>,
+    arrived: Condvar,
+}
+
+impl<T> Slot<T> {
+    pub fn new() -> Arc<Slot<T>> {
+        Arc::new(Slot { result: Mutex::new(None), arrived: Condvar::new() })
+    }
+
+    pub fn set(&self, result: T) {
+        *lock(&self.result) = Some(result);
+        self.arrived.notify_one();
+    }
+
+    /// Waits for the result, which an operation of this disk brings.
+    pub fn wait(&self, disk: &dyn Disk) -> T {
+        loop {
+            let mut result = lock(&self.result);
+            if let Some(result) = result.take() {
+                return result;
+            }
+            drop(result);
+            if disk.poll() {
+                continue;
+            }
+            result = lock(&self.result);
+            while result.is_none() {
+                result = wait(&self.arrived, result);
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The tier as a whole: its settings, what its parts share, and what keeps segments free.
+
+use crate::cleaner::Owners;
+use crate::disk::Disk;
+use crate::figures::{Counters, Figures};
+use crate::location::{Location, MAX_SEGMENT_BYTES};
+use crate::record::HEADER;
+use crate::segments::{Segments, State};
+use crate::writer::{Failed, PIECE};
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use structs::aligned::{ALIGNMENT, AlignedBytes};
+use structs::sync::{lock, wait_timeout};
+
+/// Free segments that only the cleaner may use.
+pub(crate) const SPARE: usize = 2;
+/// Free segments that are provided beyond them.
+const AHEAD: usize = 2;
+/// Free segments beyond which files are removed.
+const MOST_FREE: usize = SPARE + AHEAD + 4;
+/// Segments below which half-empty ones are no waste to speak of.
+const FEW_SEGMENTS: u64 = 8;
+
+/// Rounds of maintenance after which a segment is tried again that could not be emptied.
+const STUCK_ROUNDS: u64 = 64;
+
+/// How a tier is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bytes of a segment: 1 to 64 MiB, a multiple of 4096.
+    pub segment_bytes: u64,
+    /// Bytes of all segments at most; 0: as many as the disk has room for.
+    pub max_bytes: u64,
+    /// Memory for what is not on the disk yet, in bytes.
+    pub buffer_bytes: u64,
+    /// Segments that new values are appended to at a time.
+    pub streams: usize,
+}
+
+/// Settings that no tier can have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettingsError {
+    /// The size of a segment is not allowed.
+    SegmentBytes,
+    /// There must be room for so many bytes at least.
+    TooSmall(u64),
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SettingsError::SegmentBytes => write!(f, "a segment has 1 to 64 MiB"),
+            SettingsError::TooSmall(bytes) => write!(f, "the tier needs {bytes} bytes at least"),
+        }
+    }
+}
+
+/// See the crate's documentation.
+pub struct Tier {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) settings: Settings,
+    max_bytes: AtomicU64,
+    pub(crate) segments: Segments,
+    /// Segments in state `Free`.
+    pub(crate) free: Mutex<VecDeque<u32>>,
+    absent: Mutex<Vec<u32>>,
+    /// Segments that have a file.
+    existing: AtomicU64,
+    /// The open segments; the last one is for values that are moved.
+    pub(crate) streams: Box<[Mutex<Option<u32>>]>,
+    /// Segments that were ever sealed.
+    pub(crate) sealed: AtomicU64,
+    /// The hashes of values whose key has another name than when they were written.
+    aliases: Mutex<HashMap<Location, u64>>,
+    alias_count: AtomicUsize,
+    /// Calls of `maintain`.
+    rounds: AtomicU64,
+    pub(crate) failed: Mutex<Vec<Failed>>,
+    /// How many there are.
+    pub(crate) failing: AtomicUsize,
+    pub(crate) is_full: AtomicBool,
+    pub(crate) pieces: Mutex<Vec<AlignedBytes>>,
+    /// Bytes of all pieces in memory.
+    pub(crate) buffered: AtomicU64,
+    pub(crate) counters: Counters,
+    is_awake: Mutex<bool>,
+    woken: Condvar,
+}
+
+impl Tier {
+    /// A tier without any segment: the first call of [`Tier::maintain`] makes some.
+    ///
+    /// # Errors
+    /// The settings are not possible.
+    pub fn new(disk: Arc<dyn Disk>, settings: Settings) -> Result<Arc<Tier>, SettingsError> {
+        let segment = settings.segment_bytes;
+        if !(1 << 20..=MAX_SEGMENT_BYTES).contains(&segment)
+            || !segment.is_multiple_of(ALIGNMENT as u64)
+        {
+            return Err(SettingsError::SegmentBytes);
+        }
+        let streams = settings.streams.max(1);
+        Tier::check_max(settings, settings.max_bytes)?;
+        Ok(Arc::new(Tier {
+            disk,
+            max_bytes: AtomicU64::new(settings.max_bytes),
+            settings,
+            segments: Segments::new(),
+            free: Mutex::default(),
+            absent: Mutex::default(),
+            existing: AtomicU64::new(0),
+            streams: (0..=streams).map(|_| Mutex::default()).collect(),
+            sealed: AtomicU64::new(0),
+            aliases: Mutex::default(),
+            alias_count: AtomicUsize::new(0),
+            rounds: AtomicU64::new(0),
+            failed: Mutex::default(),
+            failing: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+            pieces: Mutex::default(),
+            buffered: AtomicU64::new(0),
+            counters: Counters::default(),
+            is_awake: Mutex::default(),
+            woken: Condvar::new(),
+        }))
+    }
+
+    fn check_max(settings: Settings, max_bytes: u64) -> Result<(), SettingsError> {
+        // One for each stream, those of the cleaner, and one that can be cleaned.
+        let least = (settings.streams.max(1) + 1 + SPARE + AHEAD) as u64 * settings.segment_bytes;
+        if max_bytes > 0 && max_bytes < least {
+            return Err(SettingsError::TooSmall(least));
+        }
+        Ok(())
+    }
+
+    /// Changes the most bytes that all segments may have; 0: as many as the disk has room for. If there are
+    /// more, files go as they become empty.
+    ///
+    /// # Errors
+    /// It is too little.
+    pub fn set_max_bytes(&self, max_bytes: u64) -> Result<(), SettingsError> {
+        Tier::check_max(self.settings, max_bytes)?;
+        self.max_bytes.store(max_bytes, Relaxed);
+        self.wake();
+        Ok(())
+    }
+
+    /// The longest payload that [`Tier::append`] takes, in bytes.
+    pub fn max_payload(&self) -> usize {
+        self.max_record() - HEADER
+    }
+
+    pub(crate) fn max_record(&self) -> usize {
+        self.settings.segment_bytes as usize / 2
+    }
+
+    /// Free segments that there should be.
+    pub(crate) fn wanted_free(&self) -> usize {
+        SPARE + AHEAD
+    }
+
+    /// Nothing refers to a value any more. It does not wait.
+    pub fn release(&self, location: Location) {
+        self.forget_alias(location);
+        self.counters.values.fetch_sub(1, Relaxed);
+        self.discard(location);
+    }
+
+    /// A record is not needed any more.
+    pub(crate) fn discard(&self, location: Location) {
+        let (segment, len) = (self.segments.get(location.segment()), location.len() as u64);
+        self.counters.live_bytes.fetch_sub(len, Relaxed);
+        let before = segment.live.fetch_sub(len, AcqRel);
+        assert!(before >= len, "a value was released twice");
+        if before == len && segment.state() == State::Sealed {
+            self.wake();
+        }
+    }
+
+    /// The key of a value has another name, with this hash.
+    pub fn rename(&self, location: Location, hash: u64) {
+        self.segments.get(location.segment()).stuck_at.store(0, Relaxed);
+        let mut aliases = lock(&self.aliases);
+        aliases.insert(location, hash);
+        self.alias_count.store(aliases.len(), Release);
+    }
+
+    pub(crate) fn alias(&self, location: Location) -> Option<u64> {
+        if self.alias_count.load(Acquire) == 0 {
+            return None;
+        }
+        lock(&self.aliases).get(&location).copied()
+    }
+
+    pub(crate) fn forget_alias(&self, location: Location) {
+        if self.alias_count.load(Acquire) > 0 {
+            let mut aliases = lock(&self.aliases);
+            aliases.remove(&location);
+            self.alias_count.store(aliases.len(), Release);
+            if aliases.is_empty() {
+                aliases.shrink_to_fit();
+            }
+        }
+    }
+
+    /// Lets [`Tier::wait`] return.
+    pub fn wake(&self) {
+        *lock(&self.is_awake) = true;
+        self.woken.notify_all();
+    }
+
+    /// Waits until there may be something for [`Tier::maintain`] to do, for so long at most.
+    pub fn wait(&self, patience: Duration) {
+        let guard = lock(&self.is_awake);
+        *wait_timeout(&self.woken, guard, patience, |is_awake| !*is_awake) = false;
+    }
+
+    /// Keeps enough segments free: takes back those that are empty, makes new ones, and moves values out of
+    /// those that are nearly empty. One thread at a time; it waits for the disk.
+    pub fn maintain(self: &Arc<Self>, owners: &dyn Owners) {
+        self.write_again(owners);
+        self.forget_stuck();
+        self.collect(owners);
+        self.provide();
+        while self.wants_cleaning() && owners.may_reuse() {
+            let Some(victim) = self.choose_victim() else { break };
+            self.clean(victim, owners);
+            self.collect(owners);
+            self.provide();
+        }
+        let is_full = lock(&self.free).len() <= SPARE;
+        self.is_full.store(is_full, Relaxed);
+    }
+
+    /// Has segments tried again now and then of which something could not be moved.
+    fn forget_stuck(&self) {
+        if self.rounds.fetch_add(1, Relaxed).is_multiple_of(STUCK_ROUNDS) {
+            self.segments.iter().for_each(|(_, segment)| segment.stuck_at.store(0, Relaxed));
+        }
+    }
+
+    /// Takes back segments that nothing refers to.
+    fn collect(&self, owners: &dyn Owners) {
+        let mut is_any = false;
+        for (_, segment) in self.segments.iter() {
+            if segment.state() == State::Sealed
+                && segment.live.load(Acquire) == 0
+                && lock(&segment.memory).is_on_disk()
+            {
+                segment.set_state(State::Emptied);
+            }
+            is_any |= segment.state() == State::Emptied;
+        }
+        // Asked afterwards: a snapshot that begins from here on knows of no value in these segments.
+        if !is_any || !owners.may_reuse() {
+            return;
+        }
+        for (number, segment) in self.segments.iter() {
+            if segment.state() == State::Emptied && segment.readers.load(Acquire) == 0 {
+                self.free_segment(number);
+            }
+        }
+    }
+
+    fn free_segment(&self, number: u32) {
+        let segment = self.segments.get(number);
+        segment.generation.fetch_add(1, AcqRel);
+        lock(&segment.memory).end = 0;
+        let mut free = lock(&self.free);
+        let surplus = free.len() >= MOST_FREE || (self.is_too_large() && free.len() > SPARE);
+        if surplus && self.disk.remove(number).is_ok() {
+            segment.set_state(State::Absent);
+            self.existing.fetch_sub(1, Relaxed);
+            lock(&self.absent).push(number);
+        } else {
+            segment.set_state(State::Free);
+            free.push_back(number);
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        let max = self.max_bytes.load(Relaxed);
+        max > 0 && self.existing.load(Relaxed) * self.settings.segment_bytes > max
+    }
+
+    /// Makes segments until enough are free or no more can be made.
+    fn provide(&self) {
+        let max = self.max_bytes.load(Relaxed);
+        while lock(&self.free).len() < self.wanted_free() {
+            let bytes = (self.existing.load(Relaxed) + 1) * self.settings.segment_bytes;
+            if max > 0 && bytes > max {
+                return;
+            }
+            let absent = lock(&self.absent).pop();
+            let Some(number) = absent.or_else(|| self.segments.add()) else { return };
+            if self.disk.create(number, self.settings.segment_bytes).is_err() {
+                // The disk is full, most likely; it is tried again with the next round.
+                lock(&self.absent).push(number);
+                return;
+            }
+            self.existing.fetch_add(1, Relaxed);
+            self.segments.get(number).set_state(State::Free);
+            lock(&self.free).push_back(number);
+        }
+    }
+
+    /// Whether free segments are short, or more than half of all is waste.
+    fn wants_cleaning(&self) -> bool {
+        let free = lock(&self.free).len() as u64;
+        let used = self.existing.load(Relaxed).saturating_sub(free);
+        let live = self.counters.live_bytes.load(Relaxed);
+        free < self.wanted_free() as u64
+            || (used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2)
+    }
+
+    /// Counts and sizes of this moment.
+    pub fn figures(&self) -> Figures {
+        let counters = &self.counters;
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        Figures {
+            values: get(&counters.values),
+            live_bytes: get(&counters.live_bytes),
+            appended: get(&counters.appended),
+            appended_bytes: get(&counters.appended_bytes),
+            rewritten: get(&counters.rewritten),
+            rewritten_bytes: get(&counters.rewritten_bytes),
+            disk_write_bytes: get(&counters.disk_write_bytes),
+            reads: get(&counters.reads),
+            reads_from_memory: get(&counters.reads_from_memory),
+            reads_in_flight: get(&counters.reads_in_flight),
+            read_bytes: get(&counters.read_bytes),
+            read_errors: get(&counters.read_errors),
+            checksum_errors: get(&counters.checksum_errors),
+            write_errors: get(&counters.write_errors),
+            writes_failing: self.failing.load(Relaxed) as u64,
+            segments_cleaned: get(&counters.segments_cleaned),
+            segments: get(&self.existing),
+            segments_free: lock(&self.free).len() as u64,
+            segment_bytes: self.settings.segment_bytes,
+            buffer_bytes: get(&self.buffered) + (lock(&self.pieces).len() * PIECE) as u64,
+            read_p50_us: counters.latency_us(500),
+            read_p99_us: counters.latency_us(990),
+            is_full: self.is_full.load(Relaxed),
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Appending: records are collected in pieces of 256 KiB, and a full piece is written as a whole.
+//!
+//! A record is readable from memory until the disk has it. What cannot be written stays in memory and
+//! is tried again; meanwhile nothing more is taken in, so that what waits has a bound.
+
+use crate::cleaner::Owners;
+use crate::disk::{Operation, Work};
+use crate::location::Location;
+use crate::record::{self, Record};
+use crate::segments::{Memory, Open, State, Writing};
+use crate::tier::{SPARE, Tier};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use structs::aligned::{ALIGNMENT, AlignedBytes};
+use structs::sync::lock;
+
+/// Bytes of a piece. A longer record has a piece of its own.
+pub(crate) const PIECE: usize = 256 << 10;
+/// Pieces that moving values may have in memory beyond the limit.
+const EXTRA_PIECES: u64 = 4;
+/// Pieces that are kept for the next.
+const KEPT_PIECES: usize = 8;
+
+/// A value was not taken in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// As much waits for the disk as may: try again.
+    Busy,
+    /// There is no segment for it, and none can be had.
+    Full,
+    /// The disk fails.
+    Failing,
+    /// It is longer than a record may be.
+    TooLong,
+}
+
+/// A write that failed.
+pub(crate) struct Failed {
+    pub segment: u32,
+    pub offset: u32,
+    pub len: usize,
+    pub bytes: Arc<AlignedBytes>,
+}
+
+/// Who appends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Outside,
+    Cleaner,
+}
+
+impl Tier {
+    /// Appends a value; it can be read at once. `stream` chooses where (modulo their number); threads
+    /// that append to different streams do not meet. It does not wait for the disk.
+    ///
+    /// # Errors
+    /// See [`Refused`].
+    pub fn append(
+        self: &Arc<Self>,
+        stream: usize,
+        hash: u64,
+        kind: u8,
+        payload: &[u8],
+    ) -> Result<Location, Refused> {
+        if self.failing.load(Relaxed) > 0 {
+            return Err(Refused::Failing);
+        }
+        let record = Record { hash, kind, payload };
+        let stream = stream % (self.streams.len() - 1);
+        let location = self.append_to(stream, From::Outside, record)?;
+        self.counters.values.fetch_add(1, Relaxed);
+        self.counters.appended.fetch_add(1, Relaxed);
+        self.counters.appended_bytes.fetch_add(location.len() as u64, Relaxed);
+        Ok(location)
+    }
+
+    /// Appends a value that is moved.
+    pub(crate) fn append_survivor(
+        self: &Arc<Self>,
+        record: Record<'_>,
+    ) -> Result<Location, Refused> {
+        let location = self.append_to(self.streams.len() - 1, From::Cleaner, record)?;
+        self.counters.rewritten.fetch_add(1, Relaxed);
+        self.counters.rewritten_bytes.fetch_add(location.len() as u64, Relaxed);
+        Ok(location)
+    }
+
+    fn append_to(
+        self: &Arc<Self>,
+        stream: usize,
+        from: From,
+        record: Record<'_>,
+    ) -> Result<Location, Refused> {
+        let len = record::len_of(record.payload.len());
+        if len > self.max_record() {
+            return Err(Refused::TooLong);
+        }
+        let mut stream = lock(&self.streams[stream]);
+        loop {
+            let Some(number) = *stream else {
+                *stream = Some(self.open_segment(from)?);
+                continue;
+            };
+            let segment = self.segments.get(number);
+            let mut memory = lock(&segment.memory);
+            if let Some(open) =
+                memory.open.as_mut().filter(|open| open.bytes.len() - open.filled >= len)
+            {
+                let location = Location::new(number, open.offset + open.filled as u32, len);
+                let to = &mut open.bytes[open.filled..open.filled + len];
+                record::write(to, location, segment.generation.load(Relaxed), record);
+                open.filled += len;
+                segment.live.fetch_add(len as u64, AcqRel);
+                self.counters.live_bytes.fetch_add(len as u64, Relaxed);
+                return Ok(location);
+            }
+            self.write_open(number, &mut memory);
+            let left = self.settings.segment_bytes as usize - memory.end as usize;
+            if left < len {
+                segment.sealed_at.store(self.sealed.fetch_add(1, Relaxed), Relaxed);
+                segment.stuck_at.store(0, Relaxed);
+                segment.set_state(State::Sealed);
+                *stream = None;
+                continue;
+            }
+            let size = PIECE.max(len.next_multiple_of(ALIGNMENT)).min(left);
+            let bytes = self.piece(size, from)?;
+            memory.open = Some(Open { offset: memory.end, bytes, filled: 0 });
+        }
+    }
+
+    /// Has the piece written that was appended to.
+    fn write_open(self: &Arc<Self>, number: u32, memory: &mut Memory) {
+        let Some(mut open) = memory.open.take() else { return };
+        let len = open.filled.next_multiple_of(ALIGNMENT);
+        open.bytes[open.filled..len].fill(0);
+        memory.end = open.offset + len as u32;
+        let bytes = Arc::new(open.bytes);
+        memory.writing.push(Writing { offset: open.offset, len, bytes: Arc::clone(&bytes) });
+        self.write(Failed { segment: number, offset: open.offset, len, bytes });
+    }
+
+    fn write(self: &Arc<Self>, piece: Failed) {
+        let Failed { segment, offset, len, bytes } = piece;
+        let tier = Arc::clone(self);
+        self.disk.submit(vec![Operation {
+            segment,
+            offset,
+            len,
+            work: Work::Write(bytes),
+            done: Box::new(move |work, result| tier.written(segment, offset, len, work, result)),
+        }]);
+    }
+
+    fn written(
+        &self,
+        segment: u32,
+        offset: u32,
+        len: usize,
+        work: Work,
+        result: io::Result<usize>,
+    ) {
+        let Work::Write(bytes) = work else { unreachable!("a write gives back what it wrote") };
+        if result.is_ok_and(|written| written == len) {
+            self.counters.disk_write_bytes.fetch_add(len as u64, Relaxed);
+            let mut memory = lock(&self.segments.get(segment).memory);
+            memory.writing.retain(|piece| piece.offset != offset);
+            drop(memory);
+            self.give_back(bytes);
+        } else {
+            self.counters.write_errors.fetch_add(1, Relaxed);
+            self.failing.fetch_add(1, Relaxed);
+            lock(&self.failed).push(Failed { segment, offset, len, bytes });
+        }
+        self.wake();
+    }
+
+    /// Tries the writes again that failed, those left out that nothing needs.
+    pub(crate) fn write_again(self: &Arc<Self>, owners: &dyn Owners) {
+        let failed = std::mem::take(&mut *lock(&self.failed));
+        for piece in failed {
+            self.failing.fetch_sub(1, Relaxed);
+            let segment = self.segments.get(piece.segment);
+            let is_dead = segment.state() == State::Sealed && segment.live.load(Acquire) == 0;
+            if is_dead && owners.may_reuse() {
+                let mut memory = lock(&segment.memory);
+                memory.writing.retain(|writing| writing.offset != piece.offset);
+                drop(memory);
+                self.give_back(piece.bytes);
+            } else {
+                self.write(piece);
+            }
+        }
+    }
+
+    /// Memory for a piece of so many bytes.
+    fn piece(&self, size: usize, from: From) -> Result<AlignedBytes, Refused> {
+        let extra = if from == From::Cleaner { EXTRA_PIECES * PIECE as u64 } else { 0 };
+        let limit = self.settings.buffer_bytes + extra;
+        let before = self.buffered.fetch_add(size as u64, Relaxed);
+        // One piece may always be there, however long.
+        if before > 0 && before + size as u64 > limit {
+            self.buffered.fetch_sub(size as u64, Relaxed);
+            return Err(Refused::Busy);
+        }
+        let kept = if size == PIECE { lock(&self.pieces).pop() } else { None };
+        Ok(kept.unwrap_or_else(|| AlignedBytes::new(size)))
+    }
+
+    fn give_back(&self, bytes: Arc<AlignedBytes>) {
+        self.buffered.fetch_sub(bytes.len() as u64, Relaxed);
+        if bytes.len() == PIECE
+            && let Ok(bytes) = Arc::try_unwrap(bytes)
+        {
+            let mut kept = lock(&self.pieces);
+            if kept.len() < KEPT_PIECES {
+                kept.push(bytes);
+            }
+        }
+    }
+
+    /// A free segment, now open. The last ones are kept for the cleaner.
+    fn open_segment(&self, from: From) -> Result<u32, Refused> {
+        let mut free = lock(&self.free);
+        let kept = if from == From::Cleaner { 0 } else { SPARE };
+        let number = if free.len() > kept { free.pop_front() } else { None };
+        let left = free.len();
+        drop(free);
+        if left < self.wanted_free() {
+            self.wake();
+        }
+        let Some(number) = number else {
+            // Only the cleaner frees segments: it must not wait for one.
+            let is_full = from == From::Cleaner || self.is_full.load(Relaxed);
+            return Err(if is_full { Refused::Full } else { Refused::Busy });
+        };
+        self.segments.get(number).set_state(State::Open);
+        Ok(number)
+    }
+}

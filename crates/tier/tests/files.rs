@@ -1,0 +1,98 @@
+//! A tier over real files.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use tier::files::Files;
+use tier::{Location, Owners, Refused, Relocation, Settings, Tier};
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let folder = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        Folder(folder)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let files = std::fs::read_dir(&self.0).expect("the folder is there");
+        let name = |file: std::io::Result<std::fs::DirEntry>| {
+            file.expect("it can be listed").file_name().to_string_lossy().into_owned()
+        };
+        files.map(name).collect()
+    }
+
+    fn open(&self) -> std::io::Result<Files> {
+        Files::open(&self.0, 2, |run| std::thread::Builder::new().spawn(run))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Another test does not need it.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct NoOwners;
+
+impl Owners for NoOwners {
+    fn relocate(
+        &self,
+        _: u64,
+        _: Location,
+        _: &mut dyn FnMut() -> Result<Location, Refused>,
+    ) -> Relocation {
+        Relocation::Gone
+    }
+    fn may_reuse(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn values_come_back_and_files_go() {
+    let folder = Folder::new("tier");
+    std::fs::write(folder.0.join("dunlin-tier-7.segment"), "of an earlier process")
+        .expect("it can");
+    std::fs::write(folder.0.join("somebody-else"), "stays").expect("it can be written");
+    let files = Arc::new(folder.open().expect("it is free"));
+    assert!(!folder.names().contains(&"dunlin-tier-7.segment".to_owned()));
+    let settings =
+        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
+    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings).expect("it is possible");
+    let mut kept = Vec::new();
+    for number in 0..3000u32 {
+        let payload = number.to_le_bytes().repeat(1 + number as usize % 600);
+        let location = loop {
+            match tier.append(0, u64::from(number), 0, &payload) {
+                Ok(location) => break location,
+                Err(Refused::Busy | Refused::Full) => tier.maintain(&NoOwners),
+                Err(refused) => panic!("{refused:?}"),
+            }
+        };
+        kept.push((location, payload));
+    }
+    let figures = tier.figures();
+    assert!(figures.segments >= 4 && figures.disk_write_bytes > 1 << 20, "{figures:?}");
+    for (location, payload) in &kept {
+        assert!(tier.read(*location).as_ref() == Ok(payload));
+    }
+    assert!(tier.figures().read_bytes > 1 << 20);
+    kept.drain(..).for_each(|(location, _)| tier.release(location));
+    tier.maintain(&NoOwners);
+    assert_eq!((tier.figures().values, tier.figures().live_bytes), (0, 0));
+    files.close();
+    assert_eq!(folder.names(), ["somebody-else"]);
+}
+
+#[test]
+fn a_folder_belongs_to_one_process() {
+    let folder = Folder::new("tier-lock");
+    let first = folder.open().expect("it is free");
+    let error = folder.open().err().expect("it is in use");
+    assert!(error.to_string().contains("in use by another process"), "{error}");
+    first.close();
+    folder.open().expect("it is free again").close();
+}
