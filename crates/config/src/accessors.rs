@@ -162,6 +162,10 @@ numbers! {
     rdb_save_incremental_fsync: bool = "rdb-save-incremental-fsync" as yes;
     rdb_key_save_delay: i64 = "rdb-key-save-delay" as signed;
     snapshot_buffer_limit: u64 = "snapshot-buffer-limit" as unsigned;
+    tier_max_size: u64 = "tier-max-size" as unsigned;
+    tier_segment_size: u64 = "tier-segment-size" as unsigned;
+    tier_min_value_size: usize = "tier-min-value-size" as count;
+    tier_max_value_size: usize = "tier-max-value-size" as count;
     snapshot_threads: usize = "snapshot-threads" as count;
     rdbchecksum: bool = "rdbchecksum" as yes;
     rdb_skip_unknown_types: bool = "rdb-skip-unknown-types" as yes;
@@ -228,6 +232,7 @@ texts! {
     ignore_warnings = "ignore-warnings";
     requirepass = "requirepass";
     aclfile = "aclfile";
+    tier_dir = "tier-dir";
     availability_zone = "availability-zone";
     dbfilename = "dbfilename";
     appendfilename = "appendfilename";

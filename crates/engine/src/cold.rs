@@ -92,7 +92,7 @@ fn cold_value(data: &StripeData, key: Key<'_>, db: &Db<'_>) -> Option<ColdRef> {
 }
 
 /// Has values read. When they are there, or one of them cannot be read, the thread is told to try
-/// again what was put off. The caller holds no lock.
+/// again what was put off. The caller holds the locks of their keys.
 ///
 /// # Errors
 /// One of them could not be read when it was asked for before.
@@ -178,7 +178,9 @@ fn install_all(engine: &Engine) {
     for (one, value) in std::mem::take(&mut *lock(&engine.cold_reads.arrived)) {
         let key = Key::new(&one.key);
         let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-        stripe.install(one.db, key, one.cold, value);
+        if stripe.install(one.db, key, one.cold, value) {
+            engine.tier.promotions.add(1);
+        }
     }
 }
 

@@ -330,8 +330,10 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     if keyspace::cold::entries() > 0 {
         let wanted = cold::missing(cx, row, args);
         if !wanted.is_empty() {
+            // Under the locks nobody can release what is asked for.
+            let fetched = cold::fetch(cx, wanted);
             cx.db.locks.release();
-            return wait_for_values(cx, row, wanted);
+            return wait_for_values(cx, row, fetched);
         }
     }
     if is_long(cx, row, args) {
@@ -347,15 +349,18 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     Ok(())
 }
 
-/// Has values read that the request needs, unless one of them could not be read: that fails it.
+/// The request waits for its values, unless one of them could not be read: that fails it.
 #[cold]
 fn wait_for_values(
     cx: &mut Cx<'_>,
     row: &'static Resolved,
-    wanted: Vec<cold::Wanted>,
+    fetched: Result<(), Error>,
 ) -> Result<(), NotNow> {
-    match cold::fetch(cx, wanted) {
-        Ok(()) => Err(NotNow::Cold),
+    match fetched {
+        Ok(()) => {
+            cx.engine.tier.waits.add(1);
+            Err(NotNow::Cold)
+        }
         Err(error) => {
             reject(cx, row, &error);
             Ok(())

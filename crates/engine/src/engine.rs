@@ -30,6 +30,7 @@ use crate::scripts::Scripts;
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
+use crate::tier::FlashTier;
 use crate::tracking::TrackingTable;
 use crate::upstream::Upstream;
 use config::{Config, MaxmemoryPolicy};
@@ -208,6 +209,8 @@ pub struct Engine {
     pub holds: Holds,
     /// Values that are being read because a request needs them.
     pub cold_reads: ColdReads,
+    /// Where cold values are.
+    pub tier: FlashTier,
     /// Snapshots.
     pub snapshots: Snapshots,
     /// The last search for something to evict that found nothing.
@@ -283,6 +286,7 @@ impl Engine {
             background: Background::new(job_threads(threads)),
             holds: Holds::default(),
             cold_reads: ColdReads::default(),
+            tier: FlashTier::default(),
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),

@@ -11,6 +11,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::events;
 use crate::latency::Slow;
+use crate::tier::{self, Demoted};
 use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
@@ -113,11 +114,13 @@ impl OverLimit {
 
 /// How an attempt to make room has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Room {
+pub(crate) enum Room {
     /// There is room.
     Made,
     /// Its time was up: others go on. Commands are served meanwhile.
     Coming,
+    /// There will be room when the tier's disk has caught up.
+    DiskIsBehind,
     /// Nothing more can be evicted.
     Nowhere,
 }
@@ -140,14 +143,18 @@ struct Candidate {
     score: u64,
 }
 
-/// Evicts until memory is below the limit, or time is up; `false` if that is not possible.
-pub(crate) fn make_room(cx: &mut Cx<'_>) -> bool {
+/// Demotes or evicts until memory is below the limit, or time is up.
+pub(crate) fn make_room(cx: &mut Cx<'_>) -> Room {
     let engine = cx.engine;
     let limit = engine.config.maxmemory();
-    if engine.limited_bytes() <= limit || engine.evicts_nothing() {
-        return true;
+    if engine.limited_bytes() <= limit {
+        return Room::Made;
     }
-    evict_down_to(&mut cx.db, limit) != Room::Nowhere
+    if engine.evicts_nothing() {
+        tier::demote_ahead(&cx.db, limit);
+        return Room::Made;
+    }
+    evict_down_to(&mut cx.db, limit)
 }
 
 /// The same without a command: housekeeping does it, so that a lower limit takes effect on an idle
@@ -159,11 +166,16 @@ pub fn keep_limit(worker: &mut Worker) -> bool {
     let is_over = limit > 0 && engine.limited_bytes() > limit;
     if !is_over {
         engine.over_limit.note(true, &engine.clock);
-        return false;
+        let has_tier = limit > 0 && engine.tier.get().is_some();
+        return has_tier && worker.with_db(|db| tier::demote_ahead(db, limit)).unwrap_or(false);
     }
     let is_coming = worker.with_db(|db| {
         // Looked at inside the world, which a pause stops to begin.
-        !engine.evicts_nothing() && evict_down_to(db, limit) == Room::Coming
+        // Demotion deletes nothing, so that it goes on.
+        if engine.evicts_nothing() {
+            return tier::demote_ahead(db, limit);
+        }
+        matches!(evict_down_to(db, limit), Room::Coming | Room::DiskIsBehind)
     });
     is_coming.unwrap_or(false)
 }
@@ -188,6 +200,14 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
         let spare = if is_freeing { limit / 4 } else { 0 };
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
+    if let Some(tier) = engine.tier.get() {
+        match tier::demote(db, tier, &excess, began, longest) {
+            Demoted::Enough => return Room::Made,
+            Demoted::TimeUp => return Room::Coming,
+            Demoted::DiskIsBehind => return Room::DiskIsBehind,
+            Demoted::Nothing => {}
+        }
+    }
     let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
     let mut is_first = true;
     while freed < wanted && excess() > 0 {

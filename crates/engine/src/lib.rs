@@ -41,6 +41,7 @@ pub mod scripts;
 pub mod snapshot;
 pub mod stats;
 pub mod table;
+pub mod tier;
 pub mod transaction;
 pub mod upstream;
 pub mod value;

@@ -56,6 +56,11 @@ pub trait ColdStore: Send + Sync {
     /// No entry refers to the value any more. Called under a stripe's lock or on a background
     /// thread: it must not wait.
     fn release(&self, location: ColdLocation);
+    /// The value belongs to a key with this hash now. A store that moves values needs to know: it finds
+    /// an entry by hash and location ([`crate::StripeData::move_cold`]).
+    fn renamed(&self, location: ColdLocation, hash: u64) {
+        let _ = (location, hash);
+    }
 }
 
 static STORE: OnceLock<Box<dyn ColdStore>> = OnceLock::new();
@@ -81,6 +86,14 @@ pub fn entries() -> usize {
 /// An entry has become cold.
 pub(crate) fn count() {
     ENTRIES.fetch_add(1, Relaxed);
+}
+
+/// A cold entry has got another key.
+#[cold]
+pub(crate) fn renamed(location: ColdLocation, hash: u64) {
+    if let Some(store) = store() {
+        store.renamed(location, hash);
+    }
 }
 
 /// A cold entry is dropped.

@@ -694,7 +694,17 @@ impl Entry {
     /// The same value under another key; the expiry stays.
     pub fn rekeyed(self, key: &[u8]) -> Entry {
         let (expiry, access) = (self.expiry(), self.access());
+        if let Some(cold) = self.cold() {
+            cold::renamed(cold.location, structs::hashing::hash(key));
+        }
         self.rebuilt(key, expiry, access)
+    }
+
+    /// The value of a cold entry is somewhere else now.
+    pub(crate) fn set_cold_location(&mut self, location: ColdLocation) {
+        assert!(self.is_cold(), "only cold entries have a location");
+        // SAFETY: a cold entry has this field, and is borrowed exclusively.
+        unsafe { self.payload::<u64>().write(location.0) }
     }
 
     fn rebuilt(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {

@@ -34,5 +34,6 @@ pub use kind::{Kind, Object, Value};
 pub use locks::Locks;
 pub use stripe::{Stripe, StripeData, StripeGuard};
 pub use structs::heap_string::HeapString;
+pub use thaw::Moved;
 pub use types::{DbIndex, Key, Millis};
 pub use world::World;

@@ -384,6 +384,18 @@ impl StripeData {
         self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)
     }
 
+    /// The entry of any database with this hash that `same` accepts. What is changed of it must not
+    /// matter to a snapshot, nor to those who hold it.
+    pub(crate) fn find_by_hash(
+        &mut self,
+        hash: u64,
+        mut same: impl FnMut(&Entry) -> bool,
+    ) -> Option<&mut Entry> {
+        let has = |db: &DbIndex| self.db(*db).entries.find_item(hash, &mut same).is_some();
+        let db = { self.dbs().find(has) }?;
+        self.held_db_mut(db)?.entries.find_mut(hash, same)
+    }
+
     /// Lets `change` rewrite the entry; it may move to another block.
     #[inline]
     pub fn update<R>(

@@ -44,6 +44,30 @@ impl StripeData {
         self.find(db, key).is_some_and(may) && !self.is_held(key.hash)
     }
 
+    /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry
+    /// refer to the place that it returns. The value is the same: a snapshot need not know, and may read it
+    /// at either place.
+    pub fn move_cold<E>(
+        &mut self,
+        hash: u64,
+        from: ColdLocation,
+        append: impl FnOnce() -> Result<ColdLocation, E>,
+    ) -> Moved<E> {
+        let is_held = self.is_held(hash);
+        let is_it = |entry: &Entry| entry.cold().is_some_and(|cold| cold.location == from);
+        let Some(entry) = self.find_by_hash(hash, is_it) else { return Moved::Gone };
+        if is_held {
+            return Moved::Held;
+        }
+        match append() {
+            Ok(location) => {
+                entry.set_cold_location(location);
+                Moved::Done
+            }
+            Err(error) => Moved::Failed(error),
+        }
+    }
+
     /// Puts a value back that was read, if the key still has the cold value that was asked for and no
     /// long command holds it; says whether it did.
     pub fn install(&mut self, db: DbIndex, key: Key<'_>, was: ColdRef, value: Value) -> bool {
@@ -53,6 +77,19 @@ impl StripeData {
         self.before_change(db, key.hash, Touch::Whole);
         self.rewrite(db, key, |entry| *entry = thawed(entry, value)).is_some()
     }
+}
+
+/// How [`StripeData::move_cold`] has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved<E> {
+    /// The entry refers to the other place.
+    Done,
+    /// There is no such entry.
+    Gone,
+    /// A long command holds the key and may be looking at the entry.
+    Held,
+    /// There is no other place.
+    Failed(E),
 }
 
 /// The entry with its value, held as it was before: what was no number is none now.
@@ -154,6 +191,30 @@ mod tests {
         let entry = Entry::new_string(b"k", b"v", None, 0);
         let cold = entry.as_cold(ColdRef { location: keep(b""), version: 0 });
         let _ = cold.object::<Hash>();
+    }
+
+    #[test]
+    fn a_value_moves_while_nobody_holds_its_key() {
+        let keyspace = Keyspace::new(1, Assignment::ByHash);
+        put(&keyspace, Entry::new_text(b"k", b"v", None, 0));
+        let was = freeze(&keyspace, b"k").expect("it was not cold");
+        let (from, to) = (was.location, keep(b"v"));
+        let move_it = |to| {
+            with(&keyspace, b"k", |data, key| data.move_cold(key.hash, from, || Ok::<_, ()>(to)))
+        };
+        with(&keyspace, b"k", |data, key| {
+            assert_eq!(data.move_cold(key.hash, to, || Ok::<_, ()>(from)), Moved::Gone);
+            assert_eq!(data.move_cold(key.hash, from, || Err("full")), Moved::Failed("full"));
+            let hold = crate::Hold { hash: key.hash, holder: 1, writes: false, is_wanted: false };
+            data.hold(DB, key, hold);
+        });
+        assert_eq!(move_it(to), Moved::Held);
+        with(&keyspace, b"k", |data, _| data.end_holds(1));
+        assert_eq!((move_it(to), move_it(to)), (Moved::Done, Moved::Gone));
+        with(&keyspace, b"k", |data, key| {
+            assert_eq!(data.cold(DB, key), Some(ColdRef { location: to, ..was }));
+            assert!(!data.install(DB, key, was, Value::String(b"v".to_vec())), "it was elsewhere");
+        });
     }
 
     #[test]

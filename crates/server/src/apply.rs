@@ -163,6 +163,12 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
+            Effect::Other("tier-max-size") => match self.engine.tier.get() {
+                Some(tier) => {
+                    tier.set_max_bytes(config.tier_max_size()).map_err(|error| error.to_string())
+                }
+                None => Ok(()),
+            },
             Effect::Other("snapshot-buffer-limit") => {
                 self.engine.snapshots.follow_limit(config);
                 Ok(())

@@ -169,6 +169,7 @@ fn serve(
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
+    let tier = persistence::tier::start(engine)?;
     if let Some(primary) = config.replicaof() {
         engine.follow(&primary.host.to_string_lossy(), primary.port);
         logging::set_role(logging::Role::Replica);
@@ -218,6 +219,9 @@ fn serve(
     }
     supervisor.stopping();
     aof.stop();
+    if let Some(tier) = tier {
+        tier.close();
+    }
     drop(marks);
     shutdown::finish();
     Ok(())

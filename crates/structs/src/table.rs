@@ -587,6 +587,22 @@ impl<T: Item, O: Order> Table<T, O> {
         Some(unsafe { &mut *(&raw mut (*cell).slots[location.slot]).cast::<T>() })
     }
 
+    /// The first item with this hash that `same` accepts.
+    pub fn find_item(&self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&T> {
+        let location = self.find(hash, same)?;
+        // SAFETY: the slot holds a `T` that lives as long as the table is not changed.
+        Some(unsafe { &*ptr::from_ref(location.cell()).cast::<T>() })
+    }
+
+    /// The first item with this hash that `same` accepts, to change what it points to, as
+    /// [`Table::get_mut`] does.
+    pub fn find_mut(&mut self, hash: u64, same: impl FnMut(&T) -> bool) -> Option<&mut T> {
+        let location = self.find(hash, same)?;
+        let cell = location.bucket.as_ptr();
+        // SAFETY: the slot holds a `T`, and `&mut self` is exclusive.
+        Some(unsafe { &mut *(&raw mut (*cell).slots[location.slot]).cast::<T>() })
+    }
+
     /// The slot of the item with this key, to replace or remove it.
     #[inline]
     pub fn occupied(&mut self, hash: u64, key: &[u8]) -> Option<Occupied<'_, T, O>> {

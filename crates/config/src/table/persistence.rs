@@ -2,7 +2,7 @@
 
 use crate::checks;
 use crate::choices::{AppendFsync, RdbVersionCheck, SanitizeDumpPayload};
-use crate::spec::range::{ANY_INT, COUNT, SIZE};
+use crate::spec::range::{ANY_INT, ANY_SIZE, COUNT, SIZE};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, special, text};
 
 pub(super) const OPTIONS: &[Spec] = &[
@@ -40,6 +40,18 @@ pub(super) const OPTIONS: &[Spec] = &[
         "0",
         "threads that write a snapshot; 0 is as many as serve clients",
     ),
+    text("tier-dir", "", "folder on flash for values that have gone cold; empty is none")
+        .immutable(),
+    memory(
+        "tier-max-size",
+        ANY_SIZE,
+        "0",
+        "bytes of the tier's files; 0 is what the disk has room for",
+    ),
+    memory("tier-segment-size", (1 << 20, 64 << 20), "64mb", "bytes of each of the tier's files")
+        .immutable(),
+    memory("tier-min-value-size", SIZE, "64", "smaller values stay in memory"),
+    memory("tier-max-value-size", SIZE, "1mb", "larger values stay in memory"),
     int("rdb-key-save-delay", ANY_INT, "0", "microseconds to wait after each saved key, for tests")
         .hidden(),
     int("key-load-delay", ANY_INT, "0", "microseconds to wait after each loaded key, for tests")

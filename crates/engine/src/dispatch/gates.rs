@@ -15,6 +15,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::evict::{self, Room};
 use crate::pause::Actions;
 use crate::table::Resolved;
 use crate::transaction::Multi;
@@ -187,15 +188,22 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
 
 /// Makes room for what the request may take.
 fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    let has_room = cx.engine.config.maxmemory() == 0 || crate::evict::make_room(cx);
+    let is_limited = cx.engine.config.maxmemory() > 0;
+    let room = if is_limited { evict::make_room(cx) } else { Room::Made };
     cx.engine.tracking.limit_keys(&cx.db);
     // The client learns before the reply what eviction took from its cache.
     deliver_own_pushes(cx);
     let denies = |flags: Flags| flags.has(Flags::DENYOOM);
-    if !has_room && (denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM)) {
-        return Err(Error::OutOfMemory.into());
+    if matches!(room, Room::Made | Room::Coming)
+        || !(denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM))
+    {
+        return Ok(());
     }
-    Ok(())
+    if room == Room::DiskIsBehind {
+        cx.engine.tier.throttled.add(1);
+        return Err(NotNow::Busy.into());
+    }
+    Err(Error::OutOfMemory.into())
 }
 
 /// Writes are refused while there are fewer replicas than `min-replicas-to-write`.

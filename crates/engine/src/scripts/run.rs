@@ -16,6 +16,7 @@ use crate::commit;
 use crate::cx::Cx;
 use crate::dispatch::{self, NotNow, ScriptRules, is_held_back};
 use crate::error::Error;
+use crate::evict::{Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
 use crate::session::Session;
@@ -142,7 +143,7 @@ pub(crate) fn dispatch(
     let is_missing = target.is_none() && row.command.script != Some(ScriptName::Source);
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
-    let is_out_of_memory = cx.engine.config.maxmemory() > 0 && !crate::evict::make_room(cx);
+    let is_out_of_memory = cx.engine.config.maxmemory() > 0 && make_room(cx) == Room::Nowhere;
     if target.as_ref().is_some_and(|target| target.learned().is_long()) {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());

@@ -12,4 +12,5 @@ pub mod save_points;
 pub mod shutdown;
 pub mod snapshot_file;
 pub mod temporaries;
+pub mod tier;
 mod unbuffered;

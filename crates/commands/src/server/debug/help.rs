@@ -87,6 +87,8 @@ const LINES: &[&str] = &[
     "    Match random patterns with random texts.",
     "STRUCTSIZE",
     "    Sizes of internal structures.",
+    "TIER DEMOTE [<key> ...]",
+    "    Move these values, or all, to the flash tier; reply with how many are there.",
     "HELP",
     "    Print this help.",
 ];

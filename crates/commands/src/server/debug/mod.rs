@@ -14,6 +14,7 @@ mod protocol;
 mod reload;
 mod settings;
 mod table_stats;
+mod tier;
 
 use crate::table::wrong_subcommand;
 use engine::cold::with_value;
@@ -76,6 +77,7 @@ fn debug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         (b"oom", 2) => crash::oom(cx),
         (b"restart" | b"crash-and-recover", 2 | 3) => crash::restart(cx, args),
 
+        (b"tier", 3..) => tier::tier(cx, args),
         (b"client-eviction", 2) => clients::client_eviction(cx),
         _ => settings::set(cx, args, &name),
     }

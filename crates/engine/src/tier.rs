@@ -1,0 +1,318 @@
+//! The flash tier as the engine sees it: which values leave RAM and when, and the store of cold values
+//! that reads them back.
+//!
+//! *Demotion* is paced by the distance to `maxmemory`. From 15/16 of it on, each thread takes some of
+//! its time, the more the less is left; at the limit a command makes room itself before anything
+//! is evicted. Of a few entries of a random stripe the coldest goes, as for eviction. Where the disk
+//! is behind, writers wait; where the tier takes nothing more, `maxmemory-policy` decides.
+//!
+//! `docs/internals/tier.md` has the whole.
+
+use crate::clock::Ticks;
+use crate::cold::encode;
+use crate::db::Db;
+use crate::engine::Engine;
+use crate::stats::Counter;
+use keyspace::access;
+use keyspace::cold::{Fetched, set_store};
+use keyspace::keyspace::STRIPES;
+use keyspace::snapshot::{Touch, Urgency};
+use keyspace::world::Reader;
+use keyspace::{ColdError, ColdLocation, ColdStore, DbIndex, Entry, Key, Kind, Moved, StripeData};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tier::{Location, Owners, Refused, Relocation, Tier};
+
+/// Entries of a stripe that are compared at a visit.
+const SAMPLES: usize = 8;
+/// Visits without anything to demote after which there is taken to be nothing.
+const VAIN_VISITS: usize = 2 * STRIPES;
+/// How long that is remembered, in milliseconds.
+const REMEMBERED_MS: i64 = 50;
+/// The share of the limit that is kept free: one in so many bytes.
+const HEADROOM: u64 = 16;
+/// Shortest and longest time that a thread spends at a stretch.
+const SHORTEST: Duration = Duration::from_micros(50);
+const LONGEST: Duration = Duration::from_micros(400);
+/// Bytes of a cold entry with a short key.
+const COLD_BYTES: usize = 32;
+
+/// The tier, if there is one, and what has gone into it.
+#[derive(Default)]
+pub struct FlashTier {
+    tier: OnceLock<Arc<Tier>>,
+    /// Until when no search for something to demote makes sense.
+    in_vain_until_ms: AtomicI64,
+    /// Values that left RAM.
+    pub demotions: Counter,
+    /// What their entries held, in bytes.
+    pub demoted_bytes: Counter,
+    /// Values that were put back.
+    pub promotions: Counter,
+    /// Requests that had to wait for a value.
+    pub waits: Counter,
+    /// Commands that waited because the disk was behind.
+    pub throttled: Counter,
+}
+
+impl FlashTier {
+    /// The tier, if there is one.
+    #[inline]
+    pub fn get(&self) -> Option<&Arc<Tier>> {
+        self.tier.get()
+    }
+
+    /// Begins to use a tier; once in a process, before there are clients. Says whether it did.
+    pub fn attach(&self, tier: Arc<Tier>) -> bool {
+        set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
+    }
+}
+
+/// The cold values of the keyspace are in a tier.
+struct Store(Arc<Tier>);
+
+fn place(ColdLocation(bits): ColdLocation) -> Location {
+    Location::from_bits(bits)
+}
+
+impl ColdStore for Store {
+    fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched) {
+        let locations: Vec<Location> = wanted.into_iter().map(place).collect();
+        let told = |results: Vec<tier::Payload>| {
+            done(results.into_iter().map(|result| result.map_err(unreadable)).collect());
+        };
+        self.0.fetch(&locations, Box::new(told));
+    }
+
+    fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError> {
+        self.0.read(place(location)).map_err(unreadable)
+    }
+
+    fn release(&self, location: ColdLocation) {
+        self.0.release(place(location));
+    }
+
+    fn renamed(&self, location: ColdLocation, hash: u64) {
+        self.0.rename(place(location), hash);
+    }
+}
+
+fn unreadable(error: tier::ReadError) -> ColdError {
+    ColdError(error.to_string())
+}
+
+/// What keeps locations, for the thread that maintains the tier.
+pub struct Entries {
+    engine: &'static Engine,
+    reader: Reader<'static>,
+}
+
+impl Entries {
+    /// For the calling thread.
+    pub fn new(engine: &'static Engine) -> Entries {
+        Entries { engine, reader: engine.keyspace.world().register() }
+    }
+}
+
+impl Owners for Entries {
+    fn relocate(
+        &self,
+        hash: u64,
+        from: Location,
+        append: &mut dyn FnMut() -> Result<Location, Refused>,
+    ) -> Relocation {
+        let keyspace = &self.engine.keyspace;
+        self.reader.enter();
+        // The stripe follows from the hash as long as slots have no part in it.
+        let stripe = keyspace.stripe_of(Key { bytes: b"", hash });
+        let to = || append().map(|location| ColdLocation(location.to_bits()));
+        let moved =
+            keyspace.stripe(stripe).lock().move_cold(hash, ColdLocation(from.to_bits()), to);
+        self.reader.leave();
+        match moved {
+            Moved::Done => Relocation::Moved,
+            Moved::Gone => Relocation::Gone,
+            Moved::Held => Relocation::Held,
+            Moved::Failed(refused) => Relocation::Refused(refused),
+        }
+    }
+
+    fn may_reuse(&self) -> bool {
+        !self.engine.snapshots.is_running()
+    }
+}
+
+/// How an attempt to demote has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Demoted {
+    /// Enough.
+    Enough,
+    /// Its time was up.
+    TimeUp,
+    /// As much waits for the disk as may.
+    DiskIsBehind,
+    /// There is nothing to demote, or it is not taken.
+    Nothing,
+}
+
+/// Demotes until `excess` is 0, for so long at most.
+pub(crate) fn demote(
+    db: &Db<'_>,
+    tier: &Arc<Tier>,
+    excess: &dyn Fn() -> u64,
+    began: Ticks,
+    longest: Duration,
+) -> Demoted {
+    let engine = db.engine;
+    if db.now().0 < engine.tier.in_vain_until_ms.load(Relaxed) {
+        return Demoted::Nothing;
+    }
+    // What was demoted may still wait to be freed, so it is counted.
+    let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
+    while freed < wanted && excess() > 0 {
+        if engine.clock.elapsed(began) > longest {
+            return Demoted::TimeUp;
+        }
+        match demote_of_some_stripe(db, tier) {
+            Ok(0) => in_vain += 1,
+            Ok(bytes) => {
+                freed += bytes as u64;
+                in_vain = 0;
+            }
+            Err(Refused::Busy) => return Demoted::DiskIsBehind,
+            Err(_) => in_vain = VAIN_VISITS,
+        }
+        if in_vain >= VAIN_VISITS {
+            engine.tier.in_vain_until_ms.store(db.now().0 + REMEMBERED_MS, Relaxed);
+            return Demoted::Nothing;
+        }
+    }
+    Demoted::Enough
+}
+
+/// Demotes ahead of need, as long as the distance to the limit says. Whether there is more to do as
+/// soon as possible.
+pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
+    let engine = db.engine;
+    let Some(tier) = engine.tier.get() else { return false };
+    let headroom = limit / HEADROOM;
+    let excess = || engine.limited_bytes().saturating_sub(limit - headroom);
+    let share = excess().min(headroom);
+    if share == 0 {
+        return false;
+    }
+    let longest = SHORTEST + (LONGEST - SHORTEST).mul_f64(share as f64 / headroom.max(1) as f64);
+    let ended = demote(db, tier, &excess, engine.clock.now(), longest);
+    matches!(ended, Demoted::TimeUp | Demoted::DiskIsBehind)
+}
+
+/// Demotes the coldest of some entries; how many bytes that frees.
+fn demote_of_some_stripe(db: &Db<'_>, tier: &Arc<Tier>) -> Result<usize, Refused> {
+    let engine = db.engine;
+    let index = db.random() as usize % STRIPES;
+    let Some(mut data) = engine.keyspace.stripe(index).try_lock() else { return Ok(0) };
+    let sizes = Sizes::new(engine, tier);
+    let mut freed = 0;
+    let mut next = Some(DbIndex(0));
+    while let Some(index) = next {
+        next = data.next_db(index);
+        let mut best: Option<(u64, &Entry)> = None;
+        for _ in 0..SAMPLES {
+            let entry = data.db(index).entries().sample(|| db.random());
+            let Some(entry) = entry.filter(|entry| sizes.fit(entry)) else { continue };
+            let score = access::eviction_score(db.policy, entry.access(), db.now().0);
+            if best.is_none_or(|(most, _)| score > most) {
+                best = Some((score, entry));
+            }
+        }
+        if let Some((_, entry)) = best {
+            let key: Box<[u8]> = Box::from(entry.key());
+            freed += demote_value(engine, tier, &mut data, index, Key::new(&key))?;
+        }
+    }
+    Ok(freed)
+}
+
+/// Which values may leave RAM, by their size in bytes.
+struct Sizes {
+    least: usize,
+    most: usize,
+}
+
+impl Sizes {
+    fn new(engine: &Engine, tier: &Tier) -> Sizes {
+        let most = engine.config.tier_max_value_size().min(tier.max_payload() / 2);
+        Sizes { least: engine.config.tier_min_value_size(), most }
+    }
+
+    fn fit(&self, entry: &Entry) -> bool {
+        let is_hot = !entry.is_cold() && entry.kind() != Kind::Integer;
+        is_hot && (self.least..=self.most).contains(&entry.value_bytes())
+    }
+}
+
+/// Takes the value of an entry out of RAM; how many bytes that frees, 0 if it has to stay.
+fn demote_value(
+    engine: &Engine,
+    tier: &Arc<Tier>,
+    data: &mut StripeData,
+    db: DbIndex,
+    key: Key<'_>,
+) -> Result<usize, Refused> {
+    if !data.may_make_cold(db, key) || data.is_delayed(db, key.hash, Touch::Whole, Urgency::None) {
+        return Ok(0);
+    }
+    let Some(entry) = data.find(db, key) else { return Ok(0) };
+    let (bytes, kind, payload) = (entry.memory_usage(), entry.kind(), encode(engine, entry));
+    let location = match tier.append(key.hash as usize, key.hash, kind as u8, &payload) {
+        Err(Refused::TooLong) => return Ok(0),
+        result => result?,
+    };
+    let was = data.make_cold(db, key, ColdLocation(location.to_bits()));
+    engine.background.free_entry(was.expect("it was asked whether it can"));
+    let freed = bytes.saturating_sub(COLD_BYTES);
+    engine.tier.demotions.add(1);
+    engine.tier.demoted_bytes.add(freed as u64);
+    Ok(freed)
+}
+
+/// Demotes all values that can be, whatever their size, or those of some keys of the database (DEBUG TIER DEMOTE). How
+/// many; the world is stopped.
+///
+/// # Errors
+/// There is no tier, or it takes nothing more.
+pub fn demote_all(db: &mut Db<'_>, keys: &[&[u8]]) -> Result<usize, String> {
+    let engine = db.engine;
+    let Some(tier) = engine.tier.get() else { return Err("There is no tier".to_owned()) };
+    let mut wanted: Vec<(DbIndex, Box<[u8]>)> = Vec::new();
+    if keys.is_empty() {
+        db.for_each_stripe_mut(|_, data| {
+            for index in data.dbs() {
+                let names = data.db(index).entries().iter().map(|entry| entry.key().into());
+                wanted.extend(names.map(|name| (index, name)));
+            }
+        });
+    } else {
+        wanted.extend(keys.iter().map(|&key| (db.index, Box::from(key))));
+    }
+    let mut count = 0;
+    for (index, name) in wanted {
+        let key = Key::new(&name);
+        let stripe = engine.keyspace.stripe_of(key);
+        loop {
+            let demoted =
+                db.with_stripe_mut(stripe, |data| demote_value(engine, tier, data, index, key));
+            match demoted {
+                Ok(_) => {
+                    let is_cold = db.with_stripe(stripe, |data| data.cold(index, key).is_some());
+                    count += usize::from(is_cold);
+                    break;
+                }
+                Err(Refused::Busy) => engine.clock.sleep(Duration::from_millis(1)),
+                Err(refused) => return Err(format!("The tier takes nothing more: {refused:?}")),
+            }
+        }
+    }
+    Ok(count)
+}

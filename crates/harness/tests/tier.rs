@@ -1,0 +1,209 @@
+//! A server whose data are larger than its memory: values of every type on flash.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::{Client, encode, ok};
+use harness::contents::contents;
+use harness::info::number;
+use harness::reply::Reply;
+use harness::rng::Rng;
+use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
+
+/// Keys of the tests that fill the memory several times over.
+const MANY: usize = 40_000;
+const VALUE: usize = 1000;
+
+fn start(arguments: &[&str]) -> Server {
+    let base = ["--tier-dir", "tier", "--tier-segment-size", "1mb", "--io-threads", "2"];
+    let debug = ["--enable-debug-command", "yes"];
+    let all: Vec<&str> = base.into_iter().chain(debug).chain(arguments.iter().copied()).collect();
+    Server::start(&Program::under_test(), Options::arguments(&all)).unwrap()
+}
+
+fn demote(client: &mut Client) -> i64 {
+    client.command(&["DEBUG", "TIER", "DEMOTE"]).unwrap().integer().unwrap()
+}
+
+fn segments(server: &Server) -> usize {
+    let files = std::fs::read_dir(server.directory().join("tier")).unwrap();
+    files.filter(|file| file.as_ref().unwrap().path().extension().is_some()).count()
+}
+
+/// A value that does not compress, from which its number can be told.
+fn value(number: usize) -> Vec<u8> {
+    let mut rng = Rng::new(number as u64 + 1);
+    let mut bytes = format!("{number}:").into_bytes();
+    bytes.extend(std::iter::repeat_with(|| rng.below(256) as u8).take(VALUE));
+    bytes
+}
+
+fn key(number: usize) -> Vec<u8> {
+    format!("key:{number:012}").into_bytes()
+}
+
+/// Sets keys in pipelines of 100; the replies that are errors.
+fn fill(client: &mut Client, numbers: std::ops::Range<usize>) -> Vec<Reply> {
+    let mut errors = Vec::new();
+    for first in numbers.clone().step_by(100) {
+        let batch = first..numbers.end.min(first + 100);
+        let set = |number| encode(&[&b"SET"[..], &key(number), &value(number)]);
+        client.send_raw(&batch.clone().flat_map(set).collect::<Vec<u8>>()).unwrap();
+        let replies = batch.map(|_| client.reply().unwrap());
+        errors.extend(replies.filter(Reply::is_error));
+    }
+    errors
+}
+
+fn check(client: &mut Client, number: usize) {
+    let reply = client.command(&[&b"GET"[..], &key(number)]).unwrap();
+    assert_eq!(reply, Reply::Bulk(value(number)), "key {number}");
+}
+
+/// A few values of every type, small and large, some of which expire.
+fn every_type(client: &mut Client) {
+    for size in [1, 40, 700] {
+        let names: Vec<String> = (0..size).map(|at| format!("element-{at}")).collect();
+        let with = |command: &str, kind: &str, words: Vec<String>| {
+            let mut all = vec![command.to_owned(), format!("{kind}-{size}")];
+            all.extend(words);
+            all
+        };
+        let numbers = (0..size).map(|at| at.to_string()).collect();
+        let pairs: Vec<String> =
+            names.iter().flat_map(|name| [name.clone(), "v".repeat(9)]).collect();
+        let scored = names.iter().enumerate().flat_map(|(at, name)| [at.to_string(), name.clone()]);
+        for words in [
+            with("SET", "string", vec!["x".repeat(size * 30)]),
+            with("RPUSH", "list", names.clone()),
+            with("SADD", "set", names.clone()),
+            with("SADD", "intset", numbers),
+            with("HSET", "hash", pairs.clone()),
+            with("ZADD", "zset", scored.collect()),
+            with("XADD", "stream", ["1-1".to_owned()].into_iter().chain(pairs).collect()),
+            with("PEXPIRE", "list", vec!["100000000".to_owned()]),
+        ] {
+            let reply = client.command(&words).unwrap();
+            assert!(!reply.is_error(), "{words:?}: {reply:?}");
+        }
+    }
+}
+
+#[test]
+fn values_of_every_type_go_and_come_back() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    every_type(&mut client);
+    let digest = client.command(&["DEBUG", "DIGEST"]).unwrap();
+    // Numbers stay where they are; there are none.
+    assert_eq!(demote(&mut client), 21);
+    assert_eq!(number(&mut client, "tier_values"), 21);
+    assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
+    assert_eq!(number(&mut client, "tier_values"), 21, "a digest promotes nothing");
+    // What needs no value causes no read.
+    let reads = number(&mut client, "tier_reads");
+    for request in [
+        "TYPE hash-700",
+        "OBJECT ENCODING zset-40",
+        "TTL list-1",
+        "PERSIST list-40",
+        "EXISTS set-1",
+        "RENAME set-700 moved",
+        "RENAME moved set-700",
+        "MOVE string-700 1",
+        "COPY nothing set-1",
+        "TOUCH list-1",
+        "SCAN 0",
+        "MEMORY USAGE set-700",
+        "EXPIRE list-40 100000",
+    ] {
+        let reply = client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+    }
+    assert_eq!(number(&mut client, "tier_reads"), reads);
+    ok(&mut client, "SELECT 1");
+    assert_eq!(client.command(&["STRLEN", "string-700"]).unwrap(), Reply::Integer(21_000));
+    client.command(&["MOVE", "string-700", "0"]).unwrap();
+    ok(&mut client, "SELECT 0");
+    let before = contents(&mut client);
+    demote(&mut client);
+    ok(&mut client, "SAVE");
+    assert_eq!(contents(&mut client), before);
+    demote(&mut client);
+    ok(&mut client, "FLUSHALL SYNC");
+    assert_eq!(number(&mut client, "tier_values"), 0);
+    assert_eq!(number(&mut client, "tier_value_bytes"), 0);
+}
+
+#[test]
+fn data_larger_than_memory_survive_a_restart() {
+    let mut server = start(&["--maxmemory", "24mb", "--appendonly", "no"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..MANY), [], "nothing is refused");
+    assert_eq!(client.command(&["DBSIZE"]).unwrap(), Reply::Integer(MANY as i64));
+    eventually("memory is below the limit", || number(&mut client, "used_memory") <= 24 << 20);
+    assert!(number(&mut client, "tier_value_bytes") > 20 << 20);
+    let mut rng = Rng::new(7);
+    (0..500).for_each(|_| check(&mut client, rng.below(MANY)));
+    ok(&mut client, "SAVE");
+    // What is left on flash by a process that was killed is removed by the next.
+    server.kill().unwrap();
+    assert!(segments(&server) > 20);
+    server.start_again().unwrap();
+    let mut client = server.client();
+    eventually("the data are loaded", || {
+        client.command(&["DBSIZE"]).unwrap() == Reply::Integer(MANY as i64)
+    });
+    (0..500).for_each(|_| check(&mut client, rng.below(MANY)));
+    assert_eq!(number(&mut client, "tier_read_errors"), 0);
+    server.terminate().unwrap();
+    assert_eq!(segments(&server), 0, "an orderly end removes the files");
+}
+
+#[test]
+fn overwritten_values_make_room_for_others() {
+    let server = start(&["--maxmemory", "16mb", "--tier-max-size", "48mb"]);
+    let mut client = server.client();
+    const KEYS: usize = 30_000;
+    assert_eq!(fill(&mut client, 0..KEYS), []);
+    // Twice as much is written as the tier can hold; of each segment some values stay.
+    let mut rng = Rng::new(9);
+    for _ in 0..100 {
+        let first = rng.below(KEYS - 1000);
+        assert_eq!(fill(&mut client, first..first + 1000), []);
+    }
+    assert!(number(&mut client, "tier_rewritten_values") > 0, "segments are cleaned");
+    (0..500).for_each(|_| check(&mut client, rng.below(KEYS)));
+    assert!(number(&mut client, "tier_segments") <= 48);
+    assert_eq!(number(&mut client, "tier_read_errors"), 0);
+}
+
+#[test]
+fn a_full_tier_leaves_it_to_the_policy() {
+    let server = start(&["--maxmemory", "16mb", "--tier-max-size", "8mb"]);
+    let mut client = server.client();
+    let errors = fill(&mut client, 0..MANY);
+    assert!(!errors.is_empty(), "memory and tier are full");
+    let is_oom = |reply: &Reply| reply.shown().contains("OOM command not allowed");
+    assert!(errors.iter().all(is_oom), "{:?}", errors[0]);
+    check(&mut client, 1);
+    // Deleting makes room again, without a read.
+    let reads = number(&mut client, "tier_reads");
+    (0..5000).for_each(|number| drop(client.command(&[&b"UNLINK"[..], &key(number)]).unwrap()));
+    assert_eq!(number(&mut client, "tier_reads"), reads);
+    eventually("there is room again", || fill(&mut client, 0..10).is_empty());
+    // With another policy cold keys go.
+    ok(&mut client, "CONFIG SET maxmemory-policy allkeys-lru");
+    assert_eq!(fill(&mut client, 0..MANY), []);
+    assert!(number(&mut client, "evicted_keys") > 0);
+}
+
+#[test]
+fn a_folder_serves_one_server() {
+    let first = start(&["--maxmemory", "50mb"]);
+    let folder = first.directory().join("tier");
+    let arguments = ["--tier-dir", folder.to_str().unwrap()];
+    let second = Server::start(&Program::under_test(), Options::arguments(&arguments));
+    assert!(second.is_err(), "the folder is in use");
+}

@@ -1,0 +1,81 @@
+//! The flash tier's folder and threads, from the start of the server to its end.
+
+use crate::log;
+use crate::process::thread;
+use config::Config;
+use engine::Engine;
+use engine::tier::Entries;
+use std::sync::Arc;
+use std::time::Duration;
+use tier::files::Files;
+use tier::{Settings, Tier};
+
+/// Threads that read and write: as many operations are under way at a time.
+const THREADS: usize = 8;
+/// Memory for what is not on the disk yet, in bytes: at most, at least, and as a share of `maxmemory`.
+const MOST_BUFFERED: u64 = 16 << 20;
+const LEAST_BUFFERED: u64 = 1 << 20;
+const BUFFERED_SHARE: u64 = 32;
+/// Segments per stream of new values: a small tier has fewer streams.
+const SEGMENTS_PER_STREAM: u64 = 16;
+/// How often segments are looked at though nothing asks for it.
+const ROUND: Duration = Duration::from_millis(100);
+
+/// The folder of a tier that is in use.
+pub struct TierFiles(Arc<Files>);
+
+impl TierFiles {
+    /// Removes the segments. Nothing is read or written from here on.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+/// Makes the tier that the configuration asks for, if any, and starts what keeps it going.
+///
+/// # Errors
+/// Why there cannot be one, for the person who starts the server.
+pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
+    let config = &engine.config;
+    let folder = config.tier_dir();
+    if folder.is_empty() {
+        return Ok(None);
+    }
+    let cannot = |why: String| format!("Can't use tier-dir '{}': {why}", folder.to_string_lossy());
+    let spawn = |run: Box<dyn FnOnce() + Send>| thread::spawn("tier-io", run);
+    let files = Files::open(folder.as_path(), THREADS, spawn).map_err(|e| cannot(e.to_string()))?;
+    let files = Arc::new(files);
+    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings(engine, config))
+        .map_err(|error| cannot(error.to_string()))?;
+    if !engine.tier.attach(Arc::clone(&tier)) {
+        return Err(cannot("the process has a tier already".to_owned()));
+    }
+    if config.maxmemory() == 0 {
+        log!(Warning, "tier-dir is set but maxmemory is not: nothing goes to the tier.");
+    }
+    let maintain = move || {
+        let entries = Entries::new(engine);
+        loop {
+            tier.maintain(&entries);
+            tier.wait(ROUND);
+        }
+    };
+    thread::spawn("tier", maintain).map_err(|error| cannot(error.to_string()))?;
+    Ok(Some(TierFiles(files)))
+}
+
+fn settings(engine: &Engine, config: &Config) -> Settings {
+    let segment_bytes = config.tier_segment_size() / 4096 * 4096;
+    let max_bytes = config.tier_max_size();
+    let threads = engine.mailboxes.len() as u64;
+    let fitting = match max_bytes {
+        0 => threads,
+        _ => max_bytes / segment_bytes / SEGMENTS_PER_STREAM,
+    };
+    let buffer_bytes = match config.maxmemory() {
+        0 => MOST_BUFFERED,
+        limit => (limit / BUFFERED_SHARE).clamp(LEAST_BUFFERED, MOST_BUFFERED),
+    };
+    let streams = fitting.clamp(1, threads.max(1)) as usize;
+    Settings { segment_bytes, max_bytes, buffer_bytes, streams }
+}
