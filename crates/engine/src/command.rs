@@ -241,14 +241,14 @@ impl Flags {
     /// Ours: adds to what its client watches. As a long command it locks its keys one at a time.
     pub const WATCHES: Flags = Flags(1 << 51);
     /// Ours: refused as a write is while the disk fails, so that a health check notices.
-    pub const REPORTS_HEALTH: Flags = Flags(1 << 50);
-
+    pub const REPORTS_HEALTH: Flags = Flags(1 << 52);
     /// Ours: looks at keys, never at their values, so these need not be in RAM. A key that is
     /// deleted or overwritten without being read says so itself ([`KeyFlags`]).
     pub const NO_VALUES: Flags = Flags(1 << 50);
-
     /// Ours: when it waits, it runs again also if its key goes or gets another type.
-    pub const NOTICES_LOSS: Flags = Flags(1 << 51);
+    pub const NOTICES_LOSS: Flags = Flags(1 << 53);
+    /// Ours: may touch its keys in another database than the selected one.
+    pub const CROSSES_DATABASES: Flags = Flags(1 << 54);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
@@ -518,5 +518,34 @@ impl Arg {
     /// The same, shown to users under another name.
     pub const fn shown_as(self, display: &'static str) -> Arg {
         Arg { display, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_flags_are_distinct() {
+        let ours = [
+            Flags::WORLD,
+            Flags::WALKS,
+            Flags::NOT_QUEUED,
+            Flags::RUNS_QUEUE,
+            Flags::SYSCMD,
+            Flags::PROTECTED,
+            Flags::WHILE_SUBSCRIBED,
+            Flags::ANSWERS_BY_PUSH,
+            Flags::SETS_REPLY_MODE,
+            Flags::SETS_CACHING,
+            Flags::WATCHES,
+            Flags::REPORTS_HEALTH,
+            Flags::NO_VALUES,
+            Flags::NOTICES_LOSS,
+            Flags::CROSSES_DATABASES,
+        ];
+        let all = ours.into_iter().fold(Flags::NONE, Flags::with);
+        assert_eq!(all.0.count_ones() as usize, ours.len());
+        assert!(ours.iter().all(|flag| flag.0 >> 40 != 0));
     }
 }

@@ -165,6 +165,8 @@ fn hold_until_safe(cx: &mut Cx<'_>, position: JournalPos) {
 #[inline(never)]
 fn note_written(db: &mut Db<'_>, position: JournalPos) {
     match db.locks.held() {
+        // A long command has given back the locks of all stripes but one.
+        _ if db.held.is_some() => db.engine.safe.note_written_anywhere(position),
         Locked::None | Locked::World => {
             db.engine.safe.note_written_anywhere(position);
         }
@@ -238,6 +240,7 @@ fn apply_changes(db: &mut Db<'_>, by: u64) {
 /// Tells the watchers, the caches and the blocked clients of the key.
 fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
     let engine = db.engine;
+    db.reach(change.stripe);
     let data = db.locks.data_mut(change.stripe);
     if data.has_attachment() {
         interest::change(data, |interest| {

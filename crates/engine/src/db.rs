@@ -162,23 +162,21 @@ impl<'a> Db<'a> {
     #[inline]
     fn data_mut(&mut self, key: Key<'_>) -> &mut StripeData {
         if self.held.is_some() {
-            self.lock_held();
+            self.lock_held(key);
         }
         self.locks.data_mut(self.engine.keyspace.stripe_of(key))
     }
 
-    /// Ends the lock-free part of a long command: from here on it holds locks.
-    #[cold]
-    fn lock_held(&mut self) {
-        if let Some(held) = self.held.take() {
-            held.into_locks(&mut self.locks);
-        }
+    fn covers(&self, key: Key<'_>) -> bool {
+        self.locks.held().covers(self.engine.keyspace.stripe_of(key))
     }
 
     #[inline]
     fn find(&self, key: Key<'_>) -> Option<&Entry> {
         match &self.held {
             None => self.data(key).find(self.index, key),
+            // The stripe that is locked may have changed since.
+            Some(_) if self.covers(key) => self.data(key).find(self.index, key),
             Some(held) => held.find(self.index, key),
         }
     }
@@ -336,9 +334,6 @@ impl<'a> Db<'a> {
     #[inline]
     fn live_mut(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         let (horizon, index) = (self.horizon, self.index);
-        if self.held.is_some() {
-            self.lock_held();
-        }
         let entry: *mut Entry = self.data_mut(key).find_mut(index, key)?;
         // SAFETY: the stripe stays locked and nothing is done to it before the next use. (The
         // borrow checker cannot see that the reference is given up where the key is removed.)
@@ -369,7 +364,11 @@ impl<'a> Db<'a> {
     /// Deletes a key because its time has come.
     pub(crate) fn expire(&mut self, key: Key<'_>) {
         let index = self.index;
-        if self.data_mut(key).is_held(key.hash) {
+        let is_kept = match &self.held {
+            Some(held) if !held.may_change(index, key) => true,
+            _ => self.data_mut(key).is_held(key.hash),
+        };
+        if is_kept {
             // The next command that finds it after the long command deletes it. To this command it
             // is gone already, and so it must be to a reader of the journal.
             self.effects.propagate_deletion(self.engine, index, key.bytes);
@@ -429,6 +428,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn remove_if_empty<T: Object>(&mut self, key: Key<'_>) -> bool {
         let index = self.index;
+        self.reach(self.engine.keyspace.stripe_of(key));
         let is_empty =
             self.data(key).find(index, key).and_then(Entry::object::<T>).is_some_and(T::is_empty);
         if is_empty {
@@ -648,6 +648,7 @@ impl<'a> Db<'a> {
     #[inline]
     fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
+        self.reach(stripe);
         if self.locks.data(stripe).has_attachment() || self.engine.has_global_interest() {
             self.effects.changes.push(Change {
                 db: self.index,
@@ -734,6 +735,7 @@ impl<'a> Db<'a> {
         index: usize,
         visit: impl FnOnce(&mut StripeData) -> R,
     ) -> R {
+        self.reach(index);
         if self.locks.held().covers(index) {
             return visit(self.locks.data_mut(index));
         }
@@ -746,6 +748,7 @@ impl<'a> Db<'a> {
     /// A long command that holds its keys is outside the world, where no stripe may be locked.
     fn begin_visit(&self) {
         if let Some(held) = &self.held {
+            assert!(!held.is_changing(), "a command that changes its keys one at a time walks");
             held.reader().enter();
         }
     }

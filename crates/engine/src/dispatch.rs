@@ -17,7 +17,7 @@ use crate::commit;
 use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::effort::is_long;
+use crate::effort::{self, is_long};
 use crate::error::Error;
 use crate::interest::{self, StripeInterest};
 use crate::latency::Slow;
@@ -304,6 +304,10 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     } else if row.command.keys.is_empty() && !row.command.flags.has(Flags::RUNS_QUEUE) {
         Locked::None
     } else {
+        if effort::has_very_many_keys(cx, row, args) {
+            long::run_in_background(cx, row, args);
+            return Ok(());
+        }
         cx.find_keys(row, args);
         cx.keys.prefetch(keyspace, cx.db.index);
         let mut need = cx.keys.stripes();
@@ -323,7 +327,10 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         return Err(NotNow::Busy);
     }
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
-    if may_have_to_wait && may_write(cx, row) && is_held_back(cx, row, args) {
+    if may_have_to_wait
+        && (may_write(cx, row) || cx.engine.holds.changer() != 0)
+        && is_held_back(cx, row, args)
+    {
         cx.db.locks.release();
         return Err(NotNow::Held);
     }

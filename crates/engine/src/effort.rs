@@ -4,6 +4,7 @@
 //! estimate may be wrong by a factor of a few; it only decides where the command runs.
 
 use crate::args::Args;
+use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::request_keys::KeyUse;
@@ -12,6 +13,9 @@ use keyspace::Key;
 
 /// Requests of more effort than this run on a background thread; it is about a millisecond.
 pub const IN_PLACE: usize = 20_000;
+
+/// What a key of a transaction counts: its command takes half a microsecond or more.
+const UNITS_PER_QUEUED_KEY: usize = 10;
 
 /// Bytes of a string that count as one element.
 const BYTES_PER_UNIT: usize = 256;
@@ -55,6 +59,22 @@ pub(crate) fn is_long(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         Effort::Words(each) => args.len().saturating_mul(each) > IN_PLACE,
         _ => is_long_by_data(cx, row, args),
     }
+}
+
+/// Whether a request of several keys names so many that not even their locks are to be taken here: for a
+/// background thread, too. EXEC of many commands is one if all of them only name keys of the selected
+/// database.
+pub(crate) fn has_very_many_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    if row.command.flags.has(Flags::RUNS_QUEUE) {
+        return cx.session.multi.as_ref().is_some_and(|multi| {
+            multi.may_be_put_off()
+                && multi.keys().len().saturating_mul(UNITS_PER_QUEUED_KEY) > IN_PLACE
+                && cx.session.watching.is_none()
+                && cx.session.tracking.is_none()
+                && keyspace::cold::entries() == 0
+        });
+    }
+    matches!(row.command.effort, Effort::Words(each) if args.len().saturating_mul(each) > IN_PLACE)
 }
 
 #[inline(never)]

@@ -16,6 +16,7 @@ use crate::worker::ThreadContext;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key, StripeData};
+use std::cell::Cell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use structs::sync::lock;
@@ -31,6 +32,8 @@ pub struct Holds {
     scripts: AtomicUsize,
     is_waited_for: AtomicBool,
     world_is_wanted: AtomicBool,
+    /// The long command that changes its keys one after the other just now; 0 if none does.
+    changer: AtomicU64,
     /// Keys whose blocked clients could not be served because a long command was in the way.
     unserved: Mutex<Vec<Ready>>,
 }
@@ -115,6 +118,24 @@ impl Holds {
         }
     }
 
+    /// The long command that is changing the keys it holds one after the other: until its end they must
+    /// not be read either. 0 if there is none.
+    #[inline]
+    pub(crate) fn changer(&self) -> u64 {
+        self.changer.load(SeqCst)
+    }
+
+    /// Begins such a change; one command at a time does that.
+    fn begin_change(&self, holder: u64, clock: &Clock) {
+        while self.changer.compare_exchange(0, holder, SeqCst, SeqCst).is_err() {
+            clock.rest(GAP);
+        }
+    }
+
+    fn end_change(&self) {
+        self.changer.store(0, SeqCst);
+    }
+
     /// Notes that a command waits for a long one to end. To be called before the last look at
     /// what is in the way, so that the end is either seen or announced.
     pub(crate) fn wait(&self) {
@@ -160,7 +181,17 @@ pub(crate) struct Held<'a> {
     stripes: Locked,
     /// In the order of stripes and hashes.
     keys: Vec<(NamedKey, Option<HeldEntry>)>,
+    /// Whether the keys are changed one after the other; see [`Held::is_changing`].
+    is_changing: bool,
+    /// Those of the stripe that is locked for that which may have changed, by their index.
+    touched: Vec<usize>,
+    /// The index of the key that was looked for last.
+    last: Cell<usize>,
 }
+
+/// A command that holds more keys than this for writing locks their stripes one at a time for its
+/// changes, and not all at once.
+const CHANGED_AT_ONCE: usize = 64;
 
 impl<'a> Held<'a> {
     /// Holds `keys` of the selected database of `db`. The caller is outside the world and holds
@@ -194,7 +225,40 @@ impl<'a> Held<'a> {
         }
         let keys = keys.into_iter().zip(entries).collect();
         db.engine.holds.holding.fetch_add(1, SeqCst);
-        Held { engine: thread.engine, db: db.index, holder, reader, stripes, keys }
+        Held {
+            engine: thread.engine,
+            db: db.index,
+            holder,
+            reader,
+            stripes,
+            keys,
+            is_changing: false,
+            touched: Vec::new(),
+            last: Cell::default(),
+        }
+    }
+
+    /// The index of a key among those that are held.
+    ///
+    /// # Panics
+    /// When it is none of them.
+    fn position(&self, db: DbIndex, key: Key<'_>) -> usize {
+        let is_it = |held: &NamedKey| held.hash == key.hash && *held.bytes == *key.bytes;
+        // A command looks at one key several times before it comes to the next.
+        let last = self.last.get();
+        if db == self.db && self.keys.get(last).is_some_and(|(held, _)| is_it(held)) {
+            return last;
+        }
+        let place = (self.engine.keyspace.stripe_of(key), key.hash);
+        let start = self.keys.partition_point(|(held, _)| (held.stripe, held.hash) < place);
+        let mut of_hash = self.keys[start..].iter().take_while(|(held, _)| held.hash == key.hash);
+        match of_hash.position(|(held, _)| is_it(held)) {
+            Some(at) if db == self.db => {
+                self.last.set(start + at);
+                start + at
+            }
+            _ => panic!("a command touched a key that its key specification does not name"),
+        }
     }
 
     /// The entry of a key.
@@ -203,17 +267,69 @@ impl<'a> Held<'a> {
     /// When it is not one of those that are held.
     #[allow(unsafe_code)]
     pub(crate) fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
-        let place = (self.engine.keyspace.stripe_of(key), key.hash);
-        let start = self.keys.partition_point(|(held, _)| (held.stripe, held.hash) < place);
-        let entry = self.keys[start..]
-            .iter()
-            .take_while(|(held, _)| held.hash == key.hash)
-            .find(|(held, _)| *held.bytes == *key.bytes && db == self.db);
-        let Some((_, entry)) = entry else {
-            panic!("a command touched a key that its key specification does not name")
-        };
-        // SAFETY: the hold lasts as long as `self`.
+        let (_, entry) = &self.keys[self.position(db, key)];
+        // SAFETY: the hold lasts as long as `self`, and what the command itself has changed was looked up
+        // again when its stripe was unlocked.
         entry.as_ref().map(|entry| unsafe { entry.entry() })
+    }
+
+    /// Whether the command has begun to change its keys, one stripe at a time. The holds stay until it has
+    /// changed all and its entry is in the journal, and meanwhile others must not read the keys either: so
+    /// no other client sees a part of it. The thread is inside the world, which therefore cannot be stopped
+    /// in between.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.is_changing
+    }
+
+    /// Whether the command is to change its keys that way.
+    fn changes_by_stripe(&self) -> bool {
+        self.keys.len() > CHANGED_AT_ONCE
+            && self.keys.iter().filter(|(key, _)| key.writes).count() > CHANGED_AT_ONCE
+    }
+
+    /// Whether the command holds this key, one of its own, for writing.
+    pub(crate) fn may_change(&self, db: DbIndex, key: Key<'_>) -> bool {
+        self.keys[self.position(db, key)].0.writes
+    }
+
+    /// Locks the stripe of a key that the command is about to change, in place of the one before.
+    fn move_to_key(&mut self, locks: &mut Locks<'_>, db: DbIndex, key: Key<'_>) {
+        let at = self.position(db, key);
+        assert!(self.keys[at].0.writes, "a command changed a key that it only reads");
+        self.move_to(locks, self.keys[at].0.stripe);
+        if self.touched.last() != Some(&at) {
+            self.touched.push(at);
+        }
+    }
+
+    /// Locks a stripe in place of the one before.
+    fn move_to(&mut self, locks: &mut Locks<'_>, stripe: usize) {
+        if locks.held().covers(stripe) {
+            return;
+        }
+        self.leave_stripe(locks);
+        locks.acquire_patiently(Locked::One(stripe));
+        locks.data_mut(stripe).begin_change(self.holder);
+    }
+
+    /// Unlocks the stripe that is locked.
+    fn leave_stripe(&mut self, locks: &mut Locks<'_>) {
+        locks.for_each_mut(StripeData::end_change);
+        for at in self.touched.drain(..) {
+            let (key, entry) = &mut self.keys[at];
+            let named = Key { bytes: &key.bytes, hash: key.hash };
+            *entry = locks.data(key.stripe).held_entry(self.db, named);
+        }
+        locks.release();
+    }
+
+    /// The end of a command that has changed its keys one after the other: they may be read again.
+    pub(crate) fn end_change(mut self, locks: &mut Locks<'_>) {
+        self.leave_stripe(locks);
+        self.engine.holds.holding.fetch_sub(1, SeqCst);
+        let keyspace = &self.engine.keyspace;
+        self.stripes.for_each(|index| _ = keyspace.stripe(index).lock().end_holds(self.holder));
+        self.engine.holds.end_change();
     }
 
     /// The thread's registration with the world, which it is outside of while it holds keys.
@@ -241,6 +357,32 @@ impl<'a> Held<'a> {
 }
 
 impl Db<'_> {
+    /// A long command is about to change this key: the end of its part without locks.
+    #[cold]
+    pub(crate) fn lock_held(&mut self, key: Key<'_>) {
+        let Some(held) = &mut self.held else { return };
+        if !held.is_changing {
+            if !held.changes_by_stripe() {
+                let held = self.held.take();
+                return held.into_iter().for_each(|held| held.into_locks(&mut self.locks));
+            }
+            self.engine.holds.begin_change(held.holder, &self.engine.clock);
+            held.reader.enter();
+            held.is_changing = true;
+        }
+        held.move_to_key(&mut self.locks, self.index, key);
+    }
+
+    /// Locks this stripe, one of those that the command has keys in, if it locks them one at a time.
+    #[inline]
+    pub(crate) fn reach(&mut self, stripe: usize) {
+        if let Some(held) = &mut self.held
+            && held.is_changing
+        {
+            held.move_to(&mut self.locks, stripe);
+        }
+    }
+
     /// Holds all keys of one stripe, which is locked for that, or, if one of them must not be held
     /// now, none; says whether it did.
     fn hold_all(

@@ -6,7 +6,9 @@
 //! - none (KEYS, SCAN): it walks the stripes, locking one at a time; so does WATCH, whose keys are
 //!   watched one after the other;
 //! - any number: it *holds* them ([`crate::holds`]), so that it reads without any lock. Its first
-//!   change exchanges the holds for the locks of the stripes.
+//!   change exchanges the holds for the locks of the stripes;
+//! - very many that it changes (MSET, DEL, EXEC of thousands): it keeps its holds, and locks the stripe
+//!   of one key at a time.
 //!
 //! If its client goes away it ends early, unless it has something to change; see [`Db::is_wanted`].
 //!
@@ -25,6 +27,7 @@ use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use crate::session::Session;
 use crate::table::Resolved;
+use crate::transaction::Multi;
 use crate::words::Words;
 use crate::worker::ThreadContext;
 use crate::{Flags, KeyUse, RequestKeys};
@@ -110,7 +113,10 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     // The guest counts the command for the statistics; the client's own figures are here.
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
-    cx.find_keys(row, args);
+    if row.command.flags.has(Flags::RUNS_QUEUE) {
+        session.multi = cx.session.multi.take();
+    }
+    // Where they were not found yet, the background thread does that.
     let keys = std::mem::take(&mut cx.keys);
     let words = Words::new(args.words());
     let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
@@ -177,7 +183,15 @@ impl LongCommand {
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
-        let keys = named_keys(self.row, &self.keys, &words);
+        let keys = match &self.session.multi {
+            Some(multi) => queued_keys(engine, multi),
+            None => {
+                if self.keys.is_empty() {
+                    self.keys = RequestKeys::of(&engine.keyspace, self.row.command, &words);
+                }
+                named_keys(self.row, &self.keys, &words)
+            }
+        };
         let asker = Asker::new(&self.session, &keys);
         if asker.has_gone() {
             // Gone while this was waiting for a thread.
@@ -225,6 +239,17 @@ fn named_keys(row: &Resolved, keys: &RequestKeys, words: &[&[u8]]) -> Vec<NamedK
     named.collect()
 }
 
+/// The keys of a transaction's commands.
+fn queued_keys(engine: &Engine, multi: &Multi) -> Vec<NamedKey> {
+    let mut keys = Vec::with_capacity(multi.keys().len());
+    for queued in multi.queue() {
+        let words = queued.words();
+        let of_command = RequestKeys::of(&engine.keyspace, queued.row.command, &words);
+        keys.extend(named_keys(queued.row, &of_command, &words));
+    }
+    keys
+}
+
 /// Runs a command that visits stripes by itself.
 fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let reader = &cx.thread.reader;
@@ -250,6 +275,11 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     cx.start_timing();
     // The error, if any, is the reply.
     let _ = dispatch::call(cx, row, args);
+    if cx.db.held.as_ref().is_some_and(Held::is_changing) {
+        finish_changing(cx, args);
+        thread.reader.leave();
+        return end(cx);
+    }
     match cx.db.held.take() {
         Some(held) => {
             // Keys that it found expired are held: another command will delete them.
@@ -264,6 +294,15 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
         }
     }
     end(cx);
+}
+
+/// Commits what the command did to its keys one after the other, and lets others reach them again.
+fn finish_changing(cx: &mut Cx<'_>, args: Args<'_>) {
+    commit::commit(cx, args);
+    if let Some(held) = cx.db.held.take() {
+        held.end_change(&mut cx.db.locks);
+    }
+    dispatch::serve_ready(cx);
 }
 
 /// Commits what the command did under locks, and gives these back.

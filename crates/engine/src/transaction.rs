@@ -30,6 +30,8 @@ pub struct Multi {
     may_not_load: bool,
     may_not_be_stale: bool,
     needs_world: bool,
+    /// A command does more than to read or change keys that it names, in the selected database.
+    must_stay: bool,
     bytes: usize,
     /// A command could not be queued, so EXEC will refuse.
     pub is_broken: bool,
@@ -44,6 +46,10 @@ impl Multi {
         self.may_not_load |= !flags.has(Flags::LOADING);
         self.may_not_be_stale |= !flags.has(Flags::STALE);
         self.needs_world |= flags.has(Flags::WALKS) || row.needs_world(argv);
+        self.must_stay |= !flags.any(Flags::READONLY.with(Flags::WRITE))
+            || flags.any(Flags::WALKS.with(Flags::WORLD).with(Flags::CROSSES_DATABASES))
+            || row.command.keys.is_empty()
+            || row.command.script.is_some();
         self.bytes += words.memory_bytes();
         self.queue.push(Queued { row, words });
     }
@@ -66,6 +72,10 @@ impl Multi {
     /// Whether a command needs the world stopped.
     pub(crate) fn needs_world(&self) -> bool {
         self.needs_world
+    }
+    /// Whether the commands may run as one [long command](crate::long).
+    pub(crate) fn may_be_put_off(&self) -> bool {
+        !self.must_stay && !self.needs_world && !self.is_broken && self.keys.check().is_ok()
     }
     /// Number of commands.
     pub fn len(&self) -> usize {

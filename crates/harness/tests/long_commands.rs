@@ -175,6 +175,146 @@ fn a_huge_string_is_read_beside_the_others() {
     });
 }
 
+/// `NAME`, and for each of so many keys what `each` makes of its number.
+fn with_keys(name: &str, count: usize, each: impl Fn(usize) -> Vec<String>) -> Vec<u8> {
+    let mut words = vec![name.to_owned()];
+    words.extend((0..count).flat_map(each));
+    encode(&words)
+}
+
+/// MULTI, a command for each of so many keys, and EXEC.
+fn transaction(count: usize, each: impl Fn(usize) -> Vec<String>) -> Vec<u8> {
+    let mut requests = encode(&["MULTI"]);
+    (0..count).for_each(|number| requests.extend(encode(&each(number))));
+    requests.extend(encode(&["EXEC"]));
+    requests
+}
+
+/// Commands that change very many keys, and how many replies come before the last.
+fn changes_of_many(count: usize, value: &str) -> [(Vec<u8>, usize); 2] {
+    let set = |number: usize| vec!["SET".to_owned(), format!("k{number}"), value.to_owned()];
+    let pair = |number: usize| vec![format!("k{number}"), value.to_owned()];
+    [(with_keys("MSET", count, pair), 0), (transaction(count, set), 1 + count)]
+}
+
+#[test]
+fn very_many_keys_change_beside_the_others() {
+    const KEYS: usize = 100_000;
+    on_both(|server| {
+        let (mut long, mut other) = (server.client(), server.client());
+        let mut served = 0;
+        let key = |number: usize| vec![format!("k{number}")];
+        let [mset, exec] = changes_of_many(KEYS, "v");
+        let changes = [mset, exec, (with_keys("DEL", KEYS, key), 0)];
+        for (requests, before) in changes {
+            long.send_raw(&requests).unwrap();
+            (0..before).for_each(|_| drop(long.reply().unwrap()));
+            let started = served;
+            while served < started + 100 && !long.has_data().unwrap() {
+                served += 1;
+                assert_eq!(number(&mut other, "INCR counter"), served);
+            }
+            assert!(served > started + 1, "the others had to wait");
+            long.reply().unwrap();
+        }
+        assert_eq!(number(&mut other, "DBSIZE"), 1);
+        let stats = ask(&mut other, "INFO commandstats");
+        for line in ["cmdstat_mset:calls=1,", "cmdstat_exec:calls=1,", "cmdstat_del:calls=1,"] {
+            assert!(stats.shown().contains(line), "{line}");
+        }
+    });
+}
+
+#[test]
+fn a_change_of_very_many_keys_is_seen_whole() {
+    const KEYS: usize = 8000;
+    const ROUNDS: usize = 12;
+    on_server(|server| {
+        let mut writer = server.client();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let is_over = &is_over;
+            for seed in 1..4 {
+                let mut reader = server.client();
+                scope.spawn(move || {
+                    let (mut at, mut seen) = (seed * 997, -1);
+                    while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        at = (at * 31 + 7) % KEYS;
+                        let (a, b) = (at, (at * 17 + 3) % KEYS);
+                        // Together, and one after the other: never a newer value before an older one.
+                        let both = ask(&mut reader, &format!("MGET k{a} k{b}"));
+                        let Reply::Array(values) = both else { panic!("{both:?}") };
+                        assert_eq!(values[0], values[1]);
+                        for key in [a, b] {
+                            let value = ask(&mut reader, &format!("GET k{key}"));
+                            let text =
+                                value.text().map_or("-1", |text| str::from_utf8(text).unwrap());
+                            let round: i64 = text.parse().unwrap();
+                            assert!(round >= seen, "{seen} was there, now it is {round}");
+                            seen = round;
+                        }
+                    }
+                });
+            }
+            let mut watcher = server.client();
+            for round in 0..ROUNDS {
+                ask(&mut watcher, "WATCH k77");
+                let [mset, exec] = changes_of_many(KEYS, &round.to_string());
+                let (requests, before) = if round % 2 == 0 { mset } else { exec };
+                writer.send_raw(&requests).unwrap();
+                for _ in 0..=before {
+                    assert!(!matches!(writer.reply().unwrap(), Reply::Error(_)));
+                }
+                ask(&mut watcher, "MULTI");
+                ask(&mut watcher, "SET k77 never");
+                assert_eq!(ask(&mut watcher, "EXEC"), Reply::NilArray, "a watch was not raised");
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+    });
+}
+
+#[test]
+fn a_transaction_of_very_many_keys_sees_what_it_has_done() {
+    const KEYS: usize = 4000;
+    on_server(|server| {
+        let mut client = server.client();
+        // The odd keys have expired, and nothing but a read has come to them.
+        for number in 0..KEYS {
+            let expiry = if number % 2 == 1 { " PX 1" } else { "" };
+            ask(&mut client, &format!("SET r{number} old{expiry}"));
+        }
+        ask(&mut client, "DEBUG SLEEP 0.01");
+        let commands = |number: usize| {
+            let line = match number % 5 {
+                0 => format!("RPUSH l{number} a b"),
+                1 => format!("LPOP l{}", number - 1),
+                2 => format!("RENAME l{} m{number}", number - 2),
+                3 => format!("GET r{number}"),
+                _ => format!("LLEN m{}", number - 2),
+            };
+            line.split(' ').map(str::to_owned).collect()
+        };
+        client.send_raw(&transaction(KEYS, commands)).unwrap();
+        (0..=KEYS).for_each(|_| drop(client.reply().unwrap()));
+        let Reply::Array(replies) = client.reply().unwrap() else { panic!("no array") };
+        for (number, reply) in replies.iter().enumerate() {
+            let expected = match number % 5 {
+                0 => Reply::Integer(2),
+                1 => Reply::Bulk(b"a".to_vec()),
+                2 => Reply::Simple(b"OK".to_vec()),
+                3 if number % 2 == 1 => Reply::Nil,
+                3 => Reply::Bulk(b"old".to_vec()),
+                _ => Reply::Integer(1),
+            };
+            assert_eq!(*reply, expected, "{number}");
+        }
+        let mut other = server.client();
+        assert_eq!(number(&mut other, "LLEN m2"), 1);
+        assert_eq!(number(&mut other, "EXISTS l0 l5 r3 r13"), 0);
+    });
+}
+
 #[test]
 fn very_many_keys_are_each_dealt_with_once() {
     const KEYS: i64 = 1000;

@@ -3,7 +3,11 @@
 //! A hold is a promise of the stripe to one long command: the entry, if there is one, stays where
 //! it is and as it is until the hold ends. Others may read it meanwhile under the lock as always.
 //! A command that changes a held key has to wait; the engine sees to that before it runs a
-//! command, and [`StripeData`] asserts it at every change.
+//! command, and [`StripeData`] asserts it at every change. The holder itself, if it holds a key for
+//! writing, changes it under the lock, between [`StripeData::begin_change`] and
+//! [`StripeData::end_change`]; its holds stay where they are.
+//!
+//! The holds of a stripe are sorted by hash, so a command may hold very many keys.
 //!
 //! A hold knows a key by its hash alone, in whatever database: two keys of one hash, which is rare
 //! beyond all practice, only wait for each other.
@@ -12,6 +16,7 @@
 use crate::entry::Entry;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 /// One command's hold of one key.
@@ -49,31 +54,59 @@ impl HeldEntry {
 impl StripeData {
     /// Whether a command may hold a key, beside those that hold it already.
     pub fn may_hold(&self, hash: u64, writes: bool) -> bool {
-        self.holds()
-            .iter()
-            .filter(|hold| hold.hash == hash)
-            .all(|hold| !writes && !hold.writes && !hold.is_wanted)
+        let mut of_key = self.holds()[self.holds_of(hash)].iter();
+        of_key.all(|hold| !writes && !hold.writes && !hold.is_wanted)
+    }
+
+    /// Where the holds of a key are.
+    fn holds_of(&self, hash: u64) -> Range<usize> {
+        let start = self.holds().partition_point(|hold| hold.hash < hash);
+        let count = self.holds()[start..].iter().take_while(|hold| hold.hash == hash).count();
+        start..start + count
     }
 
     /// Gives a hold; the entry of the key in `db`, if there is one, is what it protects.
     pub fn hold(&mut self, db: DbIndex, key: Key<'_>, hold: Hold) -> Option<HeldEntry> {
         debug_assert!(self.may_hold(hold.hash, hold.writes));
-        self.holds_mut().push(hold);
+        let at = self.holds_of(hold.hash).end;
+        self.holds_mut().insert(at, hold);
+        self.held_entry(db, key)
+    }
+
+    /// What a hold of a key protects: the entry, if there is one.
+    pub fn held_entry(&self, db: DbIndex, key: Key<'_>) -> Option<HeldEntry> {
         self.find(db, key).map(|entry| HeldEntry(entry.address()))
     }
 
-    /// Whether the key is held by anybody.
+    /// From here to [`StripeData::end_change`] under the same lock, keys that this command holds may be
+    /// changed.
+    pub fn begin_change(&mut self, holder: u64) {
+        self.changer = holder;
+    }
+
+    /// Keys that the command holds are protected again.
+    pub fn end_change(&mut self) {
+        self.changer = 0;
+    }
+
+    /// Whether the key is held by any command but the one that changes the stripe just now.
     pub fn is_held(&self, hash: u64) -> bool {
-        self.holds().iter().any(|hold| hold.hash == hash)
+        let mut of_key = self.holds()[self.holds_of(hash)].iter();
+        of_key.any(|hold| hold.holder != self.changer)
+    }
+
+    /// Whether the key is held by this command.
+    pub fn is_held_by(&self, hash: u64, holder: u64) -> bool {
+        self.holds()[self.holds_of(hash)].iter().any(|hold| hold.holder == holder)
     }
 
     /// Says whether the key is held, and if so notes that a command waits for it.
     pub fn want(&mut self, hash: u64) -> bool {
-        if !self.is_held(hash) {
+        if self.holds_of(hash).is_empty() {
             return false;
         }
-        let of_key = self.holds_mut().iter_mut().filter(|hold| hold.hash == hash);
-        of_key.for_each(|hold| hold.is_wanted = true);
+        let of_key = self.holds_of(hash);
+        self.holds_mut()[of_key].iter_mut().for_each(|hold| hold.is_wanted = true);
         true
     }
 
@@ -116,6 +149,44 @@ mod tests {
             assert!(!data.end_holds(2) && !data.is_held(key.hash));
             assert!(data.hold(DbIndex(0), key, hold(3, true)).is_some());
             assert!(!data.may_hold(key.hash, false));
+            data.end_holds(3);
+        });
+    }
+
+    #[test]
+    fn the_holder_changes_what_it_holds_and_no_other_command_does() {
+        with_stripe(|data| {
+            let key = Key::new(b"key");
+            data.hold(DbIndex(0), key, hold(1, true));
+            assert!(data.is_held_by(key.hash, 1) && !data.is_held_by(key.hash, 2));
+            data.begin_change(1);
+            assert!(!data.is_held(key.hash));
+            data.insert_absent(DbIndex(0), key.hash, Entry::new_string(b"key", b"v", None, 0));
+            data.end_change();
+            assert!(data.is_held(key.hash) && data.held_entry(DbIndex(0), key).is_some());
+            data.begin_change(2);
+            assert!(data.is_held(key.hash));
+            data.end_change();
+            data.end_holds(1);
+        });
+    }
+
+    #[test]
+    fn many_keys_are_held_at_once() {
+        with_stripe(|data| {
+            let names: Vec<String> = (0..500).map(|number| format!("key:{number}")).collect();
+            for (holder, name) in names.iter().enumerate() {
+                let key = Key::new(name.as_bytes());
+                let hold = Hold { hash: key.hash, holder: holder as u64 % 3 + 1, ..hold(1, false) };
+                data.hold(DbIndex(0), key, hold);
+            }
+            let is_held =
+                |data: &StripeData, name: &String| data.is_held(Key::new(name.as_bytes()).hash);
+            assert!(names.iter().all(|name| is_held(data, name)));
+            data.end_holds(2);
+            let held = names.iter().filter(|name| is_held(data, name)).count();
+            assert_eq!(held, 500 - 167);
+            data.end_holds(1);
             data.end_holds(3);
         });
     }

@@ -168,6 +168,8 @@ pub struct StripeData {
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
     holds: Option<Box<Vec<Hold>>>,
+    /// The long command that has the lock and changes what it holds itself; 0 if none does.
+    pub(crate) changer: u64,
     /// See [`StripeData::attachment`].
     attachment: Option<Box<dyn Any + Send>>,
     common: Arc<Common>,
@@ -609,6 +611,7 @@ impl Stripe {
                 is_guarded: false,
                 snapshot: None,
                 holds: None,
+                changer: 0,
                 attachment: None,
                 common,
                 cold_version: 0,

@@ -141,9 +141,17 @@ impl Parser {
         supplied.map_or_else(|| &input[place], |word| word.block.as_slice())
     }
 
-    /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`.
+    /// Words of the request so far, in bytes, for CLIENT LIST's `argv-mem`. Of a request of very many words,
+    /// which arrives in many pieces, it is the bytes from the first to the last, with what separates
+    /// them: this is asked for after every piece.
     pub fn pending_bytes(&self) -> usize {
-        self.words.iter().map(|w| w.len()).sum()
+        const COUNTED: usize = 64;
+        match (self.words.first(), self.words.last()) {
+            (Some(first), Some(last)) if self.words.len() > COUNTED && self.long.is_empty() => {
+                last.end.saturating_sub(first.start)
+            }
+            _ => self.words.iter().map(|w| w.len()).sum(),
+        }
     }
 
     /// Bytes of the unfinished request that need not be looked at again.

@@ -10,7 +10,7 @@ use engine::{
 pub static COPY: Command = Command {
     name: "copy",
     arity: -3,
-    flags: Flags::WRITE.with(Flags::DENYOOM),
+    flags: Flags::WRITE.with(Flags::DENYOOM).with(Flags::CROSSES_DATABASES),
     keys: &[
         KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS)),
         KeySpec::at(2, KeyFlags::OW.with(KeyFlags::UPDATE)),

@@ -1,6 +1,6 @@
 //! `DEL key [key …]`, `UNLINK key [key …]`: the same, since big values are freed in the background anyway.
 
-use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome};
+use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 
 /// `DEL`.
 pub static DEL: Command = Command {
@@ -14,6 +14,7 @@ pub static DEL: Command = Command {
         remove holds a value other than a string, the individual complexity for this key \
         is O(M) where M is the number of elements in the list, set, sorted set or hash. \
         Removing a single key that holds a string value is O(1).",
+    effort: Effort::Words(5),
     summary: "Deletes one or more keys.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],
@@ -32,6 +33,7 @@ pub static UNLINK: Command = Command {
     complexity: "O(1) for each key removed regardless of its size. Then the command \
         does O(N) work in a different thread in order to reclaim memory, where N is the \
         number of allocations the deleted objects where composed of.",
+    effort: Effort::Words(5),
     summary: "Asynchronously deletes one or more keys.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],

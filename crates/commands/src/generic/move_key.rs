@@ -10,7 +10,7 @@ use engine::{
 pub static MOVE: Command = Command {
     name: "move",
     arity: 3,
-    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES),
+    flags: Flags::WRITE.with(Flags::FAST).with(Flags::NO_VALUES).with(Flags::CROSSES_DATABASES),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::ACCESS).with(KeyFlags::UPDATE))],
     group: Group::Generic,
     since: "1.0.0",

@@ -32,6 +32,7 @@ pub static MSET: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
+    effort: Effort::Words(3),
     summary: "Atomically creates or modifies the string values of one or more keys.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     args: &[
@@ -50,6 +51,7 @@ pub static MSETNX: Command = Command {
     group: Group::String,
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
+    effort: Effort::Words(3),
     summary: "Atomically modifies the string values of one or more keys only when \
         all keys don't exist.",
     args: &[

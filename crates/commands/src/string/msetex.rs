@@ -2,8 +2,8 @@
 
 use super::expiry::{Expiry, ExpiryOptions};
 use engine::{
-    Arg, ArgKind, Args, Begin, Command, Cx, Error, Find, Flags, Group, Key, KeyFlags, KeySpec,
-    Outcome, events,
+    Arg, ArgKind, Args, Begin, Command, Cx, Effort, Error, Find, Flags, Group, Key, KeyFlags,
+    KeySpec, Outcome, events,
 };
 
 /// `MSETEX`.
@@ -19,6 +19,7 @@ pub static MSETEX: Command = Command {
     group: Group::String,
     since: "9.1.0",
     complexity: "O(N) where N is the number of keys to set.",
+    effort: Effort::Words(3),
     summary: "Atomically creates or modifies the string values of one or more keys, \
         and optionally set their expiration.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
