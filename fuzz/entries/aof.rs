@@ -4,7 +4,7 @@
 #[path = "memory.rs"]
 mod memory;
 
-use replication::{FileEnd, Item, Manifest, StreamReader};
+use replication::{FileEnd, Item, Manifest, Place, StreamReader};
 
 /// Lines of a manifest are not longer; what is read may have to be written with more quotes.
 const LONGEST_LINE: usize = 1024;
@@ -13,6 +13,7 @@ const LONGEST_LINE: usize = 1024;
 enum Seen {
     Command(Vec<Vec<u8>>),
     Time(i64),
+    Place(Place),
     Comment,
     /// Where the remains of a batch begin.
     Torn(u64),
@@ -36,6 +37,10 @@ fn read(mut reader: StreamReader, stream: &[u8], step: usize) -> (Vec<Seen>, u64
             }
             Ok(Item::Timestamp { seconds, consumed }) => {
                 seen.push(Seen::Time(seconds));
+                consumed
+            }
+            Ok(Item::Place { place, consumed }) => {
+                seen.push(Seen::Place(place));
                 consumed
             }
             Ok(Item::Comment { consumed }) => {

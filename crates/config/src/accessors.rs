@@ -193,6 +193,7 @@ numbers! {
     replica_priority: u32 = "replica-priority" as small;
     min_replicas_to_write: u32 = "min-replicas-to-write" as small;
     min_replicas_max_lag: u32 = "min-replicas-max-lag" as small;
+    replica_rdb_version: ReplicaRdbVersion = "replica-rdb-version" as ReplicaRdbVersion::from_number;
     commit_mode: CommitMode = "commit-mode" as CommitMode::from_number;
     commit_quorum: u32 = "commit-quorum" as small;
     commit_quorum_fsync: bool = "commit-quorum-fsync" as yes;

@@ -42,8 +42,8 @@ pub use choices::{
     AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpointType,
     CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat, MaxmemoryPolicy, OomScoreAdj,
     PropagationErrorBehavior, ProtectedAction, RdbVersionCheck, ReplDisklessLoad,
-    SanitizeDumpPayload, ShutdownOptions, Supervised, SyslogFacility, TlsAuthClients,
-    TlsAuthClientsUser,
+    ReplicaRdbVersion, SanitizeDumpPayload, ShutdownOptions, Supervised, SyslogFacility,
+    TlsAuthClients, TlsAuthClientsUser,
 };
 pub use events::KeyspaceEvents;
 pub use limits::{ClientClass, OutputLimit};

@@ -6,9 +6,10 @@
 
 use crate::engine::Engine;
 use crate::mailbox::Message;
+use config::ReplicaRdbVersion;
 use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
-use replication::primary::{Kept, Primary, Settings, Stage, Sync};
+use replication::primary::{Kept, NEWEST_RDB, OLDEST_RDB, Primary, Settings, Stage, Sync};
 use replication::wire::{self, Wanted};
 use std::collections::HashMap;
 use std::io::Write;
@@ -123,6 +124,16 @@ impl Replicas {
             .is_some_and(|link| link.stage == Stage::Waiting && !link.has_socket)
     }
 
+    /// Whether a client wanted only a snapshot, and the sender has written all of it.
+    pub fn is_served(&self, client: u64) -> bool {
+        self.primary().link(client).is_some_and(|link| link.is_served())
+    }
+
+    /// Whether a client asked with SYNC, and knows of no positions.
+    pub fn is_old(&self, client: u64) -> bool {
+        self.primary().link(client).is_some_and(|link| link.is_old)
+    }
+
     /// The sender of snapshots takes the socket.
     pub fn take_socket(&self, client: u64) -> Option<OwnedFd> {
         let socket = self.parts().get_mut(&client)?.socket.take();
@@ -185,6 +196,10 @@ impl Engine {
             max_replicas: config.repl_diskless_sync_max_replicas() as usize,
             ping_period_s: config.repl_ping_replica_period().into(),
             timeout_s: config.repl_timeout().into(),
+            rdb_version: match config.replica_rdb_version() {
+                ReplicaRdbVersion::Auto | ReplicaRdbVersion::V10 => OLDEST_RDB,
+                ReplicaRdbVersion::V11 => NEWEST_RDB,
+            },
         }
     }
 
@@ -192,6 +207,18 @@ impl Engine {
     pub fn replica_allowance(&self) -> u64 {
         let limit = self.config.client_output_buffer_limit(config::ClientClass::Replica);
         if limit.hard_bytes == 0 { u64::MAX } else { limit.hard_bytes }
+    }
+
+    /// The same for one replica: more, if it has failed to catch up before.
+    pub fn allowance_of(&self, client: u64) -> u64 {
+        self.replicas.primary().allowance(client, self.replica_allowance())
+    }
+
+    /// A replica lacks so many bytes of the stream.
+    pub fn note_replica_lag(&self, client: u64, lag: u64) {
+        if lag <= self.config.repl_backlog_size() {
+            self.replicas.primary().caught_up(client);
+        }
     }
 
     /// A client asks for the stream.

@@ -6,7 +6,8 @@ use harness::info::number;
 use harness::replicas::{compare, is_linked, while_writing, write};
 use harness::reply::Reply;
 use harness::rng::Rng;
-use harness::server::{Options, Program, Server};
+use harness::server::{Options, Program, Server, free_port};
+use harness::tls::Authority;
 use harness::wait::eventually;
 
 fn primary(arguments: &[&str]) -> Server {
@@ -95,4 +96,190 @@ fn what_is_not_kept_any_more_needs_a_snapshot() {
     eventually("a second snapshot", || number(&mut client, "sync_full") == 2);
     eventually("the link is up", || is_linked(&mut theirs));
     compare(&primary, &replica);
+}
+
+/// Restarts the primary, on whose file or log the replica's partial resynchronisation rests.
+fn resumes_after_a_restart(arguments: &[&str], ends: impl Fn(&mut Server)) {
+    let mut primary = primary(&[arguments, &["--repl-ping-replica-period", "1000"]].concat());
+    let mut client = primary.client();
+    let mut rng = Rng::new(9);
+    for _ in 0..1000 {
+        write(&mut client, &mut rng);
+    }
+    let replica = replica_of(&primary, &[]);
+    let mut theirs = replica.client();
+    eventually("the link is up", || is_linked(&mut theirs));
+    for round in 0..2 {
+        for _ in 0..1000 {
+            write(&mut client, &mut rng);
+        }
+        // A GETACK stands in the stream, too.
+        assert_eq!(ask(&mut client, &["WAIT", "1", "9000"]), Reply::Integer(1));
+        ok(&mut client, &["SET", "last", "1"]);
+        compare(&primary, &replica);
+        let before = number(&mut client, "master_repl_offset");
+        ends(&mut primary);
+        client = primary.client();
+        assert_eq!(number(&mut client, "master_repl_offset"), before, "round {round}");
+        eventually("the replica resumes", || number(&mut client, "sync_partial_ok") == 1);
+        assert_eq!(number(&mut client, "sync_full"), 0, "round {round}");
+        eventually("the link is up", || is_linked(&mut theirs));
+    }
+    for _ in 0..1000 {
+        write(&mut client, &mut rng);
+    }
+    compare(&primary, &replica);
+}
+
+fn restart(primary: &mut Server) {
+    primary.restart().expect("it starts again");
+}
+
+#[test]
+fn a_replica_resumes_after_a_restart_from_an_rdb_file() {
+    resumes_after_a_restart(&["--save", "1000 1"], restart);
+}
+
+#[test]
+fn a_replica_resumes_after_a_restart_from_an_append_only_file() {
+    resumes_after_a_restart(&["--appendonly", "yes"], restart);
+    resumes_after_a_restart(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"], restart);
+}
+
+#[test]
+fn a_replica_resumes_after_a_rewrite_and_a_restart() {
+    resumes_after_a_restart(&["--appendonly", "yes"], |primary| {
+        let mut client = primary.client();
+        ask(&mut client, &["BGREWRITEAOF"]);
+        harness::wait::until_not_rewriting(&mut client);
+        restart(primary);
+    });
+}
+
+#[test]
+fn a_replica_resumes_after_a_kill_that_lost_nothing() {
+    let arguments = ["--appendonly", "yes", "--appendfsync", "always"];
+    resumes_after_a_restart(&arguments, |primary| {
+        primary.kill().expect("it ends");
+        primary.start_again().expect("it starts again");
+    });
+}
+
+#[test]
+fn a_replica_that_has_more_than_the_log_gets_a_snapshot() {
+    let mut primary = primary(&["--appendonly", "yes"]);
+    let replica = replica_of(&primary, &[]);
+    let (mut client, mut theirs) = (primary.client(), replica.client());
+    eventually("the link is up", || is_linked(&mut theirs));
+    ok(&mut client, &["SET", "k", "1"]);
+    assert_eq!(
+        ask(&mut client, &["WAITAOF", "1", "0", "9000"]).elements().map(<[_]>::len),
+        Some(2)
+    );
+    compare(&primary, &replica);
+    // What the log does not get, the replica has.
+    ok(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+    ok(&mut client, &["SET", "k", "2"]);
+    compare(&primary, &replica);
+    primary.kill().expect("it ends");
+    primary.start_again().expect("it starts again");
+    client = primary.client();
+    eventually("a snapshot", || number(&mut client, "sync_full") == 1);
+    eventually("the link is up", || is_linked(&mut theirs));
+    assert_eq!(ask(&mut client, &["GET", "k"]), Reply::Bulk(b"1".to_vec()));
+    compare(&primary, &replica);
+}
+
+#[test]
+fn a_replica_synchronises_by_tls() {
+    let authority = Authority::new("replica");
+    authority.sign("server");
+    let tls_port = free_port().expect("a port");
+    let options = authority.options(tls_port, "server");
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let primary = primary(&options);
+    let mut client = primary.client();
+    let mut rng = Rng::new(10);
+    for _ in 0..3000 {
+        write(&mut client, &mut rng);
+    }
+    // More than a window of output, and than a pair of sockets holds.
+    for number in 0..400 {
+        ok(&mut client, &["SET", &format!("large{number}"), &"v".repeat(20_000)]);
+    }
+    let program = Program::reference().expect("there is a reference");
+    // The reference has a root of its own.
+    let folder = format!("tls-replica-{}", std::process::id());
+    let inside = program.root().join("tmp").join(&folder);
+    std::fs::create_dir_all(&inside).expect("a folder");
+    let mut arguments = vec!["--save".to_owned(), String::new()];
+    for (option, file) in
+        [("ca-cert-file", "ca.crt"), ("cert-file", "server.crt"), ("key-file", "server.key")]
+    {
+        std::fs::copy(authority.path(file), inside.join(file)).expect("it is copied");
+        arguments.extend([format!("--tls-{option}"), format!("/tmp/{folder}/{file}")]);
+    }
+    let address = ["127.0.0.1".to_owned(), tls_port.to_string()];
+    arguments.extend(["--tls-replication".to_owned(), "yes".to_owned(), "--replicaof".to_owned()]);
+    arguments.extend(address);
+    let replica = Server::start(&program, Options::arguments(&arguments)).expect("it starts");
+    let mut theirs = replica.client();
+    while_writing(&primary, 300, || {
+        eventually("the link is up", || is_linked(&mut theirs));
+        let cut = ask(&mut client, &["CLIENT", "KILL", "TYPE", "replica"]);
+        assert_eq!(cut, Reply::Integer(1));
+        eventually("it came back", || number(&mut client, "sync_partial_ok") == 1);
+    });
+    compare(&primary, &replica);
+    assert_eq!(number(&mut client, "sync_full"), 1);
+    std::fs::remove_dir_all(inside).expect("it is ours");
+}
+
+#[test]
+fn subscribers_of_a_replica_get_what_is_published_here() {
+    let primary = primary(&[]);
+    let replica = replica_of(&primary, &[]);
+    let (mut client, mut theirs) = (primary.client(), replica.client());
+    eventually("the link is up", || is_linked(&mut theirs));
+    theirs.send(&["SUBSCRIBE", "news"]).expect("it sends");
+    theirs.message().expect("it is confirmed");
+    assert_eq!(ask(&mut client, &["PUBLISH", "news", "first"]), Reply::Integer(0));
+    ok(&mut client, &["MULTI"]);
+    ask(&mut client, &["SET", "k", "v"]);
+    ask(&mut client, &["PUBLISH", "news", "second"]);
+    ask(&mut client, &["EXEC"]);
+    for text in ["first", "second"] {
+        let message = theirs.message().expect("a message");
+        assert_eq!(message.elements().map(|words| words[2].shown()), Some(text.to_owned()));
+    }
+    compare(&primary, &replica);
+}
+
+#[test]
+fn a_client_that_wants_a_snapshot_alone_gets_one() {
+    let primary = primary(&["--repl-backlog-ttl", "3600"]);
+    let mut client = primary.client();
+    for number in 0..1000 {
+        ok(&mut client, &["SET", &format!("k{number}"), "v"]);
+    }
+    let program = Program::reference().expect("there is a reference").beside("valkey-cli");
+    let file = format!("dunlin-{}.rdb", std::process::id());
+    let inside = program.root().join("tmp").join(&file);
+    let port = primary.port().to_string();
+    let output = program
+        .command()
+        .args(["-p", &port, "--rdb", &format!("/tmp/{file}")])
+        .output()
+        .expect("it runs");
+    assert!(output.status.success(), "{output:?}");
+    let rdb = std::fs::read(&inside).expect("there is a file");
+    assert!(rdb.starts_with(b"REDIS00") && rdb.len() > 1000, "{} bytes", rdb.len());
+    std::fs::remove_file(inside).expect("it is ours");
+    eventually("it has left", || number(&mut client, "connected_slaves") == 0);
+    // The same request, and nothing that closes the connection but the primary.
+    let mut replica = primary.client();
+    replica.send_raw(b"REPLCONF rdb-only 1\r\nREPLCONF capa eof\r\nSYNC\r\n").expect("it sends");
+    eventually("it was there, and is gone", || {
+        number(&mut client, "sync_full") == 2 && number(&mut client, "connected_slaves") == 0
+    });
 }

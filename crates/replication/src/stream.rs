@@ -1,12 +1,13 @@
 //! Reading the stream of commands that an append-only file holds.
 //!
-//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, heads of
-//! batches, room, and any other line that begins with `#`) and transactions in them. It knows no
+//! The reader takes pieces of the file and finds commands, annotations (`#TS:` and the time, `#REPL:` and
+//! the place in the replication stream, heads of batches, room, and any other line that begins with `#`) and transactions in them. It knows no
 //! command but MULTI and EXEC. It copies nothing: words are places in the piece. Every complaint
 //! carries the offset in the file, and [`StreamReader::valid`] says up to where the file makes sense by itself: the end
 //! of the last whole command that is not inside an unfinished transaction.
 
 use crate::preallocation::{self, BLOCK, BatchHead, Found};
+use journal::{HistoryId, JournalPos};
 use std::fmt;
 use std::ops::Range;
 
@@ -33,6 +34,13 @@ pub enum Item {
         /// Bytes of the input that it took.
         consumed: usize,
     },
+    /// `#REPL:`: where in the replication stream the commands that follow stand.
+    Place {
+        /// The place.
+        place: Place,
+        /// Bytes of the input that it took.
+        consumed: usize,
+    },
     /// Another annotation, or room. If it is the head of a batch, the batch is whole.
     Comment {
         /// Bytes of the input that it took.
@@ -45,6 +53,38 @@ pub enum Item {
     },
     /// The rest of the file is what a lost power has left of a batch that was written in place.
     Torn,
+}
+
+/// A place in the replication stream, as an annotation of an append-only file names it. Between it and
+/// the next one, the bytes of commands are those of the stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The history.
+    pub id: HistoryId,
+    /// The position in it.
+    pub position: JournalPos,
+}
+
+impl Place {
+    /// The annotation's line.
+    pub fn line(&self) -> String {
+        format!("#REPL:{} {}\r\n", self.id, self.position.0)
+    }
+
+    /// Reads an annotation without its end; `None` if it is another one.
+    fn parse(line: &[u8]) -> Option<Place> {
+        let text = line.strip_prefix(b"#REPL:")?;
+        let space = text.iter().position(|&byte| byte == b' ')?;
+        let (id, position) = (&text[..space], &text[space + 1..]);
+        let position = u64::try_from(structs::numbers::parse_i64(position)?).ok()?;
+        Some(Place { id: HistoryId::parse(id)?, position: JournalPos(position) })
+    }
+
+    /// The place behind so many bytes of commands.
+    #[must_use]
+    pub fn behind(self, bytes: usize) -> Place {
+        Place { position: JournalPos(self.position.0.saturating_add(bytes as u64)), ..self }
+    }
 }
 
 /// The stream is not one of commands.
@@ -240,6 +280,9 @@ impl StreamReader {
             return self.batch(head, consumed, &input[consumed..], end);
         }
         self.advance(consumed);
+        if let Some(place) = Place::parse(line) {
+            return Ok(Item::Place { place, consumed });
+        }
         Ok(match line.strip_prefix(b"#TS:").and_then(structs::numbers::parse_i64) {
             Some(seconds) => Item::Timestamp { seconds, consumed },
             None => Item::Comment { consumed },
@@ -415,6 +458,10 @@ mod tests {
                     found.push(format!("at {seconds}"));
                     consumed
                 }
+                Ok(Item::Place { place, consumed }) => {
+                    found.push(format!("place {}", place.position.0));
+                    consumed
+                }
                 Ok(Item::Comment { consumed }) => consumed,
                 Ok(Item::Torn) => {
                     found.push("torn".into());
@@ -433,6 +480,22 @@ mod tests {
         let (found, reader, end) = read(STREAM);
         assert_eq!(found, ["at 1700000000", "SELECT 0", "MULTI", "SET k ", "exec", "PING"]);
         assert_eq!((reader.valid(), end), (STREAM.len() as u64, Ok(())));
+    }
+
+    #[test]
+    fn places_in_the_replication_stream_are_read() {
+        let place = Place { id: HistoryId::random(), position: JournalPos(77) };
+        let bytes = [place.line().as_bytes(), b"*1\r\n$4\r\nPING\r\n"].concat();
+        assert_eq!(read(&bytes).0, ["place 77", "PING"]);
+        assert_eq!(Place::parse(place.line().trim_end().as_bytes()), Some(place));
+        assert_eq!(place.behind(14).position, JournalPos(91));
+        // What cannot be one is a comment.
+        for line in ["#REPL:", "#REPL:x 7", "#REPL: 7", "#REPL:77"] {
+            assert_eq!(Place::parse(line.as_bytes()), None, "{line}");
+        }
+        let id = place.id;
+        assert_eq!(Place::parse(format!("#REPL:{id} -1").as_bytes()), None);
+        assert_eq!(Place::parse(format!("#REPL:{id} 1 2").as_bytes()), None);
     }
 
     #[test]

@@ -29,12 +29,13 @@ fn damaged_logs_are_refused_or_read_alike() {
           file a.5.incr.aof seq 5 type i\nfile a.6.incr.aof seq 6 type i more yes\n"
             .to_vec(),
     ];
-    let words: [&[u8]; 14] = [
+    let words: [&[u8]; 15] = [
         b"#BATCH:00000001:",
         b"#\n",
         b"*1\r\n$5\r\nMULTI\r\n",
         b"*1\r\n$4\r\nEXEC\r\n",
         b"#TS:1\r\n",
+        b"#REPL:0123456789012345678901234567890123456789 77\r\n",
         b"*2147483648\r\n",
         b"$1099511627776\r\n",
         b"$00000000000000000000\r\n",

@@ -32,6 +32,11 @@ const ROUND: Duration = Duration::from_millis(100);
 /// How often the thread's empty pages are made available to others.
 const COLLECT_MS: i64 = 500;
 
+/// Between two looks at a snapshot on its way to a replica by TLS.
+const BRIDGE_PAUSE: Duration = Duration::from_millis(1);
+/// The same when nothing has come.
+const BRIDGE_REST: Duration = Duration::from_millis(5);
+
 /// Between two turns of eviction that were too short.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 
@@ -191,6 +196,11 @@ impl Hub {
             let fed = replica.feed(self.engine, client.id, &mut io);
             client.live.net_out.fetch_add(fed.bytes as u64, Relaxed);
             self.worker.context().stats().net_out.add_own(fed.bytes as u64);
+            if fed.is_bridged {
+                let pause = if fed.bytes > 0 { BRIDGE_PAUSE } else { BRIDGE_REST };
+                cx.tick_within(pause);
+                continue;
+            }
             if fed.is_cut_off {
                 feed::log_cut_off(self.engine, &client.addr);
                 io.close();

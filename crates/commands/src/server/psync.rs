@@ -6,7 +6,6 @@
 //! A primary that hands over its role (FAILOVER) sends `PSYNC replicationid offset FAILOVER` to the replica
 //! that takes it: that one is promoted, and the old primary follows it.
 
-use engine::clients::flag;
 use engine::replicas::Begun;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use replication::wire::Wanted;
@@ -79,10 +78,6 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     let upstream = &cx.engine.upstream;
     if upstream.is_replica() && !upstream.is_link_up() {
         return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));
-    }
-    // Snapshots are written into a second descriptor of the socket, which knows no encryption.
-    if cx.session.transport_flags & flag::TLS != 0 {
-        return Err(Error::text("ERR replicas can't be served over TLS connections yet"));
     }
     let (engine, client) = (cx.thread.engine, cx.session.id());
     let ip = super::replconf::ip_of(&cx.session.client);

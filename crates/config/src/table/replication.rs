@@ -1,6 +1,6 @@
 //! Primaries and replicas.
 
-use crate::choices::{CommitMode, PropagationErrorBehavior, ReplDisklessLoad};
+use crate::choices::{CommitMode, PropagationErrorBehavior, ReplDisklessLoad, ReplicaRdbVersion};
 use crate::spec::range::{COUNT, LONG, PORT, POSITIVE, SIZE};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, optional, special};
 
@@ -66,6 +66,12 @@ pub(super) const OPTIONS: &[Spec] = &[
         .alias(&["min-slaves-to-write"]),
     int("min-replicas-max-lag", COUNT, "10", "seconds a replica may lag and still count")
         .alias(&["min-slaves-max-lag"]),
+    choice(
+        "replica-rdb-version",
+        ReplicaRdbVersion::CHOICES,
+        "auto",
+        "RDB version for replicas that do not name theirs; auto is 10",
+    ),
     choice(
         "commit-mode",
         CommitMode::CHOICES,

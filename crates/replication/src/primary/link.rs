@@ -28,9 +28,9 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// The RDB version that it reads.
-    pub fn rdb_version(&self) -> u16 {
-        if self.version.is_some() { NEWEST_RDB } else { OLDEST_RDB }
+    /// The RDB version that it reads; `otherwise` if it does not say.
+    pub fn rdb_version(&self, otherwise: u16) -> u16 {
+        if self.version.is_some() { NEWEST_RDB } else { otherwise }
     }
 }
 
@@ -83,6 +83,8 @@ pub struct Link {
     pub waits_since: Millis,
     /// How far it has got, by its own account; from when it asked for the stream.
     pub copy: Option<Arc<Copy>>,
+    /// It has had nearly everything since it asked for the stream.
+    pub has_caught_up: bool,
 }
 
 impl Link {
@@ -97,12 +99,23 @@ impl Link {
             heard: now,
             waits_since: now,
             copy: None,
+            has_caught_up: false,
         }
     }
 
     /// The address to show.
     pub fn shown_ip(&self) -> &str {
         self.facts.announced_ip.as_deref().unwrap_or(&self.ip)
+    }
+
+    /// The server at the other end, as far as that can be known: it comes back under another client.
+    pub(super) fn server(&self) -> (String, u16) {
+        (self.ip.clone(), self.facts.port)
+    }
+
+    /// Whether it wanted only a snapshot, and has been sent all of it.
+    pub fn is_served(&self) -> bool {
+        self.facts.rdb_only && matches!(self.stage, Stage::Loading | Stage::Online)
     }
 
     /// Whether it has asked for the stream.

@@ -39,6 +39,8 @@ pub struct Settings {
     pub ping_period_s: u64,
     /// `repl-timeout`.
     pub timeout_s: u64,
+    /// `replica-rdb-version`: for replicas that do not say what they read.
+    pub rdb_version: u16,
 }
 
 /// What the journal has, to decide whether a replica may continue.
@@ -116,7 +118,14 @@ pub struct Primary {
     is_sending: bool,
     last_ping: Option<Millis>,
     last_keepalive: Option<Millis>,
+    /// How often in a row a server fell too far behind before it had caught up, by address and port.
+    failures: BTreeMap<(String, u16), u32>,
 }
+
+/// How often the allowance of a replica doubles at most.
+const MOST_DOUBLINGS: u32 = 16;
+/// Servers whose failures are remembered.
+const MOST_SERVERS: usize = 1000;
 
 impl Primary {
     /// The replicas that have asked for the stream, in the order of their clients.
@@ -218,11 +227,37 @@ impl Primary {
                 copy.set_synced(synced);
             }
         }
-        let begins = link.stage == Stage::Loading;
+        let begins = link.stage == Stage::Loading && !link.facts.rdb_only;
         if begins {
             link.stage = Stage::Online;
         }
         begins
+    }
+
+    /// A replica was cut off because it is too far behind. If it had not caught up since its snapshot,
+    /// the next snapshot would end in the same way: then it is allowed twice as much.
+    pub fn cut_off(&mut self, client: u64) {
+        let Some(link) = self.links.get(&client).filter(|link| !link.has_caught_up) else { return };
+        let server = link.server();
+        if self.failures.len() < MOST_SERVERS || self.failures.contains_key(&server) {
+            let failures = self.failures.entry(server).or_default();
+            *failures = (*failures + 1).min(MOST_DOUBLINGS);
+        }
+    }
+
+    /// A replica lacks little: its failures of before are forgotten.
+    pub fn caught_up(&mut self, client: u64) {
+        if let Some(link) = self.links.get_mut(&client)
+            && !std::mem::replace(&mut link.has_caught_up, true)
+        {
+            self.failures.remove(&link.server());
+        }
+    }
+
+    /// How far behind a replica may be, if others may be `allowance`.
+    pub fn allowance(&self, client: u64, allowance: u64) -> u64 {
+        let failures = self.links.get(&client).and_then(|link| self.failures.get(&link.server()));
+        allowance.saturating_mul(1 << failures.copied().unwrap_or(0))
     }
 
     /// A client is gone; its link, if it had one.
@@ -299,7 +334,7 @@ impl Primary {
         let form = |link: &Link| {
             let is_direct = settings.diskless && link.facts.finds_end;
             let transfer = if is_direct { Transfer::Direct } else { Transfer::File };
-            (transfer, link.facts.rdb_version())
+            (transfer, link.facts.rdb_version(settings.rdb_version))
         };
         let is_waiting = |link: &&Link| link.stage == Stage::Waiting && link.has_socket;
         let waiting: Vec<&Link> = self.links.values().filter(is_waiting).collect();

@@ -49,6 +49,11 @@ impl ConnIo<'_> {
         }
     }
 
+    /// Whether it speaks TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.core.links[self.slot as usize].is(flag::TLS)
+    }
+
     /// The buffer to append replies to. What is in it leaves at the end of the turn. Nothing may be
     /// removed that was there before this turn's first call: it may belong to earlier requests.
     #[inline]

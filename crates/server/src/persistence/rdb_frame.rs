@@ -47,9 +47,7 @@ impl RdbFrame {
         header.aux_integer("ctime", cut.time.0 / 1000);
         let used = keyspace::memory::used_bytes();
         header.aux_integer("used-mem", i64::try_from(used).unwrap_or(i64::MAX));
-        if content != Content::AofPreamble {
-            place_in_history(&mut header, cut);
-        }
+        place_in_history(&mut header, cut);
         header.aux_integer("aof-base", i64::from(content == Content::AofPreamble));
         if self.version >= FUNCTIONS_SINCE {
             cut.libraries.iter().for_each(|library| header.function(&library.source));

@@ -6,26 +6,38 @@
 
 use crate::log;
 use crate::net::{ConnId, ConnIo};
-use engine::Engine;
+use engine::clock::now;
 use engine::journal::Reader;
 use engine::replicas::Feed;
+use engine::{Engine, Millis};
+use std::io::{self, Read as _};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// Bytes of output that may wait for a replica's socket.
 const WINDOW: usize = 1 << 20;
+/// Bytes of a snapshot that are taken from a bridge at a time.
+const PIECE: usize = 64 << 10;
 
 /// A replica that is connected to this thread.
 #[derive(Default)]
 pub struct Replica {
     /// What it is to get; `None` before the stream begins.
     stream: Option<Reader<'static>>,
+    has_caught_up: bool,
+    /// Since when it has been behind by more than the soft limit.
+    behind_since: Option<Millis>,
+    /// With TLS: what the sender of snapshots writes arrives here, since only the reactor can encrypt it.
+    bridge: Option<UnixStream>,
 }
 
 /// What a replica has got in a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FeedResult {
-    /// Bytes of the stream.
+    /// Bytes of the stream, or of a snapshot.
     pub bytes: usize,
+    /// More of a snapshot may come at any time, and nothing will announce it.
+    pub is_bridged: bool,
     /// The journal does not have what comes next.
     pub is_cut_off: bool,
 }
@@ -39,14 +51,106 @@ impl Replica {
         client: u64,
         io: &mut ConnIo<'_>,
     ) -> FeedResult {
+        if let Some(bridge) = &mut self.bridge {
+            match cross(bridge, io) {
+                Ok(fed) if fed.is_bridged => return fed,
+                Ok(_) => self.bridge = None,
+                Err(error) => {
+                    log!(Warning, "Can't read a snapshot for a replica: {error}");
+                    io.close();
+                    return FeedResult::default();
+                }
+            }
+        }
+        if self.stream.is_none() && engine.replicas.is_served(client) {
+            io.close_after_flush();
+            return FeedResult::default();
+        }
         if self.stream.is_none() {
             self.stream = engine.take_stream(client);
             if self.stream.is_none() && io.pending_output() == 0 {
-                provide_socket(engine, client, io);
+                self.provide_socket(engine, client, io);
             }
         }
-        self.stream.as_mut().map_or_else(FeedResult::default, |reader| copy(reader, io))
+        match &mut self.stream {
+            Some(reader) => {
+                let mut fed = copy(reader, io);
+                let lag = reader.readable().0.saturating_sub(reader.position().0);
+                fed.is_cut_off |= self.is_over_soft_limit(engine, lag);
+                if !self.has_caught_up && lag <= engine.config.repl_backlog_size() {
+                    self.has_caught_up = true;
+                    engine.note_replica_lag(client, lag);
+                }
+                if fed.is_cut_off {
+                    engine.replicas.primary().cut_off(client);
+                }
+                fed
+            }
+            None => FeedResult { is_bridged: self.bridge.is_some(), ..FeedResult::default() },
+        }
     }
+
+    /// Whether it has lacked more than the backlog and the soft limit for too long.
+    fn is_over_soft_limit(&mut self, engine: &Engine, lag: u64) -> bool {
+        let limit = engine.config.client_output_buffer_limit(config::ClientClass::Replica);
+        let is_over = limit.soft_bytes > 0
+            && limit.soft_seconds > 0
+            && lag > limit.soft_bytes.max(engine.config.repl_backlog_size());
+        if !is_over {
+            self.behind_since = None;
+            return false;
+        }
+        let since = *self.behind_since.get_or_insert_with(now);
+        now().0 - since.0
+            > i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX).saturating_mul(1000)
+    }
+
+    /// Gives the thread that sends snapshots a second descriptor of the socket; with TLS, one end of a
+    /// bridge to it.
+    fn provide_socket(&mut self, engine: &Engine, client: u64, io: &mut ConnIo<'_>) {
+        if !engine.replicas.lacks_socket(client) {
+            return;
+        }
+        let provided = if io.is_encrypted() {
+            UnixStream::pair().and_then(|(near, far)| {
+                near.set_nonblocking(true)?;
+                self.bridge = Some(near);
+                Ok(far.into())
+            })
+        } else {
+            io.duplicate()
+        };
+        match provided {
+            Ok(socket) => engine.replicas.put_socket(client, socket),
+            Err(error) => {
+                log!(Warning, "Can't make a socket for a replica's snapshot: {error}");
+                io.close();
+            }
+        }
+    }
+}
+
+/// Takes what has come over a bridge and what there is room for. The bridge ends when all of the snapshot
+/// has been sent.
+fn cross(bridge: &mut UnixStream, io: &mut ConnIo<'_>) -> io::Result<FeedResult> {
+    let mut room = WINDOW.saturating_sub(io.pending_output());
+    let mut piece = vec![0; PIECE.min(room)];
+    let mut bytes = 0;
+    while room > 0 {
+        let most = PIECE.min(room);
+        match bridge.read(&mut piece[..most]) {
+            Ok(0) => return Ok(FeedResult { bytes, ..FeedResult::default() }),
+            Ok(read) => {
+                io.out().extend_from_slice(&piece[..read]);
+                room -= read;
+                bytes += read;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(FeedResult { bytes, is_bridged: true, ..FeedResult::default() })
 }
 
 fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
@@ -61,20 +165,7 @@ fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
         room -= now;
         bytes += now;
     }
-    FeedResult { bytes, is_cut_off: reader.is_cut_off() }
-}
-
-/// Gives a second descriptor of the socket to the thread that sends snapshots.
-fn provide_socket(engine: &Engine, client: u64, io: &mut ConnIo<'_>) {
-    if engine.replicas.lacks_socket(client) {
-        match io.duplicate() {
-            Ok(socket) => engine.replicas.put_socket(client, socket),
-            Err(error) => {
-                log!(Warning, "Can't duplicate the socket of a replica: {error}");
-                io.close();
-            }
-        }
-    }
+    FeedResult { bytes, is_cut_off: reader.is_cut_off(), is_bridged: false }
 }
 
 /// The replicas that a thread feeds.

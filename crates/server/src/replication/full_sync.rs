@@ -51,11 +51,13 @@ fn run(engine: &'static Engine, group: &Group) {
     let how = if group.transfer == Transfer::Direct { "sockets" } else { "disk" };
     log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
     let id = snapshot.cut().history;
-    let outcome =
-        sockets.write_all(&wire::full_resync(&id, position)).and_then(|()| match group.transfer {
+    let line = wire::full_resync(&id, position);
+    let outcome = sockets.write_to(&line, |client| !engine.replicas.is_old(client)).and_then(
+        |()| match group.transfer {
             Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, group),
             Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
-        });
+        },
+    );
     let seconds = snapshot.elapsed().as_secs_f64();
     drop(snapshot);
     finish(engine, group, sockets, outcome, seconds);
@@ -87,7 +89,7 @@ fn open(engine: &'static Engine, group: &Group, readers: Vec<Reader<'static>>) -
     for (client, reader) in group.clients.iter().zip(readers) {
         // A client that is gone has no socket any more, and its reader is dropped.
         let Some(socket) = engine.replicas.take_socket(*client) else { continue };
-        reader.allow(engine.replica_allowance());
+        reader.allow(engine.allowance_of(*client));
         engine.replicas.put_reader(*client, reader);
         targets.push(Target::new(*client, socket));
     }

@@ -61,8 +61,17 @@ impl Sockets {
     /// # Errors
     /// There is none left.
     pub fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_to(bytes, |_| true)
+    }
+
+    /// Writes a piece to those whose clients are wanted.
+    ///
+    /// # Errors
+    /// There is none left, wanted or not.
+    pub fn write_to(&mut self, bytes: &[u8], is_wanted: impl Fn(u64) -> bool) -> io::Result<()> {
+        let wanted = (0..self.targets.len()).filter(|at| is_wanted(self.targets[*at].client));
         let mut left: Vec<(usize, usize, Instant)> =
-            (0..self.targets.len()).map(|at| (at, 0, Instant::now())).collect();
+            wanted.map(|at| (at, 0, Instant::now())).collect();
         loop {
             left.retain_mut(|(at, done, moved)| {
                 let target = &mut self.targets[*at];

@@ -13,7 +13,8 @@ use engine::Error;
 use engine::replay::{Replay, ReplayError};
 use engine::worker::ThreadContext;
 use replication::manifest::LogFile;
-use replication::{FileEnd, Item, Manifest, StreamReader};
+use replication::{FileEnd, Item, Manifest, Place, StreamReader};
+use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom};
@@ -34,6 +35,8 @@ pub struct Loaded {
     pub base_bytes: u64,
     /// The last file is not to be gone on with: there is room in the middle of it.
     pub has_gap: bool,
+    /// Where in the replication stream the log ends, if it says so.
+    pub place: Option<Place>,
 }
 
 /// Loads all files of a manifest.
@@ -51,6 +54,7 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         total_bytes: files.iter().map(|(_, end)| end.at).sum(),
         base_bytes: base.map_or(0, |(_, end)| end.at),
         has_gap: false,
+        place: None,
     };
     for (number, &(file, end)) in files.iter().enumerate() {
         // What a crash cut off was the end, if nothing came to be written behind it. A base is
@@ -59,7 +63,9 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         let mut later = files[number + 1..].iter();
         let is_last = if is_base { later.len() == 0 } else { later.all(|(_, end)| end.at == 0) };
         let started = Instant::now();
-        loaded.has_gap = Loading { thread, folder, file, end, is_last }.run()?;
+        let place = Cell::new(loaded.place);
+        loaded.has_gap = Loading { thread, folder, file, end, is_last, place: &place }.run()?;
+        loaded.place = place.get();
         let kind = if is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from {kind} file {}: {seconds:.3} seconds", file.display());
@@ -74,6 +80,8 @@ struct Loading<'l> {
     file: &'l LogFile,
     end: FileEnd,
     is_last: bool,
+    /// Where in the replication stream the commands stand that were repeated last.
+    place: &'l Cell<Option<Place>>,
 }
 
 impl Loading<'_> {
@@ -117,6 +125,7 @@ impl Loading<'_> {
         if is_old_style {
             log!(Notice, "Reading the remaining AOF tail...");
         }
+        self.place.set(report.place());
         Ok(report.end)
     }
 
@@ -199,6 +208,7 @@ impl Loading<'_> {
         let (mut at, mut done) = (0, 0);
         // Where the stream stands at `done`: a transaction that the piece cuts is read again.
         let mut settled = reader.clone();
+        let mut place = self.place.get();
         let (missing, is_torn) = loop {
             let begin = reader.offset();
             let item = reader
@@ -209,6 +219,11 @@ impl Loading<'_> {
                     let words = ranges.iter().map(|range| &piece[at..][range.clone()]);
                     batch.add(begin, words);
                     at += consumed;
+                    place = place.map(|place| place.behind(consumed));
+                }
+                Item::Place { place: named, consumed } => {
+                    place = Some(named);
+                    at += consumed;
                 }
                 Item::Timestamp { consumed, .. } | Item::Comment { consumed } => at += consumed,
                 Item::Incomplete { missing } => break (missing, false),
@@ -217,6 +232,7 @@ impl Loading<'_> {
             if reader.open_transaction().is_none() {
                 batch.settle();
                 settled = reader.clone();
+                self.place.set(place);
                 done = at;
                 if batch.settled >= BATCH {
                     self.run_batch(replay, &mut batch)?;

@@ -31,9 +31,9 @@ use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
 use keyspace::snapshot::Shared;
-use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
+use replication::{Manifest, Place};
 pub use room::data_end;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -148,7 +148,7 @@ impl Aof {
     ///
     /// # Errors
     /// Why not, naming file and place.
-    pub fn load(&self) -> Result<(), String> {
+    pub fn load(&self) -> Result<Option<Place>, String> {
         let (send, receive) = mpsc::sync_channel(1);
         let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
         let job = move |thread: &ThreadContext| {
@@ -161,7 +161,7 @@ impl Aof {
         figures.current_size.store(loaded.total_bytes, Relaxed);
         figures.base_size.store(loaded.base_bytes, Relaxed);
         self.has_gap.store(loaded.has_gap, Relaxed);
-        Ok(())
+        Ok(loaded.place)
     }
 
     /// Whether there are files of one, as the manifest on the disk says; if not, the server's log says why.
@@ -563,6 +563,7 @@ impl Aof {
         // As it is on the disk, so that numbers of files begin anew as they do after a start.
         inner.manifest = self.folder.read_manifest()?;
         drop(inner);
+        // The history goes on: what is loaded is what was there.
         self.load()?;
         self.engine.persistence.set_unchanged(self.engine.changes());
         log!(Notice, "Append Only File loaded by DEBUG LOADAOF");

@@ -64,7 +64,11 @@ pub fn damage(table: &CommandTable, reader: &StreamReader, tail: &[u8]) -> Optio
                 }
                 at += consumed;
             }
-            Ok(Item::Timestamp { consumed, .. } | Item::Comment { consumed }) => at += consumed,
+            Ok(
+                Item::Timestamp { consumed, .. }
+                | Item::Place { consumed, .. }
+                | Item::Comment { consumed },
+            ) => at += consumed,
             // The reader has met this already, and has said so.
             Ok(Item::Torn) | Err(_) => return None,
             Ok(Item::Incomplete { .. }) => {

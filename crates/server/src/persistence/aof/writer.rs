@@ -17,8 +17,9 @@ use crate::process::os_error;
 use config::AppendFsync;
 use engine::Engine;
 use engine::journal::safe::{Gate, Need};
-use engine::journal::{JournalPos, Reader};
+use engine::journal::{HistoryId, JournalPos, Reader};
 use engine::mailbox::recheck_all;
+use replication::Place;
 use replication::preallocation::LARGEST_BATCH;
 use std::collections::VecDeque;
 use std::io;
@@ -117,6 +118,7 @@ impl Writer {
             counted_delay: false,
             last_data: Instant::now(),
             last_second: 0,
+            noted: None,
             complaint: None,
             write_failed: false,
             gathering: Gathering::default(),
@@ -287,6 +289,8 @@ struct Work {
     last_data: Instant,
     /// The second of the last time annotation.
     last_second: i64,
+    /// The history that the file was told of last.
+    noted: Option<HistoryId>,
     complaint: Option<Instant>,
     write_failed: bool,
     gathering: Gathering,
@@ -343,12 +347,12 @@ impl Work {
         if end <= self.reader.position() {
             return false;
         }
-        let time = self.time_note();
-        if self.goes_in_place(policy, end, time.len()) {
+        let notes = self.notes();
+        if self.goes_in_place(policy, end, notes.len()) {
             writer.has_room.store(true, Release);
-            self.write_batch(writer, end, &time, policy);
+            self.write_batch(writer, end, &notes, policy);
         } else {
-            self.append(writer, end, &time, policy);
+            self.append(writer, end, &notes, policy);
         }
         self.size.store(self.file.size(), Relaxed);
         self.engine.append_log.written.store(self.reader.position().0, Release);
@@ -360,6 +364,8 @@ impl Work {
         if end <= self.reader.position() {
             return;
         }
+        // What follows stands elsewhere in the stream than what was written last.
+        self.noted = None;
         while let Some(chunk) = self.reader.chunk(end) {
             if self.reader.advance(chunk.len()) {
                 self.post_recheck();
@@ -390,10 +396,10 @@ impl Work {
     }
 
     /// Writes what the journal has up to `end` as one batch. That it fails is the end with `always`.
-    fn write_batch(&mut self, writer: &Writer, end: JournalPos, time: &[u8], policy: AppendFsync) {
-        let len = time.len() + (end.0 - self.reader.position().0) as usize;
+    fn write_batch(&mut self, writer: &Writer, end: JournalPos, notes: &[u8], policy: AppendFsync) {
+        let len = notes.len() + (end.0 - self.reader.position().0) as usize;
         let Some(batch) = self.file.begin_batch(len) else { return };
-        batch.push(time);
+        batch.push(notes);
         let mut may_go_on = false;
         while let Some(chunk) = self.reader.chunk(end) {
             batch.push(&chunk);
@@ -455,15 +461,16 @@ impl Work {
     }
 
     /// Appends what the journal has up to `end`.
-    fn append(&mut self, writer: &Writer, end: JournalPos, time: &[u8], policy: AppendFsync) {
+    fn append(&mut self, writer: &Writer, end: JournalPos, notes: &[u8], policy: AppendFsync) {
         let begun = match self.file.write_at_end() {
-            Ok(()) if time.is_empty() => Ok(()),
-            Ok(()) => self.file.append(time),
+            Ok(()) if notes.is_empty() => Ok(()),
+            Ok(()) => self.file.append(notes),
             Err(error) => Err(error.into()),
         };
         if let Err(error) = begun {
             self.last_second = 0;
-            self.fail(writer, &error, time.len(), policy);
+            self.noted = None;
+            self.fail(writer, &error, notes.len(), policy);
             return;
         }
         while let Some(chunk) = self.reader.chunk(end) {
@@ -480,6 +487,19 @@ impl Work {
             }
             self.wrote();
         }
+    }
+
+    /// The annotations in front of what is written next: where in the replication stream it stands, if the
+    /// file does not say so yet, and the time.
+    fn notes(&mut self) -> Vec<u8> {
+        let mut notes = self.time_note();
+        let id = self.engine.journal.history().id;
+        if self.noted != Some(id) {
+            self.noted = Some(id);
+            let place = Place { id, position: self.reader.position() };
+            notes.extend_from_slice(place.line().as_bytes());
+        }
+        notes
     }
 
     /// The annotation that says the time, once a second if that is wanted; otherwise nothing.
@@ -545,6 +565,7 @@ impl Work {
         let mut old = std::mem::replace(&mut self.file, file);
         self.size.store(self.file.size(), Relaxed);
         self.last_second = 0;
+        self.noted = None;
         cut_room(&mut old);
         self.sync_old(&old);
     }

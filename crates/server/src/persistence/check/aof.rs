@@ -326,6 +326,10 @@ impl Check<'_> {
                         lines += 1;
                         consumed
                     }
+                    Ok(Item::Place { consumed, .. }) => {
+                        lines += 1;
+                        consumed
+                    }
                     Ok(Item::Comment { consumed }) => {
                         // What is behind it may be older.
                         if matches!(self.repair, Repair::TruncateTo(_))

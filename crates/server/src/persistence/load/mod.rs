@@ -20,12 +20,14 @@ mod start;
 mod worker;
 
 pub use error::{Cause, Failure};
-pub use start::{LoadedAtStart, Snapshot, at_start, begin_at_start, now};
+pub use start::{LoadedAtStart, Snapshot, at_start, begin_at_start, continue_history, now};
 
 use config::RdbVersionCheck;
 use engine::Engine;
+use engine::journal::{HistoryId, JournalPos};
 use engine::load::{Counts, Settings};
 use queue::Queue;
+use replication::Place;
 use scan::{Ended, Scan};
 use std::io::Read;
 use std::sync::Arc;
@@ -98,6 +100,15 @@ pub struct Report {
     pub is_aof_base: bool,
     /// `aof-preamble`: an append-only file goes on behind it.
     pub has_aof_tail: bool,
+}
+
+impl Report {
+    /// Where in the replication stream the file stands, if it says so.
+    pub fn place(&self) -> Option<Place> {
+        let id = HistoryId::parse(self.replication_id.as_ref()?.as_bytes())?;
+        let position = JournalPos(u64::try_from(self.replication_offset?).ok()?);
+        self.stream_db.map(|_| Place { id, position })
+    }
 }
 
 /// Loads a file. Says what it does in the log, as Redis does; that it failed is the caller's to say.

@@ -3,8 +3,9 @@
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::process::{os_error, signals};
-use engine::journal::{History, HistoryId, JournalPos};
+use engine::journal::History;
 use engine::{DbIndex, Engine, clock};
+use replication::Place;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -65,7 +66,7 @@ pub fn at_start(
     signals::set_loading(false);
     match loaded {
         Ok(report) => {
-            continue_history(engine, &report);
+            continue_history(engine, report.place(), DbIndex(report.stream_db.unwrap_or(0)));
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
@@ -79,19 +80,16 @@ pub fn at_start(
 
 /// Replicas of the server that wrote the file may go on from the moment that it is. What that server
 /// did later is not known here, so from that moment on this is a history of its own; unless this server
-/// is a replica, which asks for what came later.
-fn continue_history(engine: &Engine, report: &super::Report) {
-    let id = report.replication_id.as_ref().and_then(|id| HistoryId::parse(id.as_bytes()));
-    let offset = report.replication_offset.and_then(|offset| u64::try_from(offset).ok());
-    if let (Some(id), Some(offset), Some(db)) = (id, offset, report.stream_db) {
-        let position = JournalPos(offset);
+/// is a replica, which asks for what came later, in this database.
+pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
+    if let Some(Place { id, position }) = place {
         let mut history = History { id, second: None };
         if !engine.upstream.is_replica() {
             history = history.branch(position);
         }
         engine.journal.begin_history(history, position);
         engine.journal.keep();
-        engine.upstream.link().stream_db = DbIndex(db);
+        engine.upstream.link().stream_db = db;
     }
 }
 
