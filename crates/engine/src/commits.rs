@@ -223,11 +223,9 @@ impl Engine {
         });
     }
 
-    /// The journal's positions are about to mean something else, because this server takes over the data
-    /// of another: nothing that waits can be confirmed any more, and what replicas have had says nothing.
-    /// To be called before [`journal::Journal::begin_history`] on a server that has had clients.
+    /// This server becomes a replica, or the journal's positions are about to mean something else: nothing
+    /// that waits can be confirmed any more, and what was confirmed says nothing of what follows.
     pub fn give_up_all_writes(&self) {
-        self.safe.remove_all_copies();
         self.judge(|state| {
             let epoch = state.verdict.epoch + 1;
             state.verdict = Verdict { epoch, ..Verdict::default() };

@@ -378,6 +378,8 @@ pub fn begin_load(thread: &ThreadContext, term: u64, beginning: &Beginning) -> R
         Some(bytes) => engine.loading.begin(bytes, cx.now()),
         None => engine.loading.end(),
     }
+    engine.safe.remove_all_copies();
+    engine.give_up_all_writes();
     engine.journal.begin_history(beginning.history, beginning.position);
     let mut link = engine.upstream.link();
     link.is_incomplete = true;

@@ -149,6 +149,7 @@ impl Engine {
         }
         self.upstream.begin_term(Some((host.to_owned(), port)), self.clock.wall());
         if !was_replica {
+            self.give_up_all_writes();
             self.unblock_all();
         }
     }

@@ -241,6 +241,22 @@ fn a_client_that_leaves_while_its_reply_waits_takes_nothing_along() {
 }
 
 #[test]
+fn a_server_that_becomes_a_replica_confirms_nothing() {
+    let server = patient(&[]);
+    let mut observer = observer(&server);
+    let mut client = server.client();
+    write(&mut client, &mut observer, "a", "1");
+    ok(&mut observer, &["REPLICAOF", "127.0.0.1", "1"]);
+    not_confirmed(&next(&mut client));
+    ok(&mut observer, &["REPLICAOF", "NO", "ONE"]);
+    let mut replica = Replica::of(&server);
+    let position = write(&mut client, &mut observer, "b", "2");
+    replica.acknowledge(position, None);
+    assert!(is_ok(&next(&mut client)));
+    assert_eq!(number(&mut observer, "unconfirmed_writes"), 1);
+}
+
+#[test]
 fn options_that_change_reach_replies_that_wait() {
     let server = patient(&["--commit-quorum", "2"]);
     let mut observer = observer(&server);

@@ -69,7 +69,7 @@ impl Framer {
             match self.reader.next(&input[self.at..], &mut self.of_command)? {
                 Item::Command { consumed } => self.add(input, consumed),
                 Item::Incomplete { missing } => return Ok(missing.max(1)),
-                Item::Timestamp { .. } | Item::Comment { .. } | Item::Torn => {
+                Item::Timestamp { .. } | Item::Place { .. } | Item::Comment { .. } | Item::Torn => {
                     let problem = "Expected a command, got an annotation".to_owned();
                     return Err(Corrupt { offset: self.reader.offset(), problem });
                 }
