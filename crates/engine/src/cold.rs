@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::mailbox::Message;
 use crate::request_keys::{KeyUse, RequestKeys};
 use crate::table::Resolved;
+use crate::tier::log_failure;
 use crate::value::{self, view};
 use crate::{Args, limits};
 use keyspace::cold::store;
@@ -152,6 +153,7 @@ fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, C
         match value {
             Ok(value) => lock(&engine.cold_reads.arrived).push((one, value)),
             Err(error) => {
+                log_failure(engine, &one.key, &error);
                 let failed = Read::Failed(error, waiting.len());
                 reads.insert(one.cold.location, failed);
             }
@@ -217,7 +219,9 @@ pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
 }
 
 fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
-    let value = read(db.engine, one.cold.location).map_err(|error| unreadable(&error))?;
+    let value = read(db.engine, one.cold.location);
+    let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
+    let value = value.map_err(|error| unreadable(&error))?;
     let key = Key::new(&one.key);
     let stripe = db.engine.keyspace.stripe_of(key);
     let installed = db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value));
@@ -250,7 +254,9 @@ pub fn with_value<R>(
     look: impl FnOnce(&Entry) -> R,
 ) -> Result<R, Error> {
     let Some(cold) = entry.cold() else { return Ok(look(entry)) };
-    let value = read(engine, cold.location).map_err(|error| unreadable(&error))?;
+    let value = read(engine, cold.location);
+    let value = value.inspect_err(|error| log_failure(engine, entry.key(), error));
+    let value = value.map_err(|error| unreadable(&error))?;
     Ok(look(&Entry::new(entry.key(), value, entry.expiry(), entry.access())))
 }
 
@@ -319,6 +325,7 @@ pub(crate) fn thaw<'t>(engine: &Engine, tokens: &'t [u8]) -> Result<Cow<'t, [u8]
 }
 
 fn entry_of(engine: &Engine, head: &ColdHead<'_>) -> Result<Entry, ColdError> {
-    let value = read(engine, head.location)?;
+    let value = read(engine, head.location);
+    let value = value.inspect_err(|error| log_failure(engine, head.key, error))?;
     Ok(Entry::new(head.key, value, head.expiry, head.access))
 }

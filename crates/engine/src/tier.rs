@@ -44,6 +44,8 @@ pub struct FlashTier {
     tier: OnceLock<Arc<Tier>>,
     /// Until when no search for something to demote makes sense.
     in_vain_until_ms: AtomicI64,
+    /// The second in which a value that could not be read was last named in the log.
+    failure_logged_s: AtomicI64,
     /// Values that left RAM.
     pub demotions: Counter,
     /// What their entries held, in bytes.
@@ -66,6 +68,18 @@ impl FlashTier {
     /// Begins to use a tier; once in a process, before there are clients. Says whether it did.
     pub fn attach(&self, tier: Arc<Tier>) -> bool {
         set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
+    }
+}
+
+/// Names a value that could not be read in the log, once a second at most: a disk that is broken
+/// fails with every read. The hash stands for the key, which may be private.
+pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdError) {
+    let now_s = engine.clock.wall_s();
+    if engine.tier.failure_logged_s.swap(now_s, Relaxed) != now_s
+        && let Some(host) = engine.host()
+    {
+        let hash = Key::new(key).hash;
+        host.warn(&format!("The value of the key with hash {hash:016x} can't be read: {reason}"));
     }
 }
 
