@@ -746,6 +746,11 @@ impl<'a> Db<'a> {
     }
 
     /// A long command that holds its keys is outside the world, where no stripe may be locked.
+    /// Whether it is that of a long command, which is outside the world or makes way for others.
+    pub(crate) fn is_long(&self) -> bool {
+        self.held.is_some() || self.background.is_some()
+    }
+
     fn begin_visit(&self) {
         if let Some(held) = &self.held {
             assert!(!held.is_changing(), "a command that changes its keys one at a time walks");

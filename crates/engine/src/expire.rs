@@ -148,6 +148,34 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     goes_on
 }
 
+impl Db<'_> {
+    /// Deletes keys of the selected database that a walk has met expired in a stripe it does not hold any
+    /// more. What another thread, a long command or a snapshot needs is left to a later one.
+    pub fn remove_met(&mut self, stripe: usize, keys: &[Box<[u8]>]) {
+        let is_left = keys.is_empty() || self.engine.is_frozen() || self.is_long();
+        if is_left || !self.has_passed(self.now()) {
+            return;
+        }
+        let is_held = self.locks.held().covers(stripe);
+        if !is_held && !self.locks.try_acquire(stripe) {
+            return;
+        }
+        let index = self.index;
+        for key in keys.iter().map(|key| Key::new(key)) {
+            let data = self.locks.data_mut(stripe);
+            if !data.is_held(key.hash)
+                && !data.is_delayed(index, key.hash, Touch::Whole, Urgency::None)
+            {
+                self.remove_expired(key);
+            }
+        }
+        crate::commit::commit_outside(self);
+        if !is_held {
+            self.locks.release();
+        }
+    }
+}
+
 fn find_expired(
     db: &Db<'_>,
     data: &keyspace::StripeData,

@@ -1,7 +1,7 @@
 //! `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 //!
 //! The cursor is a stripe and a position in the order of hashes, which growth does not disturb: a key
-//! that is there from the first call to the last is returned.
+//! that is there from the first call to the last is returned. Expired keys that it meets are deleted.
 //!
 //! ```text
 //!    63   58 57        48 47                      0
@@ -148,6 +148,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             break;
         }
         let mut from = Some(ScanPosition::from_bits48(cursor));
+        let mut expired: Vec<Box<[u8]>> = Vec::new();
         cx.db.with_stripe(stripe, |data| {
             while let Some(position) = from
                 && seen < options.count
@@ -161,19 +162,22 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 steps += 1;
                 from = data.scan(db, position, |entry| {
                     seen += 1;
-                    let wanted = !entry.is_expired(now)
-                        && options.kind.is_none_or(|kind| {
-                            kind.eq_ignore_ascii_case(entry.kind().type_name().as_bytes())
-                        })
-                        && options
-                            .pattern
-                            .is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive));
+                    if entry.is_expired(now) {
+                        expired.push(Box::from(entry.key()));
+                        return;
+                    }
+                    let wanted = options.kind.is_none_or(|kind| {
+                        kind.eq_ignore_ascii_case(entry.kind().type_name().as_bytes())
+                    }) && options
+                        .pattern
+                        .is_none_or(|p| glob::matches(p, entry.key(), Case::Sensitive));
                     if wanted {
                         found.push(Box::from(entry.key()));
                     }
                 });
             }
         });
+        cx.db.remove_met(stripe, &expired);
         cursor = match from {
             Some(position) => (stripe as u64) << POSITION_BITS | position.to_bits48(),
             None if stripe + 1 == STRIPES => 0,
