@@ -114,7 +114,8 @@ impl Cx<'_> {
         } else {
             self.engine.ask_for_acks();
             let (until, on_timeout) = (Until::Acks(acks), TimeoutReply::Acks(acks));
-            self.block_request = Some(BlockRequest { until, deadline, on_timeout, words: None });
+            self.block_request =
+                Some(BlockRequest { until, deadline, on_timeout, words: None, spent_ns: 0 });
         }
         Ok(())
     }

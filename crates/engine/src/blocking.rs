@@ -35,6 +35,8 @@ const ABANDONED: u8 = 3;
 /// Not to be served any more; its client's thread has yet to end it.
 const CALLED_OFF: u8 = 4;
 
+const REJECTED: u64 = u64::MAX;
+
 /// A key that has changed, for the clients that wait for it.
 pub(crate) type Ready = (DbIndex, Box<[u8]>);
 
@@ -85,6 +87,8 @@ pub(crate) struct BlockRequest {
     pub on_timeout: TimeoutReply,
     /// The words to run again, if not those of the request.
     pub words: Option<Vec<Box<[u8]>>>,
+    /// Nanoseconds that it has run until now.
+    pub spent_ns: u64,
 }
 
 /// A blocked command.
@@ -103,12 +107,14 @@ pub struct Waiter {
     user: SessionUser,
     state: AtomicU8,
     token: AtomicU64,
+    /// Nanoseconds for which its command has run, in all attempts; [`REJECTED`] if it was not allowed to.
+    spent_ns: AtomicU64,
     /// Whether it is among the blocked clients that are counted.
     is_counted: AtomicBool,
 }
 
 impl Waiter {
-    pub(crate) fn new(cx: &Cx<'_>, argv: Vec<Box<[u8]>>, until: Until) -> Waiter {
+    pub(crate) fn new(cx: &Cx<'_>, argv: Vec<Box<[u8]>>, until: Until, spent_ns: u64) -> Waiter {
         Waiter {
             client: cx.session.id(),
             thread: cx.session.client.thread,
@@ -121,8 +127,24 @@ impl Waiter {
             user: cx.session.user.clone(),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
+            spent_ns: AtomicU64::new(spent_ns),
             is_counted: AtomicBool::new(false),
         }
+    }
+
+    /// Notes an attempt to serve it.
+    pub(crate) fn note_attempt(&self, nanoseconds: u64) {
+        self.spent_ns.fetch_add(nanoseconds, Relaxed);
+    }
+
+    /// Notes that its command was refused, so that it does not count as a call.
+    pub(crate) fn note_rejection(&self) {
+        self.spent_ns.store(REJECTED, Relaxed);
+    }
+
+    /// Nanoseconds for which its command has run, unless it was refused.
+    pub(crate) fn spent_ns(&self) -> Option<u64> {
+        Some(self.spent_ns.load(Relaxed)).filter(|&spent| spent != REJECTED)
     }
 
     /// The keys it waits for.
@@ -318,7 +340,8 @@ impl Cx<'_> {
             on_timeout.write(self.engine, &mut self.reply);
         } else {
             let until = Until::Keys(keys.iter().map(|&key| Box::from(key)).collect());
-            self.block_request = Some(BlockRequest { until, deadline, on_timeout, words: None });
+            self.block_request =
+                Some(BlockRequest { until, deadline, on_timeout, words: None, spent_ns: 0 });
         }
         Ok(())
     }
@@ -409,6 +432,7 @@ mod tests {
             user: Acl::new(table, &config::Config::new()).default_user(),
             state: AtomicU8::new(WAITING),
             token: AtomicU64::new(0),
+            spent_ns: AtomicU64::new(0),
             is_counted: AtomicBool::new(false),
         }
     }

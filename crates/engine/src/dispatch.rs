@@ -442,6 +442,12 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     let clock = &cx.thread.clock;
     cx.last_end = clock.now();
     let nanoseconds = clock.nanoseconds(before, cx.last_end);
+    if let Some(request) = &mut cx.block_request {
+        // It counts when it is over.
+        request.spent_ns = nanoseconds;
+        cx.session.commands += 1;
+        return outcome;
+    }
     command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
     let is_fast = row.command.flags.has(Flags::FAST);
     cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
@@ -452,7 +458,14 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row, args);
     }
-    crate::commandlog::note(cx, row, args, nanoseconds, cx.reply.len_since(started));
+    crate::commandlog::note(
+        cx.engine,
+        cx.session,
+        row,
+        args,
+        nanoseconds,
+        cx.reply.len_since(started),
+    );
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
@@ -483,7 +496,8 @@ fn run_later(cx: &mut Cx<'_>) {
         cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
     }
     let (until, on_timeout) = (Until::Background, TimeoutReply::Null);
-    cx.block_request = Some(BlockRequest { until, deadline: None, on_timeout, words: None });
+    cx.block_request =
+        Some(BlockRequest { until, deadline: None, on_timeout, words: None, spent_ns: 0 });
 }
 
 /// The reply exceeds what the client may have: it is closed without getting it. The rest of a
@@ -520,7 +534,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     }
     let as_sent = || args.words().iter().map(|&word| Box::from(word)).collect();
     let words = request.words.unwrap_or_else(as_sent);
-    let waiter = Arc::new(Waiter::new(cx, words, request.until));
+    let waiter = Arc::new(Waiter::new(cx, words, request.until, request.spent_ns));
     let engine = cx.engine;
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));

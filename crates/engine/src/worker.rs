@@ -5,10 +5,11 @@
 
 use crate::args::Args;
 use crate::batch::{self, Batch};
-use crate::blocking::{Resumption, Suspension};
+use crate::blocking::{Resumption, Suspension, Waiter};
 use crate::clients::{Client, Departure, Names};
 use crate::clock::Clock;
 use crate::cold;
+use crate::commandlog;
 use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -462,6 +463,9 @@ impl Worker {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
         self.context.forget_deadline(session.id(), &suspension);
+        if let Some(waiter) = &suspension.waiter {
+            self.count_blocked(session, waiter, resumption.reply.len());
+        }
         let before = out.plain().len();
         let unanswered = std::mem::take(&mut session.unanswered);
         session.written = session.written.max(resumption.written);
@@ -487,6 +491,17 @@ impl Worker {
         }
         session.publish(self.context.engine.clock.wall().0);
         true
+    }
+
+    /// Counts a command that was blocked and is over.
+    fn count_blocked(&self, session: &Session, waiter: &Waiter, reply_bytes: usize) {
+        let Some(nanoseconds) = waiter.spent_ns() else { return };
+        let (engine, stats) = (self.context.engine, &self.context.stats);
+        let row = &engine.table.all()[session.last_command - 1];
+        stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
+        stats.commands.add_own(1);
+        let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
+        commandlog::note(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
     }
 
     /// The next moment at which a suspension ends by itself.
@@ -573,6 +588,9 @@ impl Worker {
             }
         }
         let ended = session.suspension.take();
+        if let Some(waiter) = ended.as_ref().and_then(|ended| ended.waiter.as_ref()) {
+            self.count_blocked(session, waiter, 0);
+        }
         session.publish(self.context.engine.clock.wall().0);
         // Not before: until then other threads ask the waiter whether the wait is over.
         drop(ended);

@@ -134,11 +134,15 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
         guest.thread.stats().by_command[row.index].rejected.add_own(1);
         let error = denied.error(guest, row);
         refuse(guest, &error);
+        waiter.note_rejection();
         blocking::forget(&mut guest.db, waiter);
         waiter.finish();
         return true;
     }
+    let clock = &guest.thread.clock;
+    let started = clock.now();
     let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(guest, args));
+    waiter.note_attempt(clock.nanoseconds(started, clock.now()));
     let goes_on = guest.block_request.take().is_some();
     if goes_on {
         if !waiter.put_back() {
