@@ -65,6 +65,7 @@ type Renames = Vec<(String, String)>;
 fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
     unsupported::refuse(&loaded.config)?;
+    check_users(&loaded.users)?;
     let renames = renamed(&loaded)?;
     Ok((loaded, renames))
 }
@@ -404,6 +405,18 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
         if let [name, rules @ ..] = &directive.words[..] {
             let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
             engine.acl.define(name, &rules).map_err(|why| directive.error(why).to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// A user that is defined twice is a mistake.
+fn check_users(users: &[Directive]) -> Result<(), LoadError> {
+    for (at, directive) in users.iter().enumerate() {
+        let name = directive.words.first();
+        if users[..at].iter().any(|earlier| earlier.words.first() == name) {
+            let why = "Duplicate user found. A user can only be defined once in config files";
+            return Err(directive.error(why));
         }
     }
     Ok(())

@@ -337,13 +337,13 @@ fn acl_getuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn write_selector(cx: &mut Cx<'_>, selector: &Selector) {
     for (name, rules) in [
-        ("commands", selector.describe_commands()),
+        ("commands", selector.describe_commands().into_bytes()),
         ("keys", selector.describe_keys()),
         ("channels", selector.describe_channels()),
-        ("databases", selector.describe_databases()),
+        ("databases", selector.describe_databases().into_bytes()),
     ] {
         cx.reply.bulk(name.as_bytes());
-        cx.reply.bulk(rules.as_bytes());
+        cx.reply.bulk(&rules);
     }
 }
 

@@ -62,7 +62,8 @@ impl AllowedCommands {
         name: &[u8],
         allowed: bool,
     ) -> Result<(), Refusal> {
-        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        let name = std::str::from_utf8(name).map_err(|_| Refusal::UnknownCommand)?;
+        let name = name.to_ascii_lowercase();
         match name.strip_prefix('@') {
             Some("all") => {
                 *self = if allowed { Self::all(table) } else { Self::default() };
@@ -97,14 +98,18 @@ impl AllowedCommands {
             return Ok(());
         }
         let (command, first) = name.split_once('|').ok_or(Refusal::UnknownCommand)?;
-        if let Some((sub, _)) = first.split_once('|')
-            && row_named(table, &format!("{command}|{sub}")).is_some()
-        {
-            return Err(Refusal::FirstArgOfSubcommand);
-        }
         let row = row_named(table, command).ok_or(Refusal::UnknownCommand)?;
-        if !allowed || first.is_empty() || !row.command.subcommands.is_empty() {
-            return Err(Refusal::UnknownCommand);
+        match first.split_once('|') {
+            Some((sub, arg)) if allowed && !arg.contains('|') => {
+                let is_subcommand = row_named(table, &format!("{command}|{sub}")).is_some();
+                return Err(if is_subcommand {
+                    Refusal::FirstArgOfSubcommand
+                } else {
+                    Refusal::UnknownCommand
+                });
+            }
+            None if allowed && !first.is_empty() && row.command.subcommands.is_empty() => {}
+            _ => return Err(Refusal::UnknownCommand),
         }
         self.first_args.push((row.index, first.as_bytes().to_vec()));
         Ok(())

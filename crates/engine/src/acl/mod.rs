@@ -235,7 +235,8 @@ impl Acl {
 
     /// The users as a configuration file has them, without the word `user`.
     pub fn lines(&self) -> Vec<Vec<u8>> {
-        let line = |user: &Arc<User>| format!("{} {}", user.name, user.describe()).into_bytes();
+        let line =
+            |user: &Arc<User>| [user.name.as_bytes(), b" ", user.describe().as_slice()].concat();
         self.locked().values().map(line).collect()
     }
 }

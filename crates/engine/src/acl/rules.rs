@@ -229,16 +229,17 @@ impl User {
     }
 
     /// The rules that make it.
-    pub fn describe(&self) -> String {
-        let passwords = self.passwords.iter().map(|hash| format!("#{} ", hash.hex()));
-        let selectors = self.selectors.iter().map(|selector| format!(" ({})", selector.describe()));
-        format!(
-            "{} {}{}{}",
-            self.flags().join(" "),
-            passwords.collect::<String>(),
-            self.root.describe(),
-            selectors.collect::<String>()
-        )
+    pub fn describe(&self) -> Vec<u8> {
+        let mut text = self.flags().join(" ").into_bytes();
+        for hash in &self.passwords {
+            text.extend_from_slice(format!(" #{}", hash.hex()).as_bytes());
+        }
+        text.push(b' ');
+        text.append(&mut self.root.describe());
+        for selector in &self.selectors {
+            text.extend_from_slice(&[b" (", selector.describe().as_slice(), b")"].concat());
+        }
+        text
     }
 }
 

@@ -38,13 +38,13 @@ struct KeyPattern {
 }
 
 impl KeyPattern {
-    fn describe(&self) -> String {
-        let sign = match (self.access.read, self.access.write) {
-            (true, true) => "~",
-            (true, false) => "%R~",
-            _ => "%W~",
+    fn describe(&self) -> Vec<u8> {
+        let sign: &[u8] = match (self.access.read, self.access.write) {
+            (true, true) => b"~",
+            (true, false) => b"%R~",
+            _ => b"%W~",
         };
-        format!("{sign}{}", String::from_utf8_lossy(&self.pattern))
+        [sign, &self.pattern].concat()
     }
 }
 
@@ -273,21 +273,21 @@ impl Selector {
     }
 
     /// The rules about keys.
-    pub fn describe_keys(&self) -> String {
+    pub fn describe_keys(&self) -> Vec<u8> {
         if self.all_keys {
-            return "~*".to_owned();
+            return b"~*".to_vec();
         }
-        let rules: Vec<String> = self.keys.iter().map(KeyPattern::describe).collect();
-        rules.join(" ")
+        let rules: Vec<Vec<u8>> = self.keys.iter().map(KeyPattern::describe).collect();
+        rules.join(&b' ')
     }
 
     /// The rules about channels.
-    pub fn describe_channels(&self) -> String {
+    pub fn describe_channels(&self) -> Vec<u8> {
         if self.all_channels {
-            return "&*".to_owned();
+            return b"&*".to_vec();
         }
-        let rule = |channel: &Vec<u8>| format!("&{}", String::from_utf8_lossy(channel));
-        self.channels.iter().map(rule).collect::<Vec<_>>().join(" ")
+        let rule = |channel: &Vec<u8>| [b"&", channel.as_slice()].concat();
+        self.channels.iter().map(rule).collect::<Vec<_>>().join(&b' ')
     }
 
     /// The rules about databases: nothing if none is allowed.
@@ -303,18 +303,21 @@ impl Selector {
     }
 
     /// All rules, as ACL LIST shows them.
-    pub(super) fn describe(&self) -> String {
-        let mut rules = Vec::new();
-        rules.push(self.describe_keys());
-        rules.push(if self.all_channels { String::new() } else { "resetchannels".to_owned() });
-        rules.push(self.describe_channels());
-        rules.push(match &self.databases {
+    pub(super) fn describe(&self) -> Vec<u8> {
+        let channels: &[u8] = if self.all_channels { b"" } else { b"resetchannels" };
+        let databases = match &self.databases {
             None => String::new(),
             Some(databases) if databases.is_empty() => "resetdbs".to_owned(),
             Some(_) => self.describe_databases(),
-        });
-        rules.push(self.describe_commands());
+        };
+        let mut rules = vec![
+            self.describe_keys(),
+            channels.to_vec(),
+            self.describe_channels(),
+            databases.into_bytes(),
+            self.describe_commands().into_bytes(),
+        ];
         rules.retain(|rule| !rule.is_empty());
-        rules.join(" ")
+        rules.join(&b' ')
     }
 }

@@ -64,7 +64,7 @@ fn check(acl: &Acl, name: &str, request: &str, expected: Result<(), Denial>) {
 #[track_caller]
 fn describes(acl: &Acl, name: &str, expected: &str) {
     let user = acl.user(name.as_bytes()).expect("the user is there");
-    assert_eq!(user.describe(), expected);
+    assert_eq!(user.describe().escape_ascii().to_string(), expected);
 }
 
 #[test]
@@ -143,6 +143,8 @@ fn wrong_rules_say_what_is_wrong() {
         ("+@nocat", "Unknown command or category name in ACL"),
         ("+config|nosub", "Unknown command or category name in ACL"),
         ("-get|x", "Unknown command or category name in ACL"),
+        ("+get|x|y", "Unknown command or category name in ACL"),
+        ("-config|get|x", "Unknown command or category name in ACL"),
         ("+config|get|x", "Allowing first-arg of a subcommand is not supported"),
         ("%X~a", "Syntax error"),
         ("db=x", "Syntax error"),
