@@ -46,8 +46,8 @@ pub struct Chunk<'a> {
 pub enum Element<'a> {
     /// A member of a set.
     Member(&'a [u8]),
-    /// A field and its value.
-    Field(&'a [u8], &'a [u8]),
+    /// A field, its value, and when it expires.
+    Field(&'a [u8], &'a [u8], Option<i64>),
     /// A member and its score.
     Scored(&'a [u8], f64),
 }
@@ -57,7 +57,7 @@ impl Element<'_> {
     pub(crate) fn bytes_len(self) -> usize {
         match self {
             Element::Member(bytes) | Element::Scored(bytes, _) => bytes.len(),
-            Element::Field(field, value) => field.len() + value.len(),
+            Element::Field(field, value, _) => field.len() + value.len(),
         }
     }
 }

@@ -29,6 +29,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use structs::hash::Hash;
 use structs::heap_string::{self, HeapString};
 use structs::table::Item;
 
@@ -521,6 +522,31 @@ impl Entry {
     pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
         // SAFETY: an entry of `T`'s kind holds a `T`.
         (self.value_kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
+    }
+
+    /// The value, if it is a hash in RAM with fields that expire.
+    #[inline]
+    pub(crate) fn timed_hash(&mut self) -> Option<&mut Hash> {
+        if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
+            return None;
+        }
+        self.object_mut::<Hash>().filter(|hash| hash.is_timed())
+    }
+
+    /// When to look at it for fields that have expired, as its stripe has it.
+    #[inline]
+    pub(crate) fn noted_time(&self) -> Option<i64> {
+        if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
+            return None;
+        }
+        self.object::<Hash>().and_then(Hash::noted_time)
+    }
+
+    /// The stripe does not have it any more.
+    pub(crate) fn forget_noted_time(&mut self) {
+        if let Some(hash) = self.timed_hash() {
+            hash.note_time(None);
+        }
     }
 
     /// The value as what every type but the string can do.

@@ -14,6 +14,7 @@ mod byte_lock;
 pub mod cold;
 pub mod collection;
 pub mod entry;
+pub mod field_times;
 pub mod holds;
 pub mod keyspace;
 pub mod kind;

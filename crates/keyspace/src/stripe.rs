@@ -7,6 +7,7 @@
 
 use crate::byte_lock::ByteLock;
 use crate::entry::Entry;
+use crate::field_times::FieldTimes;
 use crate::holds::Hold;
 use crate::kind::Object;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
@@ -57,6 +58,7 @@ impl Expiring {
 pub struct DbTables {
     pub(crate) entries: Table<Entry>,
     pub(crate) expiring: Table<Expiring>,
+    field_times: FieldTimes,
 }
 
 impl DbTables {
@@ -67,6 +69,10 @@ impl DbTables {
     /// The entries that expire.
     pub fn expiring(&self) -> &Table<Expiring> {
         &self.expiring
+    }
+    /// The hashes with fields that expire.
+    pub fn field_times(&self) -> &FieldTimes {
+        &self.field_times
     }
 }
 
@@ -417,13 +423,19 @@ impl StripeData {
         key: Key<'_>,
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
-        let DbTables { entries, expiring } = self.held_db_mut(db)?;
+        let DbTables { entries, expiring, field_times } = self.held_db_mut(db)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
         // The index is looked up first: afterwards the old address may be no entry any more.
         let was_expiring = slot.get().expiry().is_some();
         let index = if was_expiring { expiring.occupied(key.hash, key.bytes) } else { None };
         let (result, address, expires) = slot.update(|entry| {
+            let noted = entry.noted_time();
             let result = change(entry);
+            // Another hash may have taken the place of the one that was listed.
+            if noted != entry.noted_time() {
+                field_times.remove(key.hash, noted);
+            }
+            field_times.add(key.hash, entry);
             (result, entry.address(), entry.expiry().is_some())
         });
         match (index, expires) {
@@ -452,9 +464,11 @@ impl StripeData {
 
     /// Adds an entry whose key is absent.
     #[inline]
-    pub fn insert_absent(&mut self, db: DbIndex, hash: u64, entry: Entry) {
+    pub fn insert_absent(&mut self, db: DbIndex, hash: u64, mut entry: Entry) {
         self.before_change(db, hash, Touch::Whole);
         let tables = self.db_mut(db);
+        entry.forget_noted_time();
+        tables.field_times.add(hash, &mut entry);
         let mut has_retired = false;
         if entry.expiry().is_some() {
             tables.expiring.insert_absent(hash, Expiring(entry.address()));
@@ -476,7 +490,8 @@ impl StripeData {
     }
 
     /// Puts an entry in the place of the one with the same key, if any; returns the old one.
-    pub fn put(&mut self, db: DbIndex, hash: u64, entry: Entry) -> Option<Entry> {
+    pub fn put(&mut self, db: DbIndex, hash: u64, mut entry: Entry) -> Option<Entry> {
+        entry.forget_noted_time();
         let bytes: &[u8] = entry.key();
         // SAFETY: `entry` is not dropped before the last use of the key.
         let key = Key { bytes: unsafe { &*ptr::from_ref(bytes) }, hash };
@@ -499,7 +514,11 @@ impl StripeData {
             has_retired = tables.expiring.has_retired();
         }
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
-        let entry = slot.remove_hashed(key.hash);
+        let mut entry = slot.remove_hashed(key.hash);
+        if let Some(noted) = entry.noted_time() {
+            tables.field_times.remove(key.hash, Some(noted));
+            entry.forget_noted_time();
+        }
         let is_last = tables.entries.is_empty();
         if has_retired || tables.entries.has_retired() {
             self.retire(db);
@@ -515,6 +534,33 @@ impl StripeData {
     pub fn set_expiry(&mut self, db: DbIndex, key: Key<'_>, expiry: Option<Millis>) -> bool {
         self.before_change(db, key.hash, Touch::Elements);
         self.rewrite(db, key, |entry| entry.set_expiry(expiry)).is_some()
+    }
+
+    /// Lists a hash anew after its fields, or when they expire, have changed.
+    pub fn list_fields(&mut self, db: DbIndex, key: Key<'_>) {
+        let Some(tables) = self.held_db_mut(db) else { return };
+        if let Some(entry) = tables.entries.get_mut(key.hash, key.bytes) {
+            tables.field_times.add(key.hash, entry);
+        }
+    }
+
+    /// The key of a hash that is listed under the hash of its key.
+    pub fn find_listed(&self, db: DbIndex, hash: u64) -> Option<Box<[u8]>> {
+        let entries = &self.db(db).entries;
+        let mut found = None;
+        entries.scan(entries.position_of(hash), |entry| {
+            if entry.noted_time().is_some() && Key::new(entry.key()).hash == hash {
+                found = Some(Box::from(entry.key()));
+            }
+        });
+        found
+    }
+
+    /// Forgets that fields of such a hash are due, because there is none.
+    pub fn unlist(&mut self, db: DbIndex, hash: u64, time: i64) {
+        if let Some(tables) = self.held_db_mut(db) {
+            tables.field_times.remove(hash, Some(time));
+        }
     }
 
     /// Makes room in a database that has never held anything; the world must stand still.

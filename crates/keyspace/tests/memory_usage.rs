@@ -115,11 +115,14 @@ fn hashes(seed: u64) {
         |entry, rng, step| {
             let hash = entry.object_mut::<Hash>().expect("it is a hash");
             let (field, value) = (word(rng, 1000), word(rng, 100_000));
-            match rng.below(3) {
+            match rng.below(6) {
                 _ if !grows(rng, step) => drop(hash.remove(&field)),
                 0 => {
                     let _ = hash.modify(&field, &limits, |_| Ok::<_, ()>(&value));
                 }
+                2 => drop(hash.set_timed(&field, &value, 1000 + step as i64)),
+                3 => drop(hash.set_expiry(&field, (step % 2 == 0).then_some(5))),
+                4 => hash.drop_times(),
                 _ => drop(hash.set(&field, &value, &limits)),
             }
         },

@@ -6,10 +6,19 @@
 //! lookup, change and a random field are O(1), each with one hash computation and one search; a
 //! field and its value are one allocation ([`field`]), reached by 8 bytes and a fingerprint in a
 //! slot.
+//!
+//! A hash in which a field expires is a table too, with the times in the fields and an index over them
+//! ([`times`]); both are gone with the last such field. Methods of [`Hash`] see all fields; those of
+//! [`Live`] see what has not expired at a given time.
 
 mod field;
+mod live;
 #[cfg(test)]
 mod tests;
+mod timed;
+mod times;
+
+pub use live::Live;
 
 use crate::either::Either;
 use crate::hashing::hash;
@@ -21,6 +30,7 @@ use crate::table::{Item, Salted};
 use crate::watched::Watched;
 use field::Field;
 use std::collections::HashSet;
+use timed::Timed;
 
 /// The thresholds of the small encoding, named as their options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +55,13 @@ pub struct Hash {
 enum Repr {
     Listpack(Listpack),
     Table(Box<Watched<Field>>),
+    Timed(Box<Timed>),
+}
+
+/// What a hash is, to read it.
+enum View<'a> {
+    Listpack(&'a Listpack),
+    Table(&'a Watched<Field>),
 }
 
 const _: () = assert!(size_of::<Hash>() <= 16);
@@ -53,8 +70,10 @@ const _: () = assert!(size_of::<Hash>() <= 16);
 pub enum HashContents<'a, I> {
     /// The bytes of a listpack of fields and values.
     Listpack(&'a [u8]),
-    /// The fields with their values.
+    /// The fields with their values, none of which expires.
     Table(I),
+    /// The fields with their values and times.
+    Timed(I),
 }
 
 impl Default for Hash {
@@ -64,6 +83,15 @@ impl Default for Hash {
 }
 
 impl Hash {
+    #[inline]
+    fn view(&self) -> View<'_> {
+        match &self.repr {
+            Repr::Listpack(listpack) => View::Listpack(listpack),
+            Repr::Table(table) => View::Table(table),
+            Repr::Timed(timed) => View::Table(timed.table()),
+        }
+    }
+
     /// An empty hash.
     pub fn new() -> Self {
         Self { repr: Repr::Listpack(Listpack::new()) }
@@ -122,34 +150,34 @@ impl Hash {
     /// Number of fields.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.count() / 2,
-            Repr::Table(table) => table.len(),
+        match self.view() {
+            View::Listpack(listpack) => listpack.count() / 2,
+            View::Table(table) => table.len(),
         }
     }
 
     /// Whether there is no field.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.is_empty(),
-            Repr::Table(table) => table.is_empty(),
+        match self.view() {
+            View::Listpack(listpack) => listpack.is_empty(),
+            View::Table(table) => table.is_empty(),
         }
     }
 
     /// The name OBJECT ENCODING gives.
     pub fn encoding(&self) -> &'static str {
-        match &self.repr {
-            Repr::Listpack(_) => "listpack",
-            Repr::Table(_) => "hashtable",
+        match self.view() {
+            View::Listpack(_) => "listpack",
+            View::Table(_) => "hashtable",
         }
     }
 
     /// Slots of the hash table, if the hash is one.
     pub fn table_slots(&self) -> Option<usize> {
-        match &self.repr {
-            Repr::Table(table) => Some(table.slots()),
-            Repr::Listpack(_) => None,
+        match self.view() {
+            View::Table(table) => Some(table.slots()),
+            View::Listpack(_) => None,
         }
     }
 
@@ -158,6 +186,7 @@ impl Hash {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => table.allocated_bytes(),
+            Repr::Timed(timed) => timed.allocated_bytes(),
         }
     }
 
@@ -166,9 +195,9 @@ impl Hash {
     /// The value of a field.
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<Element<'_>> {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.find_value(field),
-            Repr::Table(table) => {
+        match self.view() {
+            View::Listpack(listpack) => listpack.find_value(field),
+            View::Table(table) => {
                 table.get(hash(field), field).map(|field| Element::Bytes(field.value()))
             }
         }
@@ -177,13 +206,13 @@ impl Hash {
     /// Whether there is such a field.
     #[inline]
     pub fn contains(&self, field: &[u8]) -> bool {
-        match &self.repr {
-            Repr::Listpack(listpack) => listpack.find(field, 2).is_some(),
-            Repr::Table(table) => table.get(hash(field), field).is_some(),
+        match self.view() {
+            View::Listpack(listpack) => listpack.find(field, 2).is_some(),
+            View::Table(table) => table.get(hash(field), field).is_some(),
         }
     }
 
-    /// Sets a field; true if it is new.
+    /// Sets a field, which does not expire then; true if it is new.
     #[inline]
     pub fn set(&mut self, field: &[u8], value: &[u8], limits: &HashLimits) -> bool {
         if let Repr::Listpack(listpack) = &mut self.repr {
@@ -198,7 +227,11 @@ impl Hash {
             }
             self.become_table(1);
         }
-        let Repr::Table(table) = &mut self.repr else { unreachable!("converted above") };
+        let table = match &mut self.repr {
+            Repr::Table(table) => table,
+            Repr::Listpack(_) => unreachable!("converted above"),
+            Repr::Timed(timed) => return timed.set(field, value, None),
+        };
         let hash = hash(field);
         if let Some(mut slot) = table.occupied(hash, field) {
             slot.update(|item| item.set_value(value));
@@ -215,7 +248,7 @@ impl Hash {
     }
 
     /// Sets a field to what `change` makes of its present value; nothing happens if it fails.
-    /// Returns whether the field is new. One search does for both, except in a small hash that has
+    /// Returns whether the field is new; one that expires goes on to. One search does for both, except in a small hash that has
     /// to become a table.
     #[inline]
     pub fn modify<V: AsRef<[u8]>, E>(
@@ -251,7 +284,8 @@ impl Hash {
                 }
                 Ok(is_new)
             }
-            Repr::Table(table) => {
+            Repr::Table(_) | Repr::Timed(_) => {
+                let table = self.table_mut().expect("it is one");
                 let hash = hash(field);
                 if let Some(mut slot) = table.occupied(hash, field) {
                     let value = change(Some(Element::Bytes(slot.get().value())))?;
@@ -286,6 +320,7 @@ impl Hash {
                 let item = table.occupied(hash, field)?.remove_hashed(hash);
                 Some(read(Element::Bytes(item.value())))
             }
+            Repr::Timed(timed) => Some(read(Element::Bytes(timed.remove(field)?.value()))),
         }
     }
 
@@ -303,12 +338,12 @@ impl Hash {
         if self.is_empty() {
             return None;
         }
-        match &self.repr {
-            Repr::Listpack(listpack) => {
+        match self.view() {
+            View::Listpack(listpack) => {
                 let mut iter = listpack.iter_at(2 * rng.index(self.len()) as i64)?;
                 Some((iter.next()?, iter.next()?))
             }
-            Repr::Table(table) => table.sample(|| rng.next_u64()).map(as_pair),
+            View::Table(table) => table.sample(|| rng.next_u64()).map(as_pair),
         }
     }
 
@@ -322,7 +357,7 @@ impl Hash {
     ) {
         let len = self.len();
         // With few of many it is faster to draw again when a field comes twice.
-        if let Repr::Table(table) = &self.repr
+        if let View::Table(table) = self.view()
             && count < len / 4
         {
             let mut seen = HashSet::with_capacity(count);
@@ -344,8 +379,8 @@ impl Hash {
         rng: &mut Rng,
         mut visit: impl FnMut(Element<'_>, Element<'_>),
     ) {
-        let listed: Vec<_> = match &self.repr {
-            Repr::Listpack(listpack) if count > 1 => listpack.pairs().collect(),
+        let listed: Vec<_> = match self.view() {
+            View::Listpack(listpack) if count > 1 => listpack.pairs().collect(),
             _ => Vec::new(),
         };
         for _ in 0..count {
@@ -363,9 +398,9 @@ impl Hash {
     /// All fields with their values, in no particular order.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>)> {
-        match &self.repr {
-            Repr::Listpack(listpack) => Either::First(listpack.pairs()),
-            Repr::Table(table) => {
+        match self.view() {
+            View::Listpack(listpack) => Either::First(listpack.pairs()),
+            View::Table(table) => {
                 Either::<_, _, std::iter::Empty<_>>::Second(table.iter().map(as_pair))
             }
         }
@@ -383,54 +418,53 @@ impl Hash {
         count: usize,
         mut visit: impl FnMut(Element<'_>, Element<'_>),
     ) -> u64 {
-        match &self.repr {
-            Repr::Listpack(listpack) => {
+        match self.view() {
+            View::Listpack(listpack) => {
                 listpack.pairs().for_each(|(field, value)| visit(field, value));
                 0
             }
-            Repr::Table(table) => scan_table::<Field, Salted>(table, cursor, count, |item| {
+            View::Table(table) => scan_table::<Field, Salted>(table, cursor, count, |item| {
                 visit(Element::Bytes(item.key()), Element::Bytes(item.value()));
             }),
         }
     }
 
-    /// The hash as RDB files have it.
-    pub fn contents(&self) -> HashContents<'_, impl Iterator<Item = (&[u8], &[u8])>> {
+    /// The hash as RDB files have it: fields, values and times.
+    pub fn contents(&self) -> HashContents<'_, impl Iterator<Item = (&[u8], &[u8], Option<i64>)>> {
         match &self.repr {
             Repr::Listpack(listpack) => HashContents::Listpack(listpack.as_bytes()),
-            Repr::Table(table) => {
-                HashContents::Table(table.iter().map(|item| (item.key(), item.value())))
-            }
+            Repr::Table(table) => HashContents::Table(table.iter().map(as_element)),
+            Repr::Timed(timed) => HashContents::Timed(timed.table().iter().map(as_element)),
         }
     }
 
     // Watching.
 
-    /// Lets `take` see every field that is here now with its value, once and as they are now, while
-    /// the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack, which is small.
-    pub fn watch(&self, mut take: impl FnMut(&[u8], &[u8]) + Send + 'static) -> bool {
-        let Repr::Table(table) = &self.repr else { return false };
-        table.watch(Box::new(move |item| take(item.key(), item.value())));
+    /// Lets `take` see every field that is here now with its value and time, once and as they are now,
+    /// while the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack, which is small.
+    pub fn watch(&self, mut take: impl FnMut(&[u8], &[u8], Option<i64>) + Send + 'static) -> bool {
+        let View::Table(table) = self.view() else { return false };
+        table.watch(Box::new(move |item| take(item.key(), item.value(), item.expiry())));
         true
     }
 
     /// Lets the watch see some more fields; `false` if it has seen all.
     pub fn step_watch(&self) -> bool {
-        matches!(&self.repr, Repr::Table(table) if table.step())
+        matches!(self.view(), View::Table(table) if table.step())
     }
 
     /// Lets changes of the hash show the watch so many groups of fields more from now on, so that no thread
     /// has to step; how many they have not used of what they were allowed before.
     pub fn allow_watch(&self, groups: usize) -> usize {
-        match &self.repr {
-            Repr::Table(table) => table.allow(groups),
-            _ => 0,
+        match self.view() {
+            View::Table(table) => table.allow(groups),
+            View::Listpack(_) => 0,
         }
     }
 
     /// Ends the watch before it has seen all.
     pub fn unwatch(&self) {
-        if let Repr::Table(table) = &self.repr {
+        if let View::Table(table) = self.view() {
             table.unwatch();
         }
     }
@@ -476,6 +510,11 @@ fn as_pair(item: &Field) -> (Element<'_>, Element<'_>) {
 }
 
 #[inline]
+fn as_element(item: &Field) -> (&[u8], &[u8], Option<i64>) {
+    (item.key(), item.value(), item.expiry())
+}
+
+#[inline]
 fn insert_absent(table: &mut Watched<Field>, hash: u64, field: &[u8], value: &[u8]) {
     table.insert_absent(hash, Field::new(field, value));
 }
@@ -491,6 +530,7 @@ impl Clone for Hash {
                 }
                 Repr::Table(copy)
             }
+            Repr::Timed(timed) => Repr::Timed(timed.duplicate()),
         };
         Self { repr }
     }

@@ -25,15 +25,18 @@ impl Collection for Hash {
         match self.contents() {
             HashContents::Listpack(bytes) => Layout::Block(Form::HashListpack, bytes),
             HashContents::Table(_) => Layout::Elements(Form::Hash),
+            HashContents::Timed(_) => Layout::Elements(Form::TimedHash),
         }
     }
     fn visit(&self, visit: Visit<'_>) {
-        if let HashContents::Table(elements) = self.contents() {
-            visit_all(elements.map(|(field, value)| Element::Field(field, value)), visit);
+        match self.contents() {
+            HashContents::Listpack(_) => {}
+            HashContents::Table(fields) => visit_all(fields.map(element), visit),
+            HashContents::Timed(fields) => visit_all(fields.map(element), visit),
         }
     }
     fn watch(&self, mut take: Take) -> bool {
-        self.watch(move |field, value| take(Element::Field(field, value)))
+        self.watch(move |field, value, expiry| take(Element::Field(field, value, expiry)))
     }
     fn step_watch(&self) -> bool {
         self.step_watch()
@@ -44,4 +47,8 @@ impl Collection for Hash {
     fn unwatch(&self) {
         self.unwatch();
     }
+}
+
+fn element<'e>((field, value, expiry): (&'e [u8], &'e [u8], Option<i64>)) -> Element<'e> {
+    Element::Field(field, value, expiry)
 }

@@ -237,7 +237,7 @@ fn watch(entry: &Entry, shared: &Arc<Shared>) -> Option<Arc<Seen>> {
     let Layout::Elements(form) = collection.layout() else { return None };
     let seen = Arc::new(Seen { tokens: Mutex::default(), shared: Arc::clone(shared) });
     let (to, count) = (Arc::clone(&seen), collection.len());
-    let take = move |element: Element<'_>| to.add(|to| to.element(element));
+    let take = move |element: Element<'_>| to.add(|to| to.element(form, element));
     collection.watch(Box::new(take)).then_some(())?;
     seen.add(|to| to.head(entry, form, count));
     Some(seen)

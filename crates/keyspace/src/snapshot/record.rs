@@ -60,7 +60,12 @@ pub enum Form {
     Zset = 8,
     /// Parts of a stream; the count is that of its blocks.
     Stream = 9,
+    /// Fields, each with its value and when it expires: an integer, [`NEVER`] if it does not.
+    TimedHash = 10,
 }
+
+/// Stands for the expiry of a field that has none.
+pub const NEVER: i64 = -1;
 
 impl Form {
     fn from_byte(byte: u8) -> Form {
@@ -75,6 +80,7 @@ impl Form {
             7 => Form::ZsetListpack,
             8 => Form::Zset,
             9 => Form::Stream,
+            10 => Form::TimedHash,
             _ => panic!("a snapshot has the unknown form {byte}"),
         }
     }
@@ -241,12 +247,16 @@ impl Writer<'_> {
         self.0.push(BYTES);
         self.tail(bytes);
     }
-    pub(crate) fn element(&mut self, element: Element<'_>) {
+    /// An element of a value of this form.
+    pub(crate) fn element(&mut self, form: Form, element: Element<'_>) {
         match element {
             Element::Member(member) => self.bytes(member),
-            Element::Field(field, value) => {
+            Element::Field(field, value, expiry) => {
                 self.bytes(field);
                 self.bytes(value);
+                if form == Form::TimedHash {
+                    self.int(expiry.unwrap_or(NEVER));
+                }
             }
             Element::Scored(member, score) => {
                 self.bytes(member);
@@ -320,7 +330,7 @@ fn write_below(out: &mut Vec<u8>, entry: &Entry, most: usize) -> Result<(), TooB
         Layout::Elements(form) => {
             fits(collection.len(), MAX_ELEMENTS)?;
             to.head(entry, form, collection.len());
-            write_elements(&mut to, collection, most)
+            write_elements(&mut to, form, collection, most)
         }
         Layout::Shared(form, count) => {
             // Half of what is allocated is used at least.
@@ -350,6 +360,7 @@ fn write_string(to: &mut Writer<'_>, entry: &Entry) -> Result<(), TooBig> {
 
 fn write_elements(
     to: &mut Writer<'_>,
+    form: Form,
     collection: &dyn Collection,
     most: usize,
 ) -> Result<(), TooBig> {
@@ -359,7 +370,7 @@ fn write_elements(
         if result.is_err() {
             return ControlFlow::Break(());
         }
-        to.element(element);
+        to.element(form, element);
         ControlFlow::Continue(())
     });
     result

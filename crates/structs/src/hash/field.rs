@@ -4,13 +4,14 @@
 //!   handle ─▶ | SHORT     | field len u8 | value len u8 | field … | value … |
 //!   handle ─▶ | 0         | field len u64 | value len u64 | field … | value … |
 //!   handle ─▶ | BOXED     | field len u64 | unused u64 | field … | pointer to a Blob |
+//!   with TIMED: … lengths | expiry i64 | field …
 //! ```
 //!
 //! The allocation has the size class of what it holds, computed from the lengths, so a new value
 //! of nearly the old length is written in place. A value from [`BOXED_FROM`] bytes on has its own
 //! allocation: replacing it does not copy the field, and it can be dropped elsewhere.
 //!
-//! The other bits of the first byte are free. A field's expiry belongs here: a bit, and eight bytes
+//! A field that expires has a bit more in its first byte, and the milliseconds since the epoch of Unix
 //! behind the lengths.
 #![allow(unsafe_code)] // Owns raw memory with a layout that its first bytes describe.
 
@@ -30,9 +31,12 @@ pub(super) struct Field(NonNull<u8>);
 const SHORT: u8 = 1;
 /// The value is a pointer to a [`Blob`].
 const BOXED: u8 = 2;
+/// The field expires.
+const TIMED: u8 = 4;
 
 const SHORT_HEAD: usize = 3;
 const LONG_HEAD: usize = 1 + 2 * size_of::<u64>();
+const EXPIRY: usize = size_of::<i64>();
 
 /// The length from which a value has its own allocation.
 const BOXED_FROM: usize = 1024;
@@ -55,6 +59,16 @@ struct Head {
 
 impl Head {
     #[inline]
+    fn of(field: usize, value: usize, is_timed: bool) -> Self {
+        let mut head = Self::new(field, value);
+        if is_timed {
+            head.tag |= TIMED;
+            head.len += EXPIRY;
+        }
+        head
+    }
+
+    #[inline]
     fn new(field: usize, value: usize) -> Self {
         if value >= BOXED_FROM {
             Self { tag: BOXED, len: LONG_HEAD, field, value: size_of::<usize>() }
@@ -72,12 +86,14 @@ impl Head {
         // SAFETY: the tag says which lengths follow.
         unsafe {
             let tag = memory.read();
+            let expiry = usize::from(tag & TIMED) * (EXPIRY / TIMED as usize);
             if tag & SHORT != 0 {
                 let [field, value] = memory.add(1).cast::<[u8; 2]>().read();
-                return Self { tag, len: SHORT_HEAD, field: field as usize, value: value as usize };
+                let len = SHORT_HEAD + expiry;
+                return Self { tag, len, field: field as usize, value: value as usize };
             }
             let [field, value] = memory.add(1).cast::<[u64; 2]>().read_unaligned();
-            Self { tag, len: LONG_HEAD, field: field as usize, value: value as usize }
+            Self { tag, len: LONG_HEAD + expiry, field: field as usize, value: value as usize }
         }
     }
 
@@ -112,17 +128,37 @@ impl Head {
     fn is_boxed(self) -> bool {
         self.tag & BOXED != 0
     }
+
+    #[inline]
+    fn is_timed(self) -> bool {
+        self.tag & TIMED != 0
+    }
+
+    /// Where the expiry is, if the field has one.
+    #[inline]
+    fn expiry_at(self) -> usize {
+        self.len - EXPIRY
+    }
 }
 
 impl Field {
     #[inline]
     pub(super) fn new(field: &[u8], value: &[u8]) -> Self {
-        let head = Head::new(field.len(), value.len());
+        Self::with_expiry(field, value, None)
+    }
+
+    /// A field that expires, if there is a time.
+    #[inline]
+    pub(super) fn with_expiry(field: &[u8], value: &[u8], expiry: Option<i64>) -> Self {
+        let head = Head::of(field.len(), value.len(), expiry.is_some());
         let layout = head.layout();
         // SAFETY: the layout is not empty and has room for head, field and value.
         unsafe {
             let Some(memory) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
             head.write(memory);
+            if let Some(expiry) = expiry {
+                memory.add(head.expiry_at()).cast::<i64>().write_unaligned(expiry);
+            }
             let target = memory.as_ptr().add(head.len);
             std::ptr::copy_nonoverlapping(field.as_ptr(), target, head.field);
             write_value(memory, head, value);
@@ -161,13 +197,36 @@ impl Field {
         }
     }
 
-    /// Puts another value in the place of the present one, without moving if it fits.
+    /// When the field expires.
+    #[inline]
+    pub(super) fn expiry(&self) -> Option<i64> {
+        let head = self.head();
+        // SAFETY: the head says that the expiry is there.
+        head.is_timed()
+            .then(|| unsafe { self.0.add(head.expiry_at()).cast::<i64>().read_unaligned() })
+    }
+
+    /// Lets the field expire then, or never. It is allocated anew where the expiry comes or goes.
+    pub(super) fn set_expiry(&mut self, expiry: Option<i64>) {
+        let head = self.head();
+        match expiry {
+            Some(expiry) if head.is_timed() => {
+                // SAFETY: the head says that the expiry is there.
+                unsafe { self.0.add(head.expiry_at()).cast::<i64>().write_unaligned(expiry) }
+            }
+            None if !head.is_timed() => {}
+            _ => *self = Field::with_expiry(self.key(), self.value(), expiry),
+        }
+    }
+
+    /// Puts another value in the place of the present one, without moving if it fits. The expiry
+    /// stays.
     #[inline]
     pub(super) fn set_value(&mut self, value: &[u8]) {
         let old = self.head();
-        let new = Head::new(old.field, value.len());
+        let new = Head::of(old.field, value.len(), old.is_timed());
         if old.tag != new.tag || old.layout() != new.layout() {
-            *self = Field::new(self.key(), value);
+            *self = Field::with_expiry(self.key(), value, self.expiry());
             return;
         }
         // SAFETY: the same tag and layout mean that the field stays where it is and the new value
@@ -252,6 +311,24 @@ mod tests {
                         assert!(field.allocated_bytes() >= field_len + len);
                     }
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn an_expiry_comes_and_goes_and_stays_beside_a_new_value() {
+        for (name_len, value_len) in [(0, 0), (1, 5), (255, 255), (256, 0), (10, 300), (3, 5000)] {
+            let (name, value) = (vec![b'f'; name_len], vec![b'v'; value_len]);
+            let mut field = Field::new(&name, &value);
+            assert_eq!(field.expiry(), None);
+            for expiry in [Some(5), Some(i64::MAX), None, None, Some(-1)] {
+                field.set_expiry(expiry);
+                assert_eq!((field.expiry(), field.key(), field.value()), (expiry, &*name, &*value));
+            }
+            for other in [0, 1, 254, 256, 1023, 1024, 3000] {
+                field.set_value(&vec![b'w'; other]);
+                assert_eq!((field.expiry(), field.value().len()), (Some(-1), other));
+                assert_eq!(field.key(), name);
             }
         }
     }

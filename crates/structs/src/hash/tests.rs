@@ -16,12 +16,17 @@ fn check(hash: &Hash, model: &Model) {
             let listpack = Listpack::from_bytes(bytes).unwrap();
             listpack.pairs().map(|(f, v)| (f.to_vec(), v.to_vec())).collect()
         }
-        HashContents::Table(pairs) => pairs.map(|(f, v)| (f.to_vec(), v.to_vec())).collect(),
+        HashContents::Table(fields) => owned(fields.inspect(|field| assert_eq!(field.2, None))),
+        HashContents::Timed(fields) => owned(fields),
     };
     assert_eq!(contents, *model);
-    if let Repr::Table(table) = &hash.repr {
+    if let View::Table(table) = hash.view() {
         table.assert_valid();
     }
+}
+
+fn owned<'f>(fields: impl Iterator<Item = (&'f [u8], &'f [u8], Option<i64>)>) -> Model {
+    fields.map(|(field, value, _)| (field.to_vec(), value.to_vec())).collect()
 }
 
 fn name() -> impl Strategy<Value = Vec<u8>> {
@@ -237,7 +242,7 @@ fn a_watch_sees_every_field_once_whoever_takes_the_steps() {
     }
     let seen = Arc::new(Mutex::new(Vec::<(Vec<u8>, Vec<u8>)>::new()));
     let to = Arc::clone(&seen);
-    hash.watch(move |field, value| to.lock().unwrap().push((field.to_vec(), value.to_vec())));
+    hash.watch(move |field, value, _| to.lock().unwrap().push((field.to_vec(), value.to_vec())));
     assert_eq!(hash.allow_watch(100), 0);
     // Each change takes its own cell and two more, until the steps that are allowed are spent.
     for number in 0..500u32 {
@@ -254,4 +259,152 @@ fn a_watch_sees_every_field_once_whoever_takes_the_steps() {
     let seen = seen.lock().unwrap();
     assert_eq!(seen.len(), model.len());
     assert_eq!(seen.iter().cloned().collect::<Model>(), model);
+}
+
+type TimedModel = BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)>;
+
+#[derive(Clone, Debug)]
+enum TimedOp {
+    Set(Vec<u8>, Vec<u8>),
+    SetTimed(Vec<u8>, Vec<u8>, i64),
+    SetExpiry(Vec<u8>, Option<i64>),
+    Remove(Vec<u8>),
+    Look(i64),
+    RemoveExpired(i64),
+    Settle,
+    Clone,
+}
+
+fn timed_op() -> impl Strategy<Value = TimedOp> {
+    let name = || (0u32..300).prop_map(|number| number.to_string().into_bytes());
+    prop_oneof![
+        4 => (name(), value()).prop_map(|(f, v)| TimedOp::Set(f, v)),
+        6 => (name(), value(), 0i64..1000).prop_map(|(f, v, at)| TimedOp::SetTimed(f, v, at)),
+        4 => (name(), proptest::option::of(0i64..1000)).prop_map(|(f, at)| TimedOp::SetExpiry(f, at)),
+        3 => name().prop_map(TimedOp::Remove),
+        1 => (0i64..1100).prop_map(TimedOp::Look),
+        1 => (0i64..1100).prop_map(TimedOp::RemoveExpired),
+        1 => Just(TimedOp::Settle),
+        1 => Just(TimedOp::Clone),
+    ]
+}
+
+fn check_timed(hash: &Hash, model: &TimedModel, time: i64) {
+    assert_eq!(hash.len(), model.len());
+    let timed = model.values().filter(|(_, expiry)| expiry.is_some()).count();
+    assert_eq!(hash.timed_fields(), timed);
+    let earliest = model.values().filter_map(|(_, expiry)| *expiry).min();
+    if let Some(earliest) = earliest {
+        assert!(hash.expiry_bound().is_some_and(|bound| bound <= earliest));
+    }
+    let is_live = |expiry: Option<i64>| expiry.is_none_or(|expiry| expiry >= time);
+    let live = hash.live(time);
+    for (field, (value, expiry)) in model {
+        assert_eq!(hash.expiry(field), Some(*expiry));
+        assert_eq!(live.contains(field), is_live(*expiry));
+        assert_eq!(live.get(field).map(|value| value.to_vec()).is_some(), is_live(*expiry));
+        assert!(!is_live(*expiry) || live.get(field).unwrap() == value[..]);
+        assert_eq!(hash.has_expired(field, time), !is_live(*expiry));
+    }
+    let expected: BTreeSet<&Vec<u8>> =
+        model.iter().filter(|(_, (_, expiry))| is_live(*expiry)).map(|(field, _)| field).collect();
+    let names: Vec<Vec<u8>> = live.iter().map(|(field, _)| field.to_vec()).collect();
+    assert_eq!(
+        (names.iter().collect::<BTreeSet<_>>(), live.count()),
+        (expected.clone(), names.len())
+    );
+    let (mut scanned, mut cursor) = (Vec::new(), 0);
+    loop {
+        cursor = live.scan(cursor, 10, |field, _| scanned.push(field.to_vec()));
+        if cursor == 0 {
+            break;
+        }
+    }
+    assert_eq!(scanned.iter().collect::<BTreeSet<_>>(), expected);
+    let mut rng = Rng::seeded(7);
+    let is_expected = |field: Element<'_>| expected.contains(&field.to_vec());
+    assert_eq!(
+        live.random(&mut rng).map(|(field, _)| is_expected(field)),
+        names.first().map(|_| true)
+    );
+    let mut drawn = BTreeSet::new();
+    live.sample_distinct(20, &mut rng, |field, _| {
+        assert!(is_expected(field) && drawn.insert(field.to_vec()));
+    });
+    assert_eq!(drawn.len(), expected.len().min(20));
+    live.sample_repeated(5, &mut rng, |field, _| assert!(is_expected(field)));
+}
+
+fn apply_timed(hash: &mut Hash, model: &mut TimedModel, limits: &HashLimits, op: TimedOp) {
+    match op {
+        TimedOp::Set(field, value) => {
+            let is_new = hash.set(&field, &value, limits);
+            assert_eq!(is_new, model.insert(field, (value, None)).is_none());
+        }
+        TimedOp::SetTimed(field, value, at) => {
+            let is_new = hash.set_timed(&field, &value, at);
+            assert_eq!(is_new, model.insert(field, (value, Some(at))).is_none());
+        }
+        TimedOp::SetExpiry(field, expiry) => {
+            let is_there = hash.set_expiry(&field, expiry);
+            let known = model.get_mut(&field).map(|known| known.1 = expiry);
+            assert_eq!(is_there, known.is_some());
+        }
+        TimedOp::Remove(field) => {
+            let removed = hash.remove_with(&field, |value| value.to_vec());
+            assert_eq!(removed, model.remove(&field).map(|(value, _)| value));
+        }
+        TimedOp::Look(time) => check_timed(hash, model, time),
+        TimedOp::RemoveExpired(time) => {
+            let mut removed = BTreeSet::new();
+            while hash.expiry_bound().is_some_and(|bound| bound < time) {
+                hash.remove_expired(time, 7, |field| {
+                    assert!(removed.insert(field.to_vec()));
+                });
+            }
+            let has_expired = |expiry: Option<i64>| expiry.is_some_and(|expiry| expiry < time);
+            let expected = model.extract_if(.., |_, (_, expiry)| has_expired(*expiry));
+            assert_eq!(removed, expected.map(|(field, _)| field).collect());
+        }
+        TimedOp::Settle => {
+            hash.note_time(Some(5));
+            hash.drop_times();
+            assert_eq!(hash.is_timed(), hash.timed_fields() > 0);
+            assert_eq!(hash.noted_time(), hash.is_timed().then_some(5));
+        }
+        TimedOp::Clone => {
+            hash.note_time(Some(5));
+            *hash = hash.clone();
+            assert_eq!(hash.noted_time(), None);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }))]
+    #[test]
+    fn fields_expire_as_the_model_says(ops in proptest::collection::vec(timed_op(), 1..if cfg!(miri) { 30 } else { 600 })) {
+        let limits = HashLimits { max_listpack_entries: 8, max_listpack_value: 20 };
+        let (mut hash, mut model) = (Hash::new(), TimedModel::new());
+        for op in ops {
+            apply_timed(&mut hash, &mut model, &limits, op);
+        }
+        check_timed(&hash, &model, 500);
+    }
+}
+
+#[test]
+fn one_field_that_expires_among_many_is_found_at_once() {
+    let mut hash = Hash::new();
+    let limits = HashLimits::default();
+    for number in 0..20_000u32 {
+        hash.set(&number.to_le_bytes(), b"value", &limits);
+    }
+    hash.set_expiry(&7u32.to_le_bytes(), Some(100));
+    let mut removed = Vec::new();
+    hash.remove_expired(101, 1, |field| removed.push(field.to_vec()));
+    assert_eq!(removed, [7u32.to_le_bytes()]);
+    assert_eq!((hash.timed_fields(), hash.expiry_bound(), hash.len()), (0, None, 19_999));
+    hash.drop_times();
+    assert!(!hash.is_timed());
 }
