@@ -68,6 +68,22 @@ impl Effects {
         }
     }
 
+    /// Notes that fields of a hash were deleted which no command asked to delete.
+    pub(crate) fn propagate_field_deletion(
+        &mut self,
+        engine: &Engine,
+        db: DbIndex,
+        key: &[u8],
+        fields: &[Box<[u8]>],
+    ) {
+        if engine.journal.is_recording() {
+            self.entry.begin(db, fields.len() + 2);
+            self.entry.word(b"HDEL");
+            self.entry.word(key);
+            fields.iter().for_each(|field| self.entry.word(field));
+        }
+    }
+
     pub(crate) fn propagate_as(&mut self, db: DbIndex, write: impl FnOnce(&mut Effect<'_>)) {
         self.is_rewritten = true;
         write(&mut Effect::new(&mut self.entry, db));

@@ -646,7 +646,7 @@ impl<'a> Db<'a> {
     }
 
     #[inline]
-    fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
+    pub(crate) fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
         self.reach(stripe);
         if self.locks.data(stripe).has_attachment() || self.engine.has_global_interest() {

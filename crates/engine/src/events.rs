@@ -24,6 +24,8 @@ pub const fn event(class: Class, name: &'static str) -> Event {
 pub const DEL: Event = event(Class::GENERIC, "del");
 /// A key's time came.
 pub const EXPIRED: Event = event(Class::EXPIRED, "expired");
+/// Fields of a hash expired.
+pub const HASH_FIELDS_EXPIRED: Event = event(Class::HASH, "hexpired");
 /// A key was evicted.
 pub const EVICTED: Event = event(Class::EVICTED, "evicted");
 /// A key was created.

@@ -128,6 +128,11 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
     while let Some(index) = next {
         let data = db.locks.data(stripe);
         next = data.next_db(index);
+        if data.db(index).field_times().is_due(db.now()) {
+            goes_on |= db.expire_fields_of(stripe, index);
+            crate::commit::commit_outside(db);
+        }
+        let data = db.locks.data(stripe);
         if data.db(index).expiring().is_empty() {
             continue;
         }

@@ -26,6 +26,9 @@ pub const NODE_PLAIN: u64 = 1;
 /// A listpack.
 pub const NODE_PACKED: u64 = 2;
 
+/// The expiry of a field that has none.
+pub(crate) const NEVER: i64 = -1;
+
 /// Shorter strings are not worth compressing.
 const COMPRESS_MIN: usize = 21;
 /// The longest text that can be a 32-bit integer.
@@ -225,12 +228,25 @@ impl Encoder {
             HashContents::Listpack(listpack) => self.string(listpack),
             HashContents::Table(fields) => {
                 self.length(hash.len() as u64);
-                for (field, value) in fields {
+                for (field, value, _) in fields {
                     self.string(field);
                     self.string(value);
                 }
             }
+            HashContents::Timed(fields) => {
+                self.length(hash.len() as u64);
+                for (field, value, expiry) in fields {
+                    self.string(field);
+                    self.string(value);
+                    self.field_expiry(expiry.unwrap_or(NEVER));
+                }
+            }
         }
+    }
+
+    /// When a field of a [`Kind::TimedHash`] expires, or [`NEVER`].
+    pub fn field_expiry(&mut self, expiry: i64) {
+        self.out.extend_from_slice(&expiry.to_le_bytes());
     }
 
     fn zset(&mut self, zset: &Zset) {

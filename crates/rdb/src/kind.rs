@@ -42,7 +42,17 @@ pub enum Kind {
     SetListpack = 20,
     /// A stream with what Redis 7.2 added.
     StreamListpacks3 = 21,
+    /// Fields with values and expiries, as Valkey 9 has them. Redis used the number, and the next, for
+    /// something else before it released anything.
+    TimedHash = 22,
+    /// The earliest expiry, and fields with values and expiries after that (Redis 7.4).
+    RedisTimedHash = 24,
+    /// The earliest expiry and a listpack of fields, values and expiries (Redis 7.4).
+    RedisTimedListpack = 25,
 }
+
+/// The first number whose meaning depends on whose file or payload it is in.
+const FIRST_DIVERGED: u8 = 22;
 
 impl Kind {
     /// The type with this number, if it is supported.
@@ -67,7 +77,15 @@ impl Kind {
             19 => Self::StreamListpacks2,
             20 => Self::SetListpack,
             21 => Self::StreamListpacks3,
+            22 => Self::TimedHash,
+            24 => Self::RedisTimedHash,
+            25 => Self::RedisTimedListpack,
             _ => return None,
         })
+    }
+    /// The same in a file or payload of Valkey's or Redis's, which have numbers of their own.
+    pub fn in_dialect(byte: u8, is_valkey: bool) -> Option<Self> {
+        let is_fine = byte < FIRST_DIVERGED || is_valkey == (byte == Self::TimedHash as u8);
+        Self::from_byte(byte).filter(|_| is_fine)
     }
 }

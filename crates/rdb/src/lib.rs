@@ -8,7 +8,8 @@
 //!
 //! Written is version 11, the newest that Redis since 7.2 and every Valkey load: lists as
 //! quicklists of listpacks, small hashes, sets and sorted sets as listpacks or intsets (the bytes
-//! they already are in memory), big ones element by element. Read is every encoding these types
+//! they already are in memory), big ones element by element. Where fields of a hash expire it is
+//! version 80, which Valkey 9 brought. Read is every encoding these types
 //! ever had, back to the first release.
 //!
 //! Input is hostile by assumption: everything is checked down to the last entry of a packed
@@ -36,6 +37,10 @@ pub use payload::{dump, restore, restore_unverified, verify};
 
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;
+
+/// The version that is written where there is something that only Valkey 9 and later load: hashes with
+/// fields that expire. It is the first of Valkey's own.
+pub const VALKEY_VERSION: u16 = 80;
 
 /// The newest RDB version that is read. Redis's own versions from 12 on and Valkey's from 80 on add
 /// types but change none, so the others are readable whatever the version says.

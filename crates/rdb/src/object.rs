@@ -70,6 +70,7 @@ impl ObjectRef<'_> {
             Self::Hash(hash) => match hash.contents() {
                 HashContents::Listpack(_) => Kind::HashListpack,
                 HashContents::Table(_) => Kind::Hash,
+                HashContents::Timed(_) => Kind::TimedHash,
             },
             Self::Zset(zset) => match zset.contents() {
                 ZsetContents::Listpack(_) => Kind::ZsetListpack,

@@ -1,7 +1,8 @@
 //! DUMP payloads: a value between its type and a footer of version and checksum.
 
 use crate::{
-    Compression, Decoder, Encoder, Error, Limits, NEWEST_VERSION, Object, ObjectRef, VERSION,
+    Compression, Decoder, Encoder, Error, Kind, Limits, NEWEST_VERSION, Object, ObjectRef,
+    VALKEY_VERSION, VERSION,
 };
 use structs::crc64::crc64;
 
@@ -13,26 +14,38 @@ pub fn dump(object: ObjectRef<'_>, compression: Compression) -> Vec<u8> {
     let mut encoder = Encoder::new(compression);
     encoder.object(object);
     let mut payload = encoder.into_bytes();
-    payload.extend_from_slice(&VERSION.to_le_bytes());
+    payload.extend_from_slice(&version_of(object.kind()).to_le_bytes());
     let checksum = crc64(0, &payload);
     payload.extend_from_slice(&checksum.to_le_bytes());
     payload
 }
 
+/// The version of files and payloads with values of this type.
+pub(crate) fn version_of(kind: Kind) -> u16 {
+    if kind == Kind::TimedHash { VALKEY_VERSION } else { VERSION }
+}
+
 /// The value of a payload. The type byte and everything behind it must be used up exactly.
 pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
-    restore_body(verify(payload)?, limits)
+    let body = verify(payload)?;
+    restore_body(body, is_valkey(payload), limits)
 }
 
 /// The same without a look at version and checksum, for tests that make up payloads.
 pub fn restore_unverified(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
     let (body, _) = payload.split_last_chunk::<FOOTER>().ok_or(Error::Truncated)?;
-    restore_body(body, limits)
+    restore_body(body, is_valkey(payload), limits)
 }
 
-fn restore_body(body: &[u8], limits: &Limits) -> Result<Object, Error> {
+/// Whether the version is one of Valkey's own.
+fn is_valkey(payload: &[u8]) -> bool {
+    let footer = payload.last_chunk::<FOOTER>();
+    footer.is_some_and(|&[low, high, ..]| u16::from_le_bytes([low, high]) >= VALKEY_VERSION)
+}
+
+fn restore_body(body: &[u8], is_valkey: bool, limits: &Limits) -> Result<Object, Error> {
     let mut decoder = Decoder::new(body);
-    let object = decoder.object(limits)?;
+    let object = decoder.object(is_valkey, limits)?;
     if decoder.remaining().is_empty() { Ok(object) } else { Err(Error::Corrupt("trailing bytes")) }
 }
 

@@ -4,7 +4,7 @@ mod fixture;
 
 use fixture::{elements, fixtures};
 use proptest::prelude::*;
-use rdb::{Compression, Error, Limits, dump, restore};
+use rdb::{Compression, Error, Limits, Object, dump, restore};
 use structs::crc64::crc64;
 
 const FILES: [&str; 2] =
@@ -74,7 +74,7 @@ fn the_footer_is_checked() {
 
 #[test]
 fn unknown_types_are_named() {
-    for kind in [6, 7, 8, 22, 24, 100, 255] {
+    for kind in [6, 7, 8, 22, 23, 26, 100, 255] {
         assert_eq!(survive(&[kind, 0]), Err(Error::UnsupportedType(kind)));
     }
 }
@@ -210,4 +210,70 @@ proptest! {
         let header = if packed.len() < 256 { header } else { [kind, 0x41, packed.len() as u8] };
         let _ = survive(&[&header[..], &packed].concat());
     }
+}
+
+/// A payload of Valkey 9's.
+fn of_valkey(body: &[u8]) -> Vec<u8> {
+    let mut payload = body.to_vec();
+    payload.extend_from_slice(&rdb::VALKEY_VERSION.to_le_bytes());
+    payload.extend_from_slice(&crc64(0, &payload).to_le_bytes());
+    payload
+}
+
+/// Reads a hash and tells when its fields expire.
+fn expiries(payload: &[u8], fields: &[&[u8]]) -> Result<Vec<Option<Option<i64>>>, Error> {
+    let Object::Hash(hash) = restore(payload, &Limits::default())? else {
+        panic!("it is a hash");
+    };
+    let found = fields.iter().map(|field| hash.expiry(field)).collect();
+    let again = dump(rdb::ObjectRef::Hash(&hash), Compression::Lzf);
+    let Object::Hash(copy) = restore(&again, &Limits::default()).expect("it can be read") else {
+        panic!("it is a hash");
+    };
+    assert_eq!(fields.iter().map(|field| copy.expiry(field)).collect::<Vec<_>>(), found);
+    Ok(found)
+}
+
+const NEVER: [u8; 8] = [0xff; 8];
+
+#[test]
+fn fields_that_expire_are_read_in_every_form() {
+    let fields: [&[u8]; 3] = [b"a", b"b", b"c"];
+    let expected = Ok(vec![Some(Some(1007)), Some(None), None]);
+    let at = 1007i64.to_le_bytes();
+    let valkey = [b"\x16\x02\x01a\x01x", &at[..], b"\x01b\x01y", &NEVER].concat();
+    assert_eq!(expiries(&of_valkey(&valkey), &fields), expected);
+    let earliest = 1000i64.to_le_bytes();
+    let redis = [b"\x18", &earliest[..], b"\x02\x08\x01a\x01x\x00\x01b\x01y"].concat();
+    assert_eq!(expiries(&signed(&redis), &fields), expected);
+    let packed =
+        b"\x18\x18\x00\x00\x00\x06\x00\x81a\x02\x81x\x02\xc3\xef\x02\x81b\x02\x81y\x02\x00\x01\xff";
+    let redis = [b"\x19", &earliest[..], packed].concat();
+    assert_eq!(expiries(&signed(&redis), &fields), expected);
+    // In the other's payloads these numbers mean something else, or nothing.
+    assert_eq!(expiries(&signed(&valkey), &fields), Err(Error::UnsupportedType(22)));
+    assert_eq!(expiries(&of_valkey(&redis), &fields), Err(Error::UnsupportedType(25)));
+}
+
+#[test]
+fn bad_expiries_are_refused() {
+    let expiry = Err(Error::Corrupt("hash field expiry"));
+    let body = [b"\x16\x01\x01a\x01x", &(-2i64).to_le_bytes()[..]].concat();
+    assert_eq!(expiries(&of_valkey(&body), &[]), expiry);
+    let twice = [b"\x16\x02\x01a\x01x", &NEVER[..], b"\x01a\x01y", &NEVER].concat();
+    let duplicate = Err(Error::Corrupt("duplicate hash field"));
+    assert_eq!(expiries(&of_valkey(&twice), &[]), duplicate);
+    assert_eq!(expiries(&of_valkey(b"\x16\x00"), &[]), Err(Error::Empty));
+    let huge = [b"\x18", &i64::MAX.to_le_bytes()[..], b"\x01\x03\x01a\x01x"].concat();
+    assert_eq!(expiries(&signed(&huge), &[]), expiry);
+    for end in 1..huge.len() {
+        assert!(expiries(&signed(&huge[..end]), &[]).is_err());
+    }
+    let earliest = [0; 8];
+    let pair = b"\x0d\x0d\x00\x00\x00\x02\x00\x81a\x02\x81x\x02\xff";
+    let body = [b"\x19", &earliest[..], pair].concat();
+    assert_eq!(expiries(&signed(&body), &[]), Err(Error::Corrupt("Hash listpack")));
+    let negative = b"\x10\x10\x00\x00\x00\x03\x00\x81a\x02\x81x\x02\xdf\xff\x02\xff";
+    let body = [b"\x19", &earliest[..], negative].concat();
+    assert_eq!(expiries(&signed(&body), &[]), expiry);
 }

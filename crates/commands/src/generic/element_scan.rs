@@ -126,8 +126,9 @@ fn sscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn hscan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let horizon = cx.db.horizon().0;
     walk(cx, args, Walked::Hash, |hash: &Hash, cursor, options, words| {
-        hash.scan(cursor, options.count, |field, value| {
+        hash.live(horizon).scan(cursor, options.count, |field, value| {
             if options.wants(field) {
                 words.push(field.to_vec());
                 if !options.is_bare {

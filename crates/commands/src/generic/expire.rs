@@ -130,16 +130,17 @@ pub static PEXPIREAT: Command = Command {
 
 /// Which expiries may be replaced.
 #[derive(Default)]
-struct Conditions {
+pub(crate) struct Conditions {
     nx: bool,
     xx: bool,
     gt: bool,
     lt: bool,
 }
 
-fn parse_conditions(args: Args<'_>) -> Result<Conditions, Error> {
+/// Reads the conditions that the words from the third on are.
+pub(crate) fn parse_conditions(args: Args<'_>, end: usize) -> Result<Conditions, Error> {
     let mut conditions = Conditions::default();
-    for index in 3..args.len() {
+    for index in 3..end {
         if args.is(index, "nx") {
             conditions.nx = true;
         } else if args.is(index, "xx") {
@@ -167,7 +168,7 @@ fn parse_conditions(args: Args<'_>) -> Result<Conditions, Error> {
 
 impl Conditions {
     /// No expiry counts as one infinitely far away.
-    fn allow(&self, present: Option<Millis>, wanted: Millis) -> bool {
+    pub(crate) fn allow(&self, present: Option<Millis>, wanted: Millis) -> bool {
         !(self.nx && present.is_some()
             || self.xx && present.is_none()
             || self.gt && present.is_none_or(|present| wanted <= present)
@@ -189,7 +190,7 @@ fn pexpireat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) -> Outcome {
-    let conditions = parse_conditions(args)?;
+    let conditions = parse_conditions(args, args.len())?;
     let number = args.integer(2)?;
     let invalid = Error::InvalidExpire(cx.resolved.command.name);
     let base = if is_relative { cx.now().0 } else { 0 };

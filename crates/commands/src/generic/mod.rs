@@ -5,7 +5,7 @@ mod del;
 mod dump;
 mod element_scan;
 mod exists;
-mod expire;
+pub(crate) mod expire;
 mod keys;
 mod move_key;
 mod object;

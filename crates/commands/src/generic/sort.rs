@@ -408,7 +408,7 @@ fn check_patterns(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Out
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
     let db = &cx.db;
-    let find = |name: &[u8]| db.value(Key::new(name));
+    let find = |name: &[u8]| Some((db.value(Key::new(name))?, db.horizon()));
     let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     request.write(&sorted, &find, &mut cx.reply);
     db.check_values()
@@ -417,7 +417,7 @@ fn answer(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>) -> Outcome {
 fn store(cx: &mut Cx<'_>, args: Args<'_>, request: &Request<'_>, to: Key<'_>) -> Outcome {
     let limits = limits::list(cx.engine);
     let db = &cx.db;
-    let find = |name: &[u8]| db.value(Key::new(name));
+    let find = |name: &[u8]| Some((db.value(Key::new(name))?, db.horizon()));
     let Some(sorted) = request.sorted(db, args, &find)? else { return Ok(()) };
     let mut list = List::builder();
     request.for_each_value(&sorted, &find, |value| list.append(value.unwrap_or_default(), &limits));

@@ -1,8 +1,9 @@
 //! `HGETALL key`, `HKEYS key`, `HVALS key`
 
+use super::read;
 use crate::list::write;
 use engine::{Arg, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
-use structs::hash::Hash;
+use structs::hash::Live;
 
 /// `HGETALL`.
 pub static HGETALL: Command = Command {
@@ -57,10 +58,10 @@ pub static HVALS: Command = Command {
 
 fn hgetall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
-    match db.read::<Hash>(args.key(1))? {
+    match read(db, args.key(1))? {
         None => reply.map(0),
         Some(hash) => {
-            reply.map(hash.len());
+            reply.map(hash.count());
             for (field, value) in hash.iter() {
                 write(reply, field);
                 write(reply, value);
@@ -72,16 +73,16 @@ fn hgetall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn hkeys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
-    let hash = db.read::<Hash>(args.key(1))?;
-    reply.array(hash.map_or(0, Hash::len));
-    hash.into_iter().flat_map(Hash::iter).for_each(|(field, _)| write(reply, field));
+    let hash = read(db, args.key(1))?;
+    reply.array(hash.map_or(0, Live::count));
+    hash.into_iter().flat_map(Live::iter).for_each(|(field, _)| write(reply, field));
     Ok(())
 }
 
 fn hvals(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
-    let hash = db.read::<Hash>(args.key(1))?;
-    reply.array(hash.map_or(0, Hash::len));
-    hash.into_iter().flat_map(Hash::iter).for_each(|(_, value)| write(reply, value));
+    let hash = read(db, args.key(1))?;
+    reply.array(hash.map_or(0, Live::count));
+    hash.into_iter().flat_map(Live::iter).for_each(|(_, value)| write(reply, value));
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `HGET key field`, `HMGET key field [field …]`, `HEXISTS`, `HSTRLEN`, `HLEN`
 
+use super::read;
 use crate::list::write;
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome};
 use structs::hash::Hash;
@@ -82,7 +83,7 @@ pub static HLEN: Command = Command {
 
 fn hget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
-    match db.read::<Hash>(args.key(1))?.and_then(|hash| hash.get(args[2])) {
+    match read(db, args.key(1))?.and_then(|hash| hash.get(args[2])) {
         Some(value) => write(reply, value),
         None => reply.null(),
     }
@@ -91,7 +92,7 @@ fn hget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn hmget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Cx { db, reply, .. } = cx;
-    let hash = db.read::<Hash>(args.key(1))?;
+    let hash = read(db, args.key(1))?;
     reply.array(args.len() - 2);
     for field in args.from(2) {
         match hash.and_then(|hash| hash.get(field)) {
@@ -103,18 +104,19 @@ fn hmget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn hexists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let found = cx.db.read::<Hash>(args.key(1))?.is_some_and(|hash| hash.contains(args[2]));
+    let found = read(&cx.db, args.key(1))?.is_some_and(|hash| hash.contains(args[2]));
     cx.reply.integer(i64::from(found));
     Ok(())
 }
 
 fn hstrlen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let value = cx.db.read::<Hash>(args.key(1))?.and_then(|hash| hash.get(args[2]));
+    let value = read(&cx.db, args.key(1))?.and_then(|hash| hash.get(args[2]));
     let len = value.map_or(0, |value| value.len());
     cx.reply.integer(len as i64);
     Ok(())
 }
 
+/// Fields that have expired count until the expiry cycle has removed them, as in the reference.
 fn hlen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let len = cx.db.read::<Hash>(args.key(1))?.map_or(0, Hash::len);
     cx.reply.integer(len as i64);

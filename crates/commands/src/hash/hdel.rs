@@ -1,7 +1,8 @@
 //! `HDEL key field [field …]`
 
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Effort, Event, Flags, Group, KeyFlags, KeySpec,
+    Outcome, event,
 };
 use structs::hash::Hash;
 
@@ -23,14 +24,24 @@ pub static HDEL: Command = Command {
     ..Command::ROW
 };
 
+/// Fields were deleted.
+pub(super) const HDEL_EVENT: Event = event(Class::HASH, "hdel");
+
 fn hdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let key = args.key(1);
-    let mut removed = 0;
+    let (key, horizon) = (args.key(1), cx.db.horizon().0);
+    let (mut removed, mut is_timed) = (0, false);
     if let Some(hash) = cx.db.write::<Hash>(key)? {
-        removed = args.from(2).iter().filter(|field| hash.remove(field)).count();
+        is_timed = hash.is_timed();
+        // A field that has expired is absent; the expiry cycle removes it.
+        let is_there = |hash: &Hash, field| !is_timed || hash.live(horizon).contains(field);
+        let fields = args.from(2).iter();
+        removed = fields.filter(|field| is_there(hash, field) && hash.remove(field)).count();
     }
     if removed > 0 {
-        cx.db.changed_in(key, event(Class::HASH, "hdel"), removed as u64);
+        if is_timed {
+            cx.db.list_fields(key);
+        }
+        cx.db.changed_in(key, HDEL_EVENT, removed as u64);
         cx.db.remove_if_empty::<Hash>(key);
     }
     cx.reply.integer(removed as i64);

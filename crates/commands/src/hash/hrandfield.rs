@@ -1,12 +1,12 @@
 //! `HRANDFIELD key [count [WITHVALUES]]`
 
+use super::read;
 use crate::draw::draw_repeated;
 use crate::list::{negatable, write};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
 use resp::Reply;
-use structs::hash::Hash;
 use structs::listpack::Element;
 use structs::random::Rng;
 
@@ -43,7 +43,7 @@ fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let room = cx.session.output_room;
     let Cx { db, reply, .. } = cx;
     if args.len() == 2 {
-        match db.read::<Hash>(key)?.and_then(|hash| hash.random(&mut rng)) {
+        match read(db, key)?.and_then(|hash| hash.random(&mut rng)) {
             Some((field, _)) => write(reply, field),
             None => reply.null(),
         }
@@ -58,13 +58,18 @@ fn hrandfield(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if with_values && count.unsigned_abs() > i64::MAX as u64 / 2 {
         return Err(Error::OutOfRange("value is out of range"));
     }
-    let Some(hash) = db.read::<Hash>(key)? else {
+    let Some(hash) = read(db, key)? else {
         reply.array(0);
         return Ok(());
     };
     let is_nested = with_values && reply.is_resp3();
-    let drawn =
-        if count < 0 { count.unsigned_abs() as usize } else { (count as usize).min(hash.len()) };
+    // Nothing can be drawn where every field has expired.
+    let is_vain = count < 0 && hash.random(&mut rng).is_none();
+    let drawn = match count {
+        _ if is_vain => 0,
+        ..0 => count.unsigned_abs() as usize,
+        0.. => (count as usize).min(hash.count()),
+    };
     reply.array(if with_values && !is_nested { drawn * 2 } else { drawn });
     let show = |reply: &mut Reply<'_>, field: Element<'_>, value: Element<'_>| {
         if is_nested {

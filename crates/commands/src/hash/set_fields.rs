@@ -83,16 +83,25 @@ fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, E
     }
     let key = args.key(1);
     let limits = limits::hash(&cx.engine.config);
+    let horizon = cx.db.horizon().0;
     let hash = cx.db.write_or_create::<Hash>(key)?;
     if args.len() > 4 {
         hash.will_grow(args.from(2).iter().copied(), &limits);
     }
-    let mut added = 0;
+    let is_timed = hash.is_timed();
+    let (mut added, mut revived) = (0, 0);
     for index in (2..args.len()).step_by(2) {
+        revived += u64::from(is_timed && hash.has_expired(args[index], horizon));
         added += i64::from(hash.set(args[index], args[index + 1], &limits));
     }
+    if is_timed {
+        cx.db.list_fields(key);
+    }
+    if revived > 0 {
+        cx.db.fields_expired(key, revived);
+    }
     cx.db.changed_in(key, HSET_EVENT, (args.len() as u64 - 2) / 2);
-    Ok(added)
+    Ok(added + revived as i64)
 }
 
 fn hset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -110,7 +119,19 @@ fn hmset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let limits = limits::hash(&cx.engine.config);
-    let added = cx.db.write_or_create::<Hash>(key)?.set_if_absent(args[2], args[3], &limits);
+    let horizon = cx.db.horizon().0;
+    let hash = cx.db.write_or_create::<Hash>(key)?;
+    let revives = hash.has_expired(args[2], horizon);
+    let added = if revives {
+        hash.set(args[2], args[3], &limits);
+        cx.db.list_fields(key);
+        cx.db.fields_expired(key, 1);
+        // Whoever repeats this finds the field there.
+        cx.db.propagate_as(|p| p.command(&[b"HSET", key.bytes, args[2], args[3]]));
+        true
+    } else {
+        hash.set_if_absent(args[2], args[3], &limits)
+    };
     if added {
         cx.db.changed(key, HSET_EVENT);
     }

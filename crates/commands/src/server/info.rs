@@ -379,6 +379,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "sync_partial_err", syncs.refused.load(Relaxed));
     line(out, "unconfirmed_writes", stats.unconfirmed_writes.get());
     line(out, "expired_keys", stats.expired.get());
+    line(out, "expired_fields", stats.expired_fields.get());
     line(out, "expired_stale_perc", format!("{:.2}", engine.stale_share.percent()));
     line(out, "expired_time_cap_reached_count", stats.expire_cycles_cut_short.get());
     line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
@@ -515,11 +516,13 @@ fn errorstats(cx: &Cx<'_>, out: &mut String) {
 fn keyspace(cx: &Cx<'_>, out: &mut String) {
     let now = cx.now();
     for DbIndex(db) in cx.engine.keyspace.used_databases() {
-        let (mut keys, mut expires, mut sampled, mut ttl_sum) = (0, 0, 0i128, 0i128);
+        let (mut keys, mut expires, mut timed) = (0, 0, 0);
+        let (mut sampled, mut ttl_sum) = (0i128, 0i128);
         cx.db.for_each_stripe(|_, stripe| {
             let tables = stripe.db(DbIndex(db));
             keys += tables.entries().len();
             expires += tables.expiring().len();
+            timed += tables.field_times().len();
             // A few of each stripe are enough for an average.
             for item in tables.expiring().iter().take(2) {
                 sampled += 1;
@@ -531,7 +534,10 @@ fn keyspace(cx: &Cx<'_>, out: &mut String) {
             line(
                 out,
                 &format!("db{db}"),
-                format!("keys={keys},expires={expires},avg_ttl={average}"),
+                format!(
+                    "keys={keys},expires={expires},avg_ttl={average},\
+                     keys_with_volatile_items={timed}"
+                ),
             );
         }
     }

@@ -29,8 +29,7 @@ mod time;
 use engine::Command;
 
 /// The version of Redis that HELLO and INFO name, for clients that decide by it what they use.
-/// Valkey says 7.2.4; redis-py and Jedis offer client-side caching only from 7.4 on. Hash fields that
-/// expire, which 7.4 brought too, are not here yet: COMPATIBILITY.md says so.
+/// Valkey says 7.2.4; redis-py and Jedis offer client-side caching only from 7.4 on.
 pub const REDIS_VERSION: &str = "7.4.0";
 
 /// The rows of this group.

@@ -52,8 +52,12 @@ impl ExpiryOption {
 
     /// The point in time it stands for.
     fn resolve(self, args: Args<'_>, now: Millis, command: &'static str) -> Result<Expiry, Error> {
-        let base = if self.is_relative { now } else { Millis(0) };
-        relative(args.integer(self.number_at)?, self.unit_ms, base, command).map(Expiry::At)
+        let number = args.integer(self.number_at)?;
+        relative(number, self.unit_ms, self.base(now), command).map(Expiry::At)
+    }
+
+    fn base(self, now: Millis) -> Millis {
+        if self.is_relative { now } else { Millis(0) }
     }
 }
 
@@ -96,18 +100,44 @@ impl ExpiryOptions {
     }
 }
 
+impl ExpiryOptions {
+    /// As [`ExpiryOptions::resolve`], for fields of hashes, which may expire at once.
+    pub(crate) fn resolve_for_fields(
+        &self,
+        args: Args<'_>,
+        now: Millis,
+        command: &'static str,
+        word: Expiry,
+    ) -> Result<Option<Expiry>, Error> {
+        let Some(option) = self.option else { return Ok(self.has_word.then_some(word)) };
+        let number = args.integer(option.number_at)?;
+        from_now_on(number, option.unit_ms, option.base(now), command)
+            .map(|at| Some(Expiry::At(at)))
+    }
+}
+
 /// `number` units after `base`, checked.
+pub(crate) fn from_now_on(
+    number: i64,
+    unit_ms: i64,
+    base: Millis,
+    command: &'static str,
+) -> Result<Millis, Error> {
+    let ms = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base.0));
+    ms.filter(|_| number >= 0).map(Millis).ok_or(Error::InvalidExpire(command))
+}
+
+/// The same, and not at once.
 pub(crate) fn relative(
     number: i64,
     unit_ms: i64,
     base: Millis,
     command: &'static str,
 ) -> Result<Millis, Error> {
-    if number <= 0 {
+    if number == 0 {
         return Err(Error::InvalidExpire(command));
     }
-    let ms = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base.0));
-    ms.map(Millis).ok_or(Error::InvalidExpire(command))
+    from_now_on(number, unit_ms, base, command)
 }
 
 /// Removes a key whose new expiry has passed already.

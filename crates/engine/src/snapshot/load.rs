@@ -155,8 +155,8 @@ impl Loader {
     }
 
     /// Loads a key whose value has been built elsewhere.
-    pub fn object(&mut self, head: &Head, object: Object) -> Result<(), BadRecord> {
-        if self.is_dropped(head.expiry_ms) {
+    pub fn object(&mut self, head: &Head, mut object: Object) -> Result<(), BadRecord> {
+        if self.is_dropped(head.expiry_ms) || self.drops_fields(&mut object) {
             return Ok(());
         }
         let key = Key::new(&head.key);
@@ -182,6 +182,19 @@ impl Loader {
             !self.settings.keeps_expired && expiry_ms.is_some_and(|at| at < self.settings.now.0);
         self.counts.expired += u64::from(is_dropped);
         is_dropped
+    }
+
+    /// Drops the fields that have expired; says whether none is left.
+    fn drops_fields(&self, object: &mut Object) -> bool {
+        let Object::Hash(hash) = object else { return false };
+        if self.settings.keeps_expired || !hash.is_timed() {
+            return false;
+        }
+        let now = self.settings.now.0;
+        while hash.expiry_bound().is_some_and(|bound| bound < now) {
+            hash.remove_expired(now, usize::MAX, |_| ());
+        }
+        hash.is_empty()
     }
 
     fn access(&self, access: Access) -> u32 {
@@ -221,7 +234,12 @@ impl Loader {
             let kind = Kind::from_byte(record.kind)
                 .ok_or_else(|| bad(&name, rdb::Error::UnsupportedType(record.kind)))?;
             match value.value(kind, &self.settings.limits) {
-                Ok(object) => entry(&name, object, expiry, access),
+                Ok(mut object) => {
+                    if self.drops_fields(&mut object) {
+                        return Ok(());
+                    }
+                    entry(&name, object, expiry, access)
+                }
                 Err(rdb::Error::Empty) => {
                     self.skip_empty(&name);
                     return Ok(());

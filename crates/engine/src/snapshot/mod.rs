@@ -68,6 +68,16 @@ pub struct Cut {
     pub changes: u64,
     /// The libraries of functions.
     pub libraries: Libraries,
+    /// Whether fields of any hash expire.
+    pub has_timed_fields: bool,
+}
+
+/// Whether fields of any hash expire. `locks` hold the world.
+fn has_timed_fields(engine: &Engine, locks: &Locks<'_>) -> bool {
+    (0..engine.keyspace.stripes().len()).any(|stripe| {
+        let data = locks.data(stripe);
+        data.dbs().any(|db| !data.db(db).field_times().is_empty())
+    })
 }
 
 /// Makes bytes of what a file, or whatever else takes a snapshot, is to have of an entry. Each
@@ -211,6 +221,7 @@ impl Snapshot {
             stream_db: None,
             changes: 0,
             libraries: Libraries::default(),
+            has_timed_fields: false,
         };
         Ok(Snapshot {
             engine,
@@ -236,6 +247,7 @@ impl Snapshot {
                 .then(|| engine.journal.selected_db().unwrap_or_default()),
             changes: engine.changes(),
             libraries: engine.scripts.functions.all(),
+            has_timed_fields: has_timed_fields(engine, locks),
         };
         at_cut(&self.cut);
         engine.keyspace.begin_snapshot(locks, &self.shared);

@@ -41,6 +41,8 @@ impl Counter {
 pub struct Stats {
     /// Keys deleted because their time came.
     pub expired: Counter,
+    /// Fields of hashes deleted because their time came.
+    pub expired_fields: Counter,
     /// Keys evicted.
     pub evicted: Counter,
     /// Clients evicted for `maxmemory-clients`.

@@ -1,7 +1,7 @@
 //! Collections that are stored element by element, built from as many pieces as they come in.
 
 use super::{Decoder, ziplist};
-use crate::encode::{NODE_PACKED, NODE_PLAIN};
+use crate::encode::{NEVER, NODE_PACKED, NODE_PLAIN};
 use crate::{Error, Kind, Limits, Object};
 use structs::hash::Hash;
 use structs::list::{List, ListBuilder};
@@ -24,6 +24,7 @@ enum State {
     /// With the number of members, while there is none.
     Set(Option<Set>, usize),
     Hash(Hash),
+    TimedHash(Hash),
     Zset(Zset, Score),
     /// Members of a sorted set that may become a listpack.
     Small(Vec<(Vec<u8>, f64)>, Score),
@@ -54,6 +55,7 @@ impl Builder {
             Kind::ListQuicklist2 => State::Quicklist2(List::builder()),
             Kind::Set => State::Set(None, count),
             Kind::Hash => State::Hash(Hash::with_capacity(count, &limits.hash)),
+            Kind::TimedHash => State::TimedHash(Hash::with_capacity(count, &limits.hash)),
             Kind::Zset => zset(Score::Text),
             Kind::Zset2 => zset(Score::Binary),
             _ => return None,
@@ -66,6 +68,7 @@ impl Builder {
         match kind {
             Kind::Hash | Kind::Zset | Kind::ListQuicklist2 => 2,
             Kind::Zset2 => 9,
+            Kind::TimedHash => 10,
             _ => 1,
         }
     }
@@ -103,6 +106,15 @@ impl Builder {
                         return Err(Error::Corrupt("duplicate hash field"));
                     }
                 }
+                State::TimedHash(hash) => {
+                    let (field, value) = (input.string()?, input.string()?);
+                    let expiry = match i64::from_le_bytes(input.array()?) {
+                        NEVER => None,
+                        expiry @ 0.. => Some(expiry),
+                        _ => return Err(Error::Corrupt("hash field expiry")),
+                    };
+                    set_field(hash, &field, &value, expiry, limits)?;
+                }
                 State::Zset(zset, score) => {
                     let member = input.string()?;
                     insert(zset, &member, score.read(input)?, limits)?;
@@ -127,8 +139,12 @@ impl Builder {
                 Object::List(list)
             }
             State::Set(set, _) => Object::Set(set.ok_or(Error::Empty)?),
-            State::Hash(hash) if hash.is_empty() => return Err(Error::Empty),
-            State::Hash(hash) => Object::Hash(hash),
+            State::Hash(hash) | State::TimedHash(hash) => {
+                if hash.is_empty() {
+                    return Err(Error::Empty);
+                }
+                Object::Hash(hash)
+            }
             State::Zset(zset, _) => Object::Zset(zset),
             State::Small(members, _) => {
                 let longest = members.iter().map(|(member, _)| member.len()).max();
@@ -160,6 +176,21 @@ fn insert(zset: &mut Zset, member: &[u8], score: f64, limits: &Limits) -> Result
         Change::Added => Ok(()),
         _ => Err(Error::Corrupt("duplicate sorted set member")),
     }
+}
+
+/// Adds a field that expires, or does not.
+pub(super) fn set_field(
+    hash: &mut Hash,
+    field: &[u8],
+    value: &[u8],
+    expiry: Option<i64>,
+    limits: &Limits,
+) -> Result<(), Error> {
+    let is_new = match expiry {
+        None => hash.set(field, value, &limits.hash),
+        Some(expiry) => hash.set_timed(field, value, expiry),
+    };
+    if is_new { Ok(()) } else { Err(Error::Corrupt("duplicate hash field")) }
 }
 
 impl Decoder<'_> {

@@ -1,5 +1,6 @@
 //! Reading values of every type and encoding.
 
+use super::build::set_field;
 use super::{Decoder, ziplist, zipmap};
 use crate::{Error, Kind, Limits, Object};
 use std::borrow::Cow;
@@ -11,10 +12,10 @@ use structs::set::Set;
 use structs::zset::Zset;
 
 impl Decoder<'_> {
-    /// A value with its type byte.
-    pub fn object(&mut self, limits: &Limits) -> Result<Object, Error> {
+    /// A value with its type byte, as Valkey or Redis writes it.
+    pub fn object(&mut self, is_valkey: bool, limits: &Limits) -> Result<Object, Error> {
         let byte = self.byte()?;
-        let kind = Kind::from_byte(byte).ok_or(Error::UnsupportedType(byte))?;
+        let kind = Kind::in_dialect(byte, is_valkey).ok_or(Error::UnsupportedType(byte))?;
         self.value(kind, limits)
     }
 
@@ -27,6 +28,7 @@ impl Decoder<'_> {
             | Kind::ListQuicklist2
             | Kind::Set
             | Kind::Hash
+            | Kind::TimedHash
             | Kind::Zset
             | Kind::Zset2 => self.collection(kind, limits),
             Kind::ListZiplist => {
@@ -49,6 +51,8 @@ impl Decoder<'_> {
             Kind::HashListpack => {
                 hash_of(self.packed_listpack("Hash listpack")?, limits).map(Object::Hash)
             }
+            Kind::RedisTimedHash => self.redis_timed_hash(limits).map(Object::Hash),
+            Kind::RedisTimedListpack => self.redis_timed_listpack(limits).map(Object::Hash),
             Kind::ZsetZiplist => {
                 zset_of(self.packed_ziplist("Zset ziplist")?, limits).map(Object::Zset)
             }
@@ -66,6 +70,46 @@ impl Decoder<'_> {
         ziplist::to_listpack(&self.string()?).map_err(|_| Error::Corrupt(what))
     }
 
+    /// The earliest expiry; a number of fields, and each with what it expires later, plus one, or 0 if
+    /// it does not expire.
+    fn redis_timed_hash(&mut self, limits: &Limits) -> Result<Hash, Error> {
+        let earliest = i64::from_le_bytes(self.array()?);
+        let count = self.count(3)?;
+        let mut hash = Hash::with_capacity(count, &limits.hash);
+        for _ in 0..count {
+            let later = self.length()?;
+            let (field, value) = (self.string()?, self.string()?);
+            let expiry = match later.checked_sub(1) {
+                None => None,
+                Some(later) => Some(earliest.checked_add_unsigned(later).ok_or(BAD_EXPIRY)?),
+            };
+            set_field(&mut hash, &field, &value, expiry, limits)?;
+        }
+        if hash.is_empty() { Err(Error::Empty) } else { Ok(hash) }
+    }
+
+    /// The earliest expiry, and a listpack of fields, values and expiries, 0 for a field without one.
+    fn redis_timed_listpack(&mut self, limits: &Limits) -> Result<Hash, Error> {
+        self.bytes(size_of::<i64>())?;
+        let packed = self.packed_listpack("Hash listpack")?;
+        let count = packed.elements.count();
+        if !count.is_multiple_of(3) {
+            return Err(Error::Corrupt(packed.what));
+        }
+        let mut hash = Hash::with_capacity(count / 3, &limits.hash);
+        let mut elements = packed.elements.iter();
+        while let Some(field) = elements.next() {
+            let (Some(value), Some(expiry)) = (elements.next(), elements.next()) else {
+                return Err(Error::Corrupt(packed.what));
+            };
+            let expiry = expiry.to_int().filter(|&expiry| expiry >= 0).ok_or(BAD_EXPIRY)?;
+            let expiry = (expiry != 0).then_some(expiry);
+            set_field(&mut hash, &field.to_vec(), &value.to_vec(), expiry, limits)
+                .map_err(|_| Error::Duplicate(packed.what))?;
+        }
+        Ok(hash)
+    }
+
     fn packed_ziplist(&mut self, what: &'static str) -> Result<Packed, Error> {
         Packed::new(self.ziplist(what)?, what)
     }
@@ -74,6 +118,8 @@ impl Decoder<'_> {
         Packed::new(self.listpack(what)?, what)
     }
 }
+
+const BAD_EXPIRY: Error = Error::Corrupt("hash field expiry");
 
 /// The elements of a small value, of which there is at least one, and what it is for errors.
 struct Packed {

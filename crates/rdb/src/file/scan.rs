@@ -9,7 +9,7 @@
 use super::opcode;
 use super::shape::{self, Walk, module_name, shape};
 use super::write::Access;
-use crate::{Builder, Decoder, Error, Kind, NEWEST_VERSION};
+use crate::{Builder, Decoder, Error, Kind, NEWEST_VERSION, VALKEY_VERSION};
 use std::fmt;
 
 /// A key and its value, as offsets into the bytes that the item takes.
@@ -169,9 +169,6 @@ enum State {
     Checksum,
     Done,
 }
-
-/// The first version of Valkey's own.
-const VALKEY_FIRST: u16 = 80;
 
 /// How a value's name is kept for messages without holding on to a huge one.
 const KEY_SHOWN: usize = 256;
@@ -347,7 +344,7 @@ impl Scanner {
         let digits = std::str::from_utf8(&seen[magic.len()..]).unwrap_or_default();
         let version: u16 = digits.parse().map_err(|_| Error::Corrupt("signature"))?;
         let is_newer = version > NEWEST_VERSION && !self.accepts_newer;
-        if version == 0 || is_newer || (is_valkey && version < VALKEY_FIRST) {
+        if version == 0 || is_newer || (is_valkey && version < VALKEY_VERSION) {
             return Err(Error::Version(version));
         }
         self.is_valkey = is_valkey;
@@ -481,7 +478,7 @@ impl Scanner {
         self.key = Some(key[..key.len().min(KEY_SHOWN)].to_vec());
         let Some(parts) = shape.parts else { return Err(Error::UnsupportedType(kind)) };
         let walk = Walk::new(parts);
-        if Kind::from_byte(kind).is_some() {
+        if Kind::in_dialect(kind, self.is_valkey).is_some() {
             self.state = State::Value(record, walk);
             return Ok(None);
         }
@@ -530,6 +527,7 @@ fn fits(bytes: u64, at: u64, end: u64) -> Result<(), Error> {
 
 /// Whether a value of this type is a number and then so many elements.
 fn in_elements(kind: u8) -> bool {
-    use Kind::{Hash, List, ListQuicklist, ListQuicklist2, Set, Zset, Zset2};
-    [List, Set, Zset, Hash, Zset2, ListQuicklist, ListQuicklist2].iter().any(|&k| k as u8 == kind)
+    use Kind::{Hash, List, ListQuicklist, ListQuicklist2, Set, TimedHash, Zset, Zset2};
+    let kinds = [List, Set, Zset, Hash, TimedHash, Zset2, ListQuicklist, ListQuicklist2];
+    kinds.iter().any(|&known| known as u8 == kind)
 }

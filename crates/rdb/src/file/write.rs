@@ -3,7 +3,7 @@
 //! (`structs::crc64`, which can be combined from the checksums of the parts).
 
 use super::opcode;
-use crate::{Encoder, Kind, ObjectRef, VERSION};
+use crate::{Encoder, Kind, ObjectRef, VALKEY_VERSION, VERSION};
 
 /// What is known about a key's last use; written only where `maxmemory-policy` needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,12 @@ impl Encoder {
 
     /// The same for readers of this version at most.
     pub fn file_header_of(&mut self, version: u16) {
-        self.raw(format!("REDIS{version:04}").as_bytes());
+        let header = if version >= VALKEY_VERSION {
+            format!("VALKEY{version:03}")
+        } else {
+            format!("REDIS{version:04}")
+        };
+        self.raw(header.as_bytes());
     }
 
     /// A field of metadata.

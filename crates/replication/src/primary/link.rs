@@ -9,6 +9,10 @@ use std::sync::Arc;
 pub const OLDEST_RDB: u16 = 10;
 /// The RDB version of peers that do.
 pub const NEWEST_RDB: u16 = 11;
+/// The RDB version of peers that load hashes with fields that expire, and the first server version
+/// that does.
+pub const TIMED_FIELDS_RDB: u16 = 80;
+const TIMED_FIELDS_SINCE: u32 = 0x0009_0000;
 
 /// What a replica says of itself before it asks for the stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -30,7 +34,11 @@ pub struct Facts {
 impl Facts {
     /// The RDB version that it reads; `otherwise` if it does not say.
     pub fn rdb_version(&self, otherwise: u16) -> u16 {
-        if self.version.is_some() { NEWEST_RDB } else { otherwise }
+        match self.version {
+            None => otherwise,
+            Some(..TIMED_FIELDS_SINCE) => NEWEST_RDB,
+            Some(_) => TIMED_FIELDS_RDB,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod link;
 #[cfg(test)]
 mod tests;
 
-pub use link::{Facts, Link, NEWEST_RDB, OLDEST_RDB, Stage};
+pub use link::{Facts, Link, NEWEST_RDB, OLDEST_RDB, Stage, TIMED_FIELDS_RDB};
 
 use crate::wire::Wanted;
 use journal::{History, JournalPos};

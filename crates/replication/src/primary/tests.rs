@@ -81,7 +81,7 @@ fn enough_replicas_end_the_wait() {
 #[test]
 fn the_form_is_one_that_all_of_a_group_take() {
     let mut primary = waiting(&[0, 0, 0], b"eof");
-    primary.configure(2, "", b"version", b"9.1.0", Millis(0));
+    primary.configure(2, "", b"version", b"8.1.0", Millis(0));
     let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
     assert_eq!((group.clients.as_slice(), group.rdb_version), (&[1, 3][..], OLDEST_RDB));
     primary.postponed(&group);
@@ -370,4 +370,12 @@ fn no_chance_confuses_the_machine() {
             world.step();
         }
     }
+}
+
+#[test]
+fn the_rdb_version_follows_what_a_replica_can_load() {
+    let reads = |version| Facts { version, ..Facts::default() }.rdb_version(OLDEST_RDB);
+    assert_eq!(reads(None), OLDEST_RDB);
+    assert_eq!(reads(Some(0x0008_0105)), NEWEST_RDB);
+    assert_eq!(reads(Some(0x0009_0000)), TIMED_FIELDS_RDB);
 }

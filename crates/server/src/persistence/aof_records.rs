@@ -5,7 +5,7 @@ mod stream;
 
 use engine::snapshot::Encode;
 use keyspace::Millis;
-use keyspace::snapshot::record::{Form, Head, Token, Tokens};
+use keyspace::snapshot::record::{Form, Head, NEVER, Token, Tokens};
 use resp::bulk::{push_bulk, push_header};
 use structs::intset::Intset;
 use structs::listpack::{Element, Listpack};
@@ -27,6 +27,8 @@ pub struct AofRecords {
     is_packed: bool,
     /// A string that comes in parts.
     parts: Parts,
+    /// A field and its value that wait for when the field expires.
+    field: Vec<Vec<u8>>,
     /// The stream at hand.
     stream: stream::StreamRecords,
 }
@@ -62,7 +64,7 @@ impl AofRecords {
             None | Some(Form::String) => (b"SET", 1),
             Some(Form::List) => (b"RPUSH", 1),
             Some(Form::SetIntset | Form::SetListpack | Form::Set) => (b"SADD", 1),
-            Some(Form::HashListpack | Form::Hash) => (b"HMSET", 2),
+            Some(Form::HashListpack | Form::Hash | Form::TimedHash) => (b"HMSET", 2),
             Some(Form::ZsetListpack | Form::Zset) => (b"ZADD", 2),
             Some(Form::Stream) => unreachable!("its parts are commands already"),
         }
@@ -119,8 +121,24 @@ impl AofRecords {
             }
             // A member waits for its score.
             Some(Form::Zset) => self.parts = Parts::Joined(bytes.to_vec(), bytes.len()),
+            Some(Form::TimedHash) => self.field.push(bytes.to_vec()),
             _ => self.push(bytes, out),
         }
+    }
+
+    fn integer(&mut self, number: i64, out: &mut Vec<u8>) {
+        if self.form != Some(Form::TimedHash) {
+            return self.push_element(Element::Int(number), out);
+        }
+        let field = std::mem::take(&mut self.field);
+        if number == NEVER {
+            return field.iter().for_each(|word| self.push(word, out));
+        }
+        let mut at = Vec::new();
+        push_i64(&mut at, number);
+        let mut words: Vec<&[u8]> = vec![b"HSETEX", &self.key, b"PXAT", &at, b"FIELDS", b"1"];
+        words.extend(field.iter().map(Vec::as_slice));
+        command(out, &words);
     }
 
     fn score(&mut self, score: f64, out: &mut Vec<u8>) {
@@ -189,7 +207,7 @@ impl Encode for AofRecords {
             match token {
                 Token::Head(head) => self.head(&head, out),
                 Token::Bytes(bytes) => self.string(bytes, out),
-                Token::Int(number) => self.push_element(Element::Int(number), out),
+                Token::Int(number) => self.integer(number, out),
                 Token::Score(score) => self.score(score, out),
                 Token::Chunk { is_packed } => self.is_packed = is_packed,
                 Token::Long(len) => self.long(len, out),

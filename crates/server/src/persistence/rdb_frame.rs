@@ -19,7 +19,7 @@ pub struct RdbFrame {
 }
 
 impl RdbFrame {
-    /// Of an RDB of this version, with about so many keys in each database.
+    /// Of an RDB of this version, or what the snapshot needs, with about so many keys in each database.
     pub fn new(has_checksum: bool, version: u16, sizes: &Sizes) -> RdbFrame {
         let sizes = sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect();
         RdbFrame { has_checksum, checksum: 0, version, db: None, sizes }
@@ -40,7 +40,9 @@ impl RdbFrame {
     /// The first bytes: metadata, and the libraries of functions.
     pub fn header(&mut self, cut: &Cut, content: Content) -> Vec<u8> {
         let mut header = Encoder::new(Compression::Off);
-        header.file_header_of(self.version);
+        let version =
+            if cut.has_timed_fields { rdb::VALKEY_VERSION } else { self.version.min(rdb::VERSION) };
+        header.file_header_of(version);
         header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
         header.aux("dunlin-ver", crate::process::facts::VERSION.as_bytes());
         header.aux_integer("redis-bits", 64);

@@ -35,6 +35,8 @@ struct Records {
     unpacks_sets: bool,
     /// The next string is a packed set.
     is_packed_set: bool,
+    /// Integers are when fields of a hash expire.
+    is_timed: bool,
 }
 
 impl RdbRecords {
@@ -51,6 +53,7 @@ impl RdbRecords {
             parts: None,
             unpacks_sets: version < SET_LISTPACK_SINCE,
             is_packed_set: false,
+            is_timed: false,
         };
         RdbRecords { to: Encoder::new(compression), records }
     }
@@ -61,6 +64,7 @@ impl Records {
         match token {
             Token::Head(head) => self.head(&head, to),
             Token::Bytes(bytes) => self.string(bytes, to),
+            Token::Int(expiry) if self.is_timed => to.field_expiry(expiry),
             Token::Int(number) => to.integer(number),
             Token::Score(score) => to.binary_double(score),
             Token::Chunk { is_packed } => self.chunk = Some(is_packed),
@@ -91,11 +95,14 @@ impl Records {
             Form::ZsetListpack => Kind::ZsetListpack,
             Form::Zset => Kind::Zset2,
             Form::Stream => Kind::StreamListpacks3,
+            Form::TimedHash => Kind::TimedHash,
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
         self.is_packed_set = self.unpacks_sets && head.form == Form::SetListpack;
-        if matches!(head.form, Form::List | Form::Set | Form::Hash | Form::Zset | Form::Stream) {
+        self.is_timed = head.form == Form::TimedHash;
+        use Form::{Hash, List, Set, Stream, TimedHash, Zset};
+        if matches!(head.form, List | Set | Hash | TimedHash | Zset | Stream) {
             to.length(head.count);
         }
     }

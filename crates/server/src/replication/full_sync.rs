@@ -17,7 +17,7 @@ use engine::journal::{IfBehind, Reader};
 use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
-use replication::primary::{Group, Transfer};
+use replication::primary::{Group, TIMED_FIELDS_RDB, Transfer};
 use replication::wire::{self, MARK_LEN};
 use std::fs::File;
 use std::io::{self, Read};
@@ -52,15 +52,26 @@ fn run(engine: &'static Engine, group: &Group) {
     log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
     let id = snapshot.cut().history;
     let line = wire::full_resync(&id, position);
-    let outcome = sockets.write_to(&line, |client| !engine.replicas.is_old(client)).and_then(
-        |()| match group.transfer {
+    let outcome = ensure_expressible(&snapshot, group)
+        .and_then(|()| sockets.write_to(&line, |client| !engine.replicas.is_old(client)))
+        .and_then(|()| match group.transfer {
             Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, group),
             Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
-        },
-    );
+        });
     let seconds = snapshot.elapsed().as_secs_f64();
     drop(snapshot);
     finish(engine, group, sockets, outcome, seconds);
+}
+
+/// # Errors
+/// The replicas' version cannot load something that the snapshot has.
+fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
+    if snapshot.cut().has_timed_fields && group.rdb_version < TIMED_FIELDS_RDB {
+        return Err(io::Error::other(
+            "there are hashes with fields that expire, which only Valkey 9 and later can load",
+        ));
+    }
+    Ok(())
 }
 
 /// A snapshot, and for each replica a reader of what follows it.

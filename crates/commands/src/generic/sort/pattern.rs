@@ -4,12 +4,12 @@
 //! its fields. A pattern ends for these purposes at a zero byte, as a C string does, though what
 //! follows it still belongs to the names made from it.
 
-use keyspace::Entry;
+use keyspace::{Entry, Millis};
 use structs::hash::Hash;
 use structs::listpack::IntBuf;
 
-/// Looks a key up.
-pub(super) type Find<'d> = dyn Fn(&[u8]) -> Option<&'d Entry> + 'd;
+/// Looks a key up, and tells before which time fields of it are gone.
+pub(super) type Find<'d> = dyn Fn(&[u8]) -> Option<(&'d Entry, Millis)> + 'd;
 
 /// What BY or GET asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,12 +64,13 @@ impl<'a> Pattern<'a> {
         for part in [before, element, after] {
             name.extend_from_slice(part);
         }
-        let Some(entry) = find(name) else { return visit(None) };
+        let Some((entry, horizon)) = find(name) else { return visit(None) };
         let mut digits = IntBuf::default();
         match field {
             None => visit(entry.string().map(|string| string.bytes(&mut digits))),
             Some(field) => {
-                let value = entry.object::<Hash>().and_then(|hash| hash.get(field));
+                let live = entry.object::<Hash>().map(|hash| hash.live(horizon.0));
+                let value = live.and_then(|live| live.get(field));
                 visit(value.as_ref().map(|value| value.as_bytes(&mut digits)))
             }
         }

@@ -1,0 +1,107 @@
+//! `HTTL key FIELDS numfields field [field …]`, `HPTTL`, `HEXPIRETIME`, `HPEXPIRETIME`: for each field
+//! −2 if there is none, −1 if it does not expire.
+
+use super::fields::FIELDS;
+use engine::{
+    Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis, Outcome,
+};
+use structs::hash::Hash;
+
+/// `HTTL`.
+pub static HTTL: Command = Command {
+    name: "httl",
+    arity: -5,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Hash,
+    since: "9.0.0",
+    complexity: "O(N) where N is the number of specified fields.",
+    effort: Effort::Words(3),
+    summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
+    args: &[Arg::key("key", 0), FIELDS],
+    run: httl,
+    ..Command::ROW
+};
+
+/// `HPTTL`.
+pub static HPTTL: Command = Command {
+    name: "hpttl",
+    arity: -5,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Hash,
+    since: "9.0.0",
+    complexity: "O(N) where N is the number of specified fields.",
+    effort: Effort::Words(3),
+    summary: "Returns the remaining time to live in milliseconds of a hash key's field(s) that have an associated expiration.",
+    args: &[Arg::key("key", 0), FIELDS],
+    run: hpttl,
+    ..Command::ROW
+};
+
+/// `HEXPIRETIME`.
+pub static HEXPIRETIME: Command = Command {
+    name: "hexpiretime",
+    arity: -5,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Hash,
+    since: "9.0.0",
+    complexity: "O(N) where N is the number of specified fields.",
+    effort: Effort::Words(3),
+    summary: "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
+    args: &[Arg::key("key", 0), FIELDS],
+    run: hexpiretime,
+    ..Command::ROW
+};
+
+/// `HPEXPIRETIME`.
+pub static HPEXPIRETIME: Command = Command {
+    name: "hpexpiretime",
+    arity: -5,
+    flags: Flags::READONLY.with(Flags::FAST),
+    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
+    group: Group::Hash,
+    since: "9.0.0",
+    complexity: "O(N) where N is the number of specified fields.",
+    effort: Effort::Words(3),
+    summary: "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
+    args: &[Arg::key("key", 0), FIELDS],
+    run: hpexpiretime,
+    ..Command::ROW
+};
+
+fn httl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, |at, now| at.left(now).saturating_add(500) / 1000)
+}
+fn hpttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, Millis::left)
+}
+fn hexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, |at, _| at.0.saturating_add(500) / 1000)
+}
+fn hpexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, |at, _| at.0)
+}
+
+fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: fn(Millis, Millis) -> i64) -> Outcome {
+    if !args.is(2, "fields") {
+        return Err(Error::Syntax);
+    }
+    let fields = args.from(4);
+    if args.integer(3)? != fields.len() as i64 {
+        return Err(Error::Syntax);
+    }
+    let (now, horizon) = (cx.now(), cx.db.horizon().0);
+    let Cx { db, reply, .. } = cx;
+    let live = db.read::<Hash>(args.key(1))?.map(|hash| hash.live(horizon));
+    reply.array(fields.len());
+    for field in fields {
+        reply.integer(match live.and_then(|live| live.expiry(field)) {
+            None => -2,
+            Some(None) => -1,
+            Some(Some(at)) => figure(Millis(at), now),
+        });
+    }
+    Ok(())
+}
