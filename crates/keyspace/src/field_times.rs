@@ -14,31 +14,29 @@ use std::collections::BTreeSet;
 
 /// See the module's documentation.
 #[derive(Default)]
-pub struct FieldTimes(Option<Box<BTreeSet<(i64, u64)>>>);
+pub struct FieldTimes(BTreeSet<(i64, u64)>);
 
 impl FieldTimes {
     /// Number of hashes that are listed.
     pub fn len(&self) -> usize {
-        self.0.as_ref().map_or(0, |listed| listed.len())
+        self.0.len()
     }
 
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
-        self.0.is_none()
+        self.0.is_empty()
     }
 
     /// Whether fields of any may have expired before `now`.
     #[inline]
     pub fn is_due(&self, now: Millis) -> bool {
-        let first = self.0.as_ref().and_then(|listed| listed.first());
-        first.is_some_and(|&(time, _)| time < now.0)
+        self.0.first().is_some_and(|&(time, _)| time < now.0)
     }
 
     /// The hashes whose fields may have expired before `now`, at most `most` of them: the times that
     /// they are listed under, and the hashes of their keys.
     pub fn due(&self, now: Millis, most: usize) -> Vec<(i64, u64)> {
-        let listed = self.0.iter().flat_map(|listed| listed.iter());
-        listed.take_while(|&&(time, _)| time < now.0).take(most).copied().collect()
+        self.0.iter().take_while(|&&(time, _)| time < now.0).take(most).copied().collect()
     }
 
     /// An entry has come, or its fields have changed: lists it as it is now.
@@ -49,7 +47,7 @@ impl FieldTimes {
         if noted != wanted {
             self.remove(hash, noted);
             if let Some(time) = wanted {
-                self.0.get_or_insert_default().insert((time, hash));
+                self.0.insert((time, hash));
             }
             fields.note_time(wanted);
         }
@@ -58,11 +56,8 @@ impl FieldTimes {
 
     /// What the entry was listed under is not valid any more.
     pub(crate) fn remove(&mut self, hash: u64, noted: Option<i64>) {
-        if let (Some(time), Some(listed)) = (noted, &mut self.0) {
-            listed.remove(&(time, hash));
-            if listed.is_empty() {
-                self.0 = None;
-            }
+        if let Some(time) = noted {
+            self.0.remove(&(time, hash));
         }
     }
 }
