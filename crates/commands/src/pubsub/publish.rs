@@ -44,15 +44,7 @@ pub static SPUBLISH: Command = Command {
     ..Command::ROW
 };
 
-/// Has the subscribers of replicas get the message as well.
-fn replicate(cx: &mut Cx<'_>, args: Args<'_>) {
-    if cx.engine.replicas.count() > 0 {
-        cx.db.propagate_as(|effect| effect.command(args.words()));
-    }
-}
-
 fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    replicate(cx, args);
     let count = cx.publish(Space::Channels, args[1], args[2]);
     forward(cx, args);
     cx.reply.integer(count as i64);
@@ -67,7 +59,6 @@ fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
 }
 
 fn spublish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    replicate(cx, args);
     let count = cx.publish(Space::ShardChannels, args[1], args[2]);
     forward(cx, args);
     cx.reply.integer(count as i64);
