@@ -38,9 +38,11 @@ impl StripeData {
     }
 
     /// Whether the value of a key can be taken out now: there is one, it is no number and not cold
-    /// already, and no long command holds the key.
+    /// already, none of its fields expires, and no long command holds the key.
     pub fn may_make_cold(&self, db: DbIndex, key: Key<'_>) -> bool {
-        let may = |entry: &Entry| !entry.is_cold() && entry.kind() != Kind::Integer;
+        let may = |entry: &Entry| {
+            !entry.is_cold() && entry.kind() != Kind::Integer && entry.noted_time().is_none()
+        };
         self.find(db, key).is_some_and(may) && !self.is_held(key.hash)
     }
 
