@@ -21,7 +21,7 @@ fn word(rng: &mut Rng, distinct: u64) -> Vec<u8> {
     match number % 16 {
         0..=5 => number.to_string().into_bytes(),
         6 => vec![b'a' + (number % 26) as u8; 300 + (number % 3000) as usize],
-        7 if number % 7 == 0 => vec![b'b'; 9000],
+        7 if number.is_multiple_of(7) => vec![b'b'; 9000],
         _ => format!("word:{number:0>0$}", 3 + (number % 40) as usize).into_bytes(),
     }
 }

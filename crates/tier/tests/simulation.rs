@@ -77,7 +77,9 @@ impl Simulated {
         let file = segments.get_mut(&segment).expect("the segment exists");
         let place = offset as usize..offset as usize + len;
         assert!(
-            offset as usize % ALIGNMENT == 0 && len % ALIGNMENT == 0 && place.end <= file.len()
+            (offset as usize).is_multiple_of(ALIGNMENT)
+                && len.is_multiple_of(ALIGNMENT)
+                && place.end <= file.len()
         );
         let short = rng.below(len as u64 + 1) as usize;
         let eio = || io::Error::from_raw_os_error(5);
@@ -149,11 +151,14 @@ struct Value {
     payload: Vec<u8>,
 }
 
-/// Those who refer to values, and the values that a snapshot still needs.
+/// The values that a snapshot needs, with their places at its instant.
+type Taken = Vec<(Location, Vec<u8>)>;
+
+/// The owners of values, and the values that a snapshot still needs.
 #[derive(Default)]
 struct Keys {
     values: Mutex<Vec<Value>>,
-    snapshot: Mutex<Option<Vec<(Location, Vec<u8>)>>>,
+    snapshot: Mutex<Option<Taken>>,
     is_held: Mutex<bool>,
 }
 
@@ -161,7 +166,7 @@ impl Keys {
     fn values(&self) -> MutexGuard<'_, Vec<Value>> {
         self.values.lock().expect("no other thread")
     }
-    fn snapshot(&self) -> MutexGuard<'_, Option<Vec<(Location, Vec<u8>)>>> {
+    fn snapshot(&self) -> MutexGuard<'_, Option<Taken>> {
         self.snapshot.lock().expect("no other thread")
     }
 }
