@@ -352,7 +352,6 @@ impl<'p> Batch<'p> {
         if name.eq_ignore_ascii_case(b"multi") || name.eq_ignore_ascii_case(b"exec") {
             self.words.truncate(start);
         } else {
-            as_known_here(&mut self.words, start);
             self.ends.push((self.words.len(), offset));
         }
     }
@@ -363,19 +362,6 @@ impl<'p> Batch<'p> {
 
     fn start(&self, command: usize) -> usize {
         command.checked_sub(1).map_or(0, |before| self.ends[before].0)
-    }
-}
-
-/// HINCRBYFLOAT stands in logs of Redis 8 as `HSETEX key KEEPTTL FIELDS 1 field value`. Fields have no
-/// expiry here that could be kept, so that is HSET.
-fn as_known_here(words: &mut Vec<&[u8]>, start: usize) {
-    if let [name, _, keep, fields, _, _, _, ..] = words[start..]
-        && name.eq_ignore_ascii_case(b"hsetex")
-        && keep.eq_ignore_ascii_case(b"keepttl")
-        && fields.eq_ignore_ascii_case(b"fields")
-    {
-        words[start] = b"HSET";
-        words.drain(start + 2..start + 5);
     }
 }
 
