@@ -34,7 +34,6 @@ mod store;
 mod suggest;
 mod table;
 mod value;
-mod words;
 
 pub use accessors::ClientMemory;
 pub use args::Arguments;
@@ -56,6 +55,6 @@ pub use runtime::{ApplyError, Changed, SetContext, SetError, is_sensitive};
 pub use spec::{Check, Effect, Kind, Spec};
 pub use store::Config;
 pub use structs::glob;
+pub use structs::words::{quote_word, split_words};
 pub use table::{DEPRECATED, OPTION_COUNT, OPTIONS, find};
 pub use value::{Primary, SavePoint, Text};
-pub use words::{quote_word, split_words};

@@ -15,7 +15,7 @@ use crate::store::{Config, default_of};
 use crate::suggest;
 use crate::table::{DEPRECATED, OPTIONS, index_of, position};
 use crate::value::{SavePoint, Value, parse};
-use crate::words::split_words;
+use structs::words::split_words;
 
 /// How deep files may include each other; a file that includes itself is an error, not a loop.
 const MAX_INCLUDE_DEPTH: usize = 64;

@@ -23,7 +23,7 @@ use crate::limits::{OutputLimit, OutputLimits};
 use crate::spec::{Kind, Spec};
 use crate::table::{OPTION_COUNT, OPTIONS, position};
 use crate::value::{Value, parse, render};
-use crate::words::split_words;
+use structs::words::split_words;
 
 /// The live configuration.
 ///

@@ -15,7 +15,7 @@ use crate::limits::OutputLimits;
 use crate::memory::{format_memory, parse_memory};
 use crate::number::parse_lenient_i64;
 use crate::spec::{Kind, Spec};
-use crate::words::quote_word;
+use structs::words::quote_word;
 
 /// The most addresses `bind` takes.
 const MAX_ADDRESSES: usize = 16;

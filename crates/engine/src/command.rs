@@ -254,6 +254,10 @@ impl Flags {
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
+    /// Without `other`.
+    pub const fn without(self, other: Flags) -> Flags {
+        Flags(self.0 & !other.0)
+    }
     /// Whether all of `other` is in the set.
     #[inline]
     pub const fn has(self, other: Flags) -> bool {

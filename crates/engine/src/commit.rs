@@ -51,6 +51,8 @@ pub struct Effects {
     entry: Entry,
     /// The entry says what the request did, so that the request itself is not put there.
     is_rewritten: bool,
+    /// A script has said that what it changes is not to be replicated (`redis.set_repl`).
+    pub(crate) is_muted: bool,
     /// A transaction runs: its commands make one entry.
     pub(crate) is_transaction: bool,
     /// The history is repeated: it is in the journal, or wherever it came from, already.
@@ -86,7 +88,9 @@ impl Effects {
 
     pub(crate) fn propagate_as(&mut self, db: DbIndex, write: impl FnOnce(&mut Effect<'_>)) {
         self.is_rewritten = true;
-        write(&mut Effect::new(&mut self.entry, db));
+        if !self.is_muted {
+            write(&mut Effect::new(&mut self.entry, db));
+        }
     }
 
     /// Forgets all of it: what was done is undone.
@@ -119,7 +123,9 @@ pub(crate) fn commit(cx: &mut Cx<'_>, args: Args<'_>) {
         if !cx.db.effects.is_replay {
             cx.thread.stats().dirty.add_own(dirty);
         }
-        if dirty > 0 && cx.engine.journal.is_recording() && !cx.db.effects.is_rewritten {
+        let effects = &cx.db.effects;
+        let is_whole = !effects.is_rewritten && !effects.is_muted;
+        if dirty > 0 && cx.engine.journal.is_recording() && is_whole {
             propagate(cx, args);
         }
     }

@@ -7,6 +7,7 @@
 
 use crate::blocking::BlockRequest;
 use crate::clock::Ticks;
+use crate::command::Flags;
 use crate::db::Db;
 use crate::dispatch::ScriptRules;
 use crate::engine::Engine;
@@ -42,6 +43,9 @@ pub struct Cx<'a> {
     pub in_transaction: bool,
     /// The script that calls it, if one does.
     pub script: Option<ScriptRules>,
+    /// The flags of the request at the gates, where those of its row do not say it all: a script says
+    /// itself whether it writes.
+    pub(crate) request_flags: Option<Flags>,
     /// The run of the script.
     pub(crate) attempt: Option<Attempt>,
     /// This script has the [turn](crate::scripts::Scripts).
@@ -76,6 +80,7 @@ impl<'a> Cx<'a> {
             resolved: &engine.table.all()[0],
             in_transaction: false,
             script: None,
+            request_flags: None,
             attempt: None,
             holds_turn: false,
             is_outside: false,

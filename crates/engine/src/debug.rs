@@ -24,6 +24,7 @@ pub struct DebugSettings {
     packed_threshold: AtomicUsize,
     skips_checksums: AtomicBool,
     pauses_cron: AtomicBool,
+    scripts_may_all: AtomicBool,
     enforces_reply_list: AtomicBool,
     disk_fault: AtomicU8,
     log_delay_us: AtomicU64,
@@ -95,5 +96,15 @@ impl DebugSettings {
     /// DEBUG PAUSE-CRON.
     pub fn set_pauses_cron(&self, pauses: bool) {
         self.pauses_cron.store(pauses, Relaxed);
+    }
+
+    /// Whether scripts may run commands that are not for scripts.
+    pub fn scripts_may_all(&self) -> bool {
+        self.scripts_may_all.load(Relaxed)
+    }
+
+    /// Says so, or takes it back.
+    pub fn set_scripts_may_all(&self, may: bool) {
+        self.scripts_may_all.store(may, Relaxed);
     }
 }

@@ -161,7 +161,11 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 
 /// Whether a request in a special state is to be run now; if not it is answered, or queued.
 fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
-    if let Err(refusal) = gates::pass(cx, row, args, gates::CLIENT) {
+    let flags = scripts::request_flags(cx, row, args);
+    cx.request_flags = flags;
+    let passed = gates::pass(cx, row, args, gates::CLIENT);
+    cx.request_flags = None;
+    if let Err(refusal) = passed {
         refuse_request(cx, row, refusal)?;
         return Ok(false);
     }
@@ -169,7 +173,8 @@ fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Resu
         return Ok(true);
     }
     if let Some(multi) = &mut cx.session.multi {
-        multi.push(&cx.engine.keyspace, row, args.words());
+        let flags = flags.unwrap_or(row.command.flags);
+        multi.push(&cx.engine.keyspace, row, flags, args.words());
     }
     cx.reply.simple("QUEUED");
     Ok(false)
@@ -396,7 +401,13 @@ pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Re
     let outcome = call(cx, row, args);
     cx.block_request = None;
     if cx.engine.monitors.load(Relaxed) > 0 {
-        crate::monitor::feed(cx, row.command, args.words());
+        if cx.script.is_some() {
+            if !row.command.flags.any(crate::monitor::HIDDEN) {
+                scripts::note_for_monitors(cx, row, args);
+            }
+        } else {
+            crate::monitor::feed(cx, row.command, args.words());
+        }
     }
     commit::commit(cx, args);
     outcome

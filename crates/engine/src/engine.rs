@@ -401,6 +401,11 @@ impl Engine {
         }
     }
 
+    /// Bytes of all threads' interpreters of scripts.
+    pub fn interpreter_bytes(&self) -> u64 {
+        self.thread_stats.iter().map(|thread| thread.script_bytes.get()).sum()
+    }
+
     /// Forgets all statistics (CONFIG RESETSTAT).
     pub fn reset_stats(&self) {
         let stats = &self.stats;
@@ -428,6 +433,7 @@ impl Engine {
             thread.by_command.iter().for_each(|command| command.reset());
         }
         lock(&self.errors).clear();
+        self.scripts.cache.reset_evicted();
         self.background.reset_freed();
         self.persistence.reset_saves();
         self.append_log.figures.reset();

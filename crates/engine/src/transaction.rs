@@ -38,9 +38,15 @@ pub struct Multi {
 }
 
 impl Multi {
-    /// Adds a command.
-    pub(crate) fn push(&mut self, keyspace: &Keyspace, row: &'static Resolved, argv: &[&[u8]]) {
-        let (words, flags) = (Words::new(argv), row.command.flags);
+    /// Adds a command that has these flags.
+    pub(crate) fn push(
+        &mut self,
+        keyspace: &Keyspace,
+        row: &'static Resolved,
+        flags: Flags,
+        argv: &[&[u8]],
+    ) {
+        let words = Words::new(argv);
         self.keys.add(keyspace, row.command, argv);
         self.flags_of_any = self.flags_of_any.with(flags);
         self.may_not_load |= !flags.has(Flags::LOADING);

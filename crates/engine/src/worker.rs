@@ -597,6 +597,13 @@ impl Worker {
         true
     }
 
+    /// Gives the memory back that the thread's scripts do not need any more.
+    pub fn tidy_scripts(&self) {
+        let mut local = self.context.scripts.borrow_mut();
+        local.follow(&self.context.engine.scripts);
+        self.context.stats().script_bytes.set(local.used_bytes() as u64);
+    }
+
     /// A context outside any request, for work on the keyspace in small bites (active expiry).
     /// `None` while a script keeps the world stopped for long.
     pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> Option<R> {

@@ -1,5 +1,5 @@
 //! Libraries of functions outlive the process: in snapshots, in the append-only file, at replicas, and
-//! in files that go between Dunlin, Valkey and Redis.
+//! in files that go between Dunlin, Valkey and Redis. And what scripts say of replication.
 
 use harness::client::{Client, ask, ok};
 use harness::info::field;
@@ -189,6 +189,29 @@ fn snapshots_go_both_ways() {
         hand_over(other, &ours);
         hand_over(&ours, other);
     }
+}
+
+/// `redis.set_repl`: what is not to be replicated is not in the log.
+#[test]
+fn a_script_says_what_is_replicated() {
+    let arguments = ["--appendonly", "yes", "--save", ""];
+    let mut server = start(&Program::under_test(), &arguments);
+    let mut client = server.client();
+    let script = "redis.set_repl(redis.REPL_NONE) redis.call('SET', 'hidden', 1) \
+                  redis.call('SPOP', 'set') redis.set_repl(redis.REPL_ALL) \
+                  return redis.call('SET', 'shown', 1)";
+    ok(&mut client, "SADD set a b c");
+    ok(&mut client, &["EVAL", script, "0"]);
+    // It says so for itself only.
+    ok(&mut client, &["EVAL", "redis.set_repl(redis.REPL_NONE)", "0"]);
+    ok(&mut client, "SET later 1");
+    assert_eq!(ok(&mut client, "EXISTS hidden shown later"), Reply::Integer(3));
+    assert_eq!(ok(&mut client, "SCARD set"), Reply::Integer(2));
+    server.restart().expect("it starts again");
+    let mut client = server.client();
+    assert_eq!(ok(&mut client, "EXISTS hidden"), Reply::Integer(0));
+    assert_eq!(ok(&mut client, "EXISTS shown later"), Reply::Integer(2));
+    assert_eq!(ok(&mut client, "SCARD set"), Reply::Integer(3));
 }
 
 #[test]

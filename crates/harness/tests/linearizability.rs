@@ -200,6 +200,60 @@ fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
     vec![action]
 }
 
+/// Scripts that swap, or compare and set, on a key that is declared or is not.
+#[test]
+fn scripts() {
+    with_servers(|server| {
+        let recorder = Recorder::new();
+        work(server, |worker| {
+            let key = format!("s{}", worker.rng.below(3));
+            let called = recorder.now();
+            let action = script_step(worker, &key);
+            recorder.record(worker.index, called, [(key, State::String(None), action)]);
+        });
+        report(&recorder);
+    });
+}
+
+fn script_step(worker: &mut Worker, key: &str) -> Action {
+    const SWAP: &str = "local before = redis.call('GET', k) redis.call('SET', k, v) return before";
+    const COMPARE: &str = "local now = redis.call('GET', k) or '' \
+        if now ~= ARGV[3] then return now end redis.call('SET', k, v) return {}";
+    let value = worker.value();
+    let is_declared = worker.rng.chance(70);
+    // The number makes a script that the server does not know yet.
+    let number_of_script = worker.rng.below(20);
+    let script = |body: &str| {
+        let k = if is_declared { "KEYS[1]" } else { "ARGV[1]" };
+        format!("local k, v = {k}, ARGV[2] {body} -- {number_of_script}")
+    };
+    let value_text = value.to_string();
+    let declared = if is_declared { vec!["1", key, key] } else { vec!["0", key] };
+    match worker.rng.below(5) {
+        0 => Action::Get(number(&worker.ask(&format!("GET {key}")))),
+        1 => {
+            worker.ask(&format!("SET {key} {value}"));
+            Action::Set(value)
+        }
+        2 | 3 => {
+            let script = script(SWAP);
+            let words = [&["EVAL", &script][..], &declared, &[&value_text]].concat();
+            Action::Swap(value, number(&ok(&mut worker.client, &words[..])))
+        }
+        _ => {
+            let seen = number(&worker.ask(&format!("GET {key}")));
+            let seen_text = seen.map_or(String::new(), |seen| seen.to_string());
+            let script = script(COMPARE);
+            let words = [&["EVAL", &script][..], &declared, &[&value_text, &seen_text]].concat();
+            match ok(&mut worker.client, &words[..]) {
+                Reply::Array(_) => Action::CompareAndSet(seen, value),
+                reply if reply.text() == Some(b"") => Action::Get(None),
+                reply => Action::Get(number(&reply)),
+            }
+        }
+    }
+}
+
 #[test]
 fn counters() {
     with_servers(|server| {

@@ -132,7 +132,8 @@ enum OnError {
     Return,
 }
 
-/// The arguments as the words of a request. They stay on the stack; numbers are put there as text.
+/// The arguments as the words of a request. They stay on the stack; a number becomes text in its place, since
+/// there may be as many arguments as the stack can hold.
 fn collect(lua: Lua, words: &mut Vec<&[u8]>) -> Result<(), &'static str> {
     let count = lua.top();
     if count == 0 {
@@ -141,7 +142,7 @@ fn collect(lua: Lua, words: &mut Vec<&[u8]>) -> Result<(), &'static str> {
     for index in 1..=count {
         let word = match lua.kind(index) {
             Type::String => lua.bytes(index),
-            Type::Number => number_as_text(lua, lua.number(index)),
+            Type::Number => number_as_text(lua, index),
             _ => None,
         };
         words.push(word.ok_or("Command arguments must be strings or integers")?);
@@ -150,17 +151,17 @@ fn collect(lua: Lua, words: &mut Vec<&[u8]>) -> Result<(), &'static str> {
 }
 
 /// An integer without a fraction, any other number in as few digits as say it exactly.
-fn number_as_text<'w>(lua: Lua, number: f64) -> Option<&'w [u8]> {
-    if !lua.has_room(8) {
-        return None;
-    }
+fn number_as_text<'w>(lua: Lua, index: c_int) -> Option<&'w [u8]> {
+    // One slot is free even if the arguments fill the stack: a function has more than it is given.
+    let number = lua.number(index);
     let mut text = Vec::with_capacity(32);
     match numbers::f64_as_integer(number) {
         Some(integer) => numbers::push_i64(&mut text, integer),
         None => numbers::push_f64(&mut text, number),
     }
     lua.push_bytes(&text);
-    lua.bytes(-1)
+    lua.replace(index);
+    lua.bytes(index)
 }
 
 fn command(lua: Lua, on_error: OnError) -> Result<c_int, Raise> {
@@ -185,7 +186,9 @@ fn command(lua: Lua, on_error: OnError) -> Result<c_int, Raise> {
                     return answer(on_error, Answer::Error);
                 }
             }
-            // A number among the arguments has taken room.
+            // The arguments may fill the stack, and are not needed any more.
+            words.clear();
+            lua.set_top(0);
             if !lua.has_room(8) {
                 return Err(Raise::message("stack overflow"));
             }

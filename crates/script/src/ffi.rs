@@ -51,6 +51,7 @@ unsafe extern "C-unwind" {
     pub(crate) fn lua_pushvalue(l: *mut LuaState, index: c_int);
     pub(crate) fn lua_remove(l: *mut LuaState, index: c_int);
     pub(crate) fn lua_insert(l: *mut LuaState, index: c_int);
+    pub(crate) fn lua_replace(l: *mut LuaState, index: c_int);
     pub(crate) fn lua_checkstack(l: *mut LuaState, extra: c_int) -> c_int;
     pub(crate) fn lua_type(l: *mut LuaState, index: c_int) -> c_int;
     pub(crate) fn lua_tonumber(l: *mut LuaState, index: c_int) -> f64;

@@ -18,6 +18,10 @@ pub type Sha = [u8; 20];
 
 /// Instructions between two calls of [`Host::tick`].
 const TICK: c_int = 100_000;
+/// Runs between two steps of the collector, and how many KiB such a step is for. The collector's own pace
+/// would let the memory of a script that used much stand for long.
+const RUNS_PER_STEP: u32 = 50;
+const STEP_KIB: c_int = 50;
 /// Compiled scripts that are kept; when there are more, all are compiled anew when they come.
 const MAX_SCRIPTS: usize = 1000;
 
@@ -50,6 +54,8 @@ pub struct Interpreter {
     /// Indexes of the environments of libraries, by the numbers of these.
     libraries: HashMap<u64, c_int>,
     last_slot: c_int,
+    /// Runs since the collector's last step.
+    runs: u32,
     /// `KEYS` and `ARGV` are set.
     has_arguments: bool,
 }
@@ -73,6 +79,7 @@ impl Interpreter {
             scripts: HashMap::new(),
             libraries: HashMap::new(),
             last_slot: 0,
+            runs: 0,
             has_arguments: false,
         }
     }
@@ -116,6 +123,11 @@ impl Interpreter {
         for (_, slot) in std::mem::take(&mut self.scripts) {
             self.drop_slot(slot);
         }
+        self.lua.collect(None);
+    }
+
+    /// Frees all that scripts have left behind.
+    pub fn collect(&self) {
         self.lua.collect(None);
     }
 
@@ -234,6 +246,11 @@ impl Interpreter {
             Outcome::Replied
         };
         lua.set_top(0);
+        self.runs += 1;
+        if self.runs == RUNS_PER_STEP {
+            self.runs = 0;
+            lua.collect(Some(STEP_KIB));
+        }
         outcome
     }
 

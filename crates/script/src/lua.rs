@@ -117,6 +117,12 @@ impl Lua {
         unsafe { ffi::lua_remove(self.0, index) }
     }
 
+    /// Moves the value on top to where `index` is, in place of what is there.
+    pub(crate) fn replace(self, index: c_int) {
+        // SAFETY: as above.
+        unsafe { ffi::lua_replace(self.0, index) }
+    }
+
     pub(crate) fn insert(self, index: c_int) {
         // SAFETY: as above.
         unsafe { ffi::lua_insert(self.0, index) }

@@ -1,5 +1,7 @@
 //! The first line of a script or library: `#!lua name=… flags=…`.
 
+use structs::words::split_words;
+
 /// What a script says about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScriptFlags(u8);
@@ -57,14 +59,20 @@ fn shown(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
+/// A text whose first line begins with `#!`.
+struct Parts<'t> {
+    engine: Vec<u8>,
+    /// The other words of the line.
+    words: Vec<Vec<u8>>,
+    code: &'t [u8],
 }
 
-/// Splits a text whose first line begins with `#!`.
-fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
+/// Takes such a text apart; `None` if the line does not end, or its quotes are not balanced.
+fn split(text: &[u8]) -> Option<Parts<'_>> {
     let end = text.iter().position(|&byte| byte == b'\n')?;
-    Some((&text[2..end], &text[end..]))
+    let mut words = split_words(&text[..end])?;
+    let rest = words.split_off(1);
+    Some(Parts { engine: words.pop()?.split_off(2), words: rest, code: &text[end..] })
 }
 
 /// Reads the first line of a script.
@@ -75,17 +83,15 @@ pub fn parse_script(text: &[u8]) -> Result<Source<'_>, String> {
     if !text.starts_with(b"#!") {
         return Ok(Source { flags: None, code: text });
     }
-    let (line, code) = split(text).ok_or("Invalid script shebang")?;
-    let mut words = words(line);
-    let engine = words.next().ok_or("Invalid engine in script shebang")?;
+    let Parts { engine, words, code } = split(text).ok_or("Invalid script shebang")?;
     if !engine.eq_ignore_ascii_case(b"lua") {
-        return Err(format!("Could not find scripting engine '{}'", shown(engine)));
+        return Err(format!("Could not find scripting engine '{}'", shown(&engine)));
     }
     let mut flags = ScriptFlags::default();
     for word in words {
         let list = word
             .strip_prefix(b"flags=")
-            .ok_or_else(|| format!("Unknown lua shebang option: {}", shown(word)))?;
+            .ok_or_else(|| format!("Unknown lua shebang option: {}", shown(&word)))?;
         for name in list.split(|&byte| byte == b',').filter(|name| !name.is_empty()) {
             if !flags.add(name) {
                 return Err(format!("Unexpected flag in script shebang: {}", shown(name)));
@@ -103,28 +109,27 @@ pub fn parse_library(text: &[u8]) -> Result<(String, &[u8]), String> {
     if !text.starts_with(b"#!") {
         return Err("Missing library metadata".into());
     }
-    let (line, code) = split(text).ok_or("Invalid library metadata")?;
-    let mut words = words(line);
-    let engine = words.next().ok_or("Invalid library metadata")?;
+    let Parts { engine, words, code } = split(text).ok_or("Invalid library metadata")?;
     let mut name = None;
     for word in words {
         let value = word
             .strip_prefix(b"name=")
-            .ok_or_else(|| format!("Invalid metadata value given: {}", shown(word)))?;
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| format!("Invalid metadata value given: {}", shown(&word)))?;
         if name.replace(value).is_some() {
             return Err("Invalid metadata value, name argument was given multiple times".into());
         }
     }
     let name = name.ok_or("Library name was not given")?;
-    if !is_name(name) {
+    if !engine.eq_ignore_ascii_case(b"lua") {
+        return Err(format!("Engine '{}' not found", shown(&engine)));
+    }
+    if !is_name(&name) {
         return Err("Library names can only contain letters, numbers, or underscores(_) and must \
                     be at least one character long"
             .into());
     }
-    if !engine.eq_ignore_ascii_case(b"lua") {
-        return Err(format!("Engine '{}' not found", shown(engine)));
-    }
-    Ok((shown(name), code))
+    Ok((shown(&name), code))
 }
 
 /// Whether a library or function may be called so.

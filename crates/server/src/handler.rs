@@ -241,6 +241,7 @@ impl Hub {
         if self.engine.debug.pauses_cron() {
             return;
         }
+        self.worker.tidy_scripts();
         let engine = self.engine;
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {

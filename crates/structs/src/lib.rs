@@ -31,4 +31,5 @@ pub mod stream;
 pub mod sync;
 pub mod table;
 mod watched;
+pub mod words;
 pub mod zset;

@@ -129,6 +129,8 @@ struct Request<'a> {
     store: Option<usize>,
     /// The first option whose pattern stands for any key.
     reaches_any_key: Option<&'static str>,
+    /// A script asks, whose result must not depend on how a set lies in memory.
+    is_script: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -165,6 +167,7 @@ impl<'a> Request<'a> {
             count: -1,
             store: None,
             reaches_any_key: None,
+            is_script: false,
         };
         let mut at = 2;
         while at < args.len() {
@@ -245,7 +248,7 @@ impl<'a> Request<'a> {
             all.for_each(|element| elements.push_element(element));
             // What is stored must not depend on how the set happens to lie in memory.
             let stores = self.store.is_some();
-            if sorts || stores {
+            if sorts || stores || self.is_script {
                 order = Some(Order {
                     descending: self.descending,
                     whole_texts: stores,
@@ -382,7 +385,8 @@ fn estimate(db: &Db<'_>, args: Args<'_>) -> usize {
 }
 
 fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let request = Request::parse(args, true)?;
+    let mut request = Request::parse(args, true)?;
+    request.is_script = cx.script.is_some();
     check_patterns(cx, args, &request)?;
     match request.store {
         Some(destination) => store(cx, args, &request, args.key(destination)),
@@ -391,7 +395,8 @@ fn sort(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn sort_ro(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let request = Request::parse(args, false)?;
+    let mut request = Request::parse(args, false)?;
+    request.is_script = cx.script.is_some();
     check_patterns(cx, args, &request)?;
     answer(cx, args, &request)
 }

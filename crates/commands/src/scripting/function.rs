@@ -2,7 +2,8 @@
 
 use super::function_payload;
 use super::script::kill_running;
-use engine::scripts::{Kind, Libraries, Library};
+use crate::table::wrong_subcommand;
+use engine::scripts::{Kind, Libraries, Library, LoadError};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::Arc;
 use structs::glob;
@@ -210,7 +211,10 @@ fn delete(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let is_mode = args.is(2, "async") || args.is(2, "sync");
-    if args.len() > 3 || (args.len() == 3 && !is_mode) {
+    if args.len() > 3 {
+        return Err(wrong_subcommand("FUNCTION", args));
+    }
+    if args.len() == 3 && !is_mode {
         return Err(Error::text("ERR FUNCTION FLUSH only supports SYNC|ASYNC option"));
     }
     cx.engine.scripts.functions.flush();
@@ -320,7 +324,7 @@ enum Policy {
 
 fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if args.len() > 4 {
-        return Err(Error::Arity("function|restore".into()));
+        return Err(wrong_subcommand("FUNCTION", args));
     }
     let policy = match args.get(3) {
         None => Policy::Append,
@@ -339,12 +343,20 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         made.push(Arc::new(Library::make(cx, source, true)?));
     }
     let functions = &cx.engine.scripts.functions;
+    // In other words than FUNCTION LOAD, as in the reference.
+    let taken = |error| {
+        Error::format(match error {
+            LoadError::LibraryExists(name) => format!("ERR Library {name} already exists"),
+            LoadError::FunctionExists(name) => format!("ERR Function {name} already exists"),
+        })
+    };
     functions.change(|all| {
         if policy == Policy::Flush {
             *all = Libraries::default();
         }
         let replaces = policy == Policy::Replace;
-        made.iter().try_for_each(|library| all.add(Arc::clone(library), replaces))
+        let mut made = made.iter();
+        made.try_for_each(|library| all.add(Arc::clone(library), replaces)).map_err(taken)
     })?;
     cx.db.add_dirty(1);
     cx.reply.ok();

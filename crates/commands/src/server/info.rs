@@ -220,10 +220,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "allocator_allocated", used);
     line(out, "allocator_active", rss);
     line(out, "allocator_resident", rss);
-    line(out, "used_memory_lua", 0);
-    line(out, "used_memory_vm_eval", 0);
-    line(out, "used_memory_scripts", 0);
-    line(out, "number_of_cached_scripts", 0);
+    scripts_memory(engine, out);
     line(out, "maxmemory", engine.config.maxmemory());
     line(out, "maxmemory_human", human(engine.config.maxmemory()));
     line(out, "maxmemory_policy", engine.config.maxmemory_policy().name());
@@ -239,6 +236,29 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());
+}
+
+/// Each thread has one interpreter, for scripts and for functions; what these take stands as `vm_eval`.
+fn scripts_memory(engine: &Engine, out: &mut String) {
+    let interpreters = engine.interpreter_bytes();
+    let (scripts, script_bytes, _) = engine.scripts.cache.figures();
+    let libraries = engine.scripts.functions.all();
+    let (library_count, function_count) = libraries.counts();
+    let library_bytes = libraries.bytes();
+    let both = (script_bytes + library_bytes) as u64;
+    line(out, "used_memory_lua", interpreters);
+    line(out, "used_memory_vm_eval", interpreters);
+    line(out, "used_memory_lua_human", human(interpreters));
+    line(out, "used_memory_scripts_eval", script_bytes);
+    line(out, "number_of_cached_scripts", scripts);
+    line(out, "number_of_functions", function_count);
+    line(out, "number_of_libraries", library_count);
+    line(out, "used_memory_vm_functions", 0);
+    line(out, "used_memory_vm_total", interpreters);
+    line(out, "used_memory_vm_total_human", human(interpreters));
+    line(out, "used_memory_functions", library_bytes);
+    line(out, "used_memory_scripts", both);
+    line(out, "used_memory_scripts_human", human(both));
 }
 
 /// A size for people: `1.50M`.
@@ -385,6 +405,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "expire_cycle_cpu_milliseconds", stats.expire_cycle_ms.get());
     line(out, "evicted_keys", stats.evicted.get());
     line(out, "evicted_clients", stats.evicted_clients.get());
+    line(out, "evicted_scripts", cx.engine.scripts.cache.figures().2);
     let (total_ms, current_ms) = engine.over_limit.milliseconds(&engine.clock);
     line(out, "total_eviction_exceeded_time", total_ms);
     line(out, "current_eviction_exceeded_time", current_ms);

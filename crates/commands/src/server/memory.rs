@@ -189,8 +189,8 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("cluster.slot_import", Bytes(0)),
         ("cluster.slot_export", Bytes(0)),
         ("aof.buffer", Bytes(0)),
-        ("lua.caches", Bytes(0)),
-        ("functions.caches", Bytes(0)),
+        ("lua.caches", bytes(cx.engine.scripts.cache.figures().1)),
+        ("functions.caches", bytes(cx.engine.scripts.functions.all().bytes())),
     ];
     let after = [
         ("overhead.db.hashtable.lut", bytes(memory.tables.iter().map(|t| t.entries).sum())),

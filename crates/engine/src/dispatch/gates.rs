@@ -209,7 +209,7 @@ fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
 /// Writes are refused while there are fewer replicas than `min-replicas-to-write`.
 fn replicas(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let writes =
-        |cx: &Cx<'_>| row.command.flags.has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
+        |cx: &Cx<'_>| flags_of(cx, row).has(Flags::WRITE) || queue_has(cx, row, Flags::WRITE);
     if cx.engine.lacks_replicas() && writes(cx) {
         return Err(Error::text("NOREPLICAS Not enough good replicas to write.").into());
     }
@@ -259,7 +259,7 @@ fn stale_data_of_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<
 fn disk(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let Some(error) = persistence_error(cx.engine) else { return Ok(()) };
     let refused = Flags::WRITE.with(Flags::REPORTS_HEALTH);
-    if row.command.flags.any(refused) || queue_has(cx, row, Flags::WRITE) {
+    if flags_of(cx, row).any(refused) || queue_has(cx, row, Flags::WRITE) {
         return Err(error.into());
     }
     Ok(())
@@ -308,8 +308,8 @@ fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> 
     Err(Error::format(text).into())
 }
 
-fn no_script(_: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if row.command.flags.has(Flags::NOSCRIPT) {
+fn no_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if row.command.flags.has(Flags::NOSCRIPT) && !cx.engine.debug.scripts_may_all() {
         return Err(Error::text("ERR This Redis command is not allowed from script").into());
     }
     Ok(())
@@ -352,7 +352,12 @@ fn posts_messages(cx: &Cx<'_>, row: &Resolved) -> bool {
 /// Whether a request may change keys; EXEC may if a queued command may.
 pub(super) fn may_write(cx: &Cx<'_>, row: &Resolved) -> bool {
     let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
-    row.command.flags.any(changing) || queue_has(cx, row, changing)
+    flags_of(cx, row).any(changing) || queue_has(cx, row, changing)
+}
+
+/// The flags of the request.
+fn flags_of(cx: &Cx<'_>, row: &Resolved) -> Flags {
+    cx.request_flags.unwrap_or(row.command.flags)
 }
 
 /// The queue that this command runs, if it is EXEC.

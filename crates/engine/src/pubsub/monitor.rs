@@ -3,22 +3,43 @@
 use crate::clients::flag;
 use crate::command::{Command, Flags};
 use crate::cx::Cx;
+use crate::engine::Engine;
 use crate::mailbox::{Message, Push};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Posts a request that has run to all monitors. What administrators do is not shown.
+/// Commands that monitors are not shown: those of administrators, and those that show themselves.
+pub(crate) const HIDDEN: Flags = Flags::SKIP_MONITOR.with(Flags::ADMIN);
+
+/// Where a request comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// The client.
+    Client,
+    /// The client's script.
+    Script,
+}
+
+/// Posts a request that has run to all monitors, unless it is hidden.
 #[cold]
 pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
-    if command.flags.any(Flags::SKIP_MONITOR.with(Flags::ADMIN)) {
-        return;
+    if !command.flags.any(HIDDEN) {
+        post(cx.engine, line(cx, command, words, Source::Client));
     }
+}
+
+/// The line that says of a request what it was, and when, where and by whom it was sent.
+pub(crate) fn line(cx: &Cx<'_>, command: &Command, words: &[&[u8]], source: Source) -> Box<[u8]> {
     let now = cx.engine.clock.since_epoch();
     let mut line = Vec::with_capacity(64);
     let addr = &cx.session.client.addr;
     let is_unix = cx.session.transport_flags & flag::UNIX_SOCKET != 0;
-    let addr = if is_unix { format!("unix:{addr}") } else { addr.clone() };
+    let addr = match source {
+        Source::Script => "lua".to_owned(),
+        Source::Client if is_unix => format!("unix:{addr}"),
+        Source::Client => addr.clone(),
+    };
     // Writing into a vector cannot fail.
     let (seconds, micros) = (now.as_secs(), now.subsec_micros());
     let _ = write!(line, "{seconds}.{micros:06} [{} {addr}]", cx.db.index.0);
@@ -26,11 +47,16 @@ pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
         line.push(b' ');
         quote(word, &mut line);
     }
-    let push = Arc::new(Push::Monitor(line.into_boxed_slice()));
-    for client in cx.engine.clients.all() {
+    line.into_boxed_slice()
+}
+
+/// Posts a line to all monitors.
+pub(crate) fn post(engine: &Engine, line: Box<[u8]>) {
+    let push = Arc::new(Push::Monitor(line));
+    for client in engine.clients.all() {
         if client.live.flags.load(Relaxed) & flag::MONITOR != 0 {
             let message = Message::Push(client.id, Arc::clone(&push));
-            cx.engine.mailboxes[client.thread].post(message);
+            engine.mailboxes[client.thread].post(message);
         }
     }
 }

@@ -62,8 +62,9 @@ impl Host for ScriptHost<'_, '_> {
         write_log(self.cx.engine, level, line);
     }
 
-    fn replicate_to(&mut self, _: ReplicateTo) {
-        // The append-only file and replicas read the same journal, which is always complete.
+    fn replicate_to(&mut self, to: ReplicateTo) {
+        // The append-only file and replicas read the same journal: what one of them gets, both get.
+        self.cx.db.effects.is_muted = !to.append_only_file && !to.replicas;
     }
 
     fn tick(&mut self) -> Result<(), Stop> {
@@ -220,15 +221,10 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     if attempt.place == Place::Reactor && elapsed > IN_PLACE && cx.db.undo.is_some() {
         return stop(cx, Verdict::TakesLong);
     }
-    // A script on a background thread makes way for all that would wait for its end.
-    let is_in_the_way = engine.scripts.turn_waits() || cx.thread.reader.is_wanted();
-    if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {
-        return stop(cx, Verdict::Retry(NotNow::Busy));
-    }
     let has_written = cx.script.is_some_and(|rules| rules.has_written);
     let running = attempt.running.get_or_insert_with(|| {
         let name = attempt.target.as_ref().map_or(&b""[..], |target| target.name());
-        let running = RunningScript::new(attempt.kind, name, &attempt.words, attempt.started);
+        let running = RunningScript::new(attempt.kind, name, &[], attempt.started);
         if has_written {
             running.note_write();
         }
@@ -239,6 +235,15 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     if running.is_killed() {
         return stop(cx, Verdict::Killed);
     }
+    // A script on a background thread makes way for all that would wait for its end: at once for the one
+    // that cannot be undone, and for the world when it has had its time.
+    let had_its_time = elapsed >= attempt.patience;
+    let is_in_the_way =
+        engine.scripts.turn_waits() || (had_its_time && cx.thread.reader.is_wanted());
+    if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {
+        return stop(cx, Verdict::Retry(NotNow::Busy));
+    }
+    let elapsed = Duration::from_millis(running.elapsed_ms(&engine.clock));
     let threshold = engine.config.busy_reply_threshold();
     if threshold > 0 && elapsed >= Duration::from_millis(threshold) {
         let is_new = engine.scripts.running.note_busy(running);

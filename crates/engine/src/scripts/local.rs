@@ -26,8 +26,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// The script of this digest.
-    pub(crate) fn find(&mut self, shared: &Scripts, sha: &Sha) -> Option<Arc<Script>> {
+    /// Forgets the scripts that others have forgotten (SCRIPT FLUSH).
+    pub(crate) fn follow(&mut self, shared: &Scripts) {
         let generation = shared.cache.generation();
         if generation != self.generation {
             self.scripts.clear();
@@ -36,6 +36,18 @@ impl Local {
                 interpreter.forget_scripts();
             }
         }
+    }
+
+    /// Frees all that scripts have left behind in the interpreter.
+    pub(crate) fn collect(&self) {
+        if let Some(interpreter) = &self.interpreter {
+            interpreter.collect();
+        }
+    }
+
+    /// The script of this digest.
+    pub(crate) fn find(&mut self, shared: &Scripts, sha: &Sha) -> Option<Arc<Script>> {
+        self.follow(shared);
         if let Some(script) = self.scripts.get(sha) {
             return Some(Arc::clone(script));
         }

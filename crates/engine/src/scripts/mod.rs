@@ -24,7 +24,7 @@ pub use local::Local;
 pub use run::{add_script, busy_error, eval, fcall, parse_sha};
 pub use running::{Kill, Kind, Running, RunningScript};
 
-pub(crate) use run::{Attempt, dispatch};
+pub(crate) use run::{Attempt, dispatch, note_for_monitors, request_flags};
 pub(crate) use undo::UndoLog;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::evict::{Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::mailbox::Message;
+use crate::monitor::{self, Source};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::words::Words;
@@ -28,6 +29,10 @@ use script::Sha;
 use script::shebang::{ScriptFlags, parse_script};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// A script on a background thread keeps others from stopping the world for no longer.
+const MOST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where a script runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,9 +96,12 @@ pub(crate) struct Attempt {
     /// Memory is over its limit.
     pub is_out_of_memory: bool,
     pub kind: Kind,
-    /// The request, of a script on a background thread.
-    pub words: Vec<Box<[u8]>>,
     pub running: Option<Arc<RunningScript>>,
+    /// For so long it does not make way for the world. An attempt that always would could be undone for
+    /// ever, so this is what the attempts before it have taken together, up to [`MOST_PATIENCE`].
+    pub patience: Duration,
+    /// What monitors are shown when it has come to its end: an attempt that is undone has not happened.
+    pub monitored: Vec<Box<[u8]>>,
 }
 
 /// How a script is locked.
@@ -128,6 +136,22 @@ fn identify(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Target> {
         ScriptName::Source => structs::sha1::sha1(args[1]),
     };
     cx.thread.scripts.borrow_mut().find(scripts, &sha).map(Target::Script)
+}
+
+/// The flags of a request that runs a script which says in its first line, or of a function, which says
+/// when it is registered, whether it writes; `None` if it is another request, or nothing is said.
+pub(crate) fn request_flags(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Flags> {
+    let name = row.command.script?;
+    let said = match identify(cx, row, args) {
+        Some(Target::Script(script)) => script.flags,
+        Some(Target::Function(_, function)) => Some(function.spec.flags),
+        // What is wrong with it is told when it is compiled.
+        None if name == ScriptName::Source => parse_script(args[1]).ok()?.flags,
+        None => None,
+    };
+    let only_reads = said?.has(ScriptFlags::NO_WRITES);
+    let flags = row.command.flags.without(Flags::MAY_REPLICATE);
+    Some(if only_reads { flags } else { flags.with(Flags::WRITE) })
 }
 
 // ---- dispatch -----------------------------------------------------------------------------
@@ -240,8 +264,9 @@ fn new_attempt(
         started: Ticks::default(),
         is_out_of_memory,
         kind: Kind::Script,
-        words: Vec::new(),
         running: None,
+        patience: Duration::ZERO,
+        monitored: Vec::new(),
     }
 }
 
@@ -287,6 +312,9 @@ fn run_once(
         }
         verdict => {
             cx.db.undo_all();
+            if let Some(running) = &attempt.running {
+                running.forget_write();
+            }
             scripts.restarted.fetch_add(1, Relaxed);
             match (verdict, learned) {
                 (Some(Verdict::NeedsWorld), Some(learned)) => learned.note_run(true),
@@ -372,6 +400,16 @@ fn run_patiently(
     let target = identify(cx, row, args);
     cx.find_keys(row, args);
     let declared = cx.keys.stripes();
+    // From here on it can be killed, whichever attempt that meets.
+    let kind = match target {
+        Some(Target::Function(..)) => Kind::Function,
+        _ => Kind::Script,
+    };
+    let words: Vec<Box<[u8]>> = args.words().iter().map(|&word| Box::from(word)).collect();
+    let name = target.as_ref().map_or(&b""[..], Target::name);
+    let running = Arc::new(RunningScript::new(kind, name, &words, cx.thread.clock.now()));
+    cx.engine.scripts.running.add(&running);
+    let mut spent = Duration::ZERO;
     loop {
         if !lock_patiently(cx, row, args, mode, &declared) {
             cx.engine.clock.rest(GAP);
@@ -380,15 +418,24 @@ fn run_patiently(
         cx.start_timing();
         let mut attempt =
             new_attempt(target.clone(), Place::Background, &declared, is_out_of_memory);
-        attempt.words = args.words().iter().map(|&word| Box::from(word)).collect();
+        attempt.running = Some(Arc::clone(&running));
+        attempt.patience = spent.min(MOST_PATIENCE);
+        let started = cx.thread.clock.now();
         let verdict = run_once(cx, row, args, attempt, mode);
+        spent += cx.thread.clock.elapsed(started);
         if verdict.is_none() {
             commit::commit(cx, args);
             dispatch::serve_ready(cx);
         }
         unlock_patiently(cx, mode);
         match verdict {
-            None | Some(Verdict::Killed) => return,
+            None | Some(Verdict::Killed) => {
+                // It ran for long, and the next one here may be long in coming.
+                cx.engine.scripts.running.remove(&running);
+                cx.thread.scripts.borrow().collect();
+                note_memory(cx);
+                return;
+            }
             Some(Verdict::NeedsWorld) => mode = Mode::World,
             Some(Verdict::TakesLong | Verdict::Retry(_)) => cx.engine.clock.rest(GAP),
         }
@@ -582,6 +629,10 @@ fn run_script<'c>(
     if let Some(attempt) = &mut cx.attempt {
         attempt.kind = kind;
     }
+    let is_monitored = cx.engine.monitors.load(Relaxed) > 0;
+    if is_monitored {
+        note_for_monitors(cx, row, args);
+    }
     let before = cx.script.replace(rules);
     let (db, session_db) = (cx.db.index, cx.session.db);
     let is_nested = cx.in_transaction;
@@ -595,23 +646,43 @@ fn run_script<'c>(
         cx.end_transaction();
     }
     cx.script = before;
+    cx.db.effects.is_muted = false;
     (cx.db.index, cx.session.db) = (db, session_db);
     cx.resolved = row;
-    let _ = args;
     let verdict = cx.attempt.as_ref().and_then(|attempt| attempt.verdict);
     end_running(cx);
+    if is_monitored && matches!(verdict, None | Some(Verdict::Killed)) {
+        let lines = cx.attempt.as_mut().map(|attempt| std::mem::take(&mut attempt.monitored));
+        lines.unwrap_or_default().into_iter().for_each(|line| monitor::post(cx.engine, line));
+    }
     if is_own_attempt {
         cx.attempt = None;
     }
     answer(cx, row, outcome, verdict, kind, out.plain())
 }
 
+/// Notes a request, of the client or of its script, for monitors.
+#[cold]
+pub(crate) fn note_for_monitors(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
+    let source = if cx.script.is_some() { Source::Script } else { Source::Client };
+    let line = monitor::line(cx, row.command, args.words(), source);
+    if let Some(attempt) = &mut cx.attempt {
+        attempt.monitored.push(line);
+    }
+}
+
 /// The script is no longer one that can be ended.
 fn end_running(cx: &mut Cx<'_>) {
-    let running = cx.attempt.as_mut().and_then(|attempt| attempt.running.take());
-    if let Some(running) = running {
+    // On a background thread it is one until the last of its attempts.
+    let attempt = cx.attempt.as_mut().filter(|attempt| attempt.place != Place::Background);
+    if let Some(running) = attempt.and_then(|attempt| attempt.running.take()) {
         cx.engine.scripts.running.remove(&running);
     }
+    note_memory(cx);
+}
+
+/// Notes what the thread's interpreter uses, for INFO.
+fn note_memory(cx: &Cx<'_>) {
     let used = cx.thread.scripts.borrow().used_bytes();
     cx.thread.stats().script_bytes.set(used as u64);
 }

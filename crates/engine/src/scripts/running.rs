@@ -54,6 +54,11 @@ impl RunningScript {
         self.has_written.store(true, SeqCst);
     }
 
+    /// What it has changed was undone.
+    pub(crate) fn forget_write(&self) {
+        self.has_written.store(false, SeqCst);
+    }
+
     /// Whether it is to end.
     pub(crate) fn is_killed(&self) -> bool {
         self.is_killed.load(SeqCst) && !self.has_written.load(SeqCst)

@@ -75,6 +75,8 @@ const LINES: &[&str] = &[
     "    Crash by an invalid memory access.",
     "SET-ACTIVE-EXPIRE <0|1>",
     "    Whether expired keys are deleted although nobody asks for them.",
+    "SET-DISABLE-DENY-SCRIPTS <0|1>",
+    "    Let scripts run commands that are not for scripts.",
     "SET-SKIP-CHECKSUM-VALIDATION <0|1>",
     "    Whether RESTORE takes payloads with a wrong checksum.",
     "SLEEP <seconds>",

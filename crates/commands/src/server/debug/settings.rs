@@ -34,6 +34,9 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             Some(snapshot) => snapshot.fail(),
             None => return Err(Error::text("ERR There is no snapshot under way")),
         },
+        (b"set-disable-deny-scripts", 3) => {
+            engine.debug.set_scripts_may_all(switch(args[2]));
+        }
         (b"pause-cron", 3) => engine.debug.set_pauses_cron(switch(args[2])),
         (b"change-repl-id", 2) => engine.journal.set_history(History::new()),
         (b"config-rewrite-force-all", 2) => {

@@ -1,4 +1,4 @@
-//! Splitting a line of `redis.conf` (or an inline command) into words, and quoting a word so that
+//! Splitting a line of `redis.conf` (or an inline command, or a script's first line) into words, and quoting a word so that
 //! it splits back to itself.
 //!
 //! Inside double quotes `\n \r \t \b \a`, `\xHH` and a backslash before any other byte are
