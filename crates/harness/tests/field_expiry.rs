@@ -150,7 +150,7 @@ fn files_and_payloads_are_those_of_the_reference() {
     let [mut own, mut other] = [&ours, &theirs].map(Server::client);
     fill(&mut own);
     for (from, to) in [(0, 1), (1, 0)] {
-        let mut clients = [&mut own, &mut other];
+        let clients = [&mut own, &mut other];
         for key in ["small", "large"] {
             let reply = ask(clients[from], &["DUMP", key]);
             let payload = reply.text().expect("there is a payload");
