@@ -256,18 +256,26 @@ fn needs_world(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     row.needs_world(args.words())
 }
 
-/// Leaves the world and stops it. When it has gone on the thread has to enter again.
+/// Leaves the world and stops it; [`Locks::release_inside`](keyspace::Locks::release_inside) lets it go
+/// on. It never waits for another thread that wants the same, which may keep the world stopped for as
+/// long as a script runs.
+///
+/// # Errors
+/// Not now; the thread is inside.
 pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     // All clients would wait for the end of the long command, not only this one.
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
-    cx.thread.reader.leave();
-    let outcome = stop_world_from_outside(cx);
-    if outcome.is_err() {
-        cx.thread.reader.enter();
+    let reader = &cx.thread.reader;
+    let Some(stopped) = reader.try_stop() else { return Err(NotNow::Busy) };
+    if cx.engine.holds.keep_world() {
+        // One has begun meanwhile.
+        stopped.resume(reader);
+        return Err(NotNow::Held);
     }
-    outcome
+    cx.db.hold_world(stopped);
+    Ok(())
 }
 
 /// The same for a thread that is not inside.
@@ -296,8 +304,7 @@ fn run_in_stopped_world(
     let _ = call(cx, row, args);
     finish(cx, args);
     serve_first(cx);
-    cx.db.locks.release();
-    cx.thread.reader.enter();
+    cx.db.locks.release_inside(&cx.thread.reader);
     Ok(())
 }
 

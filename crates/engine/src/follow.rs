@@ -257,8 +257,7 @@ impl<'i> Run<'_, 'i> {
             self.at = entry.end;
             self.append();
         }
-        self.cx.db.locks.release();
-        self.cx.thread.reader.enter();
+        self.cx.db.locks.release_inside(&self.cx.thread.reader);
         self.check_term();
     }
 

@@ -121,8 +121,7 @@ fn run_one(
         let stopped = cx.thread.engine.keyspace.world().stop();
         cx.db.hold_world(stopped);
         let outcome = apply(cx, row, args);
-        cx.db.locks.release();
-        cx.thread.reader.enter();
+        cx.db.locks.release_inside(&cx.thread.reader);
         return outcome;
     }
     let need = match key {

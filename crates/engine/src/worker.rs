@@ -290,7 +290,7 @@ impl Worker {
         let now = self.context.engine.clock.wall();
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
-        let is_inside = self.enter();
+        let mut is_inside = self.enter();
         if is_inside {
             cold::install_arrived(engine);
         }
@@ -416,7 +416,9 @@ impl Worker {
                 None if consumed == input.len() => break,
                 None if is_inside && self.context.reader.is_wanted() => {
                     self.context.reader.leave();
-                    self.context.reader.enter();
+                    let running = &engine.scripts.running;
+                    is_inside = self.context.reader.enter_unless(|| running.is_busy());
+                    cx.is_outside = !is_inside;
                 }
                 None => {}
             }
@@ -550,10 +552,10 @@ impl Worker {
         if let Some(waiter) = &suspension.waiter {
             let running = &self.context.engine.scripts.running;
             let is_inside = self.context.reader.enter_unless(|| running.is_busy());
-            if is_inside {
-                self.context.reader.leave();
-            }
             if !is_inside || !waiter.cancel() {
+                if is_inside {
+                    self.context.reader.leave();
+                }
                 // Being served: look again shortly unless the reply is on its way.
                 if !waiter.is_done() {
                     let again = Millis(self.context.engine.clock.wall().0 + 1);
@@ -564,7 +566,6 @@ impl Worker {
                 return false;
             }
             let engine = self.context.engine;
-            self.context.reader.enter();
             let mut db = Db::new(
                 engine,
                 self.context.engine.clock.wall(),

@@ -13,7 +13,7 @@
 
 use crate::keyspace::{Keyspace, STRIPES};
 use crate::stripe::{Stripe, StripeData};
-use crate::world::Stopped;
+use crate::world::{Reader, Stopped};
 
 const WORDS: usize = STRIPES / 64;
 /// Attempts before a lock counts as busy; about two microseconds, many times what a command
@@ -215,6 +215,16 @@ impl<'k> Locks<'k> {
         std::mem::forget(std::mem::replace(&mut self.held, Locked::None));
         // SAFETY: the stripe was held by this token, which no longer says so.
         unsafe { self.keyspace.stripe(stripe).release() }
+    }
+
+    /// Unlocks everything. A thread that had the world stopped is inside it afterwards.
+    pub fn release_inside(&mut self, reader: &Reader<'_>) {
+        let stopped = self.world.take();
+        self.release();
+        match stopped {
+            Some(stopped) => stopped.resume(reader),
+            None => reader.enter(),
+        }
     }
 
     #[inline(never)]

@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 use structs::sync::lock;
 
 /// Most threads that can ever register.
@@ -90,10 +90,19 @@ impl World {
         Reader { world: self, slot }
     }
 
-    /// Stops the world. The caller must not be inside.
+    /// Stops the world. The caller must not be inside. Waits while another thread has stopped it.
     pub fn stop(&self) -> Stopped<'_> {
-        let stopper = lock(&self.stopper);
+        self.wait_for_readers(lock(&self.stopper), || ())
+    }
+
+    /// Stops the world once `leave` has taken the caller out of it.
+    fn wait_for_readers<'w>(
+        &'w self,
+        stopper: MutexGuard<'w, ()>,
+        leave: impl FnOnce(),
+    ) -> Stopped<'w> {
         self.stopping.store(1, SeqCst);
+        leave();
         if !self.readers_fence.load(Relaxed) {
             membarrier(MEMBARRIER_PRIVATE_EXPEDITED);
         }
@@ -135,10 +144,16 @@ fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
-impl Reader<'_> {
+impl<'w> Reader<'w> {
     /// Begins a batch; waits while the world is stopped.
     #[inline]
     pub fn enter(&self) {
+        self.enter_unless(|| false);
+    }
+
+    /// The same, but gives up while the world is stopped if `gives_up` says so; `false` then.
+    #[inline]
+    pub fn enter_unless(&self, gives_up: impl Fn() -> bool) -> bool {
         let turns = &self.world.slots[self.slot].turns;
         loop {
             let now = turns.load(Relaxed);
@@ -150,26 +165,25 @@ impl Reader<'_> {
                 std::sync::atomic::compiler_fence(SeqCst);
             }
             if self.world.stopping.load(Acquire) == 0 {
-                return;
+                return true;
             }
             turns.store(now + 2, Release);
-            wait_until(|| self.world.stopping.load(Acquire) == 0);
-        }
-    }
-
-    /// The same, but gives up while the world is stopped if `gives_up` says so; `false` then.
-    #[inline]
-    pub fn enter_unless(&self, gives_up: impl Fn() -> bool) -> bool {
-        let stopping = &self.world.stopping;
-        while stopping.load(Acquire) != 0 {
-            wait_until(|| stopping.load(Acquire) == 0 || gives_up());
-            if stopping.load(Acquire) != 0 && gives_up() {
+            wait_until(|| self.world.stopping.load(Acquire) == 0 || gives_up());
+            if self.world.stopping.load(Acquire) != 0 && gives_up() {
                 return false;
             }
         }
-        // Should it be stopped at this moment, that is for no longer than a moment yet.
-        self.enter();
-        true
+    }
+
+    /// Leaves the world and stops it; `None` if another thread is about to, and the caller is inside still:
+    /// it is to end its batch soon, since that thread waits for it.
+    pub fn try_stop(&self) -> Option<Stopped<'w>> {
+        let stopper = match self.world.stopper.try_lock() {
+            Ok(stopper) => stopper,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(self.world.wait_for_readers(stopper, || self.leave()))
     }
 
     /// Ends the batch.
@@ -190,6 +204,18 @@ impl Reader<'_> {
     /// The world this thread is registered with.
     pub fn world(&self) -> &World {
         self.world
+    }
+}
+
+impl Stopped<'_> {
+    /// Lets the world go on, with the caller inside. It does not wait, whatever other threads want to
+    /// stop the world next.
+    pub fn resume(self, reader: &Reader<'_>) {
+        let turns = &self.world.slots[reader.slot].turns;
+        let now = turns.load(Relaxed);
+        debug_assert!(now & 1 == 0, "entered twice");
+        turns.store(now + 1, Release);
+        drop(self);
     }
 }
 
@@ -241,6 +267,64 @@ mod tests {
         });
         // SAFETY: all threads have ended.
         assert_eq!(unsafe { *shared.0.get() }, [STOPS; 4]);
+    }
+
+    #[test]
+    fn a_stopper_that_resumes_is_inside_before_the_next_one_stops() {
+        let world = World::new();
+        let counter = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let reader = world.register();
+                    reader.enter();
+                    let mut stops = 0;
+                    while stops < STOPS {
+                        let Some(stopped) = reader.try_stop() else {
+                            reader.leave();
+                            reader.enter();
+                            continue;
+                        };
+                        let before = counter.load(Relaxed);
+                        std::thread::yield_now();
+                        // No lock and no exchange: the world stands still.
+                        counter.store(before + 1, Relaxed);
+                        stops += 1;
+                        stopped.resume(&reader);
+                        assert_eq!(world.slots[reader.slot].turns.load(Relaxed) & 1, 1);
+                    }
+                    reader.leave();
+                });
+            }
+        });
+        assert_eq!(counter.load(Relaxed), 3 * STOPS);
+    }
+
+    #[test]
+    fn a_stopped_world_is_given_up() {
+        let world = World::new();
+        let reader = world.register();
+        let stopped = world.stop();
+        assert!(!reader.enter_unless(|| true));
+        reader_is_outside(&reader);
+        drop(stopped);
+        assert!(reader.enter_unless(|| true));
+        let other = world.register();
+        other.enter();
+        std::thread::scope(|scope| {
+            let stopping = scope.spawn(|| drop(world.stop()));
+            while !other.is_wanted() {
+                std::thread::yield_now();
+            }
+            assert!(other.try_stop().is_none(), "another thread is about to");
+            other.leave();
+            reader.leave();
+            stopping.join().expect("it stops");
+        });
+    }
+
+    fn reader_is_outside(reader: &Reader<'_>) {
+        assert_eq!(reader.world.slots[reader.slot].turns.load(Relaxed) & 1, 0);
     }
 
     #[test]

@@ -217,11 +217,16 @@ fn lock(
 
 /// Gives back what the script held; the turn last.
 fn unlock(cx: &mut Cx<'_>, mode: Mode) {
-    cx.db.locks.release();
-    if mode == Mode::World {
-        cx.thread.reader.enter();
-    }
+    release(cx, mode);
     end_turn(cx);
+}
+
+/// Unlocks everything; the thread is inside the world afterwards.
+fn release(cx: &mut Cx<'_>, mode: Mode) {
+    match mode {
+        Mode::World => cx.db.locks.release_inside(&cx.thread.reader),
+        Mode::Declared => cx.db.locks.release(),
+    }
 }
 
 fn end_turn(cx: &mut Cx<'_>) {
@@ -465,11 +470,8 @@ fn lock_patiently(
 }
 
 fn unlock_patiently(cx: &mut Cx<'_>, mode: Mode) {
-    cx.db.locks.release();
+    release(cx, mode);
     end_turn(cx);
-    if mode == Mode::World {
-        cx.thread.reader.enter();
-    }
     dispatch::serve_first(cx);
     cx.thread.reader.leave();
     if mode == Mode::Declared {
