@@ -317,7 +317,9 @@ fn no_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal
 
 fn read_only_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_read_only = cx.script.is_some_and(|rules| rules.is_read_only);
-    if is_read_only && row.command.flags.has(Flags::WRITE) {
+    // What may have effects at replicas counts as a write here, as in the reference.
+    let changing = Flags::WRITE.with(Flags::MAY_REPLICATE);
+    if is_read_only && row.command.flags.any(changing) {
         let text = "ERR Write commands are not allowed from read-only scripts.";
         return Err(Error::text(text).into());
     }
