@@ -22,6 +22,8 @@ const NEED_A_PROCESS: &[(&str, &str)] = &[
     ("server/debug-reload.test", RELOADS),
     ("server/debug-transactions.test", RELOADS),
     ("server/debug.test", "looks into the log"),
+    ("server/acl.test", "asks for what only a connection has"),
+    ("server/acl-replies.test", "asks for what only a connection has"),
     ("server/latency.test", "times work, for which the clock here does not advance"),
     ("server/info.test", "asks for facts about the process"),
 ];

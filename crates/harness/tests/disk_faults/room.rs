@@ -92,7 +92,10 @@ fn a_log_without_direct_writes_is_appended_to() {
         ok(&mut client, &format!("RPUSH list {count}"));
     }
     let log = fs::read(log_file(&server)).unwrap();
-    assert!(log.ends_with(b"\r\n") && !log.contains(&b'#'), "{}", log.escape_ascii());
+    // The first line says where in the history the file begins.
+    let annotations = log.iter().filter(|byte| **byte == b'#').count();
+    assert!(log.starts_with(b"#REPL:") && annotations == 1, "{}", log.escape_ascii());
+    assert!(log.ends_with(b"\r\n"), "{}", log.escape_ascii());
     crash(&mut server);
     check_list(&server, 100);
 }

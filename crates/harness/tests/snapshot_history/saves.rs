@@ -64,7 +64,12 @@ fn log_of(folder: &Path) -> (PathBuf, Vec<u8>) {
     let mut increments: Vec<_> = names.iter().filter_map(numbered).collect();
     increments.sort();
     let base = names.iter().find(|name| name.starts_with("appendonly.aof.1.base.")).unwrap();
-    let parts = increments.iter().map(|(_, name)| fs::read(folder.join(name)).unwrap());
+    // The first line of each says where in the history the file begins, and is no part of it.
+    let history = |file: Vec<u8>| match file.windows(2).position(|bytes| bytes == b"\r\n") {
+        Some(end) if file.starts_with(b"#REPL:") => file[end + 2..].to_vec(),
+        _ => file,
+    };
+    let parts = increments.iter().map(|(_, name)| history(fs::read(folder.join(name)).unwrap()));
     (folder.join(base), parts.collect::<Vec<_>>().concat())
 }
 

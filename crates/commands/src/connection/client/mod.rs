@@ -66,8 +66,6 @@ pub static CLIENT: Command = Command {
         "    The client claims its some capability options. Options are:",
         "    * REDIRECT",
         "      The client can handle redirection during primary and replica failover in standalone mode.",
-        "COMMIT-MODE (MEMORY|FSYNC|QUORUM|DEFAULT)",
-        "    Set which copies of a write must exist before its reply leaves.",
         "GETREDIR",
         "    Return the client ID we are redirecting to when tracking is enabled.",
         "GETNAME",
@@ -169,6 +167,8 @@ pub static CLIENT: Command = Command {
         "    Mark this connection as an import source if import-mode is enabled.",
         "    Sync tools can set their connections into 'import-source' state to visit",
         "    expired keys.",
+        "COMMIT-MODE (MEMORY|FSYNC|QUORUM|DEFAULT)",
+        "    Set which copies of a write must exist before its reply leaves.",
     ],
     ..Command::ROW
 };
