@@ -68,15 +68,11 @@ fn the_log_repeats_what_happened() {
         wait_to_be_alone(&mut client);
         until_not_rewriting(&mut client);
         keep_from_expiring(&mut client);
-        let before = ask(&mut client, &["DEBUG", "DIGEST"]);
+        // Not DEBUG DIGEST: it tells −0 from 0, which a rewrite may change with the encoding.
         let held = contents(&mut client);
         assert_eq!(ask(&mut client, &["DEBUG", "LOADAOF"]), Reply::Simple(b"OK".to_vec()));
-        let after = ask(&mut client, &["DEBUG", "DIGEST"]);
-        assert!(
-            before == after,
-            "DUNLIN_SEED={seed}: {}",
-            difference(&held, &contents(&mut client), &server)
-        );
+        let loaded = contents(&mut client);
+        assert!(held == loaded, "DUNLIN_SEED={seed}: {}", difference(&held, &loaded, &server));
         let log = server.log();
         assert!(!log.contains(" failed: "), "DUNLIN_SEED={seed}: a command failed again:\n{log}");
         ask(&mut client, &["FLUSHALL"]);
