@@ -349,7 +349,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     if keyspace::cold::entries() > 0 {
         let wanted = cold::missing(cx, row, args);
         if !wanted.is_empty() {
-            // Under the locks nobody can release what is asked for.
+            // Under the locks no other thread can release what is asked for.
             let fetched = cold::fetch(cx, wanted);
             cx.db.locks.release();
             return wait_for_values(cx, row, fetched);

@@ -49,7 +49,7 @@ impl Db<'_> {
         }
         self.engine.stats.expired_fields.add(removed.len() as u64);
         self.effects.propagate_field_deletion(self.engine, self.index, key.bytes, &removed);
-        // As of keys whose time has come: a change of nobody's, which no save point counts.
+        // As of keys whose time has come: no client's change, and no save point counts it.
         self.effects.dirty += removed.len() as u64;
         self.effects.expired += removed.len() as u64;
         self.report(key, Some(events::HASH_FIELDS_EXPIRED), Cause::Time);

@@ -8,7 +8,7 @@
 //! transaction, is run under the locks of all its keys together.
 //!
 //! Whenever the thread is outside the world, the journal's position is that of what was applied. So
-//! whoever stops the world (a snapshot, a promotion) finds a whole prefix of the stream.
+//! a thread that stops the world (a snapshot, a promotion) finds a whole prefix of the stream.
 
 use crate::args::Args;
 use crate::background::GAP;
@@ -253,7 +253,7 @@ impl<'i> Run<'_, 'i> {
         if !self.is_over {
             self.run(rows, commands);
             dispatch::serve_first(&mut self.cx);
-            // Nobody may see the one without the other.
+            // No thread may see the one without the other.
             self.at = entry.end;
             self.append();
         }

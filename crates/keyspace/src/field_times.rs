@@ -2,7 +2,7 @@
 //!
 //! A hash with such fields is listed under a time that none of them is before, and knows it itself
 //! ([`Hash::noted_time`]), so the listing is found again when the key goes. The time may be too early:
-//! who looks at the hash then lists it anew. It is never too late, because whoever sets an expiry
+//! the hash is looked at then and listed anew. It is never too late, because every setter of an expiry
 //! calls [`StripeData::list_fields`](crate::StripeData::list_fields).
 //!
 //! A listing is the time and the hash of the key, 16 bytes in a tree; there is no pointer that could

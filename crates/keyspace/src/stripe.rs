@@ -393,7 +393,7 @@ impl StripeData {
     }
 
     /// The entry of any database with this hash that `same` accepts. What is changed of it must not
-    /// matter to a snapshot, nor to those who hold it.
+    /// matter to a snapshot, nor to a long command that holds it.
     pub(crate) fn find_by_hash(
         &mut self,
         hash: u64,

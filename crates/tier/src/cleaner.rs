@@ -28,7 +28,7 @@ const PAUSES: u32 = 400;
 /// Times that a read is begun again of which the disk gave less than all.
 const SHORT_READS: u32 = 3;
 
-/// Those who keep locations.
+/// The keepers of locations.
 pub trait Owners {
     /// If an entry with this hash refers to `from`, appends the value anew by calling `append`, and has
     /// the entry refer to that place instead.
@@ -118,7 +118,7 @@ impl Tier {
     /// is used again when that has gone by itself.
     pub(crate) fn clean(self: &Arc<Self>, number: u32, owners: &dyn Owners) {
         let segment = self.segments.get(number);
-        // Failing reads are no reason to fail: the values are still there for those who need them.
+        // A failing read does not end cleaning: the values stay in place, and readers meet the error.
         let _ = self.move_values(number, segment, owners);
         let live = segment.live.load(Acquire);
         if live == 0 {

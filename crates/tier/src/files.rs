@@ -173,8 +173,8 @@ impl Disk for Files {
     }
 }
 
-/// Carries out operations until the files are closed and nothing is left to do. Reads go first, since somebody
-/// waits for them; but one thread prefers writes, so that these make progress whatever is read.
+/// Carries out operations until the files are closed and nothing is left to do. Reads go first, since clients
+/// wait for them; but one thread prefers writes, so that these make progress whatever is read.
 fn serve(shared: &Shared, prefers_writes: bool) {
     let mut queue = lock(&shared.queue);
     loop {

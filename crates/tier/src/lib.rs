@@ -5,7 +5,7 @@
 //! needed any more. Where too few segments are free, the records that are left of one are moved to
 //! another ([`Tier::maintain`]).
 //!
-//! The crate knows neither keys nor commands. Whoever keeps locations says so by [`Owners`]; what is
+//! The crate knows neither keys nor commands. The keeper of locations implements [`Owners`]; what is
 //! stored is [`Disk`]'s business. `docs/internals/tier.md` has the whole.
 
 mod cleaner;

@@ -43,7 +43,7 @@ pub(crate) struct Failed {
     pub bytes: Arc<AlignedBytes>,
 }
 
-/// Who appends.
+/// The source of an append.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum From {
     Outside,

@@ -176,7 +176,7 @@ fn set_all(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>, expiry: Expiry)
     }
     cx.db.propagate_as(|p| {
         if expiry == Expiry::Keep {
-            // Whoever repeats this takes none of the fields for expired.
+            // A reader of the journal takes none of the fields for expired.
             for field in revived {
                 p.command(&[b"HSET", key.bytes, field, b""]);
             }

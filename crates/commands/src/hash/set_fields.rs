@@ -126,7 +126,7 @@ fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         hash.set(args[2], args[3], &limits);
         cx.db.list_fields(key);
         cx.db.fields_expired(key, 1);
-        // Whoever repeats this finds the field there.
+        // A reader of the journal finds the field there.
         cx.db.propagate_as(|p| p.command(&[b"HSET", key.bytes, args[2], args[3]]));
         true
     } else {

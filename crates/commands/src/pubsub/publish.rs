@@ -51,7 +51,7 @@ fn publish(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Replicas have listeners of their own. A message is no write: without replicas nobody reads of it.
+/// Replicas have listeners of their own. A message is no write: without replicas it is not forwarded.
 fn forward(cx: &mut Cx<'_>, args: Args<'_>) {
     if cx.engine.replicas.count() > 0 {
         cx.db.propagate_as(|effect| effect.command(args.words()));

@@ -1,4 +1,4 @@
-//! Users: who may connect, which requests they may send, and the log of what was refused.
+//! Users: their credentials, the requests that they may send, and the log of what was refused.
 //!
 //! This is the one place that knows credentials and permissions. `requirepass` is a rule like any other
 //! here: setting the option replaces the default user's passwords, and the option does not follow when

@@ -29,7 +29,7 @@ pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
     }
 }
 
-/// The line that says of a request what it was, and when, where and by whom it was sent.
+/// The line about a request: its time, database, sender and words.
 pub(crate) fn line(cx: &Cx<'_>, command: &Command, words: &[&[u8]], source: Source) -> Box<[u8]> {
     let now = cx.engine.clock.since_epoch();
     let mut line = Vec::with_capacity(64);

@@ -45,7 +45,7 @@ pub(super) struct Core {
     pub held_at: Instant,
     /// Connections that have begun to hold output since this was last asked.
     pub arrivals: u64,
-    /// Output has begun to wait for a quorum since somebody asked.
+    /// Output has begun to wait for a quorum since this was last asked.
     pub awaits_quorum: bool,
     /// The time at which this turn began.
     pub now: Instant,

@@ -34,7 +34,7 @@ impl TierFiles {
 /// Makes the tier that the configuration asks for, if any, and starts what keeps it going.
 ///
 /// # Errors
-/// Why there cannot be one, for the person who starts the server.
+/// Why there cannot be one, for the operator.
 pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     let config = &engine.config;
     let folder = config.tier_dir();

@@ -103,7 +103,7 @@ impl Timed {
         own + self.table.allocated_bytes() + self.times.allocated_bytes()
     }
 
-    /// A copy, which nobody has noted a time of.
+    /// A copy, of which no time is noted.
     pub(super) fn duplicate(&self) -> Box<Timed> {
         let mut copy = Timed::new(Watched::with_capacity(self.table.len()));
         for item in self.table.iter() {

@@ -13,7 +13,7 @@
 //! - A new time lowers the bounds from its part up to the root, as far as they are higher: O(log n).
 //! - A time that goes (HDEL, HPERSIST, HSET) leaves the bounds as they are, which costs nothing; they
 //!   are too low then, and that is found out when their time comes.
-//! - Who looks for expired fields walks down to a part whose bound has passed, looks at its fields, and
+//! - A search for expired fields walks down to a part whose bound has passed, looks at its fields, and
 //!   sets the bound to what is left there.
 //! - When the table has outgrown the parts each becomes two with the same bound, and the reverse.
 //!

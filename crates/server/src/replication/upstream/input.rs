@@ -154,16 +154,16 @@ mod tests {
         }
     }
 
-    struct Nobody;
+    struct Unwatched;
 
-    impl Watcher for Nobody {
+    impl Watcher for Unwatched {
         fn came(&mut self, _: u64) -> io::Result<()> {
             Ok(())
         }
     }
 
     fn read(end: SnapshotEnd, first: &[u8], rest: &[u8], piece: usize) -> io::Result<Vec<u8>> {
-        let (mut socket, mut watcher) = (Slow(rest, piece, false), Nobody);
+        let (mut socket, mut watcher) = (Slow(rest, piece, false), Unwatched);
         let timeout = Duration::from_secs(9);
         let mut input = SnapshotInput::new(&mut socket, &mut watcher, end, first.to_vec(), timeout);
         let mut all = Vec::new();
@@ -189,7 +189,7 @@ mod tests {
         let mut socket = Slow(b"hot*1\r\n", 100, false);
         let end = SnapshotEnd::Length(8);
         let timeout = Duration::from_secs(9);
-        let mut watcher = Nobody;
+        let mut watcher = Unwatched;
         let mut input =
             SnapshotInput::new(&mut socket, &mut watcher, end, b"snaps".to_vec(), timeout);
         let mut all = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_came_of_the_stream_is_not_of_the_snapshot() {
-        let (mut socket, mut watcher) = (Slow(b"", 1, false), Nobody);
+        let (mut socket, mut watcher) = (Slow(b"", 1, false), Unwatched);
         let (end, timeout) = (SnapshotEnd::Length(3), Duration::from_secs(9));
         let first = b"abc*1\r\n".to_vec();
         let mut input = SnapshotInput::new(&mut socket, &mut watcher, end, first, timeout);
