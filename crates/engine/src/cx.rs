@@ -133,6 +133,15 @@ impl Cx<'_> {
         result
     }
 
+    /// Adds the keys that were found, and those that were not, to the thread's statistics; once, at the end
+    /// of the context.
+    #[inline]
+    pub(crate) fn count_lookups(&self) {
+        let stats = self.thread.stats();
+        stats.hits.add_own(self.db.hits.get());
+        stats.misses.add_own(self.db.misses.get());
+    }
+
     /// Publishes a message, in a transaction once that has ended; returns how many clients get it.
     pub fn publish(&self, space: Space, channel: &[u8], payload: &[u8]) -> usize {
         let pubsub = &self.engine.pubsub;

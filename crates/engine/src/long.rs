@@ -182,7 +182,6 @@ impl LongCommand {
         let engine = thread.engine;
         let words = self.words.to_vec();
         let args = Args::new(&words);
-        let (client, reactor) = (self.session.id(), self.session.client.thread);
         let keys = match &self.session.multi {
             Some(multi) => queued_keys(engine, multi),
             None => {
@@ -208,24 +207,27 @@ impl LongCommand {
         } else {
             run_holding(&mut cx, self.row, args, keys);
         }
-        let stats = thread.stats();
-        stats.hits.add_own(cx.db.hits.get());
-        stats.misses.add_own(cx.db.misses.get());
+        cx.count_lookups();
         drop(cx);
-        engine.tracking.flush_broadcasts(engine);
-        if self.session.overflows {
-            engine.mailboxes[reactor].post(Message::Overflow(client));
-            return;
-        }
-        let written = self.session.written;
-        let mut resumption = Resumption::new(Some(self.token), out, written);
-        if engine.safe.holds_replies() {
-            // It may have seen whatever there is.
-            resumption.seen = engine.journal.position();
-        }
-        resumption.watching = self.session.watching.take();
-        engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+        resume(engine, &mut self.session, self.token, out);
     }
+}
+
+/// Gives a suspended client the replies of its command, which this thread has run in `session`.
+pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Output) {
+    let (client, reactor) = (session.id(), session.client.thread);
+    engine.tracking.flush_broadcasts(engine);
+    if session.overflows {
+        engine.mailboxes[reactor].post(Message::Overflow(client));
+        return;
+    }
+    let mut resumption = Resumption::new(Some(token), out, session.written);
+    if engine.safe.holds_replies() {
+        // It may have seen whatever there is.
+        resumption.seen = engine.journal.position();
+    }
+    resumption.watching = session.watching.take();
+    engine.mailboxes[reactor].post(Message::Resume(client, resumption));
 }
 
 fn named_keys(row: &Resolved, keys: &RequestKeys, words: &[&[u8]]) -> Vec<NamedKey> {

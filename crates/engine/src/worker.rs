@@ -423,9 +423,7 @@ impl Worker {
                 None => {}
             }
         }
-        let stats = self.context.stats();
-        stats.hits.add_own(cx.db.hits.get());
-        stats.misses.add_own(cx.db.misses.get());
+        cx.count_lookups();
         cx.session.publish(now.0);
         cx.keys.shrink();
         self.context.keys.set(std::mem::take(&mut cx.keys));

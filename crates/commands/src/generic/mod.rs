@@ -14,7 +14,7 @@ mod randomkey;
 mod rename;
 mod scan;
 mod sort;
-mod ttl;
+pub(crate) mod ttl;
 mod type_of;
 mod wait;
 

@@ -66,20 +66,44 @@ pub static PEXPIRETIME: Command = Command {
     ..Command::ROW
 };
 
-fn ttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, now| at.left(now).saturating_add(500) / 1000)
+/// What a command says of an expiry at this moment.
+pub(crate) type Figure = fn(at: Millis, now: Millis) -> i64;
+
+/// The time left, rounded to seconds.
+pub(crate) fn seconds_left(at: Millis, now: Millis) -> i64 {
+    rounded(at.left(now))
 }
-fn pttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, Millis::left)
+/// The time left.
+pub(crate) fn milliseconds_left(at: Millis, now: Millis) -> i64 {
+    at.left(now)
 }
-fn expiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, _| at.0.saturating_add(500) / 1000)
+/// The moment, rounded to seconds since the epoch.
+pub(crate) fn seconds(at: Millis, _now: Millis) -> i64 {
+    rounded(at.0)
 }
-fn pexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, _| at.0)
+/// The moment, in milliseconds since the epoch.
+pub(crate) fn milliseconds(at: Millis, _now: Millis) -> i64 {
+    at.0
 }
 
-fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: fn(Millis, Millis) -> i64) -> Outcome {
+fn rounded(milliseconds: i64) -> i64 {
+    milliseconds.saturating_add(500) / 1000
+}
+
+fn ttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, seconds_left)
+}
+fn pttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, milliseconds_left)
+}
+fn expiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, seconds)
+}
+fn pexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    answer(cx, args, milliseconds)
+}
+
+fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: Figure) -> Outcome {
     let number = match cx.db.look(args.key(1)) {
         None => -2,
         Some(entry) => entry.expiry().map_or(-1, |at| figure(at, cx.now())),

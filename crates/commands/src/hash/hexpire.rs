@@ -23,9 +23,8 @@ const CONDITION: Arg = Arg::one_of(
 )
 .optional();
 
-/// `HEXPIRE`.
-pub static HEXPIRE: Command = Command {
-    name: "hexpire",
+/// What the four rows have in common.
+const EXPIRE: Command = Command {
     arity: -6,
     flags: Flags::WRITE.with(Flags::FAST),
     keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
@@ -33,6 +32,12 @@ pub static HEXPIRE: Command = Command {
     since: "9.0.0",
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
+    ..Command::ROW
+};
+
+/// `HEXPIRE`.
+pub static HEXPIRE: Command = Command {
+    name: "hexpire",
     summary: "Sets expiry time on hash fields.",
     args: &[
         Arg::key("key", 0),
@@ -48,19 +53,12 @@ pub static HEXPIRE: Command = Command {
         .after("FIELDS"),
     ],
     run: hexpire,
-    ..Command::ROW
+    ..EXPIRE
 };
 
 /// `HPEXPIRE`.
 pub static HPEXPIRE: Command = Command {
     name: "hpexpire",
-    arity: -6,
-    flags: Flags::WRITE.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Sets expiry time on hash object.",
     args: &[
         Arg::key("key", 0),
@@ -69,19 +67,12 @@ pub static HPEXPIRE: Command = Command {
         FIELDS,
     ],
     run: hpexpire,
-    ..Command::ROW
+    ..EXPIRE
 };
 
 /// `HEXPIREAT`.
 pub static HEXPIREAT: Command = Command {
     name: "hexpireat",
-    arity: -6,
-    flags: Flags::WRITE.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Sets expiry time on hash fields.",
     args: &[
         Arg::key("key", 0),
@@ -90,19 +81,12 @@ pub static HEXPIREAT: Command = Command {
         FIELDS,
     ],
     run: hexpireat,
-    ..Command::ROW
+    ..EXPIRE
 };
 
 /// `HPEXPIREAT`.
 pub static HPEXPIREAT: Command = Command {
     name: "hpexpireat",
-    arity: -6,
-    flags: Flags::WRITE.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RW.with(KeyFlags::UPDATE))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Sets expiration time on hash field.",
     args: &[
         Arg::key("key", 0),
@@ -111,7 +95,7 @@ pub static HPEXPIREAT: Command = Command {
         FIELDS,
     ],
     run: hpexpireat,
-    ..Command::ROW
+    ..EXPIRE
 };
 
 fn hexpire(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -4,9 +4,9 @@
 
 use super::fields::{FIELDS, counted, report_expiries, report_passed};
 use crate::list::write;
-use crate::string::expiry::{Expiry, ExpiryOptions};
+use crate::string::expiry::{EXPIRE_OR_PERSIST, Expiry, ExpiryOptions};
 use engine::{
-    Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
+    Arg, Args, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
 };
 use structs::hash::Hash;
 
@@ -21,21 +21,7 @@ pub static HGETEX: Command = Command {
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
     summary: "Gets the value of one or more fields of a given hash key, and optionally sets their expiration time or time-to-live (TTL).",
-    args: &[
-        Arg::key("key", 0),
-        Arg::one_of(
-            "expiration",
-            &[
-                Arg::new("seconds", ArgKind::Integer).after("EX"),
-                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-                Arg::token("persist", "PERSIST"),
-            ],
-        )
-        .optional(),
-        FIELDS,
-    ],
+    args: &[Arg::key("key", 0), EXPIRE_OR_PERSIST, FIELDS],
     run: hgetex,
     ..Command::ROW
 };

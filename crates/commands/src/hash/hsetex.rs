@@ -5,7 +5,7 @@
 use super::fields::{HEXPIRE_EVENT, NUMFIELDS, counted, report_passed};
 use super::set_fields::HSET_EVENT;
 use crate::limits;
-use crate::string::expiry::{Expiry, ExpiryOptions};
+use crate::string::expiry::{EXPIRE_OR_KEEP, Expiry, ExpiryOptions};
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
 };
@@ -27,17 +27,7 @@ pub static HSETEX: Command = Command {
         Arg::one_of("key-condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")]).optional(),
         Arg::one_of("fields-condition", &[Arg::token("fnx", "FNX"), Arg::token("fxx", "FXX")])
             .optional(),
-        Arg::one_of(
-            "expiration",
-            &[
-                Arg::new("seconds", ArgKind::Integer).after("EX"),
-                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-                Arg::token("keepttl", "KEEPTTL"),
-            ],
-        )
-        .optional(),
+        EXPIRE_OR_KEEP,
         Arg::block(
             "fields",
             &[

@@ -2,14 +2,14 @@
 //! −2 if there is none, −1 if it does not expire.
 
 use super::fields::FIELDS;
+use crate::generic::ttl;
 use engine::{
     Arg, Args, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis, Outcome,
 };
 use structs::hash::Hash;
 
-/// `HTTL`.
-pub static HTTL: Command = Command {
-    name: "httl",
+/// What the four rows have in common.
+const TIME: Command = Command {
     arity: -5,
     flags: Flags::READONLY.with(Flags::FAST),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
@@ -17,74 +17,56 @@ pub static HTTL: Command = Command {
     since: "9.0.0",
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
-    summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
     args: &[Arg::key("key", 0), FIELDS],
-    run: httl,
     ..Command::ROW
+};
+
+/// `HTTL`.
+pub static HTTL: Command = Command {
+    name: "httl",
+    summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
+    run: httl,
+    ..TIME
 };
 
 /// `HPTTL`.
 pub static HPTTL: Command = Command {
     name: "hpttl",
-    arity: -5,
-    flags: Flags::READONLY.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Returns the remaining time to live in milliseconds of a hash key's field(s) that have an associated expiration.",
-    args: &[Arg::key("key", 0), FIELDS],
     run: hpttl,
-    ..Command::ROW
+    ..TIME
 };
 
 /// `HEXPIRETIME`.
 pub static HEXPIRETIME: Command = Command {
     name: "hexpiretime",
-    arity: -5,
-    flags: Flags::READONLY.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
-    args: &[Arg::key("key", 0), FIELDS],
     run: hexpiretime,
-    ..Command::ROW
+    ..TIME
 };
 
 /// `HPEXPIRETIME`.
 pub static HPEXPIRETIME: Command = Command {
     name: "hpexpiretime",
-    arity: -5,
-    flags: Flags::READONLY.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Hash,
-    since: "9.0.0",
-    complexity: "O(N) where N is the number of specified fields.",
-    effort: Effort::Words(3),
     summary: "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
-    args: &[Arg::key("key", 0), FIELDS],
     run: hpexpiretime,
-    ..Command::ROW
+    ..TIME
 };
 
 fn httl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, now| at.left(now).saturating_add(500) / 1000)
+    answer(cx, args, ttl::seconds_left)
 }
 fn hpttl(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, Millis::left)
+    answer(cx, args, ttl::milliseconds_left)
 }
 fn hexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, _| at.0.saturating_add(500) / 1000)
+    answer(cx, args, ttl::seconds)
 }
 fn hpexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    answer(cx, args, |at, _| at.0)
+    answer(cx, args, ttl::milliseconds)
 }
 
-fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: fn(Millis, Millis) -> i64) -> Outcome {
+fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: ttl::Figure) -> Outcome {
     if !args.is(2, "fields") {
         return Err(Error::Syntax);
     }

@@ -1,7 +1,33 @@
 //! The expiry options that SET, GETEX and their kin share.
 
 use engine::db::SetExpiry;
-use engine::{Args, Cx, Error, Key, Millis, events};
+use engine::{Arg, ArgKind, Args, Cx, Error, Key, Millis, events};
+
+/// The options of commands that read, as they are documented.
+pub(crate) const EXPIRE_OR_PERSIST: Arg = Arg::one_of(
+    "expiration",
+    &[
+        Arg::new("seconds", ArgKind::Integer).after("EX"),
+        Arg::new("milliseconds", ArgKind::Integer).after("PX"),
+        Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
+        Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
+        Arg::token("persist", "PERSIST"),
+    ],
+)
+.optional();
+
+/// The options of commands that write, as they are documented.
+pub(crate) const EXPIRE_OR_KEEP: Arg = Arg::one_of(
+    "expiration",
+    &[
+        Arg::new("seconds", ArgKind::Integer).after("EX"),
+        Arg::new("milliseconds", ArgKind::Integer).after("PX"),
+        Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
+        Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
+        Arg::token("keepttl", "KEEPTTL"),
+    ],
+)
+.optional();
 
 /// What happens to the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

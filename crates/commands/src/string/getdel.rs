@@ -1,9 +1,7 @@
 //! `GETDEL key`, `GETEX key [EX|PX|EXAT|PXAT time|PERSIST]`
 
-use super::expiry::{Expiry, ExpiryOptions};
-use engine::{
-    Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events,
-};
+use super::expiry::{EXPIRE_OR_PERSIST, Expiry, ExpiryOptions};
+use engine::{Arg, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, events};
 use keyspace::StringRef;
 
 /// `GETDEL`.
@@ -32,20 +30,7 @@ pub static GETEX: Command = Command {
     since: "6.2.0",
     complexity: "O(1)",
     summary: "Returns the string value of a key after setting its expiration time.",
-    args: &[
-        Arg::key("key", 0),
-        Arg::one_of(
-            "expiration",
-            &[
-                Arg::new("seconds", ArgKind::Integer).after("EX"),
-                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-                Arg::token("persist", "PERSIST"),
-            ],
-        )
-        .optional(),
-    ],
+    args: &[Arg::key("key", 0), EXPIRE_OR_PERSIST],
     run: getex,
     ..Command::ROW
 };

@@ -1,6 +1,6 @@
 //! `MSETEX numkeys key value [key value …] [NX|XX] [EX|PX|EXAT|PXAT time|KEEPTTL]`
 
-use super::expiry::{Expiry, ExpiryOptions};
+use super::expiry::{EXPIRE_OR_KEEP, Expiry, ExpiryOptions};
 use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Effort, Error, Find, Flags, Group, Key, KeyFlags,
     KeySpec, Outcome, events,
@@ -27,17 +27,7 @@ pub static MSETEX: Command = Command {
         Arg::new("numkeys", ArgKind::Integer),
         Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple(),
         Arg::one_of("condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")]).optional(),
-        Arg::one_of(
-            "expiration",
-            &[
-                Arg::new("seconds", ArgKind::Integer).after("EX"),
-                Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-                Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-                Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-                Arg::token("keepttl", "KEEPTTL"),
-            ],
-        )
-        .optional(),
+        EXPIRE_OR_KEEP,
     ],
     run: msetex,
     ..Command::ROW

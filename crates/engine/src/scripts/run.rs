@@ -9,7 +9,7 @@ use super::running::{Kind, RunningScript};
 use super::undo::UndoLog;
 use crate::args::Args;
 use crate::background::GAP;
-use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::blocking::{Suspension, TimeoutReply};
 use crate::clock::Ticks;
 use crate::command::{Flags, Outcome, ScriptName};
 use crate::commit;
@@ -18,7 +18,7 @@ use crate::dispatch::{self, NotNow, ScriptRules, is_held_back};
 use crate::error::Error;
 use crate::evict::{Room, make_room};
 use crate::locks::{Busy, Locked};
-use crate::mailbox::Message;
+use crate::long;
 use crate::monitor::{self, Source};
 use crate::session::Session;
 use crate::table::Resolved;
@@ -371,26 +371,14 @@ impl Job {
         let engine = thread.engine;
         let words = self.words.to_vec();
         let args = Args::new(&words);
-        let (client, reactor) = (self.session.id(), self.session.client.thread);
         let mut out = Output::default();
         let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.db.touches = self.touches;
         run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
-        let stats = thread.stats();
-        stats.hits.add_own(cx.db.hits.get());
-        stats.misses.add_own(cx.db.misses.get());
+        cx.count_lookups();
         drop(cx);
-        engine.tracking.flush_broadcasts(engine);
-        if self.session.overflows {
-            engine.mailboxes[reactor].post(Message::Overflow(client));
-            return;
-        }
-        let mut resumption = Resumption::new(Some(self.token), out, self.session.written);
-        if engine.safe.holds_replies() {
-            resumption.seen = engine.journal.position();
-        }
-        engine.mailboxes[reactor].post(Message::Resume(client, resumption));
+        long::resume(engine, &mut self.session, self.token, out);
     }
 }
 

@@ -38,7 +38,7 @@ pub use room::data_end;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use structs::sync::lock;
@@ -268,12 +268,7 @@ impl Aof {
         }
         if !self.engine.config.appendonly() {
             let together = lock(&self.switching);
-            log.set_state(LogState::Off);
-            // It may still wait for a snapshot, without a writer that the keeper would find.
-            log.figures.is_scheduled.store(false, Release);
-            if let Some(writer) = &*lock(&self.writing) {
-                writer.end_here();
-            }
+            self.switch_off(&together);
             drop(together);
             self.engine.serve_acks();
         } else if log.state() == LogState::Off {
@@ -306,17 +301,24 @@ impl Aof {
         Ok(())
     }
 
+    /// Ends the log at what it has now. `_together` is the lock of `switching`.
+    fn switch_off(&self, _together: &MutexGuard<'_, ()>) {
+        let log = &self.engine.append_log;
+        log.set_state(LogState::Off);
+        // It may still wait for a snapshot, without a writer that the keeper would find.
+        log.figures.is_scheduled.store(false, Release);
+        if let Some(writer) = &*lock(&self.writing) {
+            writer.end_here();
+        }
+    }
+
     /// Ends the log, whatever the options say, and waits for that: the data set is about to be replaced
     /// by one that it knows nothing of.
     pub fn suspend(&self) {
         let log = &self.engine.append_log;
         let together = lock(&self.switching);
         self.is_suspended.store(true, SeqCst);
-        log.set_state(LogState::Off);
-        log.figures.is_scheduled.store(false, Release);
-        if let Some(writer) = &*lock(&self.writing) {
-            writer.end_here();
-        }
+        self.switch_off(&together);
         drop(together);
         self.engine.serve_acks();
         loop {
