@@ -62,6 +62,11 @@ impl<'t> Replay<'t> {
         Replay { thread, session, replies: Output::default(), rows: Vec::new() }
     }
 
+    /// The database that is selected.
+    pub fn db(&self) -> DbIndex {
+        self.session.db
+    }
+
     /// Repeats some commands in order.
     ///
     /// # Errors

@@ -208,6 +208,15 @@ impl Engine {
         Some(client)
     }
 
+    /// The database in which the journal goes on without a SELECT; `None`: it goes on with one. Exact
+    /// while the world is stopped.
+    pub fn stream_db(&self) -> Option<DbIndex> {
+        if self.journal.is_copy() {
+            return Some(self.upstream.link().stream_db);
+        }
+        self.journal.selected_db()
+    }
+
     /// The context of the calling thread, which follows the primary; once.
     pub fn follower_context(&'static self) -> ThreadContext {
         ThreadContext::new(self, self.thread_stats.len() - 1)

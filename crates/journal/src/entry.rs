@@ -36,7 +36,7 @@ pub struct Entry {
 }
 
 /// `SELECT db`, as it stands in the stream.
-pub(crate) fn push_select(out: &mut Vec<u8>, db: DbIndex) {
+pub fn push_select(out: &mut Vec<u8>, db: DbIndex) {
     let mut digits = [0; INT_MAX_LEN];
     push_header(out, b'*', 2);
     push_bulk(out, b"SELECT");

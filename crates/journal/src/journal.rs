@@ -176,6 +176,11 @@ impl Journal {
         self.is_recording.store(self.is_active() && !is_copy, Release);
     }
 
+    /// Whether it is a copy of another server's journal.
+    pub fn is_copy(&self) -> bool {
+        self.register().is_copy
+    }
+
     /// Bytes of memory that hold the journal, in whole segments.
     #[inline]
     pub fn held_bytes(&self) -> usize {

@@ -23,7 +23,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
-pub use entry::{Effect, Entry};
+pub use entry::{Effect, Entry, push_select};
 pub use history::{History, HistoryId};
 pub use journal::{Journal, NotKept};
 pub use reader::{Chunk, IfBehind, Reader};

@@ -10,4 +10,4 @@ pub mod stream;
 pub mod wire;
 
 pub use manifest::{Manifest, ManifestError};
-pub use stream::{Corrupt, FileEnd, Item, Place, StreamReader};
+pub use stream::{Corrupt, FileEnd, Item, NO_PLACE, Place, StreamReader};

@@ -36,8 +36,8 @@ pub enum Item {
     },
     /// `#REPL:`: where in the replication stream the commands that follow stand.
     Place {
-        /// The place.
-        place: Place,
+        /// The place; `None`: what follows is not of the stream.
+        place: Option<Place>,
         /// Bytes of the input that it took.
         consumed: usize,
     },
@@ -64,6 +64,9 @@ pub struct Place {
     /// The position in it.
     pub position: JournalPos,
 }
+
+/// The annotation in front of commands that have no place in the replication stream.
+pub const NO_PLACE: &[u8] = b"#REPL:\r\n";
 
 impl Place {
     /// The annotation's line.
@@ -280,8 +283,11 @@ impl StreamReader {
             return self.batch(head, consumed, &input[consumed..], end);
         }
         self.advance(consumed);
+        if line == NO_PLACE.trim_ascii_end() {
+            return Ok(Item::Place { place: None, consumed });
+        }
         if let Some(place) = Place::parse(line) {
-            return Ok(Item::Place { place, consumed });
+            return Ok(Item::Place { place: Some(place), consumed });
         }
         Ok(match line.strip_prefix(b"#TS:").and_then(structs::numbers::parse_i64) {
             Some(seconds) => Item::Timestamp { seconds, consumed },
@@ -459,7 +465,8 @@ mod tests {
                     consumed
                 }
                 Ok(Item::Place { place, consumed }) => {
-                    found.push(format!("place {}", place.position.0));
+                    let position = place.map(|place| place.position.0.to_string());
+                    found.push(format!("place {}", position.unwrap_or_default()));
                     consumed
                 }
                 Ok(Item::Comment { consumed }) => consumed,
@@ -490,6 +497,7 @@ mod tests {
         assert_eq!(Place::parse(place.line().trim_end().as_bytes()), Some(place));
         assert_eq!(place.behind(14).position, JournalPos(91));
         // What cannot be one is a comment.
+        assert_eq!(read(&[NO_PLACE, b"*1\r\n$4\r\nPING\r\n"].concat()).0, ["place ", "PING"]);
         for line in ["#REPL:", "#REPL:x 7", "#REPL: 7", "#REPL:77"] {
             assert_eq!(Place::parse(line.as_bytes()), None, "{line}");
         }

@@ -6,7 +6,7 @@ use crate::host::{ServerHost, Started};
 use crate::listening;
 use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
-use crate::persistence::aof::Aof;
+use crate::persistence::aof::{Aof, LoadedLog};
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::{self, save, save_points};
 use crate::process::{
@@ -19,7 +19,7 @@ use crate::unsupported;
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
-use engine::{DbIndex, Engine, Worker};
+use engine::{Engine, Worker};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
@@ -284,14 +284,13 @@ fn not_loaded(reason: Failure) -> Failure {
 /// Loads the append-only log, if there is one.
 fn load_log(engine: &Engine, aof: &Aof, log: Option<u64>) -> Result<LoadedAtStart, Failure> {
     let started = Instant::now();
-    let loaded = if log.is_some() { aof.load() } else { Ok(None) };
+    let loaded = if log.is_some() { aof.load() } else { Ok(LoadedLog::default()) };
     signals::set_loading(false);
     if engine.loading.is_cancelled() {
         return Ok(LoadedAtStart::Cancelled);
     }
-    // The database in which a stream goes on is not known, so a replica begins anew.
-    let place = loaded?.filter(|_| !engine.upstream.is_replica());
-    load::continue_history(engine, place, DbIndex(0));
+    let LoadedLog { place, db, .. } = loaded?;
+    load::continue_history(engine, place, db);
     if log.is_some() {
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from append only file: {seconds:.3} seconds");

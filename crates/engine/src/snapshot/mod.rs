@@ -241,10 +241,7 @@ impl Snapshot {
             position: engine.journal.position(),
             time: engine.clock.wall(),
             history: engine.journal.history().id,
-            stream_db: engine
-                .journal
-                .is_active()
-                .then(|| engine.journal.selected_db().unwrap_or_default()),
+            stream_db: engine.journal.is_active().then(|| engine.stream_db().unwrap_or_default()),
             changes: engine.changes(),
             libraries: engine.scripts.functions.all(),
             has_timed_fields: has_timed_fields(engine, locks),

@@ -9,9 +9,9 @@ use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
-use engine::Error;
 use engine::replay::{Replay, ReplayError};
 use engine::worker::ThreadContext;
+use engine::{DbIndex, Error};
 use replication::manifest::LogFile;
 use replication::{FileEnd, Item, Manifest, Place, StreamReader};
 use std::cell::Cell;
@@ -37,6 +37,8 @@ pub struct Loaded {
     pub has_gap: bool,
     /// Where in the replication stream the log ends, if it says so.
     pub place: Option<Place>,
+    /// The database that is selected there.
+    pub db: DbIndex,
 }
 
 /// Loads all files of a manifest.
@@ -55,6 +57,7 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         base_bytes: base.map_or(0, |(_, end)| end.at),
         has_gap: false,
         place: None,
+        db: DbIndex(0),
     };
     for (number, &(file, end)) in files.iter().enumerate() {
         // What a crash cut off was the end, if nothing came to be written behind it. A base is
@@ -63,9 +66,10 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         let mut later = files[number + 1..].iter();
         let is_last = if is_base { later.len() == 0 } else { later.all(|(_, end)| end.at == 0) };
         let started = Instant::now();
-        let place = Cell::new(loaded.place);
-        loaded.has_gap = Loading { thread, folder, file, end, is_last, place: &place }.run()?;
-        loaded.place = place.get();
+        let (place, db) = (Cell::new(loaded.place), Cell::new(loaded.db));
+        let loading = Loading { thread, folder, file, end, is_last, place: &place, db: &db };
+        loaded.has_gap = loading.run()?;
+        (loaded.place, loaded.db) = (place.get(), db.get());
         let kind = if is_base { "base" } else { "incr" };
         let seconds = started.elapsed().as_secs_f64();
         log!(Notice, "DB loaded from {kind} file {}: {seconds:.3} seconds", file.display());
@@ -82,6 +86,8 @@ struct Loading<'l> {
     is_last: bool,
     /// Where in the replication stream the commands stand that were repeated last.
     place: &'l Cell<Option<Place>>,
+    /// The database that is selected behind them.
+    db: &'l Cell<DbIndex>,
 }
 
 impl Loading<'_> {
@@ -126,6 +132,7 @@ impl Loading<'_> {
             log!(Notice, "Reading the remaining AOF tail...");
         }
         self.place.set(report.place());
+        self.db.set(DbIndex(report.stream_db.unwrap_or(0)));
         Ok(report.end)
     }
 
@@ -222,7 +229,7 @@ impl Loading<'_> {
                     place = place.map(|place| place.behind(consumed));
                 }
                 Item::Place { place: named, consumed } => {
-                    place = Some(named);
+                    place = named;
                     at += consumed;
                 }
                 Item::Timestamp { consumed, .. } | Item::Comment { consumed } => at += consumed,
@@ -254,7 +261,9 @@ impl Loading<'_> {
                 .map(|&(end, _)| &batch.words[std::mem::replace(&mut start, end)..end])
                 .collect();
             let name = self.file.display();
-            match replay.run(&commands) {
+            let outcome = replay.run(&commands);
+            self.db.set(replay.db());
+            match outcome {
                 Ok(()) => break,
                 Err(ReplayError::Unknown { index, error }) => {
                     let what = match error {

@@ -31,9 +31,10 @@ use engine::worker::ThreadContext;
 use file::LogFile;
 use files::Folder;
 use keyspace::snapshot::Shared;
+pub use load::Loaded as LoadedLog;
+use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};
-use replication::{Manifest, Place};
 pub use room::data_end;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -148,7 +149,7 @@ impl Aof {
     ///
     /// # Errors
     /// Why not, naming file and place.
-    pub fn load(&self) -> Result<Option<Place>, String> {
+    pub fn load(&self) -> Result<LoadedLog, String> {
         let (send, receive) = mpsc::sync_channel(1);
         let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
         let job = move |thread: &ThreadContext| {
@@ -161,7 +162,7 @@ impl Aof {
         figures.current_size.store(loaded.total_bytes, Relaxed);
         figures.base_size.store(loaded.base_bytes, Relaxed);
         self.has_gap.store(loaded.has_gap, Relaxed);
-        Ok(loaded.place)
+        Ok(loaded)
     }
 
     /// Whether there are files of one, as the manifest on the disk says; if not, the server's log says why.
@@ -222,8 +223,9 @@ impl Aof {
         inner.settled_bytes = self.settled_bytes(&inner.manifest);
         let stopped = self.engine.keyspace.world().stop();
         let reader = self.engine.journal.read(IfBehind::HoldWriters);
+        let db = self.engine.stream_db();
         drop(stopped);
-        let writer = Writer::start(self.engine, &self.net, reader, file, true)
+        let writer = Writer::start(self.engine, &self.net, reader, db, file, true)
             .map_err(|error| format!("Can't start a thread: {error}"))?;
         self.set_writer(&mut inner, Some(writer));
         self.engine.append_log.set_state(LogState::On);

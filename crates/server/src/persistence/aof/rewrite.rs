@@ -17,6 +17,7 @@ use crate::persistence::save;
 use crate::persistence::snapshot_file::Content;
 use crate::persistence::temporaries;
 use crate::process::{os_error, thread};
+use engine::DbIndex;
 use engine::append_log::LogState;
 use engine::journal::{IfBehind, Reader};
 use engine::snapshot::{AlreadyRunning, Beside, Snapshot, Snapshots};
@@ -230,13 +231,15 @@ impl Aof {
         self.drop_beginning(&mut inner);
         let path = self.folder.temporary_incr();
         let file = self.create_file(&path)?;
-        let mut reader: Option<Reader<'static>> = None;
+        let mut reader: Option<(Reader<'static>, Option<DbIndex>)> = None;
         let engine = self.engine;
-        let begun = self.begin(|| reader = Some(engine.journal.read(IfBehind::HoldWriters)));
+        let begun = self.begin(|| {
+            reader = Some((engine.journal.read(IfBehind::HoldWriters), engine.stream_db()));
+        });
         // It is begun again later, unless the log is switched off first.
         let snapshot = begun.inspect_err(|_| drop(fs::remove_file(&path)))?;
-        if let Some(reader) = reader {
-            let writer = super::Writer::start(engine, &self.net, reader, file, false)
+        if let Some((reader, db)) = reader {
+            let writer = super::Writer::start(engine, &self.net, reader, db, file, false)
                 .map_err(|error| format!("Can't start a thread: {error}"))?;
             inner.settled_bytes = 0;
             self.set_writer(&mut inner, Some(writer));

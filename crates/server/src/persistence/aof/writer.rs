@@ -15,12 +15,13 @@ use crate::log;
 use crate::net::{Net, Sender};
 use crate::process::os_error;
 use config::AppendFsync;
+use engine::DbIndex;
 use engine::Engine;
 use engine::journal::safe::{Gate, Need};
-use engine::journal::{HistoryId, JournalPos, Reader};
+use engine::journal::{HistoryId, JournalPos, Reader, push_select};
 use engine::mailbox::recheck_all;
-use replication::Place;
 use replication::preallocation::LARGEST_BATCH;
+use replication::{NO_PLACE, Place};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -52,11 +53,19 @@ const SLOW_SYNC: Duration = Duration::from_secs(2);
 struct Orders {
     /// Everything from a position on goes to another file. The thread may be so far behind that
     /// there is a second one before it comes to the first.
-    switches: VecDeque<(JournalPos, LogFile)>,
+    switches: VecDeque<Switch>,
     /// What is before this position is in a base, for good.
     contained: JournalPos,
     /// Write everything, force it to the disk, and end.
     stops: bool,
+}
+
+/// A change of files.
+struct Switch {
+    at: JournalPos,
+    file: LogFile,
+    /// The database that is selected there; `None`: what follows begins with a SELECT.
+    db: Option<DbIndex>,
 }
 
 impl Orders {
@@ -89,7 +98,9 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the threads. `reader` stands where `file` goes on.
+    /// Starts the threads. `reader` stands where `file` goes on. The world is stopped, or nothing writes
+    /// yet, or both have been so since `reader` was made and `db`, the database that is selected there
+    /// (`None`: what follows begins with a SELECT), was asked for.
     ///
     /// # Errors
     /// The system can start no thread.
@@ -97,6 +108,7 @@ impl Writer {
         engine: &'static Engine,
         net: &Arc<Net>,
         reader: Reader<'static>,
+        db: Option<DbIndex>,
         file: LogFile,
         is_trusted: bool,
     ) -> io::Result<Arc<Writer>> {
@@ -119,6 +131,7 @@ impl Writer {
             last_data: Instant::now(),
             last_second: 0,
             noted: None,
+            unselected: db,
             complaint: None,
             write_failed: false,
             gathering: Gathering::default(),
@@ -163,7 +176,8 @@ impl Writer {
     /// Has everything from `at` on written to another file. The old one is forced to the disk. The
     /// world is stopped, and `at` is where the journal ends.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
-        lock(&self.orders).switches.push_back((at, file));
+        let db = self.engine.stream_db();
+        lock(&self.orders).switches.push_back(Switch { at, file, db });
         self.wake();
     }
 
@@ -171,7 +185,7 @@ impl Writer {
     /// that need not be: its file was deleted, and as long as it is open it takes up its room.
     pub fn contained(&self) {
         let mut orders = lock(&self.orders);
-        if let Some((at, _)) = orders.switches.back() {
+        if let Some(Switch { at, .. }) = orders.switches.back() {
             orders.contained = *at;
         }
         drop(orders);
@@ -180,18 +194,18 @@ impl Writer {
 
     /// What is behind this position is not for the file at hand.
     fn limit(&self) -> JournalPos {
-        lock(&self.orders).switches.front().map_or(JournalPos(u64::MAX), |(at, _)| *at)
+        lock(&self.orders).switches.front().map_or(JournalPos(u64::MAX), |switch| switch.at)
     }
 
     /// The next file, if everything up to `written` is in the one at hand.
-    fn next_file(&self, written: JournalPos) -> Option<LogFile> {
+    fn next_file(&self, written: JournalPos) -> Option<Switch> {
         let mut orders = lock(&self.orders);
         // If the log ends before, the other file stays empty.
-        let is_due = |(at, _): &(JournalPos, LogFile)| written >= (*at).min(self.target());
+        let is_due = |switch: &Switch| written >= switch.at.min(self.target());
         if !orders.switches.front().is_some_and(is_due) {
             return None;
         }
-        orders.switches.pop_front().map(|(_, file)| file)
+        orders.switches.pop_front()
     }
 
     /// Nothing that is appended to the journal from now on is written, so a command that begins now does not wait
@@ -291,6 +305,8 @@ struct Work {
     last_second: i64,
     /// The history that the file was told of last.
     noted: Option<HistoryId>,
+    /// The file does not say yet that what follows is for this database, nor does what follows.
+    unselected: Option<DbIndex>,
     complaint: Option<Instant>,
     write_failed: bool,
     gathering: Gathering,
@@ -316,8 +332,8 @@ impl Work {
             self.gathering.begins(self.engine.append_log.arrivals());
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
-            if let Some(file) = writer.next_file(self.reader.position()) {
-                self.change_file(file);
+            if let Some(switch) = writer.next_file(self.reader.position()) {
+                self.change_file(switch);
                 continue;
             }
             self.sync(policy);
@@ -410,7 +426,10 @@ impl Work {
             self.post_recheck();
         }
         match outcome {
-            Ok(()) => self.wrote(),
+            Ok(()) => {
+                self.unselected = None;
+                self.wrote();
+            }
             Err(error) => self.fail(writer, &error, len, policy),
         }
     }
@@ -473,6 +492,7 @@ impl Work {
             self.fail(writer, &error, notes.len(), policy);
             return;
         }
+        self.unselected = None;
         while let Some(chunk) = self.reader.chunk(end) {
             let (advanced, outcome) = match self.file.append(&chunk) {
                 Ok(()) => (chunk.len(), Ok(())),
@@ -494,6 +514,12 @@ impl Work {
     fn notes(&mut self) -> Vec<u8> {
         let mut notes = self.time_note();
         let id = self.engine.journal.history().id;
+        if let Some(db) = self.unselected {
+            // The command is not one of the stream.
+            notes.extend_from_slice(NO_PLACE);
+            push_select(&mut notes, db);
+            self.noted = None;
+        }
         if self.noted != Some(id) {
             self.noted = Some(id);
             let place = Place { id, position: self.reader.position() };
@@ -561,8 +587,9 @@ impl Work {
     }
 
     /// Goes on in another file.
-    fn change_file(&mut self, file: LogFile) {
-        let mut old = std::mem::replace(&mut self.file, file);
+    fn change_file(&mut self, switch: Switch) {
+        let mut old = std::mem::replace(&mut self.file, switch.file);
+        self.unselected = switch.db;
         self.size.store(self.file.size(), Relaxed);
         self.last_second = 0;
         self.noted = None;
