@@ -1,8 +1,8 @@
 //! When fields of a hash expire, ordered well enough to find those whose time has come.
 //!
 //! The time itself stands in the field ([`super::field`]). This is the index over it: the order of
-//! hashes of the table is cut into equal parts of some [`FIELDS_PER_PART`] fields, and a part has a
-//! *bound*, which no time in it is before. A binary tree over the bounds has the lowest at its root:
+//! hashes of the table is cut into equal parts of [`FIELDS_PER_PART`] fields or up to twice as many, and a
+//! part has a *bound*, which no time in it is before. A binary tree over the bounds has the lowest at its root:
 //!
 //! ```text
 //!            bounds[1]                 the lowest of all
@@ -25,8 +25,8 @@
 use crate::size_class::block_size;
 use crate::table::ScanPosition;
 
-/// Fields in a part, on average.
-const FIELDS_PER_PART: usize = 32;
+/// Fields in a part, at least; with more a search reads more fields that stay.
+const FIELDS_PER_PART: usize = 8;
 
 /// No time: a bound that nothing is before.
 const NEVER: i64 = i64::MAX;

@@ -1,7 +1,7 @@
 //! Dense registers: six bits each, so eight of them are six bytes.
 //!
-//! Eight at a time are taken apart with a few shifts of one 64-bit word, which the compiler does for
-//! several words at once with wide instructions.
+//! Eight at a time are taken apart with a few shifts of one 64-bit word; where the processor has AVX2,
+//! 32 at a time ([`super::wide`]).
 
 use super::{REGISTERS, Registers};
 
@@ -59,7 +59,18 @@ fn pack_8(registers: &[u8; 8]) -> [u8; 6] {
 }
 
 /// Raises registers to packed ones.
+#[allow(unsafe_code)] // The wide form asks for a processor that has been looked at.
 pub fn merge(registers: &mut Registers, packed: &[u8]) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_x86_feature_detected!("avx2") {
+        // SAFETY: the processor has AVX2.
+        return unsafe { super::wide::merge(registers, packed) };
+    }
+    merge_words(registers, packed);
+}
+
+/// [`merge`], eight registers at a time.
+pub fn merge_words(registers: &mut [u8], packed: &[u8]) {
     let (groups, _) = packed.as_chunks::<6>();
     let (targets, _) = registers.as_chunks_mut::<8>();
     for (target, group) in targets.iter_mut().zip(groups) {

@@ -17,6 +17,8 @@
 pub mod dense;
 mod estimate;
 pub mod sparse;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod wide;
 
 pub use estimate::estimate;
 

@@ -46,6 +46,11 @@ impl Listpack {
         Self::allocate_exactly(block_size(PREFIX + bytes) - PREFIX)
     }
 
+    /// An empty listpack that fills a block of the allocator of about so many bytes.
+    pub fn with_block(bytes: usize) -> Self {
+        Self::with_capacity(bytes.saturating_sub(PREFIX + HEADER + 1))
+    }
+
     fn allocate_exactly(capacity: usize) -> Self {
         let layout = layout(capacity);
         let stored = u32::try_from(capacity).expect("a listpack is smaller than 4 GiB");
@@ -198,7 +203,9 @@ impl Listpack {
     fn reallocate(&mut self, capacity: usize, start: usize) {
         let total = self.bytes_len();
         debug_assert!(start + total <= capacity);
-        if start == 0 && self.start() == 0 {
+        // To be smaller takes another block: the allocator leaves a block in its place while half of it
+        // is used.
+        if start == 0 && self.start() == 0 && capacity > self.capacity() {
             let stored = u32::try_from(capacity).expect("a listpack is smaller than 4 GiB");
             // SAFETY: the pointer and layout are those of the present allocation, the new size is
             // not zero and does not overflow; the old contents up to `total` fit.

@@ -97,9 +97,9 @@ struct Master<'a> {
 }
 
 impl Block {
-    /// A block of one entry, whose ID is the block's. `reserved` bytes are likely to be used.
+    /// A block of one entry, whose ID is the block's. It is likely to need `reserved` allocated bytes.
     pub fn new(words: &[&[u8]], reserved: usize) -> Block {
-        let mut pack = Listpack::with_capacity(reserved.min(MAX_RESERVED));
+        let mut pack = Listpack::with_block(reserved.min(MAX_RESERVED));
         pack.push_back_int(1);
         pack.push_back_int(0);
         pack.push_back_int(words.len() as i64 / 2);

@@ -226,6 +226,27 @@ fn a_clone_is_not_changed_by_what_follows() {
 }
 
 #[test]
+fn a_block_takes_the_memory_that_it_needs() {
+    let limits = StreamLimits::default();
+    let words: Vec<String> =
+        (0..5).flat_map(|n| [format!("field:{n:04}"), "0123456789".into()]).collect();
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    let mut stream = Stream::new();
+    (1..=1000).for_each(|n| stream.append(StreamId::new(n, 0), &words, &limits));
+    // The prefix of a listpack and its bytes; the last block is made for as much as the one before it.
+    let needed = |block: &block::Block| block_size(8 + block.as_bytes().len());
+    let (mut before, mut count) = (0, 0);
+    stream.0.blocks.for_each(|placed| {
+        count += 1;
+        if count < stream.block_count() {
+            before = needed(&placed.block);
+        }
+        assert_eq!(placed.block.allocated_bytes(), before);
+    });
+    assert_eq!((before, count > 10), (4096, true));
+}
+
+#[test]
 fn damaged_blocks_are_refused() {
     let stream = numbered(5);
     let mut block = Vec::new();
