@@ -12,12 +12,13 @@
 //!
 //! A value that cannot be read fails the requests that asked for it. The next one tries again.
 
+mod reads;
+
 use crate::command::{Command, Flags, KeyFlags};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::mailbox::Message;
 use crate::request_keys::{KeyUse, RequestKeys};
 use crate::table::Resolved;
 use crate::tier::log_failure;
@@ -27,44 +28,19 @@ use keyspace::cold::store;
 use keyspace::snapshot::record::{ColdHead, Token, Tokens};
 use keyspace::snapshot::write_whole;
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Entry, Key, StripeData, Value};
+pub use reads::ColdReads;
+use reads::{Reader, Wanted};
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use structs::sync::lock;
-
-/// A cold value that a request needs.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    db: DbIndex,
-    key: Box<[u8]>,
-    cold: ColdRef,
-}
-
-/// The values that are being read.
-#[derive(Default)]
-pub struct ColdReads {
-    reads: Mutex<HashMap<ColdLocation, Read>>,
-    arrived: Mutex<Vec<(Wanted, Value)>>,
-    has_arrived: AtomicBool,
-}
-
-enum Read {
-    /// The threads of the requests that wait for it.
-    UnderWay(Vec<usize>),
-    /// It failed; as many requests are still to be told.
-    Failed(ColdError, usize),
-}
 
 /// Whether a command needs the value of a key that it names, not only the key.
 fn needs_value(command: &Command, flags: KeyFlags) -> bool {
     let usage = KeyUse::of(flags);
-    !command.flags.has(Flags::NO_VALUES) && matches!(usage, KeyUse::Read | KeyUse::Change)
+    let looks = matches!(usage, KeyUse::Read | KeyUse::Change) || flags.has(KeyFlags::COMPARES);
+    looks && !command.flags.has(Flags::NO_VALUES)
 }
 
 /// The cold values that a request needs; for EXEC those of all that is queued.
-#[cold]
-pub(crate) fn missing(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Vec<Wanted> {
+fn missing(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Vec<Wanted> {
     let mut wanted = Vec::new();
     if row.command.flags.has(Flags::RUNS_QUEUE) {
         for queued in cx.session.multi.as_ref().map_or(&[][..], |multi| multi.queue()) {
@@ -92,97 +68,46 @@ fn cold_value(data: &StripeData, key: Key<'_>, db: &Db<'_>) -> Option<ColdRef> {
     if entry.is_expired(db.horizon) { None } else { entry.cold() }
 }
 
-/// Has values read. When they are there, or one of them cannot be read, the thread is told to try
-/// again what was put off. The caller holds the locks of their keys.
+/// Has the cold values of a request read that are not under way, and says whether there are any. When they
+/// are there, or one of them cannot be read, the client's thread is told to try the request again. The
+/// caller holds the locks of the keys, under which no other thread can release what is asked for.
 ///
-/// # Errors
-/// One of them could not be read when it was asked for before.
-pub(crate) fn fetch(cx: &Cx<'_>, wanted: Vec<Wanted>) -> Result<(), Error> {
+/// The inner error: one of them could not be read when the client asked for it before.
+#[cold]
+pub(crate) fn fetch_missing(
+    cx: &Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+) -> Option<Result<(), Error>> {
+    let wanted = missing(cx, row, args);
+    if wanted.is_empty() {
+        return None;
+    }
     let engine = cx.thread.engine;
-    let mut reads = lock(&engine.cold_reads.reads);
-    for one in &wanted {
-        if let Some(error) = take_failure(&mut reads, one.cold.location) {
-            return Err(unreadable(&error));
-        }
-    }
-    let thread = cx.session.client.thread;
-    let mut to_read = Vec::new();
-    for one in wanted {
-        match reads.get_mut(&one.cold.location) {
-            Some(Read::UnderWay(threads)) => threads.push(thread),
-            _ => {
-                reads.insert(one.cold.location, Read::UnderWay(vec![thread]));
-                to_read.push(one);
-            }
-        }
-    }
-    drop(reads);
-    if !to_read.is_empty() {
-        let locations = to_read.iter().map(|one| one.cold.location).collect();
-        let done = Box::new(move |results| complete(engine, to_read, results));
-        store().expect("entries are cold, so there is a store").fetch(locations, done);
-    }
-    Ok(())
-}
-
-/// The failure of a read that a request waited for; the last of those that waited forgets it.
-fn take_failure(
-    reads: &mut HashMap<ColdLocation, Read>,
-    location: ColdLocation,
-) -> Option<ColdError> {
-    let Some(Read::Failed(error, waiting)) = reads.get_mut(&location) else { return None };
-    let error = error.clone();
-    *waiting -= 1;
-    if *waiting == 0 {
-        reads.remove(&location);
-    }
-    Some(error)
+    let client = &cx.session.client;
+    let reader = Reader { thread: client.thread, client: client.id };
+    let fetched = engine.cold_reads.fetch(engine, wanted, Some(reader));
+    Some(fetched.map_err(|error| unreadable(&error)))
 }
 
 fn unreadable(ColdError(reason): &ColdError) -> Error {
     Error::format(format!("ERR the value of a key could not be read: {reason}"))
 }
 
-/// Values have been read; on any thread.
-fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, ColdError>>) {
-    let mut threads = Vec::new();
-    for (one, result) in wanted.into_iter().zip(results) {
-        let value = result.and_then(|payload| decode(engine, &payload));
-        let mut reads = lock(&engine.cold_reads.reads);
-        let Some(Read::UnderWay(waiting)) = reads.remove(&one.cold.location) else { continue };
-        match value {
-            Ok(value) => lock(&engine.cold_reads.arrived).push((one, value)),
-            Err(error) => {
-                log_failure(engine, &one.key, &error);
-                let failed = Read::Failed(error, waiting.len());
-                reads.insert(one.cold.location, failed);
-            }
-        }
-        threads.extend(waiting);
-    }
-    engine.cold_reads.has_arrived.store(true, Release);
-    threads.sort_unstable();
-    threads.dedup();
-    threads.iter().for_each(|&thread| engine.mailboxes[thread].post(Message::Recheck));
-}
-
 /// Installs the values that have arrived. The caller is inside the world and holds no stripe.
 #[inline]
 pub(crate) fn install_arrived(engine: &Engine) {
-    if engine.cold_reads.has_arrived.load(Relaxed) {
-        install_all(engine);
+    for (one, value) in engine.cold_reads.take_arrived() {
+        install(engine, &one, value);
     }
 }
 
 #[cold]
-fn install_all(engine: &Engine) {
-    engine.cold_reads.has_arrived.store(false, Relaxed);
-    for (one, value) in std::mem::take(&mut *lock(&engine.cold_reads.arrived)) {
-        let key = Key::new(&one.key);
-        let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-        if stripe.install(one.db, key, one.cold, value) {
-            engine.tier.promotions.add(1);
-        }
+fn install(engine: &Engine, one: &Wanted, value: Value) {
+    let key = Key::new(&one.key);
+    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
+    if stripe.install(one.db, key, one.cold, value) {
+        engine.tier.promotions.add(1);
     }
 }
 
@@ -219,11 +144,15 @@ pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
 }
 
 fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
+    let key = Key::new(&one.key);
+    let stripe = db.engine.keyspace.stripe_of(key);
+    if db.with_stripe(stripe, |data| data.cold(one.db, key)) != Some(one.cold) {
+        // The request names the key twice, and it has been read.
+        return Ok(());
+    }
     let value = read(db.engine, one.cold.location);
     let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
     let value = value.map_err(|error| unreadable(&error))?;
-    let key = Key::new(&one.key);
-    let stripe = db.engine.keyspace.stripe_of(key);
     let installed = db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value));
     if installed { Ok(()) } else { Err(Error::Cold) }
 }

@@ -319,6 +319,8 @@ impl KeyFlags {
     pub const INCOMPLETE: KeyFlags = KeyFlags(1 << 9);
     /// The other flags may differ with the arguments.
     pub const VARIABLE: KeyFlags = KeyFlags(1 << 10);
+    /// Ours: compares the value before the key is overwritten or removed.
+    pub const COMPARES: KeyFlags = KeyFlags(1 << 11);
 
     /// Both sets.
     pub const fn with(self, other: KeyFlags) -> KeyFlags {

@@ -346,14 +346,11 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         cx.db.locks.release();
         return Err(NotNow::Held);
     }
-    if keyspace::cold::entries() > 0 {
-        let wanted = cold::missing(cx, row, args);
-        if !wanted.is_empty() {
-            // Under the locks no other thread can release what is asked for.
-            let fetched = cold::fetch(cx, wanted);
-            cx.db.locks.release();
-            return wait_for_values(cx, row, fetched);
-        }
+    if keyspace::cold::entries() > 0
+        && let Some(fetched) = cold::fetch_missing(cx, row, args)
+    {
+        cx.db.locks.release();
+        return wait_for_values(cx, row, fetched);
     }
     if is_long(cx, row, args) {
         cx.db.locks.release();
@@ -370,7 +367,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
 
 /// The request waits for its values, unless one of them could not be read: that fails it.
 #[cold]
-fn wait_for_values(
+pub(crate) fn wait_for_values(
     cx: &mut Cx<'_>,
     row: &'static Resolved,
     fetched: Result<(), Error>,

@@ -8,9 +8,13 @@
 //!
 //! A failing sequence is cut down and printed as a command script.
 
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
 use harness::differential::Op;
 use harness::differential::duel::{Difference, Duel};
 use harness::differential::grammar::{Generator, commands, uncompared};
+use harness::differential::scripted::script_some;
 use harness::differential::shrink::shrink;
 use harness::environment::variable;
 use harness::server::Program;
@@ -28,17 +32,31 @@ const REPORTED: u64 = 10;
 
 #[test]
 fn replies_are_those_of_the_reference() {
-    let reference = match Program::reference() {
-        Ok(reference) => reference,
-        Err(why) => {
-            println!("SKIPPED: there is no reference server to compare with: {why}");
-            return;
-        }
-    };
+    let Some(reference) = reference() else { return };
     let tested = Program::under_test();
     let backend = tested.backends().first().copied().flatten();
-    let mut duel = Duel::new(tested, reference, backend).unwrap();
+    compare(Duel::new(tested, reference, backend).unwrap(), |_, _| {});
+}
 
+/// The same with every value on flash before most requests, some of which scripts make.
+#[test]
+fn replies_are_those_of_the_reference_when_values_are_on_flash() {
+    let Some(reference) = reference() else { return };
+    compare(Duel::on_flash(Program::under_test(), reference).unwrap(), script_some);
+}
+
+fn reference() -> Option<Program> {
+    match Program::reference() {
+        Ok(reference) => Some(reference),
+        Err(why) => {
+            println!("SKIPPED: there is no reference server to compare with: {why}");
+            None
+        }
+    }
+}
+
+/// Runs sequences, each of which `bend` may change before, given its seed.
+fn compare(mut duel: Duel, bend: impl Fn(&mut [Op], u64)) {
     let [known, reference_knows] = duel.known(&commands()).unwrap();
     let missing: Vec<String> = commands()
         .into_iter()
@@ -67,6 +85,7 @@ fn replies_are_those_of_the_reference() {
     for seed in seeds {
         let is_known = |name: &str| known.contains(name) || name == "nosuchcommand";
         let mut ops = Generator::new(seed, is_known).sequence(LENGTH);
+        bend(&mut ops, seed);
         // One report for each command: what it has broken would hide what is behind it.
         ops.retain(|op| only_one || !failures.contains_key(&op.name()));
         duel.configure(seed);

@@ -217,6 +217,11 @@ impl Connections {
             Message::Kill(client) | Message::Overflow(client) | Message::Evict(client) => {
                 self.close(client, Departure::Closed);
             }
+            Message::Arrived(client) => {
+                if let Some(connection) = self.open.get_mut(&client) {
+                    connection.is_paused = false;
+                }
+            }
             Message::Recheck => self.resume_paused(),
             // Replicas get their stream over sockets, of which there are none here.
             Message::Stream(_) | Message::Feed | Message::Purge => {}

@@ -143,6 +143,7 @@ impl Hub {
             | Message::Kill(client)
             | Message::Overflow(client)
             | Message::Stream(client)
+            | Message::Arrived(client)
             | Message::Evict(client) => *client,
             Message::Recheck => return self.resume_paused(cx),
             Message::Feed => return,
@@ -174,6 +175,7 @@ impl Hub {
                     io.resume();
                 }
             }
+            Message::Arrived(_) if conn.session.suspension.is_none() => io.resume(),
             Message::Kill(_) => io.close(),
             Message::Overflow(_) => {
                 client_limits::note_overflow(self.engine, &conn.session.client);
@@ -184,7 +186,11 @@ impl Hub {
                 io.close();
             }
             // The end of the turn begins streams and feeds them.
-            Message::Stream(_) | Message::Recheck | Message::Feed | Message::Purge => {}
+            Message::Stream(_)
+            | Message::Arrived(_)
+            | Message::Recheck
+            | Message::Feed
+            | Message::Purge => {}
         }
     }
 
@@ -432,7 +438,11 @@ impl Handler for Hub {
                 io.pause();
                 Consumed::read(fed.consumed)
             }
-            Next::NotNow(NotNow::Paused { .. } | NotNow::Held | NotNow::Cold) => {
+            Next::NotNow(NotNow::Cold) => {
+                io.pause();
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Paused { .. } | NotNow::Held) => {
                 self.paused.push(io.id());
                 io.pause();
                 Consumed::read(fed.consumed)

@@ -7,7 +7,7 @@ pub static DELIFEQ: Command = Command {
     name: "delifeq",
     arity: 3,
     flags: Flags::WRITE.with(Flags::FAST),
-    keys: &[KeySpec::one(KeyFlags::RM.with(KeyFlags::DELETE))],
+    keys: &[KeySpec::one(KeyFlags::RM.with(KeyFlags::DELETE).with(KeyFlags::COMPARES))],
     group: Group::String,
     since: "9.0.0",
     complexity: "O(1)",

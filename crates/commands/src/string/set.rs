@@ -182,6 +182,8 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
 fn find_keys(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys> {
     let reads = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
     let how = if reads { KeyFlags::RW.with(KeyFlags::ACCESS) } else { KeyFlags::OW };
+    let compares = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"ifeq"));
+    let how = if compares { how.with(KeyFlags::COMPARES) } else { how };
     found(1, how.with(KeyFlags::UPDATE));
     Ok(())
 }

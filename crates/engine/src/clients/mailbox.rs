@@ -45,6 +45,8 @@ pub enum Message {
     /// Something has changed that suspends or releases clients (CLIENT UNPAUSE, the end of a long
     /// command): look again.
     Recheck,
+    /// A value that the client's request waits for has been read, or cannot be.
+    Arrived(u64),
     /// The stream of a replica is to begin.
     Stream(u64),
     /// There may be new entries for the replicas that the thread feeds.

@@ -3,6 +3,7 @@
 use super::run::{Place, Verdict};
 use super::running::RunningScript;
 use crate::args::Args;
+use crate::cold;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::dispatch::{NotNow, is_permitted, may_script_run, run_nested};
@@ -33,7 +34,7 @@ impl Host for ScriptHost<'_, '_> {
         let row = match engine.table.resolve(words) {
             Ok(row) => row,
             Err(error) => {
-                refuse(cx, reply, &unresolved(&error));
+                refuse(cx, reply, &unresolved(error));
                 return Ok(());
             }
         };
@@ -73,9 +74,10 @@ impl Host for ScriptHost<'_, '_> {
 }
 
 /// The text of a request that has no row.
-fn unresolved(error: &Error) -> Error {
+fn unresolved(error: Error) -> Error {
     match error {
         Error::Arity(_) => Error::text("ERR Wrong number of args calling command from script"),
+        error if error.line().starts_with(b"ERR unknown subcommand") => error,
         _ => Error::text("ERR Unknown command called from script"),
     }
 }
@@ -120,11 +122,13 @@ fn stop(cx: &mut Cx<'_>, verdict: Verdict) -> Result<(), Stop> {
 fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Stop> {
     let flags = row.command.flags;
     let writes = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let mut is_in_ram = true;
     if flags.has(Flags::WALKS) || row.needs_world(args.words()) {
         admit_all(cx, writes)?;
     } else if row.single_key > 0 {
         let key = args.key(row.single_key);
         reach(cx, cx.engine.keyspace.stripe_of(key))?;
+        is_in_ram = read_cold(cx, row, args);
         if writes {
             remember(cx, key)?;
         }
@@ -133,16 +137,23 @@ fn admit(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), 
         for key in keys.iter() {
             reach(cx, key.stripe())?;
         }
+        is_in_ram = read_cold(cx, row, args);
         for key in keys.iter().filter(|key| writes && key.usage() != KeyUse::Read) {
             remember(cx, key.key(args.words()))?;
         }
     }
     cx.keys.clear();
     let may_move = cx.attempt.as_ref().is_some_and(|attempt| attempt.place == Place::Reactor);
-    if may_move && cx.db.undo.is_some() && is_long(cx, row, args) {
+    if may_move && is_in_ram && cx.db.undo.is_some() && is_long(cx, row, args) {
         return stop(cx, Verdict::TakesLong);
     }
     Ok(())
+}
+
+/// Waits for the values that the command needs and that are not in RAM: its cost is estimated by them, and
+/// they are copied. Says whether all are there; one that cannot be read fails the command later.
+fn read_cold(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> bool {
+    keyspace::cold::entries() == 0 || cold::read_in_place(cx, row, args).is_ok()
 }
 
 /// Sees to it that a stripe is held.

@@ -11,6 +11,7 @@ use crate::args::Args;
 use crate::background::GAP;
 use crate::blocking::{Suspension, TimeoutReply};
 use crate::clock::Ticks;
+use crate::cold;
 use crate::command::{Flags, Outcome, ScriptName};
 use crate::commit;
 use crate::cx::Cx;
@@ -176,6 +177,12 @@ pub(crate) fn dispatch(
     let declared = cx.keys.stripes();
     loop {
         lock(cx, row, args, mode, &declared)?;
+        if keyspace::cold::entries() > 0
+            && let Some(fetched) = cold::fetch_missing(cx, row, args)
+        {
+            unlock(cx, mode);
+            return dispatch::wait_for_values(cx, row, fetched);
+        }
         cx.start_timing();
         let attempt = new_attempt(target.clone(), Place::Reactor, &declared, is_out_of_memory);
         let verdict = run_once(cx, row, args, attempt, mode);

@@ -1,8 +1,8 @@
 //! What a script would have to put back if it had to begin again.
 //!
 //! Before a command of the script changes a key for the first time, the key's entry is copied. Only
-//! small values are: a script that changes a large one cannot be undone from there on, and needs the
-//! [turn](super::Scripts) for that.
+//! small values in RAM are: a script that changes another one cannot be undone from there on, and needs
+//! the [turn](super::Scripts) for that.
 
 use crate::db::Db;
 use keyspace::{DbIndex, Entry, Key};
@@ -104,5 +104,6 @@ impl Db<'_> {
 }
 
 fn is_small(entry: &Entry) -> bool {
-    entry.elements() <= MAX_ELEMENTS && entry.memory_usage() <= MAX_BYTES
+    // Two entries cannot refer to one cold value.
+    !entry.is_cold() && entry.elements() <= MAX_ELEMENTS && entry.memory_usage() <= MAX_BYTES
 }

@@ -7,6 +7,7 @@
 pub mod compare;
 pub mod duel;
 pub mod grammar;
+pub mod scripted;
 pub mod shrink;
 
 use crate::notation::print_word;

@@ -1,0 +1,215 @@
+//! The values that are being read, and the clients that wait for them.
+//!
+//! A read is known by its value: the key's hash and the cold reference. A location alone is not enough,
+//! since it may hold another value by the time that a client comes back. When a read is over, the
+//! clients that wait for it are told, and no others.
+//!
+//! A failure is kept for the clients that waited, so that each is told once. Another client, or the
+//! same one later, begins a new read. A client that has gone in between leaves its failure behind, so
+//! old ones are dropped.
+
+use crate::engine::Engine;
+use crate::mailbox::Message;
+use crate::tier::log_failure;
+use keyspace::cold::store;
+use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Value};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use structs::sync::lock;
+
+/// For how many seconds a failure waits for the clients that are to be told.
+const KEPT_S: i64 = 10;
+
+/// A cold value that a request needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub db: DbIndex,
+    pub key: Box<[u8]>,
+    pub cold: ColdRef,
+}
+
+impl Wanted {
+    fn id(&self) -> Id {
+        (Key::new(&self.key).hash, self.cold.location, self.cold.version)
+    }
+}
+
+/// What a read is known by.
+type Id = (u64, ColdLocation, u8);
+
+/// A client that waits, and its thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Reader {
+    pub thread: usize,
+    pub client: u64,
+}
+
+enum Read {
+    UnderWay(Vec<Reader>),
+    Failed { error: ColdError, untold: Vec<Reader>, since_s: i64 },
+}
+
+/// The values that are being read, and those that have arrived.
+#[derive(Default)]
+pub struct ColdReads {
+    reads: Mutex<HashMap<Id, Read>>,
+    arrived: Mutex<Vec<(Wanted, Value)>>,
+    has_arrived: AtomicBool,
+}
+
+impl ColdReads {
+    /// Begins the reads that are not under way. The reader, if there is one, is told when each is over. The
+    /// caller holds the locks of the keys.
+    ///
+    /// # Errors
+    /// A value could not be read when this reader asked for it before.
+    pub(crate) fn fetch(
+        &self,
+        engine: &'static Engine,
+        wanted: Vec<Wanted>,
+        reader: Option<Reader>,
+    ) -> Result<(), ColdError> {
+        let mut to_read = Vec::new();
+        let mut reads = lock(&self.reads);
+        if let Some(reader) = reader {
+            wanted.iter().try_for_each(|one| tell_failure(&mut reads, one.id(), reader))?;
+        }
+        for one in wanted {
+            match reads.get_mut(&one.id()) {
+                Some(Read::UnderWay(readers)) => {
+                    readers.extend(reader.filter(|reader| !readers.contains(reader)));
+                }
+                _ => {
+                    reads.insert(one.id(), Read::UnderWay(reader.into_iter().collect()));
+                    to_read.push(one);
+                }
+            }
+        }
+        drop(reads);
+        if !to_read.is_empty() {
+            let locations = to_read.iter().map(|one| one.cold.location).collect();
+            let done = Box::new(move |results| complete(engine, to_read, results));
+            store().expect("entries are cold, so there is a store").fetch(locations, done);
+        }
+        Ok(())
+    }
+
+    /// Notes the end of a read; who waited for it.
+    fn end(&self, one: Wanted, value: Result<Value, ColdError>, now_s: i64) -> Vec<Reader> {
+        let mut reads = lock(&self.reads);
+        let id = one.id();
+        let Some(Read::UnderWay(readers)) = reads.remove(&id) else { return Vec::new() };
+        match value {
+            Ok(value) => lock(&self.arrived).push((one, value)),
+            Err(error) => {
+                let is_recent = |read: &Read| match read {
+                    Read::UnderWay(_) => true,
+                    Read::Failed { since_s, .. } => now_s - since_s <= KEPT_S,
+                };
+                reads.retain(|_, read| is_recent(read));
+                if !readers.is_empty() {
+                    let untold = readers.clone();
+                    reads.insert(id, Read::Failed { error, untold, since_s: now_s });
+                }
+            }
+        }
+        readers
+    }
+
+    /// The values that have arrived since this was last asked.
+    #[inline]
+    pub(crate) fn take_arrived(&self) -> Vec<(Wanted, Value)> {
+        if !self.has_arrived.load(Relaxed) {
+            return Vec::new();
+        }
+        self.has_arrived.store(false, Relaxed);
+        std::mem::take(&mut *lock(&self.arrived))
+    }
+}
+
+/// The failure of a read that this reader waited for; the last of those that waited forgets it.
+fn tell_failure(reads: &mut HashMap<Id, Read>, id: Id, reader: Reader) -> Result<(), ColdError> {
+    let Some(Read::Failed { error, untold, .. }) = reads.get_mut(&id) else { return Ok(()) };
+    let Some(at) = untold.iter().position(|&waiting| waiting == reader) else { return Ok(()) };
+    let error = error.clone();
+    untold.swap_remove(at);
+    if untold.is_empty() {
+        reads.remove(&id);
+    }
+    Err(error)
+}
+
+/// Values have been read; on any thread.
+fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, ColdError>>) {
+    let now_s = engine.clock.wall_s();
+    let mut readers = Vec::new();
+    for (one, result) in wanted.into_iter().zip(results) {
+        let value = result.and_then(|payload| super::decode(engine, &payload));
+        let value = value.inspect_err(|error| log_failure(engine, &one.key, error));
+        let ended = engine.cold_reads.end(one, value, now_s);
+        readers.extend(ended);
+    }
+    engine.cold_reads.has_arrived.store(true, Release);
+    readers.sort_unstable_by_key(|reader| reader.client);
+    readers.dedup();
+    for Reader { thread, client } in readers {
+        engine.mailboxes[thread].post(Message::Arrived(client));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: Reader = Reader { thread: 0, client: 1 };
+    const SECOND: Reader = Reader { thread: 1, client: 2 };
+
+    fn wanted(version: u8) -> Wanted {
+        let cold = ColdRef { location: ColdLocation(7), version };
+        Wanted { db: DbIndex(0), key: Box::from(&b"k"[..]), cold }
+    }
+
+    fn failed(reads: &ColdReads, one: Wanted, readers: &[Reader], now_s: i64) {
+        lock(&reads.reads).insert(one.id(), Read::UnderWay(readers.to_vec()));
+        let error = Err(ColdError("broken".into()));
+        assert_eq!(reads.end(one, error, now_s), readers);
+    }
+
+    fn told(reads: &ColdReads, one: &Wanted, reader: Reader) -> bool {
+        tell_failure(&mut lock(&reads.reads), one.id(), reader).is_err()
+    }
+
+    #[test]
+    fn each_client_that_waited_is_told_once() {
+        let reads = ColdReads::default();
+        failed(&reads, wanted(1), &[FIRST, SECOND], 5);
+        assert!(told(&reads, &wanted(1), FIRST) && !told(&reads, &wanted(1), FIRST));
+        assert!(told(&reads, &wanted(1), SECOND));
+        assert!(lock(&reads.reads).is_empty());
+    }
+
+    #[test]
+    fn a_failure_is_not_that_of_a_later_value_at_the_same_place() {
+        let reads = ColdReads::default();
+        failed(&reads, wanted(1), &[FIRST], 5);
+        assert!(!told(&reads, &wanted(2), FIRST));
+        assert!(!told(&reads, &wanted(1), SECOND), "it did not wait");
+        // What is left by a client that has gone is dropped by and by.
+        failed(&reads, wanted(3), &[SECOND], 6 + KEPT_S);
+        assert_eq!(lock(&reads.reads).len(), 1);
+        failed(&reads, wanted(4), &[], 7);
+        assert_eq!(lock(&reads.reads).len(), 1);
+    }
+
+    #[test]
+    fn values_arrive_once() {
+        let reads = ColdReads::default();
+        lock(&reads.reads).insert(wanted(1).id(), Read::UnderWay(vec![FIRST]));
+        assert_eq!(reads.end(wanted(1), Ok(Value::String(b"v".to_vec())), 0), [FIRST]);
+        reads.has_arrived.store(true, Relaxed);
+        assert_eq!(reads.take_arrived().len(), 1);
+        assert!(reads.take_arrived().is_empty());
+        assert!(reads.end(wanted(1), Ok(Value::String(Vec::new())), 0).is_empty());
+    }
+}
