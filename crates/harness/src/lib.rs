@@ -10,6 +10,7 @@
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
+//! - [`sentinel`] runs stock sentinels;
 //! - [`tls`] makes certificates, and is a client that trusts them;
 //! - [`wait`] waits for what comes sooner or later;
 //! - [`stalls`] measures what one client's long command does to the latency of others.
@@ -31,6 +32,7 @@ pub mod replicas;
 pub mod reply;
 pub mod rng;
 pub mod script;
+pub mod sentinel;
 pub mod server;
 pub mod stalls;
 pub mod tls;

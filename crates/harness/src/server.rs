@@ -73,15 +73,19 @@ impl Program {
                 if let Ok(command) = std::env::var("DUNLIN_REFERENCE") {
                     return Ok(Program::from_command(&command));
                 }
-                let script = repository().join("tests/peers");
-                let output = Command::new(&script)
-                    .output()
-                    .map_err(|error| format!("{} does not run: {error}", script.display()))?;
-                if !output.status.success() {
-                    return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
-                }
-                let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                let root = peers(&[])?;
                 Ok(Program::from_command(&format!("chroot {root} valkey-server")))
+            })
+            .clone()
+    }
+
+    /// Redis 7.0, or why there is none. Installs it if it can.
+    pub fn redis_7() -> Result<Program, String> {
+        static FOUND: OnceLock<Result<Program, String>> = OnceLock::new();
+        FOUND
+            .get_or_init(|| {
+                let root = peers(&["stable"])?;
+                Ok(Program::from_command(&format!("chroot {root} redis-server")))
             })
             .clone()
     }
@@ -89,6 +93,14 @@ impl Program {
     /// Where the program's `/` is.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// A path of the test's, as the program sees it.
+    pub fn inside(&self, path: &Path) -> PathBuf {
+        match path.strip_prefix(&self.root) {
+            Ok(path) => Path::new("/").join(path),
+            Err(_) => path.to_owned(),
+        }
     }
 
     /// The same program, started by another one that gets its command line.
@@ -424,6 +436,19 @@ pub fn signal(process_id: u32, name: &str) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
 }
 
+/// The folder that `tests/peers` has put servers into, or why it has not.
+fn peers(arguments: &[&str]) -> Result<String, String> {
+    let script = repository().join("tests/peers");
+    let output = Command::new(&script)
+        .args(arguments)
+        .output()
+        .map_err(|error| format!("{} does not run: {error}", script.display()))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
 /// The root of the repository.
 pub fn repository() -> PathBuf {
     let crate_root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -436,10 +461,7 @@ fn spawn(
     directory: &Path,
     port: u16,
 ) -> io::Result<(Child, Arc<Mutex<String>>)> {
-    let inside = match directory.strip_prefix(&program.root) {
-        Ok(path) => Path::new("/").join(path),
-        Err(_) => directory.to_owned(),
-    };
+    let inside = program.inside(directory);
     let mut command = program.command();
     if options.config.is_some() {
         command.arg(inside.join("server.conf"));
@@ -474,7 +496,7 @@ fn spawn(
 }
 
 /// Copies lines into the log until the stream ends.
-fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
+pub(crate) fn collect(stream: Box<dyn Read + Send>, log: &Mutex<String>) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     while matches!(reader.read_until(b'\n', &mut line), Ok(read) if read > 0) {
@@ -504,7 +526,7 @@ pub fn free_port() -> io::Result<u16> {
     Err(last)
 }
 
-fn new_directory(program: &Program) -> io::Result<PathBuf> {
+pub(crate) fn new_directory(program: &Program) -> io::Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let base = if program.root == Path::new("/") {

@@ -16,14 +16,26 @@ fn primary(arguments: &[&str]) -> Server {
 }
 
 fn replica_of(primary: &Server, arguments: &[&str]) -> Server {
+    replica_by(&Program::reference().expect("there is a reference"), primary, arguments)
+}
+
+fn replica_by(program: &Program, primary: &Server, arguments: &[&str]) -> Server {
     let port = primary.port().to_string();
     let all = [&["--save", "", "--replicaof", "127.0.0.1", &port], arguments].concat();
-    let program = Program::reference().expect("there is a reference");
-    Server::start(&program, Options::arguments(&all)).expect("it starts")
+    Server::start(program, Options::arguments(&all)).expect("it starts")
 }
 
 #[test]
 fn three_replicas_synchronise_at_once_and_resume_after_a_cut() {
+    synchronise_and_resume(&Program::reference().expect("there is a reference"));
+}
+
+#[test]
+fn three_replicas_of_redis_7_synchronise_at_once_and_resume_after_a_cut() {
+    synchronise_and_resume(&Program::redis_7().expect("there is Redis 7"));
+}
+
+fn synchronise_and_resume(program: &Program) {
     let primary = primary(&["--repl-diskless-sync-delay", "1"]);
     let mut client = primary.client();
     let mut rng = Rng::new(7);
@@ -31,7 +43,7 @@ fn three_replicas_synchronise_at_once_and_resume_after_a_cut() {
         write(&mut client, &mut rng);
     }
     ok(&mut client, &["SELECT", "0"]);
-    let replicas: Vec<Server> = (0..3).map(|_| replica_of(&primary, &[])).collect();
+    let replicas: Vec<Server> = (0..3).map(|_| replica_by(program, &primary, &[])).collect();
     while_writing(&primary, 100, || {
         for replica in &replicas {
             let mut theirs = replica.client();

@@ -82,6 +82,11 @@ fn a_replica_of_redis() {
 }
 
 #[test]
+fn a_replica_of_redis_7() {
+    follows(&Program::redis_7().expect("there is Redis 7"));
+}
+
+#[test]
 fn a_replica_of_dunlin() {
     follows(&Program::under_test());
 }

@@ -1,0 +1,189 @@
+//! Stock sentinels in tests: three processes that watch one primary under the name [`NAME`].
+
+use crate::client::{Client, ask};
+use crate::reply::Reply;
+use crate::server::{Program, Server, collect, free_port, new_directory, signal};
+use crate::wait::eventually;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io, thread};
+
+/// The name under which the primary is known.
+pub const NAME: &str = "mine";
+
+/// How many of three have to agree that a primary is down.
+const QUORUM: usize = 2;
+
+/// One process.
+struct Sentinel {
+    port: u16,
+    directory: PathBuf,
+    child: Child,
+    log: Arc<Mutex<String>>,
+}
+
+/// Three sentinels. Dropping them kills them.
+pub struct Sentinels {
+    members: Vec<Sentinel>,
+}
+
+impl Sentinels {
+    /// Starts three that watch a primary on this port of the loopback. They give it up after a second
+    /// of silence. `more`: lines for their files; `NAME` stands for the primary's name there.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub fn start(program: &Program, primary: u16, more: &[&str]) -> io::Result<Sentinels> {
+        let members =
+            (0..3).map(|_| start_one(program, primary, more)).collect::<io::Result<_>>()?;
+        let sentinels = Sentinels { members };
+        for number in 0..3 {
+            eventually("the sentinel listens", || sentinels.connect(number).is_ok());
+        }
+        Ok(sentinels)
+    }
+
+    fn address(&self, number: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.members[number].port).into()
+    }
+
+    fn connect(&self, number: usize) -> io::Result<Client> {
+        Client::connect(self.address(number))
+    }
+
+    /// The port of one of them.
+    pub fn port(&self, number: usize) -> u16 {
+        self.members[number].port
+    }
+
+    /// Asks one of them.
+    #[track_caller]
+    pub fn ask(&self, number: usize, request: &[&str]) -> Reply {
+        let mut client = self.connect(number).expect("the sentinel listens");
+        ask(&mut client, request)
+    }
+
+    /// The port of the primary, as one of them sees it.
+    #[track_caller]
+    pub fn primary(&self, number: usize) -> u16 {
+        let reply = self.ask(number, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
+        let words = reply.elements().unwrap_or_else(|| panic!("no address: {reply:?}"));
+        words[1].shown().parse().unwrap_or_else(|_| panic!("no port: {reply:?}"))
+    }
+
+    /// A field of what one of them says of the primary.
+    #[track_caller]
+    pub fn field(&self, number: usize, name: &str) -> String {
+        let reply = self.ask(number, &["SENTINEL", "MASTER", NAME]);
+        find(reply.elements().unwrap_or_default(), name)
+    }
+
+    /// A field of all replicas that one of them knows.
+    #[track_caller]
+    pub fn of_replicas(&self, number: usize, name: &str) -> Vec<String> {
+        let reply = self.ask(number, &["SENTINEL", "REPLICAS", NAME]);
+        let replicas = reply.elements().unwrap_or_default();
+        replicas.iter().map(|one| find(one.elements().unwrap_or_default(), name)).collect()
+    }
+
+    /// Waits until each knows the two others, and so many replicas that it can talk to.
+    #[track_caller]
+    pub fn until_they_know(&self, replicas: usize) {
+        for number in 0..3 {
+            eventually("the sentinels know each other", || {
+                self.field(number, "num-other-sentinels") == "2"
+            });
+            eventually("the sentinel knows the replicas", || {
+                let links = self.of_replicas(number, "master-link-status");
+                links.len() == replicas && links.iter().all(|link| link == "ok")
+            });
+            eventually("it sees no trouble", || self.field(number, "flags") == "master");
+        }
+    }
+
+    /// Waits until all of them name another primary than this one, and returns its port.
+    #[track_caller]
+    pub fn until_primary_is_not(&self, port: u16) -> u16 {
+        for number in 0..3 {
+            eventually("there is another primary", || self.primary(number) != port);
+        }
+        self.primary(0)
+    }
+
+    /// Waits until none of them is in the middle of a fail-over.
+    #[track_caller]
+    pub fn until_quiet(&self) {
+        for number in 0..3 {
+            eventually("the fail-over has ended", || self.field(number, "flags") == "master");
+        }
+    }
+
+    /// What they have logged.
+    pub fn log(&self) -> String {
+        let text = |one: &Sentinel| {
+            let log = one.log.lock().unwrap_or_else(PoisonError::into_inner);
+            format!("the sentinel on port {}:\n{log}\n", one.port)
+        };
+        self.members.iter().map(text).collect()
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.log());
+        }
+        for sentinel in &mut self.members {
+            // Errors mean that it has ended already.
+            let _ = sentinel.child.kill();
+            let _ = sentinel.child.wait();
+            let _ = fs::remove_dir_all(&sentinel.directory);
+        }
+    }
+}
+
+/// Stops a server's process, as a machine that hangs does, or lets it go on.
+///
+/// # Errors
+/// The process is gone.
+pub fn hang(server: &Server, hangs: bool) -> io::Result<()> {
+    signal(server.process_id(), if hangs { "STOP" } else { "CONT" })
+}
+
+/// The value behind a name.
+fn find(words: &[Reply], name: &str) -> String {
+    let (pairs, _) = words.as_chunks::<2>();
+    let found = pairs.iter().find(|[key, _]| key.shown() == name);
+    found.map_or_else(String::new, |[_, value]| value.shown())
+}
+
+fn start_one(program: &Program, primary: u16, more: &[&str]) -> io::Result<Sentinel> {
+    let directory = new_directory(program)?;
+    let port = free_port()?;
+    let inside = program.inside(&directory);
+    let mut lines = vec![
+        format!("port {port}"),
+        "bind 127.0.0.1".to_owned(),
+        format!("dir {}", inside.display()),
+        format!("sentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}"),
+        format!("sentinel down-after-milliseconds {NAME} 1000"),
+        format!("sentinel failover-timeout {NAME} 10000"),
+    ];
+    lines.extend(more.iter().map(|line| line.replace("NAME", NAME)));
+    fs::write(directory.join("sentinel.conf"), lines.join("\n") + "\n")?;
+    let mut child = program
+        .command()
+        .arg(inside.join("sentinel.conf"))
+        .arg("--sentinel")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let log = Arc::new(Mutex::new(String::new()));
+    if let Some(stream) = child.stdout.take() {
+        let log = Arc::clone(&log);
+        thread::spawn(move || collect(Box::new(stream), &log));
+    }
+    Ok(Sentinel { port, directory, child, log })
+}
