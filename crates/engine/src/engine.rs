@@ -15,6 +15,7 @@ use crate::commits::{Commits, Verdict};
 use crate::debug::DebugSettings;
 use crate::events::Class;
 use crate::evict::{InVain, OverLimit};
+use crate::failover::Handover;
 use crate::holds::Holds;
 use crate::journal::Journal;
 use crate::journal::safe::SafePositions;
@@ -193,6 +194,8 @@ pub struct Engine {
     pub replicas: crate::replicas::Replicas,
     /// The primary of this server, if it is a replica.
     pub upstream: Upstream,
+    /// The role of primary, while it is handed over.
+    pub failover: Handover,
     /// The append-only file.
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
@@ -278,6 +281,7 @@ impl Engine {
             safe: SafePositions::default(),
             replicas: crate::replicas::Replicas::default(),
             upstream: Upstream::default(),
+            failover: Handover::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commits: Commits::default(),

@@ -27,6 +27,7 @@ pub mod error;
 pub mod events;
 pub mod evict;
 pub mod expire;
+pub mod failover;
 mod field_expiry;
 pub mod follow;
 pub mod holds;

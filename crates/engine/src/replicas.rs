@@ -293,7 +293,8 @@ impl Engine {
     /// A client waits for acknowledgements: asks the replicas for them, unless they were asked since
     /// the last entry.
     pub fn ask_for_acks(&self) {
-        if self.replicas.count() == 0 {
+        // While the role is handed over, the stream is to stand still.
+        if self.replicas.count() == 0 || self.failover.is_on() {
             return;
         }
         let position = self.journal.position().0;

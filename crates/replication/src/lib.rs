@@ -1,6 +1,7 @@
 //! What follows the journal, as state machines without I/O: the files of the append-only log, the
 //! stream inside them, when to rewrite it, and the replication protocol.
 
+pub mod failover;
 pub mod manifest;
 pub mod preallocation;
 pub mod primary;

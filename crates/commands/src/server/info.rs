@@ -182,6 +182,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
         None => "none",
         Some(Purpose::Client) => "client_pause",
         Some(Purpose::Shutdown) => "shutdown_in_progress",
+        Some(Purpose::Failover) => "failover_in_progress",
     };
     line(out, "paused_reason", reason);
     let actions = match pause.map(|pause| pause.actions) {
@@ -448,7 +449,7 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "role", if cx.engine.upstream.is_replica() { "slave" } else { "master" });
     upstream(cx, out);
     replicas(cx, out);
-    line(out, "master_failover_state", "no-failover");
+    line(out, "master_failover_state", cx.engine.failover.stage().name());
     let journal = &cx.engine.journal;
     let (history, position) = (journal.history(), journal.position().0);
     let (second, last) = match history.second {

@@ -9,6 +9,7 @@ mod commandlog;
 mod config;
 mod dbsize;
 mod debug;
+mod failover;
 mod flush;
 mod info;
 mod latency;
@@ -56,6 +57,7 @@ pub static COMMANDS: &[&Command] = &[
     &psync::PSYNC,
     &psync::SYNC,
     &replconf::REPLCONF,
+    &failover::FAILOVER,
     &replicaof::REPLICAOF,
     &replicaof::SLAVEOF,
     &time::TIME,

@@ -75,6 +75,10 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     if cx.session.is_replica {
         return Ok(());
     }
+    // No replica begins while the role is handed over.
+    if cx.engine.failover.is_on() {
+        return Err(Error::text("NOMASTERLINK Can't SYNC while failing over"));
+    }
     let upstream = &cx.engine.upstream;
     if upstream.is_replica() && !upstream.is_link_up() {
         return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));

@@ -53,6 +53,9 @@ pub static SLAVEOF: Command = Command {
 };
 
 fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.failover.is_on() {
+        return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
+    }
     if args.is(1, "no") && args.is(2, "one") {
         promote(cx, "user");
         cx.reply.ok();
@@ -69,12 +72,8 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.simple("OK Already connected to specified master");
         return Ok(());
     }
-    let mut value = config::quote_word(host.as_bytes());
-    value.extend_from_slice(format!(" {port}").as_bytes());
-    cx.engine
-        .config
-        .record("replicaof", &value)
-        .map_err(|why| Error::format(format!("ERR {why}")))?;
+    let recorded = cx.engine.record_primary(Some((host, port)));
+    recorded.map_err(|why| Error::format(format!("ERR {why}")))?;
     if !cx.engine.upstream.is_replica() {
         log(
             cx,
@@ -97,7 +96,7 @@ pub(super) fn promote(cx: &Cx<'_>, by: &str) {
         return;
     }
     engine.stop_following();
-    engine.config.record("replicaof", b"no one").expect("there need not be a primary");
+    engine.record_primary(None).expect("there need not be a primary");
     let history = engine.journal.history();
     if let Some((second, last)) = history.second {
         let line = format!(
@@ -116,7 +115,7 @@ fn caller(cx: &Cx<'_>) -> String {
     list_line::line(cx.engine, &cx.session.client, cx.now().0).trim_end().to_owned()
 }
 
-fn log(cx: &Cx<'_>, line: &str) {
+pub(super) fn log(cx: &Cx<'_>, line: &str) {
     if let Some(host) = cx.engine.host() {
         host.log(line);
     }

@@ -1,15 +1,15 @@
 //! Requests are held back by CLIENT PAUSE, and writes while the last snapshot before a shutdown is
-//! written. Each has a pause of its own, which the end of the other one does not touch; a request waits
-//! as long as either holds it.
+//! written, or the role of primary is handed over. Each has a pause of its own, which the end of another does not touch; a request waits
+//! as long as one of them holds it.
 
 use keyspace::Millis;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::*};
 
-/// When the pause of a shutdown ends: unknown. Not the largest number, which is that of long
+/// When the pause of a shutdown or of a fail-over ends: unknown. Not the largest number, which is that of long
 /// commands, whose waiters are not counted as blocked.
-const END_OF_SHUTDOWN: Millis = Millis(i64::MAX - 1);
+const UNKNOWN_END: Millis = Millis(i64::MAX - 1);
 
-/// The pauses of either purpose.
+/// The pauses of all purposes.
 #[derive(Default)]
 pub struct Pause {
     /// End of CLIENT PAUSE in milliseconds since the epoch; 0 if there is none.
@@ -18,6 +18,8 @@ pub struct Pause {
     writes_only: AtomicBool,
     /// A last snapshot is being written.
     by_shutdown: AtomicBool,
+    /// The role of primary is handed over.
+    by_failover: AtomicBool,
 }
 
 /// What a pause holds back.
@@ -36,6 +38,8 @@ pub enum Purpose {
     Client,
     /// SHUTDOWN or a signal.
     Shutdown,
+    /// FAILOVER.
+    Failover,
 }
 
 /// The strictest of the pauses in force; of two alike, the longest.
@@ -53,7 +57,9 @@ impl Pause {
     /// Whether there may be a pause; one of CLIENT PAUSE may be over.
     #[inline]
     pub fn is_on(&self) -> bool {
-        self.until_ms.load(Relaxed) != 0 || self.by_shutdown.load(Relaxed)
+        self.until_ms.load(Relaxed) != 0
+            || self.by_shutdown.load(Relaxed)
+            || self.by_failover.load(Relaxed)
     }
 
     /// CLIENT PAUSE: a pause is only ever made longer or stricter.
@@ -86,24 +92,30 @@ impl Pause {
         self.by_shutdown.store(false, SeqCst);
     }
 
+    /// From here on writes wait until the role is another server's, or stays here.
+    pub fn begin_failover(&self) {
+        self.by_failover.store(true, SeqCst);
+    }
+
+    /// See [`Pause::begin_failover`].
+    pub fn end_failover(&self) {
+        self.by_failover.store(false, SeqCst);
+    }
+
     /// What is held back now.
     pub fn in_force(&self, now: Millis) -> Option<InForce> {
         let until = Millis(self.until_ms.load(Relaxed));
         let is_strict = !self.writes_only.load(Relaxed);
         let actions = if is_strict { Actions::All } else { Actions::Writes };
         let by_client = InForce { purpose: Purpose::Client, actions, until };
-        let by_shutdown = InForce {
-            purpose: Purpose::Shutdown,
-            actions: Actions::Writes,
-            until: END_OF_SHUTDOWN,
+        let other = if self.by_shutdown.load(Relaxed) {
+            Some(Purpose::Shutdown)
+        } else {
+            self.by_failover.load(Relaxed).then_some(Purpose::Failover)
         };
-        let is_on = [until > now, self.by_shutdown.load(Relaxed)];
-        match is_on {
-            [false, false] => None,
-            [true, false] => Some(by_client),
-            [true, true] if is_strict => Some(by_client),
-            [_, true] => Some(by_shutdown),
-        }
+        let of = |purpose| InForce { purpose, actions: Actions::Writes, until: UNKNOWN_END };
+        let is_on = until > now;
+        if is_on && (is_strict || other.is_none()) { Some(by_client) } else { other.map(of) }
     }
 }
 
@@ -126,6 +138,19 @@ mod tests {
         pause.begin(Actions::Writes, Millis(200), Millis(100));
         assert_eq!(in_force(&pause, 199), Some((Purpose::Client, Actions::Writes)));
         assert!(pause.end_if_over(Millis(200)) && !pause.end_if_over(Millis(200)));
+        assert!(!pause.is_on());
+    }
+
+    #[test]
+    fn a_failover_holds_back_writes() {
+        let pause = Pause::default();
+        pause.begin_failover();
+        pause.end();
+        assert_eq!(in_force(&pause, 0), Some((Purpose::Failover, Actions::Writes)));
+        pause.begin_shutdown();
+        pause.end_failover();
+        assert_eq!(in_force(&pause, 0), Some((Purpose::Shutdown, Actions::Writes)));
+        pause.end_shutdown();
         assert!(!pause.is_on());
     }
 

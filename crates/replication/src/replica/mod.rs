@@ -57,6 +57,8 @@ pub struct Surroundings {
     pub has: Option<(HistoryId, JournalPos)>,
     /// `repl-timeout`, in milliseconds.
     pub timeout_ms: i64,
+    /// The server that is followed is a replica of this one so far, and is to take over.
+    pub hands_over: bool,
 }
 
 /// How far the link to the primary is.
@@ -117,6 +119,11 @@ pub enum Action {
     Follow(Option<HistoryId>),
     /// Say up to where the stream was applied.
     Acknowledge,
+    /// The server that was to take over has done so, or refuses.
+    HandedOver {
+        /// See there.
+        is_accepted: bool,
+    },
     /// Close the connection, if there is one.
     Close,
     /// A line for the log.
@@ -145,6 +152,8 @@ pub struct Replica {
     promised: Option<(HistoryId, JournalPos)>,
     /// PSYNC asked to go on from somewhere.
     asked_to_continue: bool,
+    /// PSYNC asked the other server to take over.
+    hands_over: bool,
     /// PSYNC was refused, so SYNC was sent.
     asked_by_sync: bool,
     /// Failures since the stream last came.
@@ -336,6 +345,7 @@ impl Replica {
         if self.expected.is_empty() {
             self.stage = Stage::Asking;
             self.asked_by_sync = false;
+            self.hands_over = around.hands_over;
             self.asked_to_continue = around.has.is_some();
             let (id, offset) = match around.has {
                 Some((id, position)) => (id.to_string(), (position.0 + 1).to_string()),
@@ -349,7 +359,11 @@ impl Replica {
                     None => "Partial resynchronization not possible (no cached master)".to_owned(),
                 }));
             }
-            actions.push(Action::Send(array(&[b"PSYNC", id.as_bytes(), offset.as_bytes()])));
+            let mut words: Vec<&[u8]> = vec![b"PSYNC", id.as_bytes(), offset.as_bytes()];
+            if self.hands_over {
+                words.push(b"FAILOVER");
+            }
+            actions.push(Action::Send(array(&words)));
         }
         actions
     }
@@ -358,12 +372,23 @@ impl Replica {
         if self.asked_by_sync {
             return self.headed(line, now);
         }
-        match Answer::parse(line) {
+        let answer = Answer::parse(line);
+        let hands_over = answer.is_some() && std::mem::take(&mut self.hands_over);
+        match answer {
             None => Vec::new(),
+            Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
+                let mut actions = self
+                    .lost(&format!("Failover target rejected psync request: {}", shown(line)), now);
+                actions.push(Action::HandedOver { is_accepted: false });
+                actions
+            }
             Some(Answer::FullResync(id, position)) => {
                 self.stage = Stage::Heading;
                 self.promised = Some((id, position));
-                vec![Action::Log(format!("Full resync from master: {id}:{}", position.0))]
+                let mut actions =
+                    vec![Action::Log(format!("Full resync from master: {id}:{}", position.0))];
+                actions.extend(hands_over.then_some(Action::HandedOver { is_accepted: true }));
+                actions
             }
             Some(Answer::Continue(_)) if !self.asked_to_continue => {
                 self.lost("MASTER wants to continue what was never begun", now)
@@ -373,6 +398,7 @@ impl Replica {
                     Action::Log("Successful partial resynchronization with master.".to_owned()),
                     Action::Follow(id),
                 ];
+                actions.extend(hands_over.then_some(Action::HandedOver { is_accepted: true }));
                 actions.extend(self.follow(now));
                 actions
             }

@@ -4,7 +4,7 @@ use super::*;
 
 fn around(has: Option<(HistoryId, JournalPos)>) -> Surroundings {
     let identity = Identity { port: 7000, version: "9.1.0".into(), ..Identity::default() };
-    Surroundings { identity, has, timeout_ms: 60_000 }
+    Surroundings { identity, has, timeout_ms: 60_000, hands_over: false }
 }
 
 /// What the machine sends, and what else it does, in words.

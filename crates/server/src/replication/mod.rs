@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Between two looks at what is due.
 const ROUND: Duration = Duration::from_millis(50);
 
-/// Between two looks at writes that wait for a quorum.
+/// The same while writes wait for a quorum, or the role is handed over.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Starts the thread that does what is due, and the one that follows a primary.
@@ -40,10 +40,14 @@ pub fn start(engine: &'static Engine, aof: &Arc<Aof>) -> io::Result<()> {
         let mut next_round = ROUND;
         loop {
             let awaits_quorum = engine.awaits_quorum();
-            std::thread::sleep(if awaits_quorum { LOOK } else { ROUND });
+            let is_watchful = awaits_quorum || engine.failover.is_on();
+            std::thread::sleep(if is_watchful { LOOK } else { ROUND });
             let elapsed = began.elapsed();
             if awaits_quorum {
                 engine.give_up_late_writes(Millis(elapsed.as_millis() as i64));
+            }
+            if engine.failover.is_on() {
+                engine.tick_failover(now()).iter().for_each(|line| log!(Notice, "{line}"));
             }
             if elapsed >= next_round {
                 next_round = elapsed + ROUND;
@@ -79,6 +83,8 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
 
 fn act(engine: &'static Engine, action: Action) {
     match action {
+        // While the role is handed over, the stream is to stand still.
+        Action::Ping if engine.failover.is_on() => {}
         Action::Ping => engine.append_to_stream(wire::PING),
         Action::Keepalive(client) => engine.replicas.keep_alive(client),
         Action::Disconnect(client) => {

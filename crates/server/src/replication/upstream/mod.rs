@@ -14,6 +14,7 @@ use engine::Engine;
 use engine::append_log::LogState;
 use engine::clients::Client;
 use engine::clock::now;
+use engine::failover::Stage as FailoverStage;
 use engine::follow::Follower;
 use engine::worker::ThreadContext;
 use input::is_nothing;
@@ -179,6 +180,7 @@ impl<'t> Uplink<'t> {
             },
             has: is_known.then(|| (journal.history().id, journal.position())),
             timeout_ms: i64::from(config.repl_timeout()) * 1000,
+            hands_over: self.engine.failover.stage() == FailoverStage::Handing,
         }
     }
 
@@ -202,11 +204,27 @@ impl<'t> Uplink<'t> {
                         return;
                     }
                 }
+                Action::HandedOver { is_accepted } => self.handed_over(is_accepted),
                 Action::Close => self.close(),
                 Action::Log(line) => log!(Notice, "{line}"),
                 Action::Warn(line) => log!(Warning, "{line}"),
             }
         }
+    }
+
+    /// The server that was to take over the role of primary has answered.
+    fn handed_over(&self, is_accepted: bool) {
+        let stopped = self.engine.keyspace.world().stop();
+        if self.engine.upstream.term() != self.term {
+            return;
+        }
+        if is_accepted {
+            self.engine.end_failover();
+            return;
+        }
+        let lines = self.engine.abort_failover("Failover target rejected psync request");
+        drop(stopped);
+        lines.iter().for_each(|line| log!(Notice, "{line}"));
     }
 
     fn close(&mut self) {

@@ -1,0 +1,231 @@
+//! FAILOVER on Dunlin: the role goes to a replica of any kind, and no write that was acknowledged is lost.
+
+use harness::client::{Client, ask, ok};
+use harness::info::{field, number};
+use harness::replicas::{compare, is_linked};
+use harness::reply::Reply;
+use harness::sentinel::hang;
+use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+fn start(program: &Program, primary: Option<&Server>) -> Server {
+    let arguments = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"];
+    let server = Server::start(program, Options::arguments(&arguments)).expect("it starts");
+    if let Some(primary) = primary {
+        let mut client = server.client();
+        ok(&mut client, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+        eventually("the link is up", || is_linked(&mut client));
+        // It is a candidate only from its first acknowledgement on.
+        let mut theirs = primary.client();
+        eventually("it is online", || {
+            field(&mut theirs, "connected_slaves") != "0"
+                && !ask(&mut theirs, &["INFO", "replication"]).shown().contains("state=send_bulk")
+        });
+    }
+    server
+}
+
+fn dunlin() -> Server {
+    start(&Program::under_test(), None)
+}
+
+fn reference() -> Program {
+    Program::reference().expect("there is a reference")
+}
+
+fn error(reply: &Reply) -> String {
+    assert!(reply.is_error(), "{reply:?}");
+    reply.shown()
+}
+
+/// Counts as fast as replies come, until the server refuses; returns how far it got.
+fn count(client: &mut Client, key: &str, done: &AtomicU64) -> u64 {
+    let mut acknowledged = 0;
+    loop {
+        match ask(client, &["INCR", key]) {
+            Reply::Integer(number) => acknowledged = number as u64,
+            refusal => {
+                assert!(error(&refusal).starts_with("READONLY"), "{refusal:?}");
+                return acknowledged;
+            }
+        }
+        done.fetch_add(1, SeqCst);
+    }
+}
+
+/// Hands over while clients write, to `target` if it is named.
+fn hands_over_to(program: &Program, names_target: bool) {
+    let primary = dunlin();
+    let successor = start(program, Some(&primary));
+    let (mut ours, mut theirs) = (primary.client(), successor.client());
+    let port = successor.port().to_string();
+    let done = AtomicU64::new(0);
+    let counts: Vec<u64> = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|number| {
+                let (mut client, done) = (primary.client(), &done);
+                scope.spawn(move || count(&mut client, &format!("counter{number}"), done))
+            })
+            .collect();
+        eventually("they write", || done.load(SeqCst) > 1000);
+        if names_target {
+            ok(&mut ours, &["FAILOVER", "TO", "127.0.0.1", &port, "TIMEOUT", "30000"]);
+        } else {
+            ok(&mut ours, &["FAILOVER"]);
+        }
+        writers.into_iter().map(|writer| writer.join().expect("it counts")).collect()
+    });
+    assert_eq!(field(&mut ours, "role"), "slave");
+    assert_eq!(field(&mut theirs, "role"), "master");
+    assert_eq!(field(&mut ours, "master_port"), port);
+    eventually("it is over", || field(&mut ours, "master_failover_state") == "no-failover");
+    assert_eq!(field(&mut ours, "paused_reason"), "none");
+    for (number, acknowledged) in counts.into_iter().enumerate() {
+        let value = ask(&mut theirs, &["GET", &format!("counter{number}")]);
+        assert_eq!(value.shown(), acknowledged.to_string(), "every acknowledged write, no other");
+    }
+    eventually("the old primary follows", || is_linked(&mut ours));
+    ok(&mut theirs, &["SET", "after", "1"]);
+    compare(&successor, &primary);
+    assert_eq!(number(&mut theirs, "sync_full"), 0, "it went on from where it was");
+}
+
+#[test]
+fn the_role_goes_to_a_dunlin() {
+    hands_over_to(&Program::under_test(), true);
+    hands_over_to(&Program::under_test(), false);
+}
+
+#[test]
+fn the_role_goes_to_the_reference() {
+    hands_over_to(&reference(), true);
+    hands_over_to(&reference(), false);
+}
+
+#[test]
+fn the_role_goes_to_redis() {
+    hands_over_to(&reference().beside("redis-server"), true);
+    hands_over_to(&Program::redis_7().expect("there is Redis 7"), false);
+}
+
+#[test]
+fn other_replicas_stay_with_the_old_primary() {
+    let primary = dunlin();
+    let successor = start(&Program::under_test(), Some(&primary));
+    let other = start(&reference(), Some(&primary));
+    let (mut ours, mut theirs) = (primary.client(), successor.client());
+    ok(&mut ours, &["SET", "before", "1"]);
+    ok(&mut ours, &["FAILOVER", "TO", "127.0.0.1", &successor.port().to_string()]);
+    eventually("roles are exchanged", || field(&mut theirs, "role") == "master");
+    eventually("the old primary follows", || is_linked(&mut ours));
+    ok(&mut theirs, &["SET", "after", "1"]);
+    let mut third = other.client();
+    eventually("the chain is whole", || is_linked(&mut third));
+    compare(&successor, &other);
+    assert_eq!(number(&mut theirs, "sync_full"), 0);
+    assert_eq!(number(&mut ours, "sync_full"), 2, "those of the beginning");
+    // And back again.
+    ok(&mut theirs, &["FAILOVER", "TIMEOUT", "30000"]);
+    eventually("roles are exchanged", || field(&mut ours, "role") == "master");
+    ok(&mut ours, &["SET", "back", "1"]);
+    compare(&primary, &other);
+    compare(&primary, &successor);
+}
+
+#[test]
+fn without_a_replica_that_has_everything_it_is_given_up() {
+    let primary = dunlin();
+    let replica = start(&Program::under_test(), Some(&primary));
+    let (mut ours, mut writer) = (primary.client(), primary.client());
+    hang(&replica, true).expect("it runs");
+    // What it never had.
+    ok(&mut ours, &["SET", "k", "1"]);
+    ok(&mut ours, &["FAILOVER", "TIMEOUT", "500"]);
+    assert_eq!(field(&mut ours, "master_failover_state"), "waiting-for-sync");
+    assert_eq!(field(&mut ours, "paused_reason"), "failover_in_progress");
+    writer.send(&["SET", "k", "2"]).expect("it is sent");
+    let busy = error(&ask(&mut ours, &["FAILOVER"]));
+    assert_eq!(busy, "ERR FAILOVER already in progress.");
+    let refused = error(&ask(&mut ours, &["REPLICAOF", "127.0.0.1", "1"]));
+    assert_eq!(refused, "ERR REPLICAOF not allowed while failing over.");
+    let refused = error(&ask(&mut ours, &["PSYNC", "?", "-1"]));
+    assert_eq!(refused, "NOMASTERLINK Can't SYNC while failing over");
+    // Sentinels may talk to each other all the time.
+    assert_eq!(ask(&mut ours, &["PUBLISH", "__sentinel__:hello", "x"]), Reply::Integer(0));
+    eventually("it is given up", || field(&mut ours, "master_failover_state") == "no-failover");
+    assert!(!writer.reply().expect("a reply").is_error());
+    assert!(primary.log().contains("Replica never caught up before timeout"), "{}", primary.log());
+    // By hand.
+    ok(&mut ours, &["FAILOVER"]);
+    writer.send(&["SET", "k", "3"]).expect("it is sent");
+    ok(&mut ours, &["FAILOVER", "ABORT"]);
+    assert!(!writer.reply().expect("a reply").is_error());
+    assert!(primary.log().contains("Failover manually aborted"), "{}", primary.log());
+    hang(&replica, false).expect("it is there");
+    compare(&primary, &replica);
+}
+
+#[test]
+fn a_successor_that_is_forced_takes_over_with_what_it_has() {
+    let primary = dunlin();
+    let successor = start(&reference(), Some(&primary));
+    let (mut ours, mut theirs) = (primary.client(), successor.client());
+    hang(&successor, true).expect("it runs");
+    ok(&mut ours, &["SET", "k", "1"]);
+    let port = successor.port().to_string();
+    ok(&mut ours, &["FAILOVER", "TO", "127.0.0.1", &port, "FORCE", "TIMEOUT", "300"]);
+    eventually("this one follows", || {
+        field(&mut ours, "master_failover_state") == "failover-in-progress"
+    });
+    assert_eq!(field(&mut ours, "role"), "slave");
+    // It can be called off even now.
+    ok(&mut ours, &["FAILOVER", "ABORT"]);
+    assert_eq!(field(&mut ours, "role"), "master");
+    ok(&mut ours, &["SET", "k", "2"]);
+    hang(&successor, false).expect("it is there");
+    eventually("it is back", || is_linked(&mut theirs));
+    compare(&primary, &successor);
+    eventually("it is online", || {
+        ask(&mut ours, &["INFO", "replication"]).shown().contains("state=online")
+    });
+    hang(&successor, true).expect("it runs");
+    ok(&mut ours, &["FAILOVER", "TO", "127.0.0.1", &port, "FORCE", "TIMEOUT", "300"]);
+    eventually("this one follows", || {
+        field(&mut ours, "master_failover_state") == "failover-in-progress"
+    });
+    hang(&successor, false).expect("it is there");
+    eventually("it has taken over", || field(&mut theirs, "role") == "master");
+    eventually("the old primary follows", || is_linked(&mut ours));
+    compare(&successor, &primary);
+}
+
+#[test]
+fn a_successor_that_refuses_leaves_the_role_here() {
+    for program in [Program::under_test(), reference()] {
+        let primary = dunlin();
+        let successor = start(&program, Some(&primary));
+        let (mut ours, mut theirs) = (primary.client(), successor.client());
+        ok(&mut theirs, &["ACL", "SETUSER", "default", "-psync"]);
+        let stops = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let mut client = primary.client();
+                while !stops.load(SeqCst) {
+                    // Between the hand-over and the refusal this server is a replica, but writes wait.
+                    ok(&mut client, &["INCR", "counter"]);
+                }
+            });
+            ok(&mut ours, &["FAILOVER"]);
+            eventually("it is refused", || {
+                primary.log().contains("Failover target rejected psync request")
+                    && field(&mut ours, "master_failover_state") == "no-failover"
+            });
+            assert_eq!(field(&mut ours, "role"), "master");
+            stops.store(true, SeqCst);
+            writer.join().expect("it wrote");
+        });
+        eventually("the replica is back", || is_linked(&mut theirs));
+        compare(&primary, &successor);
+    }
+}
