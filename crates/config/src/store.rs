@@ -66,6 +66,22 @@ impl Config {
         Arc::new(config)
     }
 
+    /// Notes the primary that is followed, or that none is, where `CONFIG REWRITE` finds it.
+    ///
+    /// # Errors
+    /// It is no address.
+    pub fn record_primary(&self, primary: Option<(&str, u16)>) -> Result<(), String> {
+        let value = match primary {
+            Some((host, port)) => {
+                let mut value = crate::quote_word(host.as_bytes());
+                value.extend_from_slice(format!(" {port}").as_bytes());
+                value
+            }
+            None => b"no one".to_vec(),
+        };
+        self.record("replicaof", &value)
+    }
+
     /// Sets an option to what the server found out or did, rather than what a user asked for: the
     /// number of clients the kernel allows, the primary chosen by REPLICAOF. Immutable options
     /// change too, and nothing is applied.

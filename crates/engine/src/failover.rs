@@ -94,7 +94,7 @@ impl Engine {
             format!("Failover target {host}:{port} is synced, failing over.")
         };
         self.failover.machine().hand_over(to.clone());
-        self.record_primary(Some((host, *port))).expect("a replica's address is one");
+        self.config.record_primary(Some((host, *port))).expect("a replica's address is one");
         self.follow(host, *port);
         line
     }
@@ -119,26 +119,10 @@ impl Engine {
         let to = target.map_or_else(String::new, |to| format!(" to {}:{}", to.host, to.port));
         let line = format!("Aborting failover{to} while {}. {why}", stage.name());
         if stage == Stage::Handing {
-            self.record_primary(None).expect("there need not be a primary");
+            self.config.record_primary(None).expect("there need not be a primary");
             self.stop_following();
         }
         self.end_failover();
         vec![line]
-    }
-
-    /// Notes the primary in the configuration, where CONFIG REWRITE finds it.
-    ///
-    /// # Errors
-    /// It is no address.
-    pub fn record_primary(&self, primary: Option<(&str, u16)>) -> Result<(), String> {
-        let value = match primary {
-            Some((host, port)) => {
-                let mut value = config::quote_word(host.as_bytes());
-                value.extend_from_slice(format!(" {port}").as_bytes());
-                value
-            }
-            None => b"no one".to_vec(),
-        };
-        self.config.record("replicaof", &value).map_err(|why| why.to_string())
     }
 }

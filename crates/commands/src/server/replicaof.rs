@@ -72,7 +72,7 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.simple("OK Already connected to specified master");
         return Ok(());
     }
-    let recorded = cx.engine.record_primary(Some((host, port)));
+    let recorded = cx.engine.config.record_primary(Some((host, port)));
     recorded.map_err(|why| Error::format(format!("ERR {why}")))?;
     if !cx.engine.upstream.is_replica() {
         log(
@@ -96,7 +96,7 @@ pub(super) fn promote(cx: &Cx<'_>, by: &str) {
         return;
     }
     engine.stop_following();
-    engine.record_primary(None).expect("there need not be a primary");
+    engine.config.record_primary(None).expect("there need not be a primary");
     let history = engine.journal.history();
     if let Some((second, last)) = history.second {
         let line = format!(

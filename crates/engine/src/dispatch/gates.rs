@@ -347,7 +347,8 @@ fn paused_until(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Millis> {
 /// Whether this is what sentinels tell each other by way of the server: they would take one that keeps it
 /// waiting for dead.
 fn is_greeting(row: &Resolved, args: Args<'_>) -> bool {
-    row.command.name == "publish" && args.words().get(1) == Some(&&b"__sentinel__:hello"[..])
+    let posts = Flags::PUBSUB.with(Flags::MAY_REPLICATE);
+    row.command.flags.has(posts) && args.words().get(1) == Some(&&b"__sentinel__:hello"[..])
 }
 
 /// Whether a request may have messages for any number of clients.
