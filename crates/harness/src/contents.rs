@@ -39,7 +39,7 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         "list" => vec![b"LRANGE", key, b"0", b"-1"],
         "set" => vec![b"SMEMBERS", key],
         "hash" => vec![b"HGETALL", key],
-        "stream" => vec![b"XRANGE", key, b"-", b"+"],
+        "stream" => return stream(client, key),
         _ => vec![b"ZRANGE", key, b"0", b"-1", b"WITHSCORES"],
     };
     let mut value = client.command(&words).expect("a value");
@@ -61,4 +61,52 @@ fn value(client: &mut Client, key: &[u8]) -> String {
         _ => {}
     }
     format!("{kind} {value:?}")
+}
+
+/// Entries, counters and groups, without what differs from server to server: the sizes of trees, and when
+/// consumers were last seen.
+fn stream(client: &mut Client, key: &[u8]) -> String {
+    const STREAM: &[&str] = &[
+        "length",
+        "last-generated-id",
+        "max-deleted-entry-id",
+        "entries-added",
+        "recorded-first-entry-id",
+        "groups",
+    ];
+    const GROUP: &[&str] =
+        &["name", "last-delivered-id", "entries-read", "lag", "pel", "pending", "consumers"];
+    const CONSUMER: &[&str] = &["name", "pel", "pending"];
+    let words = [&b"XINFO"[..], b"STREAM", key, b"FULL", b"COUNT", b"0"];
+    let full = client.command(&words).expect("a stream");
+    let shown = chosen(&full, STREAM, &|name, value| match name {
+        "groups" => each(value, &|group| {
+            chosen(group, GROUP, &|name, value| match name {
+                "consumers" => each(value, &|consumer| {
+                    chosen(consumer, CONSUMER, &|_, value| format!("{value:?}"))
+                }),
+                _ => format!("{value:?}"),
+            })
+        }),
+        _ => format!("{value:?}"),
+    });
+    let entries = client.command(&[&b"XRANGE"[..], key, b"-", b"+"]).expect("entries");
+    format!("{shown} {entries:?}")
+}
+
+/// The named fields of a list of names and values.
+fn chosen(reply: &Reply, names: &[&str], show: &dyn Fn(&str, &Reply) -> String) -> String {
+    let mut shown = String::new();
+    for pair in reply.elements().unwrap_or_default().chunks_exact(2) {
+        let name = String::from_utf8_lossy(pair[0].text().unwrap_or_default());
+        if names.contains(&name.as_ref()) {
+            shown += &format!("{name}={} ", show(&name, &pair[1]));
+        }
+    }
+    shown
+}
+
+/// Every element of a list, in brackets.
+fn each(reply: &Reply, show: &dyn Fn(&Reply) -> String) -> String {
+    reply.elements().unwrap_or_default().iter().map(|one| format!("[{}]", show(one))).collect()
 }

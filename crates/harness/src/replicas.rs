@@ -2,7 +2,7 @@
 //! be cut.
 
 use crate::client::Client;
-use crate::contents::contents;
+use crate::contents::{Contents, contents};
 use crate::info::{field, number};
 use crate::rng::Rng;
 use crate::server::Server;
@@ -21,7 +21,7 @@ pub fn write(client: &mut Client, rng: &mut Rng) {
     let key = format!("k{}", rng.below(200));
     let (word, number) = (format!("m{}", rng.below(50)), rng.below(1000).to_string());
     let script = "redis.call('SET', KEYS[1], ARGV[1]); return redis.call('INCR', KEYS[2])";
-    let request: Vec<&str> = match rng.below(16) {
+    let request: Vec<&str> = match rng.below(17) {
         0 => vec!["SET", &key, &number],
         1 => vec!["SADD", &key, &word, &number],
         2 => vec!["RPUSH", &key, &word],
@@ -42,9 +42,48 @@ pub fn write(client: &mut Client, rng: &mut Rng) {
             vec!["EXEC"]
         }
         14 => vec!["RENAME", &key, &word],
+        15 => return change_stream(client, rng),
         _ => vec!["COPY", &key, &word, "REPLACE"],
     };
     // A wrong type is an error, and changes nothing.
+    client.command(&request).expect("a reply");
+}
+
+/// A random change of one of a few streams with groups. Some commands and options not every server knows.
+///
+/// # Panics
+/// If the server does not answer.
+pub fn change_stream(client: &mut Client, rng: &mut Rng) {
+    let key = format!("s{}", rng.below(5));
+    let (group, consumer) = (format!("g{}", rng.below(3)), format!("c{}", rng.below(3)));
+    let first = client.command(&["XRANGE", &key, "-", "+", "COUNT", "8"]).expect("a reply");
+    let ids: Vec<String> = first
+        .elements()
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|entry| Some(entry.elements()?.first()?.shown()))
+        .collect();
+    let id = ids.get(rng.below(8)).map_or("1-1", String::as_str);
+    let references = ["KEEPREF", "DELREF", "ACKED"][rng.below(3)];
+    let length = rng.below(30).to_string();
+    let request: Vec<&str> = match rng.below(20) {
+        0 => vec!["XGROUP", "CREATE", &key, &group, "0", "MKSTREAM"],
+        1..=5 => {
+            vec!["XREADGROUP", "GROUP", &group, &consumer, "COUNT", "3", "STREAMS", &key, ">"]
+        }
+        6..=7 => vec!["XACK", &key, &group, id],
+        8 => vec!["XCLAIM", &key, &group, &consumer, "0", id],
+        9 => vec!["XAUTOCLAIM", &key, &group, &consumer, "0", "0", "COUNT", "2"],
+        10 => vec!["XDEL", &key, id],
+        11 => vec!["XTRIM", &key, "MAXLEN", &length],
+        12 => vec!["XTRIM", &key, "MAXLEN", &length, references],
+        13 => vec!["XDELEX", &key, references, "IDS", "2", id, "5-5"],
+        14 => vec!["XACKDEL", &key, &group, references, "IDS", "1", id],
+        15 => vec!["XADD", &key, "MAXLEN", "~", "50", references, "*", "f", &consumer],
+        16 => vec!["XADD", &key, references, "MAXLEN", "20", "*", "f", &consumer],
+        _ => vec!["XADD", &key, "*", "f", &consumer],
+    };
+    // An unknown command or group is an error, and changes nothing.
     client.command(&request).expect("a reply");
 }
 
@@ -57,14 +96,22 @@ pub fn compare(primary: &Server, replica: &Server) {
     eventually("the replica has everything", || {
         number(&mut theirs, "master_repl_offset") == number(&mut ours, "master_repl_offset")
     });
-    let (ours, theirs) = (contents(&mut ours), contents(&mut theirs));
+    assert_same(&contents(&mut ours), &contents(&mut theirs));
+}
+
+/// Compares what two servers hold, or one at two moments.
+///
+/// # Panics
+/// They differ.
+#[track_caller]
+pub fn assert_same(ours: &Contents, theirs: &Contents) {
     assert!(!ours.is_empty(), "there is something to compare");
     let different =
         |(key, value): &(&(u32, Vec<u8>), &(String, i64))| theirs.get(key) != Some(value);
     if let Some((key, value)) = ours.iter().find(different) {
-        panic!("the replica differs: {key:?} is {value:?} and there {:?}", theirs.get(key));
+        panic!("they differ: {key:?} is {value:?} and there {:?}", theirs.get(key));
     }
-    assert!(ours.len() == theirs.len(), "the replica has keys that the primary has not");
+    assert!(ours.len() == theirs.len(), "there are keys that should not be there");
 }
 
 /// Whether a replica gets the stream.

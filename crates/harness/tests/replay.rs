@@ -8,6 +8,7 @@ use harness::client::{Client, ask, ok};
 use harness::contents::{Contents, contents};
 use harness::differential::grammar::Generator;
 use harness::environment::{has_room_ahead_of_logs, variable};
+use harness::replicas::assert_same;
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
@@ -324,7 +325,8 @@ fn others_load_what_a_killed_server_wrote_in_place() {
             assert!(said.contains("All AOF files and manifest are valid"), "{what}:\n{said}");
             target.start_again().unwrap_or_else(|why| panic!("{what}: {why}"));
             let mut client = target.client();
-            assert!(contents(&mut client) == wanted, "{what}: the data set is another one");
+            println!("{what}");
+            assert_same(&wanted, &contents(&mut client));
         }
     }
 }

@@ -1,8 +1,11 @@
 //! Dunlin as a replica: of the reference servers and of itself, in chains, with links that are cut.
 
 use harness::client::{Client, ask, ok};
+use harness::contents::contents;
 use harness::info::{field, number};
-use harness::replicas::{Link, compare, is_linked, while_writing, write};
+use harness::replicas::{
+    Link, assert_same, change_stream, compare, is_linked, while_writing, write,
+};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -118,12 +121,12 @@ fn a_chain_goes_on_after_its_middle_is_promoted() {
     assert_eq!(number(&mut new, "sync_full"), 1, "the others went on from where they were");
     assert_eq!(number(&mut old, "sync_full"), 1);
     // Its append-only file has the stream as it came.
-    let before = harness::contents::contents(&mut new);
+    let before = contents(&mut new);
     let mut second = second;
     drop(new);
     second.kill().expect("it was there");
     second.start_again().expect("it starts");
-    let after = harness::contents::contents(&mut second.client());
+    let after = contents(&mut second.client());
     assert!(before == after, "the log has everything");
 }
 
@@ -335,4 +338,36 @@ fn followers_of_a_replica_go_on_in_the_database_of_the_stream() {
     }
     ok(&mut ours, &["SET", "k3", "v"]);
     others.iter().for_each(|other| compare(&first, other));
+}
+
+/// Effects of commands that the reference does not have reach it as commands that it has.
+#[test]
+fn streams_with_groups_reach_the_reference() {
+    let primary = dunlin(&["--appendonly", "yes", "--stream-node-max-entries", "5"]);
+    let replica = start(&reference(), &[]);
+    follow(&mut replica.client(), primary.port());
+    until_linked(&replica);
+    let (mut client, mut rng) = (primary.client(), Rng::new(11));
+    for _ in 0..20_000 {
+        change_stream(&mut client, &mut rng);
+    }
+    compare(&primary, &replica);
+    assert_eq!(number(&mut replica.client(), "sync_full"), 0);
+    assert_eq!(number(&mut replica.client(), "unexpected_error_replies"), 0);
+    // The log has the same, as commands and as a base without RDB.
+    let before = contents(&mut client);
+    ok(&mut client, &["DEBUG", "LOADAOF"]);
+    assert_same(&before, &contents(&mut client));
+    // No command makes an entry pending that is deleted, here as in Redis.
+    for (stream, group) in (0..5).flat_map(|stream| (0..3).map(move |group| (stream, group))) {
+        let (key, group) = (format!("s{stream}"), format!("g{group}"));
+        ok(&mut client, &["XAUTOCLAIM", &key, &group, "c0", "0", "0", "COUNT", "100000"]);
+    }
+    compare(&primary, &replica);
+    let before = contents(&mut client);
+    ok(&mut client, &["CONFIG", "SET", "aof-use-rdb-preamble", "no"]);
+    ok(&mut client, &["BGREWRITEAOF"]);
+    eventually("the rewrite", || number(&mut client, "aof_rewrite_in_progress") == 0);
+    ok(&mut client, &["DEBUG", "LOADAOF"]);
+    assert_same(&before, &contents(&mut client));
 }

@@ -197,7 +197,7 @@ impl Stream {
         }
         let counters = &mut self.0.counters;
         counters.length -= 1;
-        counters.max_deleted_id = counters.max_deleted_id.max(id);
+        counters.note_deleted(id);
         if counters.length == 0 {
             counters.first_id = StreamId::MIN;
         } else if counters.first_id == id {

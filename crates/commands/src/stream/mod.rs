@@ -46,14 +46,6 @@ pub static COMMANDS: &[&Command] = &[
     &xadd::XADD,
 ];
 
-/// Puts these words into the journal in place of the request.
-fn propagate_words(cx: &mut Cx<'_>, words: &[Vec<u8>]) {
-    cx.db.propagate_as(|p| {
-        p.begin(words.len());
-        words.iter().for_each(|word| p.word(word));
-    });
-}
-
 /// The journal's form of how far a group has read.
 fn last_id_effect(p: &mut Effect<'_>, key: &[u8], name: &[u8], last_id: StreamId, reads: i64) {
     p.begin(7);

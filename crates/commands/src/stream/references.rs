@@ -1,9 +1,13 @@
-//! What XDELEX and XACKDEL share: `[KEEPREF|DELREF|ACKED] IDS numids id [id …]`, and their replies.
+//! What XDELEX and XACKDEL share: `[KEEPREF|DELREF|ACKED] IDS numids id [id …]`, and their replies. And
+//! what they, XADD and XTRIM put into the journal where references count.
 
 use super::ids;
+use engine::journal::Effect;
 use engine::{Arg, ArgKind, Args, Error};
 use resp::Reply;
-use structs::stream::{References, Stream, StreamId};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use structs::stream::{Group, Range, References, Stream, StreamId};
 
 /// The choice of what becomes of references.
 pub(super) const CONDITION: Arg = Arg::one_of(
@@ -89,4 +93,101 @@ pub(super) fn delete(stream: &mut Stream, id: StreamId, references: References) 
 pub(super) fn write(reply: &mut Reply<'_>, fates: &[Fate]) {
     reply.array(fates.len());
     fates.iter().for_each(|&fate| reply.integer(fate as i64));
+}
+
+/// What a change has taken from a stream.
+///
+/// XDELEX, XACKDEL, DELREF and ACKED are younger than most servers that read the journal, as replicas or
+/// from a file. It gets XDEL and XACK in place of them.
+#[derive(Default)]
+pub(super) struct Taken {
+    entries: Vec<StreamId>,
+    /// What is no longer pending, by group.
+    references: BTreeMap<Box<[u8]>, Vec<StreamId>>,
+}
+
+impl Taken {
+    /// Compares two states of a stream in these entries.
+    pub fn of_entries(before: &Stream, after: &Stream, mut ids: Vec<StreamId>) -> Taken {
+        ids.sort_unstable();
+        ids.dedup();
+        let mut references = BTreeMap::new();
+        for (name, group, now) in groups(before, after) {
+            let is_settled =
+                |id: &StreamId| group.pending(*id).is_some() && now.pending(*id).is_none();
+            let settled: Vec<StreamId> = ids.iter().copied().filter(is_settled).collect();
+            if !settled.is_empty() {
+                references.insert(name.into(), settled);
+            }
+        }
+        ids.retain(|&id| before.contains(id) && !after.contains(id));
+        Taken { entries: ids, references }
+    }
+
+    /// What a trim of `deleted` entries has taken that the same trim without the options would not have.
+    pub fn of_trim(before: &Stream, after: &Stream, references: References, deleted: u64) -> Taken {
+        let mut taken = Taken::default();
+        match references {
+            References::Keep => {}
+            References::Acknowledged if deleted > 0 => before.walk(Range::ALL, |id, _| {
+                if !after.contains(id) {
+                    taken.entries.push(id);
+                }
+                if (taken.entries.len() as u64) < deleted {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            }),
+            References::Acknowledged => {}
+            References::Delete => {
+                let end = after.edge(false).unwrap_or(StreamId::MAX);
+                for (name, group, now) in groups(before, after) {
+                    let mut settled = Vec::new();
+                    group.walk(StreamId::MIN, i64::MAX, |pending| {
+                        if pending.id >= end {
+                            return ControlFlow::Break(());
+                        }
+                        if now.pending(pending.id).is_none() {
+                            settled.push(pending.id);
+                        }
+                        ControlFlow::Continue(())
+                    });
+                    if !settled.is_empty() {
+                        taken.references.insert(name.into(), settled);
+                    }
+                }
+            }
+        }
+        taken
+    }
+
+    /// Whether nothing was taken.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.references.is_empty()
+    }
+
+    /// Writes it as XACK and XDEL.
+    pub fn write(&self, p: &mut Effect<'_>, key: &[u8]) {
+        for (group, ids) in &self.references {
+            write_ids(p, &[b"XACK", key, group], ids);
+        }
+        if !self.entries.is_empty() {
+            write_ids(p, &[b"XDEL", key], &self.entries);
+        }
+    }
+}
+
+/// The groups of both states.
+fn groups<'a>(
+    before: &'a Stream,
+    after: &'a Stream,
+) -> impl Iterator<Item = (&'a [u8], &'a Group, &'a Group)> {
+    before.groups().filter_map(|(name, group)| Some((name, group, after.group(name)?)))
+}
+
+fn write_ids(p: &mut Effect<'_>, words: &[&[u8]], ids: &[StreamId]) {
+    p.begin(words.len() + ids.len());
+    words.iter().for_each(|word| p.word(word));
+    ids.iter().for_each(|id| id.with_text(|text| p.word(text)));
 }

@@ -25,6 +25,8 @@ pub(super) struct Options {
     pub threshold_at: usize,
     /// Where the value of LIMIT is.
     limit_at: Option<usize>,
+    /// Where KEEPREF, DELREF or ACKED is.
+    references_at: Option<usize>,
     /// XADD's ID, and where it is.
     pub id: NewId,
     pub id_at: usize,
@@ -84,6 +86,7 @@ pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<
         trim: None,
         threshold_at: 0,
         limit_at: None,
+        references_at: None,
         id: NewId::Auto,
         id_at: args.len(),
     };
@@ -117,6 +120,7 @@ pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<
             if of_groups.replace(references).is_some() {
                 return Err(Error::Syntax);
             }
+            options.references_at = Some(at);
         } else if is_add {
             options.id = new_id(args[at])?;
             options.id_at = at;
@@ -171,20 +175,43 @@ fn finish(
 }
 
 impl Options {
-    /// The request with an exact threshold and ID, so that it does the same wherever it is repeated.
-    /// What stands at `id_at` becomes `id`.
+    /// Whether KEEPREF, DELREF or ACKED is among the options.
+    pub fn names_references(&self) -> bool {
+        self.references_at.is_some()
+    }
+
+    /// Whether KEEPREF, DELREF or ACKED stands at this word.
+    pub fn is_references(&self, at: usize) -> bool {
+        self.references_at == Some(at)
+    }
+
+    /// Whether entries in the middle of the stream may be deleted.
+    pub fn deletes_singly(&self) -> bool {
+        self.trim.is_some_and(|trim| trim.references == References::Acknowledged)
+    }
+
+    /// The request with an exact threshold and ID, so that it does the same wherever it is repeated, and
+    /// without options that old servers lack: without KEEPREF, DELREF and ACKED, and without a trim that deletes
+    /// single entries. What stands at `id_at` becomes `id`.
     pub fn exact_words(
         &self,
         args: Args<'_>,
-        threshold: Option<Vec<u8>>,
+        threshold: Option<&[u8]>,
         id: Option<StreamId>,
     ) -> Vec<Vec<u8>> {
         let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
+        let has_operator = args.is(self.threshold_at.wrapping_sub(1), "~")
+            || args.is(self.threshold_at.wrapping_sub(1), "=");
+        let strategy_at = self.threshold_at.saturating_sub(1 + usize::from(has_operator));
         for (at, word) in args.words().iter().enumerate() {
             let is_limit = self.limit_at.is_some_and(|limit| at == limit || at + 1 == limit);
-            match &threshold {
+            let is_trim = self.trim.is_some() && (strategy_at..=self.threshold_at).contains(&at);
+            if self.is_references(at) || (self.deletes_singly() && (is_trim || is_limit)) {
+                continue;
+            }
+            match threshold {
                 Some(_) if at + 1 == self.threshold_at => words.push(b"=".to_vec()),
-                Some(threshold) if at == self.threshold_at => words.push(threshold.clone()),
+                Some(threshold) if at == self.threshold_at => words.push(threshold.to_vec()),
                 Some(_) if is_limit => {}
                 _ if at == self.id_at && id.is_some() => {
                     words.extend(id.map(|id| id.with_text(<[u8]>::to_vec)));

@@ -2,12 +2,14 @@
 //! that XADD does.
 
 use super::aside;
+use super::references::Taken;
 use super::trim_options::{self, Options};
+use engine::journal::Effect;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Flags, Group, KeyFlags, KeySpec, Outcome,
     event,
 };
-use structs::stream::{Strategy, Stream};
+use structs::stream::{References, Strategy, Stream, StreamId, Trim};
 
 /// `XTRIM`.
 pub static XTRIM: Command = Command {
@@ -60,24 +62,67 @@ fn xtrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let Some(trim) = options.trim else { return Ok(()) };
     let key = args.key(1);
     let effort = cx.db.target_object::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
-    let deleted = aside::edit(&mut cx.db, key, effort, |stream| {
-        let deleted = stream.trim(&trim);
-        (deleted, exact_threshold(&options, stream))
-    })?;
-    let (deleted, threshold) = deleted.unwrap_or_default();
-    if deleted > 0 {
-        cx.db.changed_in(key, event(Class::STREAM, "xtrim"), deleted);
-        if threshold.is_some() {
-            let words = options.exact_words(args, threshold, None);
-            super::propagate_words(cx, &words);
-        }
+    let trimmed = aside::edit(&mut cx.db, key, effort, |stream| apply(&options, trim, stream))?;
+    let Some(trimmed) = trimmed.filter(|trimmed| trimmed.deleted > 0) else {
+        cx.reply.integer(0);
+        return Ok(());
+    };
+    cx.db.changed_in(key, event(Class::STREAM, "xtrim"), trimmed.deleted);
+    if trimmed.is_rewritten(&options) {
+        cx.db.propagate_as(|p| trimmed.write(p, args, &options, None));
     }
-    cx.reply.integer(deleted as i64);
+    cx.reply.integer(trimmed.deleted as i64);
     Ok(())
 }
 
+/// What a trim has done.
+pub(super) struct Trimmed {
+    /// How many entries went.
+    pub deleted: u64,
+    /// What an approximate threshold has come to.
+    threshold: Option<Vec<u8>>,
+    taken: Taken,
+}
+
+/// Trims a stream.
+pub(super) fn apply(options: &Options, trim: Trim, stream: &mut Stream) -> Trimmed {
+    // A copy costs next to nothing, but a change after it does.
+    let before = (trim.references != References::Keep).then(|| stream.clone());
+    let deleted = stream.trim(&trim);
+    let taken = before.map(|before| Taken::of_trim(&before, stream, trim.references, deleted));
+    Trimmed {
+        deleted,
+        threshold: exact_threshold(options, stream),
+        taken: taken.unwrap_or_default(),
+    }
+}
+
+impl Trimmed {
+    /// Whether the request itself would not do in the journal.
+    pub fn is_rewritten(&self, options: &Options) -> bool {
+        self.threshold.is_some() || options.names_references()
+    }
+
+    /// Writes what the journal gets in place of the request; `id` is what XADD made up.
+    pub fn write(
+        &self,
+        p: &mut Effect<'_>,
+        args: Args<'_>,
+        options: &Options,
+        id: Option<StreamId>,
+    ) {
+        let words = options.exact_words(args, self.threshold.as_deref(), id);
+        // Entries that were chosen one by one are deleted one by one: no XTRIM.
+        if options.id_at < args.len() || !options.deletes_singly() {
+            p.begin(words.len());
+            words.iter().for_each(|word| p.word(word));
+        }
+        self.taken.write(p, args[1]);
+    }
+}
+
 /// What an approximate threshold has come to.
-pub(super) fn exact_threshold(options: &Options, stream: &Stream) -> Option<Vec<u8>> {
+fn exact_threshold(options: &Options, stream: &Stream) -> Option<Vec<u8>> {
     let trim = options.trim.filter(|trim| trim.is_approximate)?;
     Some(match trim.strategy {
         Strategy::MaxLength(_) => stream.len().to_string().into_bytes(),

@@ -1,7 +1,7 @@
 //! `XACK key group id [id …]`, `XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id …]`
 
 use super::ids;
-use super::references::{self, Fate};
+use super::references::{self, Fate, Taken};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
@@ -87,13 +87,15 @@ fn xackdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let (references, ids) = references::parse(args, 3)?;
     let mut fates = vec![Fate::Absent; ids.len()];
-    let (mut deleted, mut length) = (0, 0);
+    let mut taken = Taken::default();
+    let mut deleted = 0;
     if let Some(stream) = cx.db.write::<Stream>(key)? {
-        length = stream.len();
+        let before = stream.clone();
         for (fate, &id) in fates.iter_mut().zip(&ids) {
             *fate = settle(stream, args[2], id, references);
         }
-        deleted = length - stream.len();
+        deleted = before.len() - stream.len();
+        taken = Taken::of_entries(&before, stream, ids);
     }
     let acknowledged = fates.iter().filter(|&&fate| fate != Fate::Absent).count();
     if deleted > 0 {
@@ -101,7 +103,9 @@ fn xackdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     } else {
         cx.db.add_dirty(acknowledged as u64);
     }
-    debug_assert!(deleted <= length);
+    if !taken.is_empty() {
+        cx.db.propagate_as(|p| taken.write(p, args[1]));
+    }
     references::write(&mut cx.reply, &fates);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID …] *|id field value [field value …]`
 
 use super::trim_options::{self, NewId, Options};
-use super::{aside, ids, trimming};
+use super::trimming::{self, Trimmed};
+use super::{aside, ids};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
@@ -111,45 +112,41 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     stream.append(id, words, &limits);
     cx.db.changed(key, event(Class::STREAM, "xadd"));
-    let threshold = trim(cx, args, &options)?;
-    if threshold.is_some() || !matches!(options.id, NewId::Exact(_)) {
-        propagate(cx, args, &options, threshold, id);
+    let trimmed = trim(cx, args, &options)?;
+    if trimmed.as_ref().is_some_and(|trimmed| trimmed.is_rewritten(&options)) {
+        cx.db.propagate_as(|p| {
+            trimmed.iter().for_each(|trimmed| trimmed.write(p, args, &options, Some(id)));
+        });
+    } else if !matches!(options.id, NewId::Exact(_)) || options.names_references() {
+        propagate(cx, args, &options, id);
     }
     ids::write(&mut cx.reply, id);
     Ok(())
 }
 
-/// Trims as the request says; what an approximate threshold has come to.
-fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Vec<u8>>, Error> {
+/// Trims as the request says.
+fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Trimmed>, Error> {
     let Some(trim) = options.trim else { return Ok(None) };
     let key = args.key(1);
     let effort = cx.db.target_object::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
-    let trimmed = aside::edit(&mut cx.db, key, effort, |stream| {
-        (stream.trim(&trim), trimming::exact_threshold(options, stream))
-    })?;
-    let (deleted, threshold) = trimmed.unwrap_or_default();
-    if deleted > 0 {
+    let trimmed =
+        aside::edit(&mut cx.db, key, effort, |stream| trimming::apply(options, trim, stream))?;
+    if trimmed.as_ref().is_some_and(|trimmed| trimmed.deleted > 0) {
         cx.db.notify(key, event(Class::STREAM, "xtrim"));
     }
-    Ok(threshold)
+    Ok(trimmed)
 }
 
-/// The journal gets the ID that was made up.
-fn propagate(
-    cx: &mut Cx<'_>,
-    args: Args<'_>,
-    options: &Options,
-    threshold: Option<Vec<u8>>,
-    id: StreamId,
-) {
-    if threshold.is_some() {
-        let words = options.exact_words(args, threshold, Some(id));
-        return super::propagate_words(cx, &words);
-    }
+/// The journal gets the ID that was made up, and no KEEPREF and its like, which old servers lack.
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>, options: &Options, id: StreamId) {
     cx.db.propagate_as(|p| {
-        p.begin(args.len());
+        p.begin(args.len() - usize::from(options.names_references()));
         for (at, word) in args.words().iter().enumerate() {
-            if at == options.id_at { id.with_text(|text| p.word(text)) } else { p.word(word) }
+            if at == options.id_at {
+                id.with_text(|text| p.word(text));
+            } else if !options.is_references(at) {
+                p.word(word);
+            }
         }
     });
 }

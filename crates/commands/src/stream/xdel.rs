@@ -1,7 +1,7 @@
 //! `XDEL key id [id …]`, `XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id …]`
 
 use super::ids;
-use super::references::{self, Fate};
+use super::references::{self, Fate, Taken};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
@@ -61,13 +61,25 @@ fn xdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn xdelex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let (references, ids) = references::parse(args, 2)?;
+    let mut taken = Taken::default();
     let fates: Vec<Fate> = match cx.db.write::<Stream>(key)? {
         None => vec![Fate::Absent; ids.len()],
-        Some(stream) => ids.iter().map(|&id| references::delete(stream, id, references)).collect(),
+        Some(stream) => {
+            let before = stream.clone();
+            let fates = ids.iter().map(|&id| references::delete(stream, id, references)).collect();
+            taken = Taken::of_entries(&before, stream, ids);
+            fates
+        }
     };
     let deleted = fates.iter().filter(|&&fate| fate == Fate::Deleted).count();
     if deleted > 0 {
         cx.db.changed_in(key, event(Class::STREAM, "xdel"), deleted as u64);
+    } else {
+        // References to entries that were gone already.
+        cx.db.add_dirty(u64::from(!taken.is_empty()));
+    }
+    if !taken.is_empty() {
+        cx.db.propagate_as(|p| taken.write(p, args[1]));
     }
     references::write(&mut cx.reply, &fates);
     Ok(())

@@ -17,13 +17,18 @@ pub struct Counters {
     pub first_id: StreamId,
     /// The highest ID that was ever given.
     pub last_id: StreamId,
-    /// The highest ID that was deleted by name; trimming does not count.
+    /// The highest ID that was deleted singly; trimming whole prefixes does not count.
     pub max_deleted_id: StreamId,
     /// Number of entries that were ever added.
     pub entries_added: u64,
 }
 
 impl Counters {
+    /// Notes that an entry was deleted that others before it may survive.
+    pub(super) fn note_deleted(&mut self, id: StreamId) {
+        self.max_deleted_id = self.max_deleted_id.max(id);
+    }
+
     /// Whether an entry after `start` may have been deleted.
     pub fn has_gap_after(&self, start: StreamId) -> bool {
         self.length > 0 && !self.max_deleted_id.is_zero() && start <= self.max_deleted_id

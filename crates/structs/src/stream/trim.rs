@@ -75,6 +75,9 @@ impl Inner {
     fn remove_block(&mut self, trim: &Trim, id: StreamId) -> u64 {
         let Some(placed) = self.blocks.first_from(id) else { return 0 };
         let block = Arc::clone(&placed.block);
+        if trim.references == References::Acknowledged {
+            self.counters.note_deleted(block.last_id(id).unwrap_or(id));
+        }
         if trim.references == References::Delete && !self.groups.is_empty() {
             let _ = block.walk(id, id, false, &mut |entry, _| {
                 forget(&mut self.groups, entry);
@@ -87,7 +90,7 @@ impl Inner {
 
     /// Deletes single entries of a block; how many, and whether there may be more to do behind it.
     fn trim_within(&mut self, trim: &Trim, id: StreamId, length: u64) -> (u64, bool) {
-        let Inner { blocks, groups, .. } = self;
+        let Inner { blocks, groups, counters, .. } = self;
         let mut left = length;
         let mut is_over = false;
         let deleted = blocks.delete_if(id, |entry| {
@@ -104,7 +107,8 @@ impl Inner {
                 References::Acknowledged if !is_acknowledged(groups, entry) => {
                     return ControlFlow::Continue(false);
                 }
-                References::Acknowledged => {}
+                // Those before it may stay, as where XDEL deletes.
+                References::Acknowledged => counters.note_deleted(entry),
             }
             left -= 1;
             ControlFlow::Continue(true)
