@@ -7,12 +7,15 @@
 //! field and its value are one allocation ([`field`]), reached by 8 bytes and a fingerprint in a
 //! slot.
 //!
-//! A hash in which a field expires is a table too, with the times in the fields and an index over them
-//! ([`times`]); both are gone with the last such field. Methods of [`Hash`] see all fields; those of
+//! A hash in which a field expires is a short array ([`few`]) or a table too, with the times in the fields
+//! and an index over them ([`times`]); the index is gone with the last such field, and the hash is a table
+//! from then on. Methods of [`Hash`] see all fields; those of
 //! [`Live`] see what has not expired at a given time.
 
+mod few;
 mod field;
 mod live;
+mod saving;
 #[cfg(test)]
 mod tests;
 mod timed;
@@ -28,6 +31,7 @@ use crate::sampling::select;
 use crate::scan::scan_table;
 use crate::table::{Item, Salted};
 use crate::watched::Watched;
+use few::Few;
 use field::Field;
 use std::collections::HashSet;
 use timed::Timed;
@@ -55,6 +59,7 @@ pub struct Hash {
 enum Repr {
     Listpack(Listpack),
     Table(Box<Watched<Field>>),
+    Few(Box<Few>),
     Timed(Box<Timed>),
 }
 
@@ -62,6 +67,7 @@ enum Repr {
 enum View<'a> {
     Listpack(&'a Listpack),
     Table(&'a Watched<Field>),
+    Few(&'a [Field]),
 }
 
 const _: () = assert!(size_of::<Hash>() <= 16);
@@ -88,6 +94,7 @@ impl Hash {
         match &self.repr {
             Repr::Listpack(listpack) => View::Listpack(listpack),
             Repr::Table(table) => View::Table(table),
+            Repr::Few(few) => View::Few(few.fields()),
             Repr::Timed(timed) => View::Table(timed.table()),
         }
     }
@@ -153,6 +160,7 @@ impl Hash {
         match self.view() {
             View::Listpack(listpack) => listpack.count() / 2,
             View::Table(table) => table.len(),
+            View::Few(fields) => fields.len(),
         }
     }
 
@@ -162,6 +170,7 @@ impl Hash {
         match self.view() {
             View::Listpack(listpack) => listpack.is_empty(),
             View::Table(table) => table.is_empty(),
+            View::Few(fields) => fields.is_empty(),
         }
     }
 
@@ -169,23 +178,25 @@ impl Hash {
     pub fn encoding(&self) -> &'static str {
         match self.view() {
             View::Listpack(_) => "listpack",
-            View::Table(_) => "hashtable",
+            View::Table(_) | View::Few(_) => "hashtable",
         }
     }
 
-    /// Slots of the hash table, if the hash is one.
+    /// Slots of the hash table, if the hash is one inside.
     pub fn table_slots(&self) -> Option<usize> {
         match self.view() {
             View::Table(table) => Some(table.slots()),
-            View::Listpack(_) => None,
+            View::Listpack(_) | View::Few(_) => None,
         }
     }
 
-    /// Bytes allocated for this hash, rounded as the allocator rounds them. Takes constant time.
+    /// Bytes allocated for this hash, rounded as the allocator rounds them. Takes constant time, or looks at
+    /// a few fields.
     pub fn allocated_bytes(&self) -> usize {
         match &self.repr {
             Repr::Listpack(listpack) => listpack.allocated_bytes(),
             Repr::Table(table) => table.allocated_bytes(),
+            Repr::Few(few) => few.allocated_bytes(),
             Repr::Timed(timed) => timed.allocated_bytes(),
         }
     }
@@ -200,6 +211,9 @@ impl Hash {
             View::Table(table) => {
                 table.get(hash(field), field).map(|field| Element::Bytes(field.value()))
             }
+            View::Few(fields) => {
+                few::find(fields, field).map(|field| Element::Bytes(field.value()))
+            }
         }
     }
 
@@ -209,6 +223,7 @@ impl Hash {
         match self.view() {
             View::Listpack(listpack) => listpack.find(field, 2).is_some(),
             View::Table(table) => table.get(hash(field), field).is_some(),
+            View::Few(fields) => few::find(fields, field).is_some(),
         }
     }
 
@@ -227,10 +242,13 @@ impl Hash {
             }
             self.become_table(1);
         }
+        if let Some(few) = self.few_for(field, value) {
+            return few.set(field, value, None);
+        }
         let table = match &mut self.repr {
             Repr::Table(table) => table,
             Repr::Listpack(_) => unreachable!("converted above"),
-            Repr::Timed(timed) => return timed.set(field, value, None),
+            Repr::Few(_) | Repr::Timed(_) => return self.timed().set(field, value, None),
         };
         let hash = hash(field);
         if let Some(mut slot) = table.occupied(hash, field) {
@@ -284,6 +302,16 @@ impl Hash {
                 }
                 Ok(is_new)
             }
+            Repr::Few(few) => {
+                let found = few::find(few.fields(), field);
+                let (is_new, expiry) = (found.is_none(), found.and_then(Field::expiry));
+                let value = change(found.map(|found| Element::Bytes(found.value())))?;
+                match expiry {
+                    Some(expiry) => self.set_timed(field, value.as_ref(), expiry),
+                    None => self.set(field, value.as_ref(), limits),
+                };
+                Ok(is_new)
+            }
             Repr::Table(_) | Repr::Timed(_) => {
                 let table = self.table_mut().expect("it is one");
                 let hash = hash(field);
@@ -320,6 +348,7 @@ impl Hash {
                 let item = table.occupied(hash, field)?.remove_hashed(hash);
                 Some(read(Element::Bytes(item.value())))
             }
+            Repr::Few(few) => Some(read(Element::Bytes(few.remove(field)?.value()))),
             Repr::Timed(timed) => Some(read(Element::Bytes(timed.remove(field)?.value()))),
         }
     }
@@ -344,6 +373,7 @@ impl Hash {
                 Some((iter.next()?, iter.next()?))
             }
             View::Table(table) => table.sample(|| rng.next_u64()).map(as_pair),
+            View::Few(fields) => fields.get(rng.index(fields.len())).map(as_pair),
         }
     }
 
@@ -400,9 +430,8 @@ impl Hash {
     pub fn iter(&self) -> impl Iterator<Item = (Element<'_>, Element<'_>)> {
         match self.view() {
             View::Listpack(listpack) => Either::First(listpack.pairs()),
-            View::Table(table) => {
-                Either::<_, _, std::iter::Empty<_>>::Second(table.iter().map(as_pair))
-            }
+            View::Table(table) => Either::Second(table.iter().map(as_pair)),
+            View::Few(fields) => Either::Third(fields.iter().map(as_pair)),
         }
     }
 
@@ -426,46 +455,10 @@ impl Hash {
             View::Table(table) => scan_table::<Field, Salted>(table, cursor, count, |item| {
                 visit(Element::Bytes(item.key()), Element::Bytes(item.value()));
             }),
-        }
-    }
-
-    /// The hash as RDB files have it: fields, values and times.
-    pub fn contents(&self) -> HashContents<'_, impl Iterator<Item = (&[u8], &[u8], Option<i64>)>> {
-        match &self.repr {
-            Repr::Listpack(listpack) => HashContents::Listpack(listpack.as_bytes()),
-            Repr::Table(table) => HashContents::Table(table.iter().map(as_element)),
-            Repr::Timed(timed) => HashContents::Timed(timed.table().iter().map(as_element)),
-        }
-    }
-
-    // Watching.
-
-    /// Lets `take` see every field that is here now with its value and time, once and as they are now,
-    /// while the hash goes on changing: see [`Hash::step_watch`]. `false` for a listpack, which is small.
-    pub fn watch(&self, mut take: impl FnMut(&[u8], &[u8], Option<i64>) + Send + 'static) -> bool {
-        let View::Table(table) = self.view() else { return false };
-        table.watch(Box::new(move |item| take(item.key(), item.value(), item.expiry())));
-        true
-    }
-
-    /// Lets the watch see some more fields; `false` if it has seen all.
-    pub fn step_watch(&self) -> bool {
-        matches!(self.view(), View::Table(table) if table.step())
-    }
-
-    /// Lets changes of the hash show the watch so many groups of fields more from now on, so that no thread
-    /// has to step; how many they have not used of what they were allowed before.
-    pub fn allow_watch(&self, groups: usize) -> usize {
-        match self.view() {
-            View::Table(table) => table.allow(groups),
-            View::Listpack(_) => 0,
-        }
-    }
-
-    /// Ends the watch before it has seen all.
-    pub fn unwatch(&self) {
-        if let View::Table(table) = self.view() {
-            table.unwatch();
+            View::Few(fields) => {
+                fields.iter().map(as_pair).for_each(|(field, value)| visit(field, value));
+                0
+            }
         }
     }
 
@@ -510,11 +503,6 @@ fn as_pair(item: &Field) -> (Element<'_>, Element<'_>) {
 }
 
 #[inline]
-fn as_element(item: &Field) -> (&[u8], &[u8], Option<i64>) {
-    (item.key(), item.value(), item.expiry())
-}
-
-#[inline]
 fn insert_absent(table: &mut Watched<Field>, hash: u64, field: &[u8], value: &[u8]) {
     table.insert_absent(hash, Field::new(field, value));
 }
@@ -530,6 +518,7 @@ impl Clone for Hash {
                 }
                 Repr::Table(copy)
             }
+            Repr::Few(few) => Repr::Few(Box::new(few.duplicate())),
             Repr::Timed(timed) => Repr::Timed(timed.duplicate()),
         };
         Self { repr }

@@ -3,7 +3,7 @@
 //! Where no field can have expired, which one comparison tells, this costs what the hash itself does.
 
 use super::field::Field;
-use super::{Hash, View, as_pair};
+use super::{Hash, View, as_pair, few};
 use crate::either::Either;
 use crate::hashing::hash;
 use crate::listpack::Element;
@@ -65,6 +65,10 @@ impl<'a> Live<'a> {
                 let item = table.get(hash(field), field).filter(|item| self.has(item))?;
                 Some(Element::Bytes(item.value()))
             }
+            View::Few(fields) => {
+                let item = few::find(fields, field).filter(|item| self.has(item))?;
+                Some(Element::Bytes(item.value()))
+            }
         }
     }
 
@@ -87,7 +91,10 @@ impl<'a> Live<'a> {
             View::Listpack(listpack) => Either::First(listpack.pairs()),
             View::Table(table) => {
                 let fields = table.iter().filter(move |item| self.has(item)).map(as_pair);
-                Either::<_, _, std::iter::Empty<_>>::Second(fields)
+                Either::Second(fields)
+            }
+            View::Few(fields) => {
+                Either::Third(fields.iter().filter(move |item| self.has(item)).map(as_pair))
             }
         }
     }
@@ -100,7 +107,8 @@ impl<'a> Live<'a> {
         mut visit: impl FnMut(Element<'_>, Element<'_>),
     ) -> u64 {
         let View::Table(table) = self.hash.view() else {
-            return self.hash.scan(cursor, count, visit);
+            self.iter().for_each(|(field, value)| visit(field, value));
+            return 0;
         };
         scan_table::<Field, Salted>(table, cursor, count, |item| {
             if self.has(item) {
@@ -111,14 +119,15 @@ impl<'a> Live<'a> {
 
     /// As [`Hash::random`].
     pub fn random(self, rng: &mut Rng) -> Option<(Element<'a>, Element<'a>)> {
-        let View::Table(table) = self.hash.view() else { return self.hash.random(rng) };
         if self.is_all() {
             return self.hash.random(rng);
         }
-        for _ in 0..DRAWS {
-            let item = table.sample(|| rng.next_u64())?;
-            if self.has(item) {
-                return Some(as_pair(item));
+        if let View::Table(table) = self.hash.view() {
+            for _ in 0..DRAWS {
+                let item = table.sample(|| rng.next_u64())?;
+                if self.has(item) {
+                    return Some(as_pair(item));
+                }
             }
         }
         let fields: Vec<_> = self.iter().collect();

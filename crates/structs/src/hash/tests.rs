@@ -408,3 +408,30 @@ fn one_field_that_expires_among_many_is_found_at_once() {
     hash.drop_times();
     assert!(!hash.is_timed());
 }
+
+#[test]
+fn a_small_hash_stays_small_when_a_field_expires() {
+    let mut hash = Hash::new();
+    let limits = HashLimits::default();
+    for number in 0..3u8 {
+        hash.set(&[b'f', number], b"value:12", &limits);
+    }
+    hash.set_expiry(&[b'f', 1], Some(100));
+    hash.note_time(Some(100));
+    assert_eq!((hash.encoding(), hash.is_timed()), ("hashtable", true));
+    // The array and its places, two fields of 13 bytes and one of 21.
+    assert!(hash.allocated_bytes() <= 56 + 32 + 16 + 24 + 16, "{}", hash.allocated_bytes());
+    // The one that is too many for an array, and then one that is too long.
+    for number in 3..=few::MAX_FIELDS as u8 {
+        assert!(matches!(hash.repr, Repr::Few(_)));
+        hash.set(&[b'f', number], b"value", &limits);
+    }
+    assert!(matches!(hash.repr, Repr::Timed(_)));
+    let known = (hash.timed_fields(), hash.expiry_bound(), hash.noted_time());
+    assert_eq!((known, hash.len()), ((1, Some(100), Some(100)), few::MAX_FIELDS + 1));
+    let mut long = Hash::new();
+    long.set_timed(b"f", b"v", 5);
+    let lengthened = long.modify(b"f", &limits, |_| Ok::<_, ()>([b'v'; 256]));
+    assert_eq!((lengthened, long.expiry(b"f")), (Ok(false), Some(Some(5))));
+    assert!(matches!(long.repr, Repr::Timed(_)));
+}

@@ -1,9 +1,11 @@
 //! A hash in which fields expire: the table and the index over the times.
 
+use super::few::{self, Few};
 use super::field::Field;
 use super::times::{Part, Times};
 use super::{Hash, Repr, View};
 use crate::hashing::hash;
+use crate::listpack::Listpack;
 use crate::size_class::block_size;
 use crate::table::Item;
 use crate::watched::Watched;
@@ -20,6 +22,17 @@ impl Timed {
     fn new(table: Watched<Field>) -> Timed {
         let times = Times::new(table.len());
         Timed { table, times, noted: None }
+    }
+
+    /// The fields of an array that has become too small, with its note.
+    fn of(few: Few) -> Timed {
+        let noted = few.noted;
+        let mut timed = Timed::new(few.into_table());
+        let times: Vec<_> =
+            timed.table.iter().map(|item| (hash(item.key()), item.expiry())).collect();
+        times.into_iter().for_each(|(hash, expiry)| timed.note(hash, expiry));
+        timed.noted = noted;
+        timed
     }
 
     #[inline]
@@ -121,6 +134,7 @@ impl Hash {
     #[inline]
     pub fn timed_fields(&self) -> usize {
         match &self.repr {
+            Repr::Few(few) => few.timed(),
             Repr::Timed(timed) => timed.times.fields,
             _ => 0,
         }
@@ -129,7 +143,7 @@ impl Hash {
     /// Whether any field expires, or did until [`Hash::drop_times`] is called.
     #[inline]
     pub fn is_timed(&self) -> bool {
-        matches!(self.repr, Repr::Timed(_))
+        matches!(self.repr, Repr::Few(_) | Repr::Timed(_))
     }
 
     /// A time that no field expires before, in milliseconds since the epoch of Unix; `None` if none
@@ -137,6 +151,7 @@ impl Hash {
     #[inline]
     pub fn expiry_bound(&self) -> Option<i64> {
         match &self.repr {
+            Repr::Few(few) => few.bound(),
             Repr::Timed(timed) => timed.times.bound(),
             _ => None,
         }
@@ -147,27 +162,39 @@ impl Hash {
         match self.view() {
             View::Table(table) => table.get(hash(field), field).map(Field::expiry),
             View::Listpack(listpack) => listpack.find(field, 2).map(|_| None),
+            View::Few(fields) => few::find(fields, field).map(Field::expiry),
         }
     }
 
-    /// Lets a field expire then, or never; false if there is no such field. A hash that holds a field
-    /// that expires is a table.
+    /// Lets a field expire then, or never; false if there is no such field.
     pub fn set_expiry(&mut self, field: &[u8], expiry: Option<i64>) -> bool {
         if expiry.is_none() && !self.is_timed() || !self.contains(field) {
             return self.contains(field);
         }
-        self.timed().set_expiry(field, expiry)
+        self.become_few();
+        match self.few_for(field, b"") {
+            Some(few) => few.set_expiry(field, expiry),
+            None => self.timed().set_expiry(field, expiry),
+        }
     }
 
     /// Sets a field that expires then; true if it is new.
     pub fn set_timed(&mut self, field: &[u8], value: &[u8], expiry: i64) -> bool {
-        self.timed().set(field, value, Some(expiry))
+        self.become_few();
+        match self.few_for(field, value) {
+            Some(few) => few.set(field, value, Some(expiry)),
+            None => self.timed().set(field, value, Some(expiry)),
+        }
     }
 
     /// Removes fields whose time is before `time`, some more than `most` at most, and shows each to
     /// `removed`. If [`Hash::expiry_bound`] is before `time` afterwards there may be more of them.
     pub fn remove_expired(&mut self, time: i64, most: usize, mut removed: impl FnMut(&[u8])) {
-        let Repr::Timed(timed) = &mut self.repr else { return };
+        let timed = match &mut self.repr {
+            Repr::Few(few) => return few.remove_expired(time, removed),
+            Repr::Timed(timed) => timed,
+            Repr::Listpack(_) | Repr::Table(_) => return,
+        };
         timed.times.fit(timed.table.len());
         let mut expired = Vec::new();
         let mut count = 0;
@@ -186,6 +213,7 @@ impl Hash {
     /// When the hash's owner looks for expired fields next, as it has noted here. A copy has no note.
     pub fn noted_time(&self) -> Option<i64> {
         match &self.repr {
+            Repr::Few(few) => few.noted,
             Repr::Timed(timed) => timed.noted,
             _ => None,
         }
@@ -193,15 +221,38 @@ impl Hash {
 
     /// Notes that, if the hash is timed.
     pub fn note_time(&mut self, time: Option<i64>) {
-        if let Repr::Timed(timed) = &mut self.repr {
-            timed.noted = time;
+        match &mut self.repr {
+            Repr::Few(few) => few.noted = time,
+            Repr::Timed(timed) => timed.noted = time,
+            Repr::Listpack(_) | Repr::Table(_) => {}
         }
     }
 
-    /// The hash as one whose fields may expire.
-    fn timed(&mut self) -> &mut Timed {
+    /// Makes an array of a listpack with few and short fields: one of them is about to expire.
+    fn become_few(&mut self) {
+        if let Repr::Listpack(pairs) = &self.repr
+            && let Some(few) = Few::of(pairs)
+        {
+            self.repr = Repr::Few(Box::new(few));
+        }
+    }
+
+    /// The hash as an array, if it is one and this field may be set to this value there.
+    #[inline]
+    pub(super) fn few_for(&mut self, field: &[u8], value: &[u8]) -> Option<&mut Few> {
+        match &mut self.repr {
+            Repr::Few(few) if few.takes(field, value) => Some(few),
+            _ => None,
+        }
+    }
+
+    /// The hash as a table whose fields may expire.
+    pub(super) fn timed(&mut self) -> &mut Timed {
         if matches!(self.repr, Repr::Listpack(_)) {
             self.become_table(0);
+        }
+        if let Some(few) = self.take_few() {
+            self.repr = Repr::Timed(Box::new(Timed::of(few)));
         }
         if let Repr::Table(table) = &mut self.repr {
             let table = std::mem::replace(&mut **table, Watched::with_capacity(0));
@@ -211,8 +262,25 @@ impl Hash {
         timed
     }
 
-    /// Frees the index if no field expires any more, with the note of its owner.
+    /// The array, if the hash is one; it is an empty listpack then.
+    fn take_few(&mut self) -> Option<Few> {
+        if !matches!(self.repr, Repr::Few(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut self.repr, Repr::Listpack(Listpack::new())) {
+            Repr::Few(few) => Some(*few),
+            _ => None,
+        }
+    }
+
+    /// Frees the index if no field expires any more, with the note of its owner. The hash is a table from
+    /// then on.
     pub fn drop_times(&mut self) {
+        if self.timed_fields() == 0
+            && let Some(few) = self.take_few()
+        {
+            self.repr = Repr::Table(Box::new(few.into_table()));
+        }
         if let Repr::Timed(timed) = &mut self.repr
             && timed.times.fields == 0
         {
@@ -225,7 +293,7 @@ impl Hash {
     #[inline]
     pub(super) fn table_mut(&mut self) -> Option<&mut Watched<Field>> {
         match &mut self.repr {
-            Repr::Listpack(_) => None,
+            Repr::Listpack(_) | Repr::Few(_) => None,
             Repr::Table(table) => Some(table),
             Repr::Timed(timed) => Some(&mut timed.table),
         }
