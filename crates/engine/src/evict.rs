@@ -285,11 +285,10 @@ fn sample(
     let Some(data) = engine.keyspace.stripe(index).try_lock() else { return false };
     let mut is_complete = true;
     for index_of_db in data.dbs() {
-        let tables = data.db(index_of_db);
         let entry = if is_volatile(policy) {
-            tables.expiring().sample(|| db.random()).map(|item| item.entry())
+            data.sample_expiring(index_of_db, || db.random())
         } else {
-            tables.entries().sample(|| db.random())
+            data.sample(index_of_db, || db.random())
         };
         let Some(entry) = entry else { continue };
         if data.is_held(Key::new(entry.key()).hash) {

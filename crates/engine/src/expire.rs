@@ -13,7 +13,7 @@ use crate::latency::Slow;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{DbIndex, Key};
+use keyspace::{Key, TableId};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use structs::table::ScanPosition;
@@ -124,19 +124,19 @@ fn sweep_stripe(db: &mut Db<'_>, stripe: usize) -> bool {
         return false;
     }
     let mut goes_on = false;
-    let mut next = Some(DbIndex(0));
-    while let Some(index) = next {
-        let data = db.locks.data(stripe);
-        next = data.next_db(index);
-        if data.db(index).field_times().is_due(db.now()) {
-            goes_on |= db.expire_fields_of(stripe, index);
+    let mut next = db.locks.data(stripe).first_table();
+    while let Some(id) = next {
+        let (data, index) = (db.locks.data(stripe), id.db);
+        next = data.next_table(id);
+        if data.table(id).field_times().is_due(db.now()) {
+            goes_on |= db.expire_fields_of(stripe, id);
             crate::commit::commit_outside(db);
         }
         let data = db.locks.data(stripe);
-        if data.db(index).expiring().is_empty() {
+        if data.table(id).expiring().is_empty() {
             continue;
         }
-        let (seen, mut expired) = find_expired(db, data, index, db.random());
+        let (seen, mut expired) = find_expired(db, data, id, db.random());
         engine.stale_share.note(seen, expired.len());
         // What a snapshot has no room for now is deleted later.
         let data = db.locks.data_mut(stripe);
@@ -184,10 +184,10 @@ impl Db<'_> {
 fn find_expired(
     db: &Db<'_>,
     data: &keyspace::StripeData,
-    index: DbIndex,
+    id: TableId,
     start: u64,
 ) -> (usize, Vec<Box<[u8]>>) {
-    let expiring = data.db(index).expiring();
+    let expiring = data.table(id).expiring();
     let (mut seen, mut expired) = (0, Vec::new());
     let mut from = ScanPosition::from_bits48(start >> 16);
     let mut wrapped = expiring.len() <= SAMPLE;

@@ -8,7 +8,7 @@ use crate::commit::Cause;
 use crate::db::Db;
 use crate::events;
 use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{DbIndex, Key, Millis};
+use keyspace::{Key, Millis, TableId};
 use structs::hash::Hash;
 
 /// Hashes of a stripe that one look takes on.
@@ -56,10 +56,11 @@ impl Db<'_> {
         self.remove_if_empty::<Hash>(key);
     }
 
-    /// Removes some fields whose time has come from the hashes of a stripe, which is locked; says
+    /// Removes some fields whose time has come from the hashes in tables of a stripe, which is locked; says
     /// whether more of them may be due.
-    pub(crate) fn expire_fields_of(&mut self, stripe: usize, index: DbIndex) -> bool {
-        let due = self.locks.data(stripe).db(index).field_times().due(self.now(), HASHES);
+    pub(crate) fn expire_fields_of(&mut self, stripe: usize, id: TableId) -> bool {
+        let index = id.db;
+        let due = self.locks.data(stripe).table(id).field_times().due(self.now(), HASHES);
         self.index = index;
         let mut has_passed_over = false;
         for &(time, hash) in &due {

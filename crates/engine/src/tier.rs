@@ -233,7 +233,7 @@ fn demote_of_some_stripe(db: &Db<'_>, tier: &Arc<Tier>) -> Result<usize, Refused
         next = data.next_db(index);
         let mut best: Option<(u64, &Entry)> = None;
         for _ in 0..SAMPLES {
-            let entry = data.db(index).entries().sample(|| db.random());
+            let entry = data.sample(index, || db.random());
             let Some(entry) = entry.filter(|entry| sizes.fit(entry)) else { continue };
             let score = access::eviction_score(db.policy, entry.access(), db.now().0);
             if best.is_none_or(|(most, _)| score > most) {
@@ -303,7 +303,7 @@ pub fn demote_all(db: &mut Db<'_>, keys: &[&[u8]]) -> Result<usize, String> {
     if keys.is_empty() {
         db.for_each_stripe_mut(|_, data| {
             for index in data.dbs() {
-                let names = data.db(index).entries().iter().map(|entry| entry.key().into());
+                let names = data.entries(index).map(|entry| entry.key().into());
                 wanted.extend(names.map(|name| (index, name)));
             }
         });

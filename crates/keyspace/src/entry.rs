@@ -24,7 +24,7 @@ use crate::cold::{self, ColdLocation, ColdRef, Summary};
 use crate::collection::Collection;
 use crate::kind::{self, Kind, Object, Value};
 use crate::memory::block_size;
-use crate::types::Millis;
+use crate::types::{Key, Millis};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -721,7 +721,7 @@ impl Entry {
     pub fn rekeyed(self, key: &[u8]) -> Entry {
         let (expiry, access) = (self.expiry(), self.access());
         if let Some(cold) = self.cold() {
-            cold::renamed(cold.location, structs::hashing::hash(key));
+            cold::renamed(cold.location, Key::new(key).hash);
         }
         self.rebuilt(key, expiry, access)
     }

@@ -4,7 +4,7 @@ use crate::locks::{Locked, Locks};
 use crate::memory;
 use crate::snapshot::{Shared, StripeSnapshot};
 use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
-use crate::types::{DbIndex, Key};
+use crate::types::{DbIndex, Key, Slot, decide_hashes};
 use crate::world::World;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -19,7 +19,8 @@ pub const STRIPES: usize = if cfg!(miri) { 64 } else { 1024 };
 pub enum Assignment {
     /// By the hash of the whole key.
     ByHash,
-    /// By hash slot, so that a slot's keys are in one stripe (cluster mode).
+    /// By hash slot, so that a slot's keys are in one stripe and have tables of their own (cluster
+    /// mode). The first keyspace of the process decides whether there can be one by slot.
     BySlot,
 }
 
@@ -34,13 +35,15 @@ pub struct Keyspace {
 impl Keyspace {
     /// An empty keyspace of so many databases.
     pub fn new(databases: u32, assignment: Assignment) -> Keyspace {
+        let has_slots = assignment == Assignment::BySlot;
+        decide_hashes(has_slots);
         let common = Arc::new(Common {
             world: World::new(),
             outgrown: Outgrown::default(),
             stripes_with: (0..databases).map(|_| AtomicU32::new(0)).collect(),
         });
         let stripes: Box<[Stripe]> =
-            (0..STRIPES).map(|_| Stripe::new(Arc::clone(&common))).collect();
+            (0..STRIPES).map(|_| Stripe::new(Arc::clone(&common), has_slots)).collect();
         let stripes = stripes.try_into().ok().expect("there are as many as were made");
         Keyspace { stripes, databases, assignment, common }
     }
@@ -63,13 +66,29 @@ impl Keyspace {
         &self.common.world
     }
 
-    /// The stripe a key falls in.
+    /// The stripe a key falls in. Where hashes carry slots that is the stripe of its slot.
     #[inline]
     pub fn stripe_of(&self, key: Key<'_>) -> usize {
+        key.hash as usize % STRIPES
+    }
+
+    /// The slot of a key with this hash; `None` unless keys are assigned by slot.
+    #[inline]
+    pub fn slot_of(&self, hash: u64) -> Option<Slot> {
+        (self.assignment == Assignment::BySlot).then(|| Slot::in_hash(hash))
+    }
+
+    /// How many tables of keys a stripe has for one database, at most.
+    pub fn tables_per_stripe(&self) -> usize {
         match self.assignment {
-            Assignment::ByHash => key.hash as usize % STRIPES,
-            Assignment::BySlot => structs::crc16::key_slot(key.bytes) as usize % STRIPES,
+            Assignment::ByHash => 1,
+            Assignment::BySlot => Slot::COUNT / STRIPES,
         }
+    }
+
+    /// How keys are assigned to stripes.
+    pub fn assignment(&self) -> Assignment {
+        self.assignment
     }
 
     /// A stripe by its number.
@@ -128,9 +147,7 @@ impl Taken {
     /// Takes the keys of some databases out of a stripe; the world is stopped.
     pub fn take(&mut self, stripe: &mut StripeData, dbs: impl Iterator<Item = DbIndex>) {
         for db in dbs {
-            if !stripe.db(db).entries().is_empty() {
-                self.0.push(stripe.take_db(db));
-            }
+            self.0.extend(stripe.take_db(db));
         }
     }
 }
@@ -197,15 +214,15 @@ pub(crate) mod tests {
         put(DbIndex(77), b"b");
         assert_eq!(used(), [0, 77, 99_999]);
         with(&keyspace, b"a", |s, key| {
-            assert_eq!(s.dbs().map(|db| db.0).collect::<Vec<_>>(), [0, 77, 99_999]);
-            assert!(s.db(DbIndex(78)).entries().is_empty());
+            assert_eq!(s.table_ids().map(|id| id.db.0).collect::<Vec<_>>(), [0, 77, 99_999]);
+            assert_eq!(s.key_count(DbIndex(78)), 0);
             s.swap_dbs(DbIndex(77), DbIndex(0));
             s.swap_dbs(DbIndex(99_999), DbIndex(5));
             assert!(s.find(DbIndex(0), key).is_some() && s.find(DbIndex(77), key).is_none());
             assert!(s.remove(DbIndex(5), key).is_some());
         });
         assert_eq!(used(), [0, 77]);
-        with(&keyspace, b"b", |s, _| assert_eq!(s.take_db(DbIndex(77)).entries().len(), 1));
+        with(&keyspace, b"b", |s, _| assert_eq!(s.take_db(DbIndex(77))[0].entries().len(), 1));
         assert_eq!(used(), [0]);
     }
 
@@ -232,9 +249,11 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn strings_with_and_without_expiry_agree_with_a_model(
-            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..if cfg!(miri) { 12 } else { 400 })
+            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..if cfg!(miri) { 12 } else { 400 }),
+            has_slots: bool,
         ) {
-            let keyspace = Keyspace::new(2, Assignment::ByHash);
+            let assignment = if has_slots { Assignment::BySlot } else { Assignment::ByHash };
+            let keyspace = Keyspace::new(2, assignment);
             let mut model: BTreeMap<Vec<u8>, (Vec<u8>, Option<i64>)> = BTreeMap::new();
             for (op, number, size) in ops {
                 let name = format!("key:{number}").into_bytes();
@@ -307,7 +326,7 @@ pub(crate) mod tests {
                             assert_eq!(&entry.string().expect("a string").to_vec(), value);
                         }
                         assert_eq!(entry.expiry().map(|e| e.0), *expiry);
-                        let index = s.db(DB).expiring().get(key.hash, key.bytes);
+                        let index = s.tables_of(DB, key.hash).expiring().get(key.hash, key.bytes);
                         assert_eq!(index.map(|i| i.entry().key()), expiry.map(|_| key.bytes));
                     });
                 }

@@ -4,7 +4,7 @@
 //!  Keyspace ── World                      access to everything (big-reader lock)
 //!     └─ 1024 × Stripe ── lock            access to this stripe
 //!           └─ database ── Table<Entry>   key → entry, in the order of hashes
-//!                     └─── Table<Expiring> the entries that have an expiry
+//!              (or slot)└── Table<Expiring> the entries that have an expiry
 //! ```
 //!
 //! What must *not* be here: commands, replies, sockets, a clock (time is an argument), effects.
@@ -20,8 +20,10 @@ pub mod keyspace;
 pub mod kind;
 pub mod locks;
 pub mod memory;
+pub mod slots;
 pub mod snapshot;
 pub mod stripe;
+pub mod tables;
 mod thaw;
 pub mod types;
 pub mod world;
@@ -35,6 +37,7 @@ pub use kind::{Kind, Object, Value};
 pub use locks::Locks;
 pub use stripe::{Stripe, StripeData, StripeGuard};
 pub use structs::heap_string::HeapString;
+pub use tables::TableId;
 pub use thaw::Moved;
-pub use types::{DbIndex, Key, Millis};
+pub use types::{DbIndex, Key, Millis, Slot};
 pub use world::World;

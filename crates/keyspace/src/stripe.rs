@@ -1,4 +1,4 @@
-//! A stripe: a lock and, for every database, a small table.
+//! A stripe: a lock and, for every database and in cluster mode for every slot of it, a small table.
 //!
 //! The methods of [`StripeData`] are the only way to change an entry, and each calls
 //! `before_change` first: that is where a running snapshot takes what it has not yet taken.
@@ -11,6 +11,7 @@ use crate::field_times::FieldTimes;
 use crate::holds::Hold;
 use crate::kind::Object;
 use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
+use crate::tables::TableId;
 use crate::types::{DbIndex, Key, Millis};
 use crate::world::{Grace, World};
 use std::any::Any;
@@ -18,12 +19,12 @@ use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, LazyLock, Mutex};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 use structs::heap_string::HeapString;
 use structs::sync::{lock, wait_timeout};
-use structs::table::{Buckets, Item, ScanPosition, Table};
+use structs::table::{Buckets, Item, Table};
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
 #[repr(transparent)]
@@ -58,7 +59,7 @@ impl Expiring {
 pub struct DbTables {
     pub(crate) entries: Table<Entry>,
     pub(crate) expiring: Table<Expiring>,
-    field_times: FieldTimes,
+    pub(crate) field_times: FieldTimes,
 }
 
 impl DbTables {
@@ -75,9 +76,6 @@ impl DbTables {
         &self.field_times
     }
 }
-
-/// What a database looks like that holds nothing.
-static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
 
 /// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
 const MAX_OUTGROWN_BYTES: usize = 16 << 20;
@@ -162,15 +160,18 @@ pub struct StripeData {
     has_attachment: bool,
     /// A snapshot or a hold has to be asked before an entry changes.
     is_guarded: bool,
+    /// 1 where each slot has tables of its own, else 0: together with the number of a database it
+    /// tells with one test whether `first` is meant.
+    pub(crate) split: u32,
     /// The position in the journal behind the last write here; kept by the engine while replies wait
     /// for the disk.
     pub written: u64,
-    /// Database 0, which nearly every key is in.
-    first: DbTables,
-    /// Those of the others that hold anything, by number: most servers use only the first database,
+    /// Database 0, which nearly every key is in; empty where each slot has tables of its own.
+    pub(crate) first: DbTables,
+    /// Those of the others that hold anything, in order: most servers use only the first database,
     /// and room for a hundred thousand in each stripe would be a gigabyte.
-    others: Vec<(DbIndex, Box<DbTables>)>,
-    snapshot: Option<Box<StripeSnapshot>>,
+    pub(crate) others: Vec<(TableId, Box<DbTables>)>,
+    pub(crate) snapshot: Option<Box<StripeSnapshot>>,
     /// Boxed because hardly any stripe has one at a time.
     #[allow(clippy::box_collection)]
     holds: Option<Box<Vec<Hold>>>,
@@ -178,7 +179,7 @@ pub struct StripeData {
     pub(crate) changer: u64,
     /// See [`StripeData::attachment`].
     attachment: Option<Box<dyn Any + Send>>,
-    common: Arc<Common>,
+    pub(crate) common: Arc<Common>,
     /// The version of the value that went cold last.
     cold_version: u8,
 }
@@ -219,71 +220,6 @@ impl StripeData {
         self.cold_version
     }
 
-    /// The tables of a database.
-    #[inline]
-    pub fn db(&self, db: DbIndex) -> &DbTables {
-        match db.0 {
-            0 => &self.first,
-            _ => self.place(db).map_or(&EMPTY, |at| &*self.others[at].1),
-        }
-    }
-
-    /// Where the tables of a database are among `others`, or where they belong.
-    fn place(&self, db: DbIndex) -> Result<usize, usize> {
-        self.others.binary_search_by_key(&db, |(number, _)| *number)
-    }
-
-    #[inline]
-    fn db_mut(&mut self, db: DbIndex) -> &mut DbTables {
-        match db.0 {
-            0 => &mut self.first,
-            _ => self.other_or_new(db),
-        }
-    }
-
-    fn other_or_new(&mut self, db: DbIndex) -> &mut DbTables {
-        let at = self.place(db).unwrap_or_else(|at| {
-            self.add_other(at, db, Box::default());
-            at
-        });
-        &mut self.others[at].1
-    }
-
-    fn add_other(&mut self, at: usize, db: DbIndex, tables: Box<DbTables>) {
-        self.others.insert(at, (db, tables));
-        self.common.stripes_with[db.0 as usize].fetch_add(1, Relaxed);
-    }
-
-    fn remove_other(&mut self, db: DbIndex) -> Option<Box<DbTables>> {
-        let at = self.place(db).ok()?;
-        self.common.stripes_with[db.0 as usize].fetch_sub(1, Relaxed);
-        let (_, tables) = self.others.remove(at);
-        if self.others.is_empty() {
-            self.others = Vec::new();
-        }
-        Some(tables)
-    }
-
-    /// The same as [`StripeData::db_mut`], if there can be anything in them.
-    #[inline]
-    fn held_db_mut(&mut self, db: DbIndex) -> Option<&mut DbTables> {
-        match db.0 {
-            0 => Some(&mut self.first),
-            _ => self.place(db).ok().map(|at| &mut *self.others[at].1),
-        }
-    }
-
-    /// The next database after this one that holds anything.
-    pub fn next_db(&self, after: DbIndex) -> Option<DbIndex> {
-        let at = self.others.partition_point(|(number, _)| *number <= after);
-        self.others.get(at).map(|(number, _)| *number)
-    }
-
-    /// The first database and those that hold anything.
-    pub fn dbs(&self) -> impl Iterator<Item = DbIndex> + Clone + '_ {
-        std::iter::successors(Some(DbIndex(0)), |&db| self.next_db(db))
-    }
-
     /// Installs or removes a snapshot's hook.
     pub(crate) fn set_snapshot(&mut self, hook: Option<Box<StripeSnapshot>>) {
         self.snapshot = hook;
@@ -297,7 +233,7 @@ impl StripeData {
     }
 
     /// Lets the snapshot's hook look at the stripe, if there is one.
-    fn with_snapshot<R>(
+    pub(crate) fn with_snapshot<R>(
         &mut self,
         work: impl FnOnce(&mut StripeSnapshot, &StripeData) -> R,
     ) -> Option<R> {
@@ -382,14 +318,14 @@ impl StripeData {
     /// The entry, expired or not.
     #[inline]
     pub fn find(&self, db: DbIndex, key: Key<'_>) -> Option<&Entry> {
-        self.db(db).entries.get(key.hash, key.bytes)
+        self.tables_of(db, key.hash).entries.get(key.hash, key.bytes)
     }
 
     /// The entry, expired or not, to change what it holds; it must stay in its block.
     #[inline]
     pub fn find_mut(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut Entry> {
         self.before_change(db, key.hash, Touch::Elements);
-        self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)
+        self.held_tables_mut(db, key.hash)?.entries.get_mut(key.hash, key.bytes)
     }
 
     /// The entry of any database with this hash that `same` accepts. What is changed of it must not
@@ -399,9 +335,12 @@ impl StripeData {
         hash: u64,
         mut same: impl FnMut(&Entry) -> bool,
     ) -> Option<&mut Entry> {
-        let has = |db: &DbIndex| self.db(*db).entries.find_item(hash, &mut same).is_some();
-        let db = { self.dbs().find(has) }?;
-        self.held_db_mut(db)?.entries.find_mut(hash, same)
+        let slot = self.table_id(DbIndex(0), hash).slot;
+        let has = |id: &TableId| {
+            id.slot == slot && self.table(*id).entries.find_item(hash, &mut same).is_some()
+        };
+        let id = { self.table_ids().find(has) }?;
+        self.held_tables_mut(id.db, hash)?.entries.find_mut(hash, same)
     }
 
     /// Lets `change` rewrite the entry; it may move to another block.
@@ -423,7 +362,7 @@ impl StripeData {
         key: Key<'_>,
         change: impl FnOnce(&mut Entry) -> R,
     ) -> Option<R> {
-        let DbTables { entries, expiring, field_times } = self.held_db_mut(db)?;
+        let DbTables { entries, expiring, field_times } = self.held_tables_mut(db, key.hash)?;
         let mut slot = entries.occupied(key.hash, key.bytes)?;
         // The index is looked up first: afterwards the old address may be no entry any more.
         let was_expiring = slot.get().expiry().is_some();
@@ -445,7 +384,7 @@ impl StripeData {
             (None, true) => expiring.insert_absent(key.hash, Expiring(address)),
         }
         if expiring.has_retired() {
-            self.retire(db);
+            self.retire(db, key.hash);
         }
         Some(result)
     }
@@ -459,14 +398,14 @@ impl StripeData {
     /// The string in a block of its own, to edit it.
     pub fn heap_string(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut HeapString> {
         self.update(db, key, |entry| entry.heap_string().is_some())?.then_some(())?;
-        self.held_db_mut(db)?.entries.get_mut(key.hash, key.bytes)?.heap_string()
+        self.held_tables_mut(db, key.hash)?.entries.get_mut(key.hash, key.bytes)?.heap_string()
     }
 
     /// Adds an entry whose key is absent.
     #[inline]
     pub fn insert_absent(&mut self, db: DbIndex, hash: u64, mut entry: Entry) {
         self.before_change(db, hash, Touch::Whole);
-        let tables = self.db_mut(db);
+        let tables = self.tables_mut(db, hash);
         entry.forget_noted_time();
         tables.field_times.add(hash, &mut entry);
         let mut has_retired = false;
@@ -476,13 +415,13 @@ impl StripeData {
         }
         tables.entries.insert_absent(hash, entry);
         if has_retired || tables.entries.has_retired() {
-            self.retire(db);
+            self.retire(db, hash);
         }
     }
 
     #[cold]
-    fn retire(&mut self, db: DbIndex) {
-        let tables = self.db_mut(db);
+    fn retire(&mut self, db: DbIndex, hash: u64) {
+        let tables = self.tables_mut(db, hash);
         let retired = [tables.entries.take_retired(), tables.expiring.take_retired()];
         for buckets in retired.into_iter().flatten() {
             self.common.outgrown.add(&self.common.world, buckets);
@@ -506,7 +445,7 @@ impl StripeData {
     /// Removes the entry.
     pub fn remove(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
         self.before_change(db, key.hash, Touch::Whole);
-        let tables = self.held_db_mut(db)?;
+        let tables = self.held_tables_mut(db, key.hash)?;
         let slot = tables.entries.occupied(key.hash, key.bytes)?;
         let mut has_retired = false;
         if slot.get().expiry().is_some() {
@@ -521,11 +460,11 @@ impl StripeData {
         }
         let is_last = tables.entries.is_empty();
         if has_retired || tables.entries.has_retired() {
-            self.retire(db);
+            self.retire(db, key.hash);
         }
-        if is_last && db.0 > 0 {
+        if is_last && db.0 | self.split > 0 {
             // What expires is among the entries, so nothing is in the other table either.
-            self.remove_other(db);
+            self.remove_other(self.table_id(db, key.hash));
         }
         Some(entry)
     }
@@ -538,7 +477,7 @@ impl StripeData {
 
     /// Lists a hash anew after its fields, or when they expire, have changed.
     pub fn list_fields(&mut self, db: DbIndex, key: Key<'_>) {
-        let Some(tables) = self.held_db_mut(db) else { return };
+        let Some(tables) = self.held_tables_mut(db, key.hash) else { return };
         if let Some(entry) = tables.entries.get_mut(key.hash, key.bytes) {
             tables.field_times.add(key.hash, entry);
         }
@@ -546,7 +485,7 @@ impl StripeData {
 
     /// The key of a hash that is listed under the hash of its key.
     pub fn find_listed(&self, db: DbIndex, hash: u64) -> Option<Box<[u8]>> {
-        let entries = &self.db(db).entries;
+        let entries = &self.tables_of(db, hash).entries;
         let mut found = None;
         entries.scan(entries.position_of(hash), |entry| {
             if entry.noted_time().is_some() && Key::new(entry.key()).hash == hash {
@@ -558,72 +497,9 @@ impl StripeData {
 
     /// Forgets that fields of such a hash are due, because there is none.
     pub fn unlist(&mut self, db: DbIndex, hash: u64, time: i64) {
-        if let Some(tables) = self.held_db_mut(db) {
+        if let Some(tables) = self.held_tables_mut(db, hash) {
             tables.field_times.remove(hash, Some(time));
         }
-    }
-
-    /// Makes room in a database that has never held anything; the world must stand still.
-    pub fn reserve(&mut self, db: DbIndex, entries: usize, expiring: usize) {
-        let tables = self.db_mut(db);
-        if tables.entries.slots() == 0 {
-            tables.entries = Table::with_capacity(entries);
-        }
-        if tables.expiring.slots() == 0 {
-            tables.expiring = Table::with_capacity(expiring);
-        }
-    }
-
-    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's. A
-    /// snapshot that still needs them keeps them: then what is returned is empty.
-    /// No thread may prefetch meanwhile: the world must stand still.
-    pub fn take_db(&mut self, db: DbIndex) -> DbTables {
-        assert!(self.holds.is_none(), "a database was taken away that a long command reads");
-        let is_needed = self.with_snapshot(|hook, data| hook.needs(data, db)) == Some(true);
-        let tables = self.move_db(db);
-        match &mut self.snapshot {
-            Some(hook) if is_needed => {
-                hook.keep(db, tables);
-                DbTables::default()
-            }
-            _ => tables,
-        }
-    }
-
-    fn move_db(&mut self, db: DbIndex) -> DbTables {
-        match db.0 {
-            0 => std::mem::take(&mut self.first),
-            _ => self.remove_other(db).map_or_else(DbTables::default, |tables| *tables),
-        }
-    }
-
-    /// Exchanges two databases (SWAPDB); the world must stand still.
-    pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
-        if a != b {
-            assert!(self.holds.is_none(), "a database was exchanged that a long command reads");
-            self.with_snapshot(|hook, data| hook.swap(data, a, b));
-            let (from_a, from_b) = (self.move_db(a), self.move_db(b));
-            self.give_db(a, from_b);
-            self.give_db(b, from_a);
-        }
-    }
-
-    fn give_db(&mut self, db: DbIndex, tables: DbTables) {
-        match db.0 {
-            0 => self.first = tables,
-            _ if tables.entries.is_empty() => {}
-            _ => *self.other_or_new(db) = tables,
-        }
-    }
-
-    /// One step of a walk over a database in the order of hashes.
-    pub fn scan(
-        &self,
-        db: DbIndex,
-        from: ScanPosition,
-        visit: impl FnMut(&Entry),
-    ) -> Option<ScanPosition> {
-        self.db(db).entries.scan(from, visit)
     }
 }
 
@@ -646,10 +522,11 @@ const _: () = assert!(
 unsafe impl Sync for Stripe {}
 
 impl Stripe {
-    pub(crate) fn new(common: Arc<Common>) -> Stripe {
+    pub(crate) fn new(common: Arc<Common>, has_slots: bool) -> Stripe {
         Stripe {
             lock: ByteLock::default(),
             data: UnsafeCell::new(StripeData {
+                split: u32::from(has_slots),
                 written: 0,
                 first: DbTables::default(),
                 others: Vec::new(),

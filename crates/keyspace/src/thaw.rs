@@ -149,7 +149,7 @@ mod tests {
                 assert_eq!((entry.kind(), entry.access()), (Kind::Hash, 77));
                 assert_eq!((entry.encoding(), entry.elements()), ("hashtable", 512));
                 assert!(entry.value_bytes() > 50_000 && entry.memory_usage() < 400);
-                assert_eq!(data.db(DB).expiring().len(), usize::from(expiry.is_some()));
+                assert_eq!(data.expiring_count(DB), usize::from(expiry.is_some()));
             });
         }
     }

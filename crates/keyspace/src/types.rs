@@ -1,6 +1,8 @@
 //! Newtypes for what would otherwise be bare numbers.
 
-use structs::hashing;
+use crate::keyspace::STRIPES;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use structs::{crc16, hashing};
 
 /// The index of a database (SELECT).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
@@ -18,12 +20,83 @@ impl Millis {
     }
 }
 
+/// A hash slot of a cluster, below [`Slot::COUNT`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Slot(u16);
+
+/// The bits of a key's hash that hold its slot, where hashes carry slots.
+const SLOT_BITS: u64 = Slot::COUNT as u64 - 1;
+
+const _: () = assert!(Slot::COUNT.is_power_of_two() && STRIPES.is_power_of_two());
+const _: () = assert!(STRIPES <= Slot::COUNT, "a slot is in one stripe");
+
+impl Slot {
+    /// How many there are.
+    pub const COUNT: usize = crc16::SLOTS as usize;
+
+    /// The slot of this number, if there is one.
+    pub fn new(number: u16) -> Option<Slot> {
+        (usize::from(number) < Slot::COUNT).then_some(Slot(number))
+    }
+
+    /// The slot of a key, computed.
+    pub fn of(key: &[u8]) -> Slot {
+        Slot(crc16::key_slot(key))
+    }
+
+    /// The slot that a key's hash carries, where hashes carry slots.
+    #[inline]
+    pub(crate) fn in_hash(hash: u64) -> Slot {
+        Slot((hash & SLOT_BITS) as u16)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The stripe that its keys are in, where keys are assigned by slot.
+    pub fn stripe(self) -> usize {
+        usize::from(self.0) % STRIPES
+    }
+
+    /// All slots of a stripe, in ascending order.
+    pub fn of_stripe(stripe: usize) -> impl Iterator<Item = Slot> {
+        (stripe..Slot::COUNT).step_by(STRIPES).map(|number| Slot(number as u16))
+    }
+}
+
+const UNDECIDED: u8 = 0;
+const PLAIN: u8 = 1;
+const WITH_SLOTS: u8 = 2;
+
+/// Whether the hashes of keys carry slots; decided once, when the first keyspace is made.
+static HASHES: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+#[inline]
+fn hashes_carry_slots() -> bool {
+    // Unit tests have keyspaces of both kinds in one process.
+    cfg!(test) || HASHES.load(Relaxed) == WITH_SLOTS
+}
+
+/// Decides for the whole process whether the hashes of keys carry slots.
+///
+/// # Panics
+/// When slots are wanted and a keyspace without was made before.
+pub(crate) fn decide_hashes(with_slots: bool) {
+    let wanted = if with_slots { WITH_SLOTS } else { PLAIN };
+    if HASHES.compare_exchange(UNDECIDED, wanted, Relaxed, Relaxed).is_err() {
+        let allowed = !with_slots || hashes_carry_slots();
+        assert!(allowed, "a keyspace by slot must be the first of its process");
+    }
+}
+
 /// A key with its hash, which is computed once when the request is parsed.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     /// The bytes.
     pub bytes: &'a [u8],
-    /// `hashing::hash(bytes)`.
+    /// `hashing::hash(bytes)`; in cluster mode its lowest bits are the key's slot.
     pub hash: u64,
 }
 
@@ -31,6 +104,16 @@ impl<'a> Key<'a> {
     /// Hashes `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Key<'a> {
-        Key { bytes, hash: hashing::hash(bytes) }
+        let hash = hashing::hash(bytes);
+        if hashes_carry_slots() {
+            return Key { bytes, hash: with_slot(bytes, hash) };
+        }
+        Key { bytes, hash }
     }
+}
+
+/// The hash with the slot in its lowest bits, of which no table looks at any.
+#[inline(never)]
+fn with_slot(key: &[u8], hash: u64) -> u64 {
+    hashing::position(hash) | u64::from(Slot::of(key).number())
 }

@@ -13,6 +13,7 @@
 //!  └──────────────────────────────────┴─────────────────┘
 //!                          23 ─ 16: fingerprint (the position's lowest byte, which no table
 //!                                   of fewer than 2^40 buckets looks at)
+//!                          13 ─ 0:  in cluster mode the key's hash slot (`keyspace::Key`)
 //! ```
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};

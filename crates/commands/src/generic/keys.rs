@@ -32,7 +32,7 @@ fn keys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let place = cx.reply.deferred();
     let mut count = 0;
     cx.db.for_each_stripe(|_, stripe| {
-        for entry in stripe.db(db).entries().iter() {
+        for entry in stripe.entries(db) {
             let matches = all || glob::matches(pattern, entry.key(), Case::Sensitive);
             if matches && !entry.is_expired(now) {
                 cx.reply.bulk(entry.key());

@@ -26,7 +26,7 @@ const ATTEMPTS: usize = 100;
 fn randomkey(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let (db, now) = (cx.db.index, cx.now());
     let mut sizes = vec![0u64; STRIPES];
-    cx.db.for_each_stripe(|index, stripe| sizes[index] = stripe.db(db).entries().len() as u64);
+    cx.db.for_each_stripe(|index, stripe| sizes[index] = stripe.key_count(db) as u64);
     let total: u64 = sizes.iter().sum();
     for _ in 0..if total == 0 { 0 } else { ATTEMPTS } {
         let mut number = cx.db.random() % total;
@@ -37,7 +37,7 @@ fn randomkey(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         });
         let view = &cx.db;
         let key = view.with_stripe(stripe.unwrap_or_default(), |stripe| {
-            let entry = stripe.db(db).entries().sample(|| view.random())?;
+            let entry = stripe.sample(db, || view.random())?;
             (!entry.is_expired(now)).then(|| entry.key().to_vec())
         });
         if let Some(key) = key {

@@ -1,17 +1,19 @@
 //! `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
 //!
-//! The cursor is a stripe and a position in the order of hashes, which growth does not disturb: a key
-//! that is there from the first call to the last is returned. Expired keys that it meets are deleted.
+//! The cursor is a stripe, one of its tables and a position in the order of hashes, which growth does not
+//! disturb: a key that is there from the first call to the last is returned. Expired keys that it meets are
+//! deleted. There is one table in a stripe, except in cluster mode, where each slot has one.
 //!
 //! ```text
-//!    63   58 57        48 47                      0
-//!   ┌───────┬────────────┬────────────────────────┐
-//!   │   0   │   stripe   │        position        │
-//!   └───────┴────────────┴────────────────────────┘
+//!    63 62 61   58 57        48 47                      0
+//!   ┌─────┬───────┬────────────┬────────────────────────┐
+//!   │  0  │ table │   stripe   │        position        │
+//!   └─────┴───────┴────────────┴────────────────────────┘
 //! ```
 
 use engine::{Arg, ArgKind, Args, Command, Cx, Effort, Error, Flags, Group, Outcome};
 use keyspace::keyspace::STRIPES;
+use keyspace::tables::Place;
 use structs::glob::{self, Case};
 use structs::table::ScanPosition;
 
@@ -40,6 +42,20 @@ pub static SCAN: Command = Command {
 };
 
 const POSITION_BITS: u32 = 48;
+const STRIPE_BITS: u32 = STRIPES.trailing_zeros();
+
+/// A cursor that leads to a place.
+fn cursor_of(stripe: usize, place: Place) -> u64 {
+    let stripe_and_table = place.table << STRIPE_BITS | stripe;
+    (stripe_and_table as u64) << POSITION_BITS | place.at.to_bits48()
+}
+
+/// The place that a cursor leads to; any number is a cursor.
+fn place_of(cursor: u64) -> (usize, Place) {
+    let stripe_and_table = (cursor >> POSITION_BITS) as usize;
+    let at = ScanPosition::from_bits48(cursor);
+    (stripe_and_table % STRIPES, Place { table: stripe_and_table >> STRIPE_BITS, at })
+}
 
 /// What is walked through; some options suit one of them only.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -142,25 +158,25 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (mut seen, mut steps) = (0, 0);
     let most_steps = options.count.saturating_mul(10).max(64);
     while seen < options.count && steps < most_steps {
-        let stripe = (cursor >> POSITION_BITS) as usize;
-        if stripe >= STRIPES {
+        let (stripe, place) = place_of(cursor);
+        if place.table >= cx.engine.keyspace.tables_per_stripe() {
             cursor = 0;
             break;
         }
-        let mut from = Some(ScanPosition::from_bits48(cursor));
+        let mut from = Some(place);
         let mut expired: Vec<Box<[u8]>> = Vec::new();
         cx.db.with_stripe(stripe, |data| {
-            while let Some(position) = from
+            while let Some(place) = from
                 && seen < options.count
                 && steps < most_steps
             {
                 // Empty stripes cost next to nothing, and there is a fixed number of them.
-                if data.db(db).entries().is_empty() {
+                if data.key_count(db) == 0 {
                     from = None;
                     break;
                 }
                 steps += 1;
-                from = data.scan(db, position, |entry| {
+                from = data.walk(db, place, |entry| {
                     seen += 1;
                     if entry.is_expired(now) {
                         expired.push(Box::from(entry.key()));
@@ -179,9 +195,9 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         });
         cx.db.remove_met(stripe, &expired);
         cursor = match from {
-            Some(position) => (stripe as u64) << POSITION_BITS | position.to_bits48(),
+            Some(place) => cursor_of(stripe, place),
             None if stripe + 1 == STRIPES => 0,
-            None => (stripe as u64 + 1) << POSITION_BITS,
+            None => cursor_of(stripe + 1, Place::START),
         };
         if cursor == 0 {
             break;

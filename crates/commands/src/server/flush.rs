@@ -133,7 +133,7 @@ fn take(cx: &mut Cx<'_>, dbs: &[DbIndex]) -> (Taken, u64) {
     let mut taken = Taken::default();
     let mut keys = 0;
     cx.db.for_each_stripe_mut(|_, stripe| {
-        keys += dbs.iter().map(|&db| stripe.db(db).entries().len() as u64).sum::<u64>();
+        keys += dbs.iter().map(|&db| stripe.key_count(db) as u64).sum::<u64>();
         taken.take(stripe, dbs.iter().copied());
     });
     cx.engine.tracking.invalidate_all(&mut cx.db);

@@ -541,14 +541,15 @@ fn keyspace(cx: &Cx<'_>, out: &mut String) {
         let (mut keys, mut expires, mut timed) = (0, 0, 0);
         let (mut sampled, mut ttl_sum) = (0i128, 0i128);
         cx.db.for_each_stripe(|_, stripe| {
-            let tables = stripe.db(DbIndex(db));
-            keys += tables.entries().len();
-            expires += tables.expiring().len();
-            timed += tables.field_times().len();
-            // A few of each stripe are enough for an average.
-            for item in tables.expiring().iter().take(2) {
-                sampled += 1;
-                ttl_sum += i128::from(item.entry().expiry().map_or(0, |at| at.left(now)));
+            for tables in stripe.tables(DbIndex(db)) {
+                keys += tables.entries().len();
+                expires += tables.expiring().len();
+                timed += tables.field_times().len();
+                // A few of each table are enough for an average.
+                for item in tables.expiring().iter().take(2) {
+                    sampled += 1;
+                    ttl_sum += i128::from(item.entry().expiry().map_or(0, |at| at.left(now)));
+                }
             }
         });
         if keys > 0 {

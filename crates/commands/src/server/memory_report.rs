@@ -51,10 +51,11 @@ impl Memory {
         for DbIndex(db) in engine.keyspace.used_databases() {
             let (mut keys, mut entries, mut expiring) = (0, 0, 0);
             cx.db.for_each_stripe(|_, stripe| {
-                let tables = stripe.db(DbIndex(db));
-                keys += tables.entries().len();
-                entries += tables.entries().allocated_bytes();
-                expiring += tables.expiring().allocated_bytes();
+                for tables in stripe.tables(DbIndex(db)) {
+                    keys += tables.entries().len();
+                    entries += tables.entries().allocated_bytes();
+                    expiring += tables.expiring().allocated_bytes();
+                }
             });
             memory.keys += keys;
             if keys > 0 {

@@ -13,7 +13,6 @@ use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Millis, Stripe};
 use rdb::file::{Access, Record};
 use rdb::{Decoder, Kind, Limits, Object};
-use structs::hashing;
 
 /// Entries that are made before the first of them is inserted; as many misses of the cache are
 /// under way together.
@@ -224,7 +223,7 @@ impl Loader {
         if self.is_dropped(record.expiry_ms) {
             return Ok(());
         }
-        let key = Key { bytes: &name, hash: hashing::hash(&name) };
+        let key = Key::new(&name);
         let (expiry, access) = (record.expiry_ms.map(Millis), self.access(record.access));
         let mut value = Decoder::new(&bytes[value_at..cut.end]);
         let entry = if record.kind == Kind::String as u8 {

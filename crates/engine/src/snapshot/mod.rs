@@ -76,7 +76,7 @@ pub struct Cut {
 fn has_timed_fields(engine: &Engine, locks: &Locks<'_>) -> bool {
     (0..engine.keyspace.stripes().len()).any(|stripe| {
         let data = locks.data(stripe);
-        data.dbs().any(|db| !data.db(db).field_times().is_empty())
+        data.table_ids().any(|id| !data.table(id).field_times().is_empty())
     })
 }
 
@@ -288,9 +288,8 @@ impl Snapshot {
         for stripe in 0..STRIPES {
             walker.with_stripe(stripe, |data| {
                 for (db, keys, expiring) in &mut sizes {
-                    let tables = data.db(*db);
-                    *keys += tables.entries().len() as u64;
-                    *expiring += tables.expiring().len() as u64;
+                    *keys += data.key_count(*db) as u64;
+                    *expiring += data.expiring_count(*db) as u64;
                 }
             });
         }

@@ -10,6 +10,7 @@ use super::{BigRef, Chunk, Shared, Touch, Urgency, Workspace};
 use crate::entry::Entry;
 use crate::memory::block_size;
 use crate::stripe::{DbTables, StripeData};
+use crate::tables::TableId;
 use crate::types::{DbIndex, Key};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,14 +24,14 @@ const STRETCH_BYTES: usize = 32 << 10;
 /// Where the tables of a database are that was there at the snapshot's moment.
 enum Place {
     /// In the stripe, maybe under another number (SWAPDB).
-    In(DbIndex),
+    In(TableId),
     /// Taken out of the keyspace (FLUSHALL) and kept until they are written.
     Apart(Box<DbTables>),
 }
 
-/// A database at the snapshot's moment.
+/// Tables at the snapshot's moment.
 struct View {
-    db: DbIndex,
+    id: TableId,
     place: Place,
     cells: Cells,
     /// Values of cells that are done which are streamed apart.
@@ -62,7 +63,7 @@ const HOOK_BYTES: usize = block_size(size_of::<StripeSnapshot>());
 
 fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
     match place {
-        Place::In(db) => &data.db(*db).entries,
+        Place::In(id) => &data.table(*id).entries,
         Place::Apart(tables) => &tables.entries,
     }
 }
@@ -98,14 +99,14 @@ impl StripeSnapshot {
 
     fn begin(&mut self, data: &StripeData) {
         if self.views.is_none() {
-            let dbs = data.dbs().filter(|&db| !data.db(db).entries.is_empty());
-            let view = |db| View {
-                db,
-                place: Place::In(db),
-                cells: Cells::of(&data.db(db).entries),
+            let ids = data.table_ids().filter(|&id| !data.table(id).entries.is_empty());
+            let view = |id| View {
+                id,
+                place: Place::In(id),
+                cells: Cells::of(&data.table(id).entries),
                 big: Vec::new(),
             };
-            let views: Vec<View> = dbs.map(view).collect();
+            let views: Vec<View> = ids.map(view).collect();
             let cells: usize = views.iter().map(|view| view.cells.allocated_bytes()).sum();
             let own = block_size(views.capacity() * size_of::<View>());
             self.workspace.set(HOOK_BYTES + own + cells);
@@ -117,10 +118,15 @@ impl StripeSnapshot {
         self.views.as_deref_mut().unwrap_or_default()
     }
 
-    /// Which view's tables are now database `db` of the stripe.
-    fn view_in(&self, db: DbIndex) -> Option<usize> {
+    /// Which view's tables have this name in the stripe now.
+    fn view_in(&self, id: TableId) -> Option<usize> {
         let views = self.views.as_deref().unwrap_or_default();
-        views.iter().position(|view| matches!(view.place, Place::In(place) if place == db))
+        views.iter().position(|view| matches!(view.place, Place::In(place) if place == id))
+    }
+
+    /// Notes which tables there are, unless that was done before: others are about to come.
+    pub fn note_tables(&mut self, data: &StripeData) {
+        self.begin(data);
     }
 
     /// Takes the cell of a position unless that is done.
@@ -130,16 +136,16 @@ impl StripeSnapshot {
         if view.cells.is_done(at) {
             return;
         }
-        if self.taken_of != view.db {
+        if self.taken_of != view.id.db {
             hand_over(&shared, self.taken_of, &mut self.taken);
-            self.taken_of = view.db;
+            self.taken_of = view.id.db;
         }
         let kept_back = shared.kept_back();
         let (before, capacity) = (self.taken.bytes.len(), self.taken.bytes.capacity());
         if before == 0 {
             self.taken.bytes.reserve(kept_back + kept_back / 4);
         }
-        let (table, db) = (table_of(&view.place, data), view.db);
+        let (table, db) = (table_of(&view.place, data), view.id.db);
         let (big, taken) = (&mut view.big, &mut self.taken);
         view.cells.take(table, at, |entry| take(entry, big, taken, &shared, (stripe, db)));
         let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
@@ -156,8 +162,8 @@ impl StripeSnapshot {
             return;
         }
         self.begin(data);
-        let Some(index) = self.view_in(db) else { return };
-        let table = &data.db(db).entries;
+        let Some(index) = self.view_in(data.table_id(db, hash)) else { return };
+        let table = &data.tables_of(db, hash).entries;
         self.take_cell(data, index, table.position_of(hash));
         let Some(views) = &mut self.views else { return };
         for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
@@ -185,8 +191,8 @@ impl StripeSnapshot {
             return false;
         }
         self.begin(data);
-        let Some(index) = self.view_in(db) else { return false };
-        let at = data.db(db).entries.position_of(hash);
+        let Some(index) = self.view_in(data.table_id(db, hash)) else { return false };
+        let at = data.tables_of(db, hash).entries.position_of(hash);
         if !self.views()[index].cells.is_done(at) {
             if self.shared.is_spent() {
                 return true;
@@ -195,7 +201,7 @@ impl StripeSnapshot {
         }
         let (stripe, is_spent) = (self.stripe, self.shared.is_spent());
         let view = &self.views()[index];
-        let db = view.db;
+        let db = view.id.db;
         let is_in_the_way = |big: &BigValue| {
             big.hash == hash
                 && !big.is_finished()
@@ -210,17 +216,17 @@ impl StripeSnapshot {
     }
 
     /// Whether tables that are taken out of the stripe are needed; if so, [`Self::keep`] them.
-    pub fn needs(&mut self, data: &StripeData, db: DbIndex) -> bool {
+    pub fn needs(&mut self, data: &StripeData, id: TableId) -> bool {
         if self.shared.is_over() {
             return false;
         }
         self.begin(data);
-        self.view_in(db).is_some_and(|index| !self.views()[index].is_done())
+        self.view_in(id).is_some_and(|index| !self.views()[index].is_done())
     }
 
-    /// Keeps what was database `db`.
-    pub fn keep(&mut self, db: DbIndex, tables: DbTables) {
-        if let Some(index) = self.view_in(db) {
+    /// Keeps tables that had this name.
+    pub fn keep(&mut self, id: TableId, tables: DbTables) {
+        if let Some(index) = self.view_in(id) {
             self.views()[index].place = Place::Apart(Box::new(tables));
         }
     }
@@ -229,8 +235,8 @@ impl StripeSnapshot {
     pub fn swap(&mut self, data: &StripeData, a: DbIndex, b: DbIndex) {
         self.begin(data);
         for view in self.views() {
-            if let Place::In(db) = &mut view.place {
-                *db = match *db {
+            if let Place::In(id) = &mut view.place {
+                id.db = match id.db {
                     db if db == a => b,
                     db if db == b => a,
                     db => db,
@@ -248,7 +254,7 @@ impl StripeSnapshot {
             return None;
         };
         let mut taken = Taken { bytes: Vec::with_capacity(STRETCH_BYTES), keys: 0 };
-        let (table, db) = (table_of(&view.place, data), view.db);
+        let (table, db) = (table_of(&view.place, data), view.id.db);
         let (cells, big) = (&mut view.cells, &mut view.big);
         for _ in 0..STRETCH_CELLS {
             let goes_on =
@@ -296,7 +302,8 @@ impl StripeSnapshot {
         if shared.is_over() {
             return false;
         }
-        let Some(view) = self.views().iter_mut().find(|view| view.db == value.db) else {
+        let id = data.table_id(value.db, value.hash);
+        let Some(view) = self.views().iter_mut().find(|view| view.id == id) else {
             return false;
         };
         let table = table_of(&view.place, data);

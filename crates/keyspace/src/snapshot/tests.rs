@@ -9,7 +9,7 @@ use crate::keyspace::{Assignment, Keyspace, STRIPES};
 use crate::kind::{Kind, Value};
 use crate::locks::Locks;
 use crate::stripe::StripeData;
-use crate::types::{DbIndex, Key, Millis};
+use crate::types::{DbIndex, Key, Millis, Slot};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, Mutex};
@@ -131,7 +131,7 @@ fn state(keyspace: &Keyspace, dbs: u32) -> State {
         for db in (0..dbs).map(DbIndex) {
             let mut out = Vec::new();
             with(keyspace, stripe, |data| {
-                data.db(db).entries().iter().for_each(|entry| {
+                data.entries(db).for_each(|entry| {
                     super::write_whole(&mut out, entry);
                 });
             });
@@ -183,10 +183,17 @@ fn random_value(rng: &mut Rng, is_big: bool) -> Value {
     }
 }
 
+/// The name of one of so many keys; half of them are in one slot, where there are slots.
+fn random_name(rng: &mut Rng, keys: usize) -> Vec<u8> {
+    let number = rng.index(keys);
+    let tag = if number.is_multiple_of(2) { "{tag}" } else { "" };
+    format!("{tag}key:{number}").into_bytes()
+}
+
 /// One random change.
 fn change(keyspace: &Keyspace, rng: &mut Rng, keys: usize, dbs: u32) {
     let db = DbIndex(rng.index(dbs as usize) as u32);
-    let name = format!("key:{}", rng.index(keys)).into_bytes();
+    let name = random_name(rng, keys);
     let key = Key::new(&name);
     let stripe = keyspace.stripe_of(key);
     let (what, is_big) = (rng.index(15), rng.index(40) == 0);
@@ -252,10 +259,23 @@ fn change_dbs(keyspace: &Keyspace, rng: &mut Rng, dbs: u32) {
     }
 }
 
-fn run(seed: u64) {
+/// Changes of whole slots; the test has one thread, so the world stands still.
+fn change_slots(keyspace: &Keyspace, rng: &mut Rng, keys: usize) {
+    let slot = Slot::of(&random_name(rng, keys));
+    let is_flush = rng.index(2) == 0;
+    with(keyspace, slot.stripe(), |data| {
+        if is_flush {
+            drop(data.flush_slot(slot));
+        } else if let Ok(moved) = data.detach_slot(slot) {
+            data.attach_slot(moved);
+        }
+    });
+}
+
+fn run(seed: u64, assignment: Assignment) {
     const DBS: u32 = 3;
     let mut rng = Rng::seeded(seed);
-    let keyspace = Keyspace::new(DBS, Assignment::ByHash);
+    let keyspace = Keyspace::new(DBS, assignment);
     let keys = [300, 3_000, 8_000][rng.index(3)];
     for _ in 0..rng.index(2 * keys) {
         change(&keyspace, &mut rng, keys, DBS);
@@ -275,8 +295,11 @@ fn run(seed: u64) {
         if rng.index(2000) == 0 {
             change_dbs(&keyspace, &mut rng, DBS);
         }
+        if assignment == Assignment::BySlot && rng.index(100) == 0 {
+            change_slots(&keyspace, &mut rng, keys);
+        }
         if rng.index(3) == 0 {
-            let name = format!("key:{}", rng.index(keys)).into_bytes();
+            let name = random_name(&mut rng, keys);
             let key = Key::new(&name);
             with(&keyspace, keyspace.stripe_of(key), |data| {
                 data.is_delayed(DbIndex(0), key.hash, Touch::Whole, Urgency::Waiting)
@@ -377,13 +400,18 @@ fn another_limit_is_told_to_those_who_wait() {
     assert!(!shared.is_spent() && woken.load(Relaxed) == 1);
 }
 
+fn run_both(seed: u64) {
+    run(seed, Assignment::ByHash);
+    run(seed, Assignment::BySlot);
+}
+
 /// `DUNLIN_SEED` runs one seed, `DUNLIN_SNAPSHOT_SEEDS` so many.
 #[test]
 fn a_snapshot_is_the_state_of_its_instant() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("DUNLIN_SEED") {
-        Some(seed) => run(seed),
-        None => (0..number("DUNLIN_SNAPSHOT_SEEDS").unwrap_or(2)).for_each(run),
+        Some(seed) => run_both(seed),
+        None => (0..number("DUNLIN_SNAPSHOT_SEEDS").unwrap_or(2)).for_each(run_both),
     }
 }
 

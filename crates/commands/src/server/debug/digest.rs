@@ -51,7 +51,7 @@ pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
         total.append(&db.0.to_be_bytes());
         let mut result = Ok(());
         cx.db.for_each_stripe(|_, data| {
-            for entry in data.db(db).entries().iter() {
+            for entry in data.entries(db) {
                 let mut of_key = Digest::default();
                 of_key.append(entry.key());
                 let added = with_value(cx.engine, entry, |entry| add_value(&mut of_key, entry));

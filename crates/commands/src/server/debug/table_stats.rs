@@ -57,8 +57,10 @@ pub(super) fn htstats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let db = DbIndex(db as u32);
     let (mut entries, mut expiring) = (Sums::default(), Sums::default());
     cx.db.for_each_stripe(|_, data| {
-        entries.add(data.db(db).entries());
-        expiring.add(data.db(db).expiring());
+        for tables in data.tables(db) {
+            entries.add(tables.entries());
+            expiring.add(tables.expiring());
+        }
     });
     let mut text = "[Dictionary HT]\n".to_owned();
     let is_full = args.is(3, "full");

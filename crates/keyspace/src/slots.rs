@@ -1,0 +1,307 @@
+//! What a cluster does with one slot: counting, walking, flushing and moving its keys.
+//!
+//! All of it is work on the tables of the slot, which are in one stripe, one for each database.
+
+use crate::keyspace::Taken;
+use crate::stripe::{DbTables, StripeData};
+use crate::tables::TableId;
+use crate::types::{DbIndex, Slot};
+
+/// A slot's tables outside the keyspace, on their way from or to another node.
+pub struct SlotTables {
+    slot: Slot,
+    tables: Vec<(DbIndex, DbTables)>,
+}
+
+impl SlotTables {
+    /// The slot.
+    pub fn slot(&self) -> Slot {
+        self.slot
+    }
+
+    /// Number of keys.
+    pub fn keys(&self) -> usize {
+        self.tables.iter().map(|(_, tables)| tables.entries().len()).sum()
+    }
+}
+
+/// A snapshot has not taken all keys of the slot yet: it can be detached when the snapshot has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NeededBySnapshot;
+
+impl StripeData {
+    fn ids_of_slot(&self, slot: Slot) -> Vec<TableId> {
+        self.table_ids().filter(|id| id.slot == Some(slot)).collect()
+    }
+
+    /// Number of keys of a slot in a database, those included that have expired and are still there.
+    pub fn slot_key_count(&self, db: DbIndex, slot: Slot) -> usize {
+        self.table(TableId { db, slot: Some(slot) }).entries().len()
+    }
+
+    /// The names of some keys of a slot in a database, at most `most`.
+    pub fn slot_keys(&self, db: DbIndex, slot: Slot, most: usize) -> Vec<Box<[u8]>> {
+        let entries = self.table(TableId { db, slot: Some(slot) }).entries();
+        entries.iter().take(most).map(|entry| Box::from(entry.key())).collect()
+    }
+
+    /// Takes the keys of a slot away, of all databases; freeing them is the caller's. A snapshot that
+    /// still needs them keeps them. The world must stand still, and clients must have been told.
+    pub fn flush_slot(&mut self, slot: Slot) -> Taken {
+        let ids = self.ids_of_slot(slot);
+        Taken(ids.into_iter().filter_map(|id| self.take_tables(id)).collect())
+    }
+
+    /// Takes a slot's tables out, to be given to another keyspace or back. The world must stand still.
+    ///
+    /// # Errors
+    /// A snapshot needs some of the keys.
+    pub fn detach_slot(&mut self, slot: Slot) -> Result<SlotTables, NeededBySnapshot> {
+        assert!(self.holds().is_empty(), "a slot was detached that a long command reads");
+        let ids = self.ids_of_slot(slot);
+        for &id in &ids {
+            if self.with_snapshot(|hook, data| hook.needs(data, id)) == Some(true) {
+                return Err(NeededBySnapshot);
+            }
+        }
+        let moved = ids.into_iter().map(|id| (id.db, self.move_tables(id)));
+        let tables = moved.filter_map(|(db, tables)| Some((db, tables?))).collect();
+        Ok(SlotTables { slot, tables })
+    }
+
+    /// Puts a slot's tables in. The world must stand still, and the keyspace have the databases. A snapshot
+    /// that runs has none of the keys, since they were not here at its moment.
+    ///
+    /// # Panics
+    /// When the slot is of another stripe or holds keys.
+    pub fn attach_slot(&mut self, moved: SlotTables) {
+        assert!(self.has_slots(), "slots are attached in cluster mode only");
+        let slot = moved.slot;
+        assert!(self.ids_of_slot(slot).is_empty(), "a slot was attached that holds keys");
+        self.with_snapshot(|hook, data| hook.note_tables(data));
+        for (db, tables) in moved.tables {
+            self.give_tables(TableId { db, slot: Some(slot) }, tables);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Entry;
+    use crate::keyspace::tests::with;
+    use crate::keyspace::{Assignment, Keyspace, STRIPES};
+    use crate::locks::Locks;
+    use crate::snapshot::Shared;
+    use crate::tables::Place;
+    use crate::types::{Key, Millis};
+    use proptest::prelude::*;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::Arc;
+
+    const DB: DbIndex = DbIndex(0);
+
+    fn put(keyspace: &Keyspace, db: DbIndex, name: &[u8], expiry: Option<Millis>) {
+        let entry = Entry::new_string(name, b"value", expiry, 0);
+        with(keyspace, name, |data, key| drop(data.put(db, key.hash, entry)));
+    }
+
+    fn count(keyspace: &Keyspace, slot: Slot) -> usize {
+        keyspace.stripe(slot.stripe()).lock().slot_key_count(DB, slot)
+    }
+
+    #[test]
+    fn the_hash_of_a_key_carries_its_slot() {
+        let keyspace = Keyspace::new(1, Assignment::BySlot);
+        for name in [&b"foo"[..], b"{foo}bar", b"", b"user:1000", b"a{b}c"] {
+            let (key, slot) = (Key::new(name), Slot::of(name));
+            assert_eq!(keyspace.slot_of(key.hash), Some(slot));
+            assert_eq!(keyspace.stripe_of(key), slot.stripe());
+            assert!(Slot::of_stripe(slot.stripe()).any(|other| other == slot));
+        }
+        assert_eq!(Keyspace::new(1, Assignment::ByHash).slot_of(7), None);
+        assert_eq!(Slot::of_stripe(3).count(), Slot::COUNT / STRIPES);
+        assert_eq!((Slot::new(16383).is_some(), Slot::new(16384)), (true, None));
+    }
+
+    #[test]
+    fn slots_of_one_stripe_are_apart() {
+        let keyspace = Keyspace::new(2, Assignment::BySlot);
+        let slot = Slot::of(b"{tag}");
+        // A name in another slot of the same stripe.
+        let is_neighbour = |name: &String| {
+            let other = Slot::of(name.as_bytes());
+            other != slot && other.stripe() == slot.stripe()
+        };
+        let neighbour = (0..).map(|number: u32| number.to_string()).find(is_neighbour);
+        let neighbour = neighbour.expect("there are sixteen slots in a stripe");
+        let names: Vec<String> = (0..300).map(|number| format!("{{tag}}{number}")).collect();
+        names.iter().for_each(|name| put(&keyspace, DB, name.as_bytes(), Some(Millis(5))));
+        put(&keyspace, DB, neighbour.as_bytes(), None);
+        put(&keyspace, DbIndex(1), b"{tag}", None);
+        assert_eq!(
+            (count(&keyspace, slot), count(&keyspace, Slot::of(neighbour.as_bytes()))),
+            (300, 1)
+        );
+        let mut data = keyspace.stripe(slot.stripe()).lock();
+        assert_eq!((data.key_count(DB), data.expiring_count(DB)), (301, 300));
+        assert_eq!(data.table_ids().count(), 3);
+        assert_eq!(data.slot_keys(DB, slot, 7).len(), 7);
+        let keys: BTreeSet<_> = data.slot_keys(DB, slot, usize::MAX).into_iter().collect();
+        assert!(names.iter().all(|name| keys.contains(name.as_bytes())) && keys.len() == 300);
+        assert_eq!(data.flush_slot(slot).keys(), 301, "those of the other database, too");
+        assert_eq!(
+            (data.key_count(DB), data.key_count(DbIndex(1)), data.table_ids().count()),
+            (1, 0, 1)
+        );
+        drop(data);
+        assert_eq!(keyspace.used_databases().collect::<Vec<_>>(), [DB]);
+    }
+
+    #[test]
+    fn a_slot_moves_from_one_keyspace_to_another() {
+        let (from, to) =
+            (Keyspace::new(2, Assignment::BySlot), Keyspace::new(2, Assignment::BySlot));
+        let slot = Slot::of(b"tag");
+        (0..50).for_each(|number| {
+            put(&from, DB, format!("{{tag}}{number}").as_bytes(), Some(Millis(9)))
+        });
+        put(&from, DbIndex(1), b"{tag}other", None);
+        let moved = from.stripe(slot.stripe()).lock().detach_slot(slot).expect("no snapshot runs");
+        assert_eq!((moved.slot(), moved.keys(), count(&from, slot)), (slot, 51, 0));
+        to.stripe(slot.stripe()).lock().attach_slot(moved);
+        assert_eq!((count(&to, slot), to.used_databases().count()), (50, 2));
+        with(&to, b"{tag}7", |data, key| {
+            assert_eq!(data.find(DB, key).and_then(Entry::expiry), Some(Millis(9)));
+            assert!(data.set_expiry(DB, key, None) && data.remove(DB, key).is_some());
+            assert_eq!((data.key_count(DB), data.expiring_count(DB)), (49, 49));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "that holds keys")]
+    fn a_slot_that_holds_keys_takes_no_tables() {
+        let keyspace = Keyspace::new(1, Assignment::BySlot);
+        let slot = Slot::of(b"a");
+        put(&keyspace, DB, b"a", None);
+        let mut data = keyspace.stripe(slot.stripe()).lock();
+        let moved = data.detach_slot(slot).expect("no snapshot runs");
+        drop(data);
+        put(&keyspace, DB, b"{a}2", None);
+        keyspace.stripe(slot.stripe()).lock().attach_slot(moved);
+    }
+
+    #[test]
+    fn a_snapshot_keeps_a_slot_that_it_needs_and_takes_none_that_comes_later() {
+        let (keyspace, other) =
+            (Keyspace::new(1, Assignment::BySlot), Keyspace::new(1, Assignment::BySlot));
+        let (slot, late) = (Slot::of(b"a"), Slot::of(b"b"));
+        (0..50).for_each(|number| put(&keyspace, DB, format!("{{a}}{number}").as_bytes(), None));
+        (0..50).for_each(|number| put(&other, DB, format!("{{b}}{number}").as_bytes(), None));
+        let shared = Arc::new(Shared::new(1 << 20, Box::new(|| {})));
+        let mut locks = Locks::new(&keyspace);
+        // SAFETY: the test has one thread.
+        #[allow(unsafe_code)]
+        unsafe {
+            locks.hold_world(keyspace.world().stop());
+        }
+        keyspace.begin_snapshot(&mut locks, &shared);
+        drop(locks);
+        let detached = keyspace.stripe(slot.stripe()).lock().detach_slot(slot);
+        assert_eq!(detached.err(), Some(NeededBySnapshot));
+        let moved =
+            other.stripe(late.stripe()).lock().detach_slot(late).expect("it has no snapshot");
+        keyspace.stripe(late.stripe()).lock().attach_slot(moved);
+        // A slot that is flushed stays in the snapshot.
+        assert_eq!(keyspace.stripe(slot.stripe()).lock().flush_slot(slot).keys(), 0);
+        let mut keys = 0;
+        for stripe in keyspace.stripes() {
+            while let Some(chunk) = stripe.lock().walk_snapshot() {
+                keys += chunk.keys;
+            }
+        }
+        assert_eq!((keys, count(&keyspace, slot), count(&keyspace, late)), (50, 0, 50));
+        let moved = keyspace.stripe(late.stripe()).lock().detach_slot(late);
+        assert_eq!(moved.map(|moved| moved.keys()), Ok(50));
+        keyspace.end_snapshot();
+    }
+
+    /// All keys of a database as SCAN finds them, while `between` changes others.
+    fn walked(keyspace: &Keyspace, mut between: impl FnMut()) -> Vec<Box<[u8]>> {
+        let mut found = Vec::new();
+        for stripe in keyspace.stripes() {
+            let mut place = Some(Place::START);
+            while let Some(from) = place {
+                place = stripe.lock().walk(DB, from, |entry| found.push(Box::from(entry.key())));
+                if !found.is_empty() {
+                    between();
+                }
+            }
+        }
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 48 }))]
+        #[test]
+        fn counts_walks_samples_and_flushes_agree_with_a_model(
+            ops in proptest::collection::vec((0u8..8, 0u8..6, 0u16..2000), 0..if cfg!(miri) { 40 } else { 3000 }),
+        ) {
+            let keyspace = Keyspace::new(2, Assignment::BySlot);
+            let mut model: BTreeMap<Slot, BTreeSet<Vec<u8>>> = BTreeMap::new();
+            for (op, tag, number) in ops {
+                // Tags skew the slots: all but one in three keys are in four of them.
+                let name = match tag {
+                    0..4 => format!("{{{}}}{number}", tag),
+                    _ => number.to_string(),
+                }.into_bytes();
+                let slot = Slot::of(&name);
+                match op {
+                    0..6 => {
+                        put(&keyspace, DB, &name, number.is_multiple_of(3).then_some(Millis(1)));
+                        model.entry(slot).or_default().insert(name);
+                    }
+                    6 => {
+                        let is_gone = with(&keyspace, &name, |data, key| data.remove(DB, key).is_some());
+                        let keys = model.entry(slot).or_default();
+                        prop_assert_eq!(is_gone, keys.remove(&name));
+                    }
+                    _ if number < 20 => {
+                        let gone = keyspace.stripe(slot.stripe()).lock().flush_slot(slot).keys();
+                        prop_assert_eq!(gone, model.remove(&slot).unwrap_or_default().len());
+                    }
+                    _ => {
+                        let mut data = keyspace.stripe(slot.stripe()).lock();
+                        let moved = data.detach_slot(slot).expect("no snapshot runs");
+                        prop_assert_eq!(data.slot_key_count(DB, slot), 0);
+                        data.attach_slot(moved);
+                    }
+                }
+            }
+            model.retain(|_, keys| !keys.is_empty());
+            for (&slot, keys) in &model {
+                let data = keyspace.stripe(slot.stripe()).lock();
+                prop_assert_eq!(data.slot_key_count(DB, slot), keys.len());
+                let found: BTreeSet<_> = data.slot_keys(DB, slot, usize::MAX).into_iter().map(Vec::from).collect();
+                prop_assert_eq!(&found, keys);
+                let mut number = 0u64;
+                let sampled = data.sample(DB, || {
+                    number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                    number
+                });
+                let name = sampled.expect("the stripe holds keys").key();
+                prop_assert!(model[&Slot::of(name)].contains(name));
+            }
+            let total: usize = keyspace.stripes().iter().map(|stripe| stripe.lock().key_count(DB)).sum();
+            prop_assert_eq!(total, model.values().map(BTreeSet::len).sum::<usize>());
+            let mut more = 0;
+            let found = walked(&keyspace, || {
+                more += 1;
+                put(&keyspace, DB, format!("{{0}}new{more}").as_bytes(), None);
+            });
+            let old: Vec<_> = found.iter().filter(|name| !name.windows(3).any(|part| part == b"new")).collect();
+            prop_assert_eq!(old.len(), total, "each key that was there all the time, once");
+            prop_assert_eq!(old.iter().collect::<BTreeSet<_>>().len(), total);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Which tables a stripe has, and which of them a key is in.
+//!
+//! ```text
+//!  standalone    first = database 0          others = [(database, tables)], sorted
+//!  by slot       first stays empty           others = [(database, slot, tables)], sorted
+//! ```
+//!
+//! Where each slot has tables of its own, all that is about a slot is work on these, and an empty slot
+//! costs nothing. A range of one table would not do: hash tags put any number of keys into one slot, and
+//! the homes of its range would overflow.
+
+use crate::entry::Entry;
+use crate::keyspace::STRIPES;
+use crate::stripe::{DbTables, StripeData};
+use crate::types::{DbIndex, Slot};
+use std::sync::LazyLock;
+use std::sync::atomic::Ordering::Relaxed;
+use structs::table::{ScanPosition, Table};
+
+/// Names tables of a stripe: a database, and the slot where each slot has tables of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TableId {
+    /// The database.
+    pub db: DbIndex,
+    /// The slot; `None` where keys are assigned by hash.
+    pub slot: Option<Slot>,
+}
+
+impl TableId {
+    /// Before all tables of a database.
+    const fn before(db: DbIndex) -> TableId {
+        TableId { db, slot: None }
+    }
+}
+
+/// Where a walk over the keys of a database in one stripe goes on; valid for ever.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// Which of the stripe's tables: 0 standalone, else the slot's number divided by that of stripes.
+    pub table: usize,
+    /// The position in it.
+    pub at: ScanPosition,
+}
+
+impl Place {
+    /// The beginning.
+    pub const START: Place = Place::start_of(0);
+
+    const fn start_of(table: usize) -> Place {
+        Place { table, at: ScanPosition::START }
+    }
+}
+
+/// What tables look like that hold nothing.
+static EMPTY: LazyLock<DbTables> = LazyLock::new(DbTables::default);
+
+impl StripeData {
+    /// Whether each slot has tables of its own.
+    #[inline]
+    pub(crate) fn has_slots(&self) -> bool {
+        self.split != 0
+    }
+
+    /// The tables that a key with this hash is in.
+    #[inline]
+    pub(crate) fn table_id(&self, db: DbIndex, hash: u64) -> TableId {
+        TableId { db, slot: self.has_slots().then(|| Slot::in_hash(hash)) }
+    }
+
+    /// Whether `first` is what a database's keys are in.
+    #[inline]
+    fn is_first(&self, db: DbIndex) -> bool {
+        db.0 | self.split == 0
+    }
+
+    /// The tables that a key with this hash is in, to read.
+    #[inline]
+    pub(crate) fn tables_of(&self, db: DbIndex, hash: u64) -> &DbTables {
+        if self.is_first(db) { &self.first } else { self.table(self.table_id(db, hash)) }
+    }
+
+    /// These tables; empty ones, if there is nothing in them.
+    pub fn table(&self, id: TableId) -> &DbTables {
+        if self.is_first(id.db) {
+            return &self.first;
+        }
+        self.place(id).map_or(&EMPTY, |at| &*self.others[at].1)
+    }
+
+    /// Where tables are among `others`, or where they belong.
+    fn place(&self, id: TableId) -> Result<usize, usize> {
+        self.others.binary_search_by_key(&id, |(other, _)| *other)
+    }
+
+    /// The tables that a key with this hash is in, or belongs in, to change.
+    #[inline]
+    pub(crate) fn tables_mut(&mut self, db: DbIndex, hash: u64) -> &mut DbTables {
+        if self.is_first(db) {
+            return &mut self.first;
+        }
+        self.other_or_new(self.table_id(db, hash))
+    }
+
+    /// The same, if there can be anything in them.
+    #[inline]
+    pub(crate) fn held_tables_mut(&mut self, db: DbIndex, hash: u64) -> Option<&mut DbTables> {
+        if self.is_first(db) {
+            return Some(&mut self.first);
+        }
+        self.place(self.table_id(db, hash)).ok().map(|at| &mut *self.others[at].1)
+    }
+
+    fn other_or_new(&mut self, id: TableId) -> &mut DbTables {
+        let at = self.place(id).unwrap_or_else(|at| {
+            self.others.insert(at, (id, Box::default()));
+            self.common.stripes_with[id.db.0 as usize].fetch_add(1, Relaxed);
+            at
+        });
+        &mut self.others[at].1
+    }
+
+    pub(crate) fn remove_other(&mut self, id: TableId) -> Option<Box<DbTables>> {
+        let at = self.place(id).ok()?;
+        self.common.stripes_with[id.db.0 as usize].fetch_sub(1, Relaxed);
+        let (_, tables) = self.others.remove(at);
+        if self.others.is_empty() {
+            self.others = Vec::new();
+        }
+        Some(tables)
+    }
+
+    /// The first tables that a walk over the stripe visits.
+    pub fn first_table(&self) -> Option<TableId> {
+        let first = TableId::before(DbIndex(0));
+        if self.has_slots() { self.next_table(first) } else { Some(first) }
+    }
+
+    /// The next tables after these that hold anything.
+    pub fn next_table(&self, after: TableId) -> Option<TableId> {
+        let at = self.others.partition_point(|(id, _)| *id <= after);
+        self.others.get(at).map(|(id, _)| *id)
+    }
+
+    /// Those of database 0 and all others that hold anything; where each slot has tables of its own
+    /// only those that do.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> + Clone + '_ {
+        std::iter::successors(self.first_table(), |&id| self.next_table(id))
+    }
+
+    /// The next database after this one that holds anything.
+    pub fn next_db(&self, after: DbIndex) -> Option<DbIndex> {
+        let at = self.others.partition_point(|(id, _)| id.db <= after);
+        self.others.get(at).map(|(id, _)| id.db)
+    }
+
+    /// The first database and those that hold anything.
+    pub fn dbs(&self) -> impl Iterator<Item = DbIndex> + Clone + '_ {
+        std::iter::successors(Some(DbIndex(0)), |&db| self.next_db(db))
+    }
+
+    /// The names of a database's tables that hold anything, in the order of slots.
+    fn ids_of(&self, db: DbIndex) -> impl Iterator<Item = TableId> + Clone + '_ {
+        let first = self.is_first(db).then(|| TableId::before(db));
+        let from = self.others.partition_point(|(id, _)| id.db < db);
+        let others = self.others[from..].iter().map(|(id, _)| *id);
+        first.into_iter().chain(others.take_while(move |id| id.db == db))
+    }
+
+    /// The tables of a database that hold anything: one pair, or one for each slot.
+    pub fn tables(&self, db: DbIndex) -> impl Iterator<Item = &DbTables> + Clone + '_ {
+        self.ids_of(db).map(|id| self.table(id))
+    }
+
+    /// Number of keys of a database.
+    pub fn key_count(&self, db: DbIndex) -> usize {
+        self.tables(db).map(|tables| tables.entries.len()).sum()
+    }
+
+    /// Number of those that expire.
+    pub fn expiring_count(&self, db: DbIndex) -> usize {
+        self.tables(db).map(|tables| tables.expiring.len()).sum()
+    }
+
+    /// All entries of a database, in no particular order.
+    pub fn entries(&self, db: DbIndex) -> impl Iterator<Item = &Entry> + '_ {
+        self.tables(db).flat_map(|tables| tables.entries.iter())
+    }
+
+    /// An entry of a database, each with equal probability; `random` yields uniform numbers.
+    pub fn sample(&self, db: DbIndex, random: impl FnMut() -> u64) -> Option<&Entry> {
+        self.sample_of(db, |tables| &tables.entries, random)
+    }
+
+    /// The same of the entries that expire.
+    pub fn sample_expiring(&self, db: DbIndex, random: impl FnMut() -> u64) -> Option<&Entry> {
+        self.sample_of(db, |tables| &tables.expiring, random).map(|item| item.entry())
+    }
+
+    fn sample_of<T: structs::table::Item>(
+        &self,
+        db: DbIndex,
+        table: impl Fn(&DbTables) -> &Table<T>,
+        mut random: impl FnMut() -> u64,
+    ) -> Option<&T> {
+        if self.is_first(db) {
+            return table(&self.first).sample(random);
+        }
+        let tables = || self.tables(db).map(&table);
+        let total: usize = tables().map(Table::len).sum();
+        let mut number = random().checked_rem(total as u64)? as usize;
+        for table in tables() {
+            match number.checked_sub(table.len()) {
+                Some(rest) => number = rest,
+                None => return table.sample(random),
+            }
+        }
+        None
+    }
+
+    /// Makes room in a database that has never held anything; the world must stand still. Not where
+    /// each slot has tables of its own: how keys are spread over slots is not known before.
+    pub fn reserve(&mut self, db: DbIndex, entries: usize, expiring: usize) {
+        if self.has_slots() {
+            return;
+        }
+        let tables = self.tables_mut(db, 0);
+        if tables.entries.slots() == 0 {
+            tables.entries = Table::with_capacity(entries);
+        }
+        if tables.expiring.slots() == 0 {
+            tables.expiring = Table::with_capacity(expiring);
+        }
+    }
+
+    /// Takes a database's tables away, leaving it empty (FLUSHDB); freeing them is the caller's. A
+    /// snapshot that still needs some keeps them: those are not among what is returned.
+    /// No thread may prefetch meanwhile: the world must stand still.
+    pub fn take_db(&mut self, db: DbIndex) -> Vec<DbTables> {
+        let ids: Vec<TableId> = self.ids_of(db).collect();
+        ids.into_iter().filter_map(|id| self.take_tables(id)).collect()
+    }
+
+    /// Takes tables away; `None` if there is nothing in them or a snapshot that needs them keeps them.
+    pub(crate) fn take_tables(&mut self, id: TableId) -> Option<DbTables> {
+        assert!(self.holds().is_empty(), "tables were taken away that a long command reads");
+        let is_needed = self.with_snapshot(|hook, data| hook.needs(data, id)) == Some(true);
+        let tables = self.move_tables(id)?;
+        match &mut self.snapshot {
+            Some(hook) if is_needed => {
+                hook.keep(id, tables);
+                None
+            }
+            _ => Some(tables),
+        }
+    }
+
+    pub(crate) fn move_tables(&mut self, id: TableId) -> Option<DbTables> {
+        if self.is_first(id.db) {
+            let tables = std::mem::take(&mut self.first);
+            return (tables.entries.slots() > 0).then_some(tables);
+        }
+        self.remove_other(id).map(|tables| *tables)
+    }
+
+    /// Exchanges two databases (SWAPDB); the world must stand still.
+    pub fn swap_dbs(&mut self, a: DbIndex, b: DbIndex) {
+        if a == b {
+            return;
+        }
+        assert!(self.holds().is_empty(), "a database was exchanged that a long command reads");
+        self.with_snapshot(|hook, data| hook.swap(data, a, b));
+        let (from_a, from_b) = (self.move_all(a), self.move_all(b));
+        from_a
+            .into_iter()
+            .for_each(|(slot, tables)| self.give_tables(TableId { db: b, slot }, tables));
+        from_b
+            .into_iter()
+            .for_each(|(slot, tables)| self.give_tables(TableId { db: a, slot }, tables));
+    }
+
+    fn move_all(&mut self, db: DbIndex) -> Vec<(Option<Slot>, DbTables)> {
+        let ids: Vec<TableId> = self.ids_of(db).collect();
+        let moved = ids.into_iter().map(|id| (id.slot, self.move_tables(id)));
+        moved.filter_map(|(slot, tables)| Some((slot, tables?))).collect()
+    }
+
+    pub(crate) fn give_tables(&mut self, id: TableId, tables: DbTables) {
+        if self.is_first(id.db) {
+            self.first = tables;
+        } else if !tables.entries.is_empty() {
+            *self.other_or_new(id) = tables;
+        }
+    }
+
+    /// One step of a walk over a database; where to go on, unless it is through.
+    pub fn walk(&self, db: DbIndex, from: Place, visit: impl FnMut(&Entry)) -> Option<Place> {
+        let place = |id: &TableId| id.slot.map_or(0, |slot| usize::from(slot.number()) / STRIPES);
+        let mut left = self.ids_of(db).skip_while(|id| place(id) < from.table);
+        let id = left.next()?;
+        let table = place(&id);
+        let at = if table == from.table { from.at } else { ScanPosition::START };
+        let next = self.scan(id, at, visit).map(|at| Place { table, at });
+        next.or_else(|| left.next().map(|id| Place::start_of(place(&id))))
+    }
+
+    /// One step of a walk over tables in the order of hashes.
+    pub fn scan(
+        &self,
+        id: TableId,
+        from: ScanPosition,
+        visit: impl FnMut(&Entry),
+    ) -> Option<ScanPosition> {
+        self.table(id).entries.scan(from, visit)
+    }
+}
