@@ -253,11 +253,13 @@ impl Engine {
         let table: &'static CommandTable = Box::leak(Box::new(CommandTable::build(rows, renamed)));
         let commands = table.all().len();
         let databases = u32::try_from(config.databases()).unwrap_or(16);
+        let is_in_cluster = config.cluster_enabled();
+        let assignment = if is_in_cluster { Assignment::BySlot } else { Assignment::ByHash };
         let overdue_mailboxes = Arc::default();
         let journal = Journal::default();
         journal.set_backlog(config.repl_backlog_size());
         Box::leak(Box::new(Engine {
-            keyspace: Keyspace::new(databases, Assignment::ByHash),
+            keyspace: Keyspace::new(databases, assignment),
             acl: Acl::new(table, &config),
             config,
             table,
@@ -462,7 +464,7 @@ impl Engine {
     /// Number of keys in a database.
     pub fn key_count(&self, db: keyspace::DbIndex, walk: &crate::db::Db<'_>) -> usize {
         let mut count = 0;
-        walk.for_each_stripe(|_, data| count += data.db(db).entries().len());
+        walk.for_each_stripe(|_, data| count += data.key_count(db));
         count
     }
 }

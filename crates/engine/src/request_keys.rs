@@ -1,4 +1,5 @@
-//! The keys of one request, found once: where each is, how it is used, its hash and its stripe.
+//! The keys of one request, found once: where each is, how it is used, its hash, its stripe and, in cluster
+//! mode, its slot, which is a part of the hash.
 //!
 //! Everything that asks about a request's keys asks this value: the locks, the prefetch, long commands
 //! and their holds, the estimate of a request's effort, client-side caching and COMMAND GETKEYS. For
@@ -16,7 +17,7 @@ use crate::keys::{self, InvalidKeys};
 use crate::locks::Locked;
 use crate::table::Resolved;
 use keyspace::snapshot::Touch;
-use keyspace::{DbIndex, Key, Keyspace};
+use keyspace::{DbIndex, Key, Keyspace, Slot};
 use std::ops::Deref;
 
 /// What a command does with a key.
@@ -87,6 +88,11 @@ impl RequestKey {
     #[inline]
     pub fn stripe(&self) -> usize {
         usize::from(self.stripe)
+    }
+
+    /// Its slot, where keys are assigned by slot. It was computed with the hash.
+    pub fn slot(&self, keyspace: &Keyspace) -> Option<Slot> {
+        keyspace.slot_of(self.hash)
     }
 
     /// The key itself, of the request that it was found in.
@@ -246,6 +252,7 @@ mod tests {
             assert_eq!((key.word(), key.hash), (index + 1, whole.hash));
             assert_eq!(key.key(&words).bytes, whole.bytes);
             assert_eq!(key.stripe(), keyspace.stripe_of(whole));
+            assert_eq!(key.slot(&keyspace), None, "this keyspace has no slots");
             assert_eq!((key.usage(), key.touch()), expected);
             assert!(keys.stripes().covers(key.stripe()));
         }
