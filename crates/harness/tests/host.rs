@@ -140,3 +140,26 @@ fn two_signals_are_one_too_many_only_for_sigint() {
         assert_eq!(server.stop().unwrap().code(), Some(1));
     }
 }
+
+/// Other threads have run their last request when the connection ends that asked for the shutdown.
+#[test]
+fn no_request_is_served_after_the_end_of_a_shutdown_was_seen() {
+    const ROUNDS: usize = 8;
+    let program = Program::under_test();
+    for backend in program.backends().repeat(ROUNDS) {
+        let options = Options { backend, ..Options::arguments(&["--io-threads", "4"]) };
+        let server = Server::start(&program, options).unwrap();
+        let mut client = server.client();
+        // Each thread gets three of the connections.
+        let mut others: Vec<_> = (0..11).map(|_| server.client()).collect();
+        client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+        client.expect_closed().unwrap();
+        // They may be closed already.
+        others.retain_mut(|other| other.send(&["PING"]).is_ok());
+        for other in &mut others {
+            let reply = other.reply();
+            assert!(reply.is_err(), "a request that was served afterwards: {reply:?}");
+        }
+        assert!(server.stop().unwrap().success());
+    }
+}

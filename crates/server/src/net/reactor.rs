@@ -529,8 +529,11 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    /// Sends what the sockets still take, and ends everything.
+    /// Sends what the sockets still take, and ends everything. No connection ends before all reactors
+    /// have run their last request: the one that asked for the shutdown would take its end for the
+    /// server's, while another thread still answers.
     fn wind_up(&mut self) -> io::Result<()> {
+        self.net.end_service(STOP_TIME);
         for listener in std::mem::take(&mut self.listening) {
             self.driver.unlisten(listener.key);
             self.retired.push(listener);

@@ -12,9 +12,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-use structs::sync::lock;
+use structs::sync::{lock, wait_timeout};
 
 /// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
 /// as `io-threads` allows.
@@ -75,6 +75,10 @@ pub struct Net {
     keepalive_seconds: AtomicU32,
     coalescing_micros: AtomicU32,
     stopping: AtomicBool,
+    /// Reactors that may still run requests, once [`Net::stop`] was called.
+    serving: Mutex<usize>,
+    /// Told when a reactor has run its last request.
+    served: Condvar,
     /// Output held at the disk's gate for positions up to this one may leave.
     synced: AtomicU64,
     /// The same for the quorum's gate; see [`Passed`].
@@ -113,6 +117,8 @@ impl Net {
             keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
             coalescing_micros: AtomicU32::new(micros(options.coalescing_time)),
             stopping: AtomicBool::new(false),
+            serving: Mutex::new(threads),
+            served: Condvar::new(),
             synced: AtomicU64::new(0),
             confirmed: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -279,6 +285,17 @@ impl Net {
     /// Whether [`Net::stop`] was called.
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// The calling reactor has run its last request. Where all stop, waits for the others, for
+    /// `patience` at most.
+    pub(super) fn end_service(&self, patience: Duration) {
+        let mut serving = lock(&self.serving);
+        *serving -= 1;
+        self.served.notify_all();
+        if self.is_stopping() {
+            drop(wait_timeout(&self.served, serving, patience, |serving| *serving > 0));
+        }
     }
 
     pub(super) fn keepalive_seconds(&self) -> u32 {
