@@ -68,6 +68,17 @@ check 'blocking pop' "$( (cli blpop queue 5) & sleep 0.1; cli rpush queue job >/
 check monitor "$( (timeout 60 $REDIS_CLI -p "$PORT" monitor | grep -m 1 -o '"echo" "watched"') &
   while kill -0 $! 2>/dev/null; do cli echo watched >/dev/null; done; wait)" '"echo" "watched"'
 
+# Snapshots by a replica's handshake: all of the data, and only its functions.
+snapshots=$(mktemp -d)
+trap 'rm -rf "$snapshots"' EXIT
+cli function load replace $'#!lua name=stored\nredis.register_function("stored", function() return 1 end)' >/dev/null
+cli --rdb "$snapshots/all" >/dev/null
+cli --functions-rdb "$snapshots/functions" >/dev/null
+contents() { grep -a -o -e REDIS0 -e name=stored -e greeting "$snapshots/$1" | sort -u | xargs; }
+check 'a snapshot' "$(contents all)" 'REDIS0 greeting name=stored'
+check 'a snapshot of the functions' "$(contents functions)" 'REDIS0 name=stored'
+cli function delete stored >/dev/null
+
 check 'unix socket' "$($REDIS_CLI -s "$SOCKET" get greeting)" hello
 tls() { $REDIS_CLI -p "$TLS_PORT" --tls --cacert "$CA" "$@"; }
 check tls "$(tls --cert "$CERT" --key "$KEY" get greeting)" hello

@@ -84,6 +84,11 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
         return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
     let (engine, client) = (cx.thread.engine, cx.session.id());
+    let is_refused =
+        engine.replicas.primary().link(client).is_some_and(|link| link.facts.is_filter_refused());
+    if is_refused {
+        return Err(Error::text("ERR Filtered replica requires EOF capability"));
+    }
     let ip = super::replconf::ip_of(&cx.session.client);
     match engine.begin_replica(client, ip, wanted, cx.now()) {
         Begun::Stream(line) => cx.reply.raw(&line),

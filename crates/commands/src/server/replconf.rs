@@ -5,7 +5,7 @@
 use engine::clients::Client;
 use engine::journal::JournalPos;
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
-use replication::primary::Configured;
+use replication::primary::{Configured, FilterError};
 
 /// `REPLCONF`.
 pub static REPLCONF: Command = Command {
@@ -62,6 +62,13 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
             Err(Error::format(format!("ERR Unrecognized version format: {value}")))
         }
         Configured::Invalid => Err(Error::NotInteger),
+        Configured::NoFilter(FilterError::NoWords) => {
+            Err(Error::text("ERR Missing rdb-filter-only values"))
+        }
+        Configured::NoFilter(FilterError::Unsupported(word)) => {
+            let word = String::from_utf8_lossy(&word);
+            Err(Error::format(format!("ERR Unsupported rdb-filter-only option: {word}")))
+        }
         Configured::Unknown => {
             let option = String::from_utf8_lossy(option);
             Err(Error::format(format!("ERR Unrecognized REPLCONF option: {option}")))

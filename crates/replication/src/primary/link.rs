@@ -4,6 +4,7 @@ use journal::JournalPos;
 use journal::safe::Copy;
 use keyspace::Millis;
 use std::sync::Arc;
+use structs::words::split_words;
 
 /// The newest RDB version that every peer reads that does not name its own version.
 pub const OLDEST_RDB: u16 = 10;
@@ -29,9 +30,17 @@ pub struct Facts {
     pub version: Option<u32>,
     /// `rdb-only 1`: it wants a snapshot and no stream.
     pub rdb_only: bool,
+    /// `rdb-filter-only`: what the snapshot is to hold.
+    pub contents: Contents,
 }
 
 impl Facts {
+    /// What it wants cannot be sent: a part of the data goes straight into the socket, for which it would
+    /// have to find the end.
+    pub fn is_filter_refused(&self) -> bool {
+        self.contents != Contents::All && !self.finds_end
+    }
+
     /// The RDB version that it reads; `otherwise` if it does not say.
     pub fn rdb_version(&self, otherwise: u16) -> u16 {
         match self.version {
@@ -39,6 +48,44 @@ impl Facts {
             Some(..TIMED_FIELDS_SINCE) => NEWEST_RDB,
             Some(_) => TIMED_FIELDS_RDB,
         }
+    }
+}
+
+/// What of the data a snapshot is to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Contents {
+    /// Everything.
+    #[default]
+    All,
+    /// The libraries of functions.
+    Functions,
+    /// Metadata.
+    Nothing,
+}
+
+/// Why a filter of snapshots is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FilterError {
+    /// A quote is not closed.
+    NoWords,
+    /// There is no such filter.
+    Unsupported(Vec<u8>),
+}
+
+impl Contents {
+    /// The value of `rdb-filter-only`: the parts that are to be in a snapshot.
+    ///
+    /// # Errors
+    /// It has no words, or one that names no part.
+    pub fn parse(value: &[u8]) -> Result<Contents, FilterError> {
+        let mut contents = Contents::Nothing;
+        for word in split_words(value).ok_or(FilterError::NoWords)? {
+            if !word.eq_ignore_ascii_case(b"functions") {
+                return Err(FilterError::Unsupported(word));
+            }
+            contents = Contents::Functions;
+        }
+        Ok(contents)
     }
 }
 

@@ -18,7 +18,9 @@ mod link;
 #[cfg(test)]
 mod tests;
 
-pub use link::{Facts, Link, NEWEST_RDB, OLDEST_RDB, Stage, TIMED_FIELDS_RDB};
+pub use link::{
+    Contents, Facts, FilterError, Link, NEWEST_RDB, OLDEST_RDB, Stage, TIMED_FIELDS_RDB,
+};
 
 use crate::wire::Wanted;
 use journal::{History, JournalPos};
@@ -84,6 +86,8 @@ pub struct Group {
     pub transfer: Transfer,
     /// The RDB version that all of them read.
     pub rdb_version: u16,
+    /// What all of them want in it.
+    pub contents: Contents,
 }
 
 /// What is to be done.
@@ -100,7 +104,7 @@ pub enum Action {
 }
 
 /// What an option of REPLCONF asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Configured {
     /// It was noted.
     Noted,
@@ -108,6 +112,8 @@ pub enum Configured {
     Unknown,
     /// The value is not one.
     Invalid,
+    /// The value is no filter of snapshots.
+    NoFilter(FilterError),
 }
 
 /// The replicas of this server.
@@ -182,6 +188,10 @@ impl Primary {
             b"rdb-only" => match parse_i64(value) {
                 Some(number) => facts.rdb_only = number == 1,
                 None => return Configured::Invalid,
+            },
+            b"rdb-filter-only" => match Contents::parse(value) {
+                Ok(contents) => facts.contents = contents,
+                Err(error) => return Configured::NoFilter(error),
             },
             _ => return Configured::Unknown,
         }
@@ -332,21 +342,23 @@ impl Primary {
             return None;
         }
         let form = |link: &Link| {
-            let is_direct = settings.diskless && link.facts.finds_end;
+            let contents = link.facts.contents;
+            let wants_direct = settings.diskless || contents != Contents::All;
+            let is_direct = wants_direct && link.facts.finds_end;
             let transfer = if is_direct { Transfer::Direct } else { Transfer::File };
-            (transfer, link.facts.rdb_version(settings.rdb_version))
+            (transfer, link.facts.rdb_version(settings.rdb_version), contents)
         };
         let is_waiting = |link: &&Link| link.stage == Stage::Waiting && link.has_socket;
         let waiting: Vec<&Link> = self.links.values().filter(is_waiting).collect();
         let first = waiting.iter().min_by_key(|link| link.waits_since.0)?;
-        let (transfer, rdb_version) = form(first);
-        let joins = |link: &&&Link| form(link) == (transfer, rdb_version);
+        let (transfer, rdb_version, contents) = form(first);
+        let joins = |link: &&&Link| form(link) == (transfer, rdb_version, contents);
         let clients: Vec<u64> = waiting.iter().filter(joins).map(|link| link.client).collect();
         let waited_ms = now.0 - first.waits_since.0;
         let is_complete = settings.max_replicas > 0 && clients.len() >= settings.max_replicas;
         let has_waited = waited_ms >= settings.delay_s.saturating_mul(1000) as i64;
         let is_due = transfer == Transfer::File || is_complete || has_waited;
-        is_due.then_some(Group { clients, transfer, rdb_version })
+        is_due.then_some(Group { clients, transfer, rdb_version, contents })
     }
 }
 

@@ -178,6 +178,31 @@ fn replicas_that_name_no_version_get_the_one_that_is_configured() {
     assert_eq!(group.rdb_version, NEWEST_RDB);
 }
 
+#[test]
+fn a_part_of_the_data_goes_straight_into_the_socket_and_to_no_other_replica() {
+    let mut primary = waiting(&[0, 0], b"eof");
+    let filter = |primary: &mut Primary, value: &[u8]| {
+        primary.configure(1, "10.0.0.1", b"rdb-filter-only", value, Millis(0))
+    };
+    assert_eq!(
+        filter(&mut primary, b"functions keys"),
+        Configured::NoFilter(FilterError::Unsupported(b"keys".to_vec()))
+    );
+    assert_eq!(filter(&mut primary, b"\"f"), Configured::NoFilter(FilterError::NoWords));
+    assert_eq!(primary.link(1).unwrap().facts.contents, Contents::All, "nothing was noted");
+    assert_eq!(filter(&mut primary, b" Functions "), Configured::Noted);
+    let settings = Settings { diskless: false, delay_s: 0, ..SETTINGS };
+    let [first] = groups(&mut primary, &settings, 5000).try_into().unwrap();
+    assert_eq!((first.clients.as_slice(), first.contents), (&[1][..], Contents::Functions));
+    assert_eq!(first.transfer, Transfer::Direct);
+    primary.sent(&first, Millis(6000));
+    let [second] = groups(&mut primary, &settings, 7000).try_into().unwrap();
+    assert_eq!((second.clients.as_slice(), second.contents), (&[2][..], Contents::All));
+    assert_eq!(second.transfer, Transfer::File);
+    assert_eq!(filter(&mut primary, b""), Configured::Noted);
+    assert_eq!(primary.link(1).unwrap().facts.contents, Contents::Nothing);
+}
+
 /// A network and its replicas, all of chance; the seed decides.
 struct World {
     random: structs::random::Rng,

@@ -6,6 +6,7 @@ use engine::DbIndex;
 use engine::snapshot::Cut;
 use rdb::file::FUNCTIONS_SINCE;
 use rdb::{Compression, Encoder};
+use replication::primary::Contents;
 use std::collections::HashMap;
 use structs::crc64::crc64;
 
@@ -16,13 +17,19 @@ pub struct RdbFrame {
     version: u16,
     db: Option<DbIndex>,
     sizes: HashMap<u32, (u64, u64)>,
+    contents: Contents,
 }
 
 impl RdbFrame {
     /// Of an RDB of this version, or what the snapshot needs, with about so many keys in each database.
     pub fn new(has_checksum: bool, version: u16, sizes: &Sizes) -> RdbFrame {
         let sizes = sizes.iter().map(|(db, keys, expiring)| (db.0, (*keys, *expiring))).collect();
-        RdbFrame { has_checksum, checksum: 0, version, db: None, sizes }
+        RdbFrame { has_checksum, checksum: 0, version, db: None, sizes, contents: Contents::All }
+    }
+
+    /// The same around a part of the data.
+    pub fn of(self, contents: Contents) -> RdbFrame {
+        RdbFrame { contents, ..self }
     }
 
     /// Bytes that were written.
@@ -40,8 +47,9 @@ impl RdbFrame {
     /// The first bytes: metadata, and the libraries of functions.
     pub fn header(&mut self, cut: &Cut, content: Content) -> Vec<u8> {
         let mut header = Encoder::new(Compression::Off);
+        let has_timed_fields = cut.has_timed_fields && self.contents == Contents::All;
         let version =
-            if cut.has_timed_fields { rdb::VALKEY_VERSION } else { self.version.min(rdb::VERSION) };
+            if has_timed_fields { rdb::VALKEY_VERSION } else { self.version.min(rdb::VERSION) };
         header.file_header_of(version);
         header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
         header.aux("dunlin-ver", crate::process::facts::VERSION.as_bytes());
@@ -51,7 +59,7 @@ impl RdbFrame {
         header.aux_integer("used-mem", i64::try_from(used).unwrap_or(i64::MAX));
         place_in_history(&mut header, cut);
         header.aux_integer("aof-base", i64::from(content == Content::AofPreamble));
-        if self.version >= FUNCTIONS_SINCE {
+        if self.version >= FUNCTIONS_SINCE && self.contents != Contents::Nothing {
             cut.libraries.iter().for_each(|library| header.function(&library.source));
         }
         self.noted(&header)

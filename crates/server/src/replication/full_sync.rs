@@ -17,7 +17,7 @@ use engine::journal::{IfBehind, Reader};
 use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
-use replication::primary::{Group, TIMED_FIELDS_RDB, Transfer};
+use replication::primary::{Contents, Group, TIMED_FIELDS_RDB, Transfer};
 use replication::wire::{self, MARK_LEN};
 use std::fs::File;
 use std::io::{self, Read};
@@ -66,7 +66,8 @@ fn run(engine: &'static Engine, group: &Group) {
 /// # Errors
 /// The replicas' version cannot load something that the snapshot has.
 fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
-    if snapshot.cut().has_timed_fields && group.rdb_version < TIMED_FIELDS_RDB {
+    let has_timed_fields = snapshot.cut().has_timed_fields && group.contents == Contents::All;
+    if has_timed_fields && group.rdb_version < TIMED_FIELDS_RDB {
         return Err(io::Error::other(
             "there are hashes with fields that expire, which only Valkey 9 and later can load",
         ));
@@ -134,13 +135,19 @@ fn send_direct(
     let mark: [u8; MARK_LEN] =
         random_hex_40().into_bytes().try_into().expect("it has 40 characters");
     sockets.write_all(&wire::marked_header(&mark))?;
-    snapshot.begin_beside(Beside::Clients);
+    let has_keys = group.contents == Contents::All;
+    if has_keys {
+        snapshot.begin_beside(Beside::Clients);
+    }
     let sizes = snapshot.sizes();
-    let mut frame = RdbFrame::new(engine.config.rdbchecksum(), group.rdb_version, &sizes);
+    let frame = RdbFrame::new(engine.config.rdbchecksum(), group.rdb_version, &sizes);
+    let mut frame = frame.of(group.contents);
     sockets.write_all(&frame.header(snapshot.cut(), Content::Rdb))?;
     let mut output = Direct { frame, sockets };
-    let encoder = || RdbRecords::for_version(engine, group.rdb_version);
-    save::write_all(engine, snapshot, Beside::Clients, &mut output, &encoder)?;
+    if has_keys {
+        let encoder = || RdbRecords::for_version(engine, group.rdb_version);
+        save::write_all(engine, snapshot, Beside::Clients, &mut output, &encoder)?;
+    }
     let end = output.frame.end();
     sockets.write_all(&end)?;
     sockets.write_all(&mark)
