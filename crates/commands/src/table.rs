@@ -201,7 +201,9 @@ mod tests {
                 "there is no such key specification",
             )?;
             ensure(
-                arg.kind != ArgKind::PureToken || !arg.token.is_empty(),
+                arg.kind != ArgKind::PureToken
+                    || !arg.token.is_empty()
+                    || arg.name == "empty-string",
                 "a pure token has no token",
             )?;
             arg.args.iter().try_for_each(|part| inspect(command, part))

@@ -46,12 +46,23 @@ enum Garbage {
 /// The background threads.
 pub struct Background {
     frees: OnceLock<Mutex<Sender<Garbage>>>,
-    jobs: Mutex<Jobs>,
-    job_arrived: Condvar,
-    most_threads: usize,
+    /// What computes.
+    jobs: Pool,
+    /// What waits for other servers.
+    waits: Pool,
     prologue: Arc<OnceLock<Prologue>>,
     pending: Arc<AtomicUsize>,
     freed: Arc<AtomicUsize>,
+}
+
+/// Threads that run jobs in the order of coming.
+struct Pool {
+    name: &'static str,
+    jobs: Mutex<Jobs>,
+    job_arrived: Condvar,
+    most_threads: usize,
+    /// The number of the first thread, behind those of the reactors.
+    first: usize,
 }
 
 #[derive(Default)]
@@ -66,6 +77,9 @@ struct Jobs {
 pub fn job_threads(reactors: usize) -> usize {
     reactors.clamp(2, 16)
 }
+
+/// How many threads run commands that wait for other servers.
+pub const WAIT_THREADS: usize = 4;
 
 /// The pause of a background thread that waits for others to make progress.
 pub(crate) const GAP: Duration = Duration::from_micros(200);
@@ -93,9 +107,8 @@ impl Background {
     pub fn new(most_threads: usize) -> Background {
         Background {
             frees: OnceLock::new(),
-            jobs: Mutex::default(),
-            job_arrived: Condvar::new(),
-            most_threads,
+            jobs: Pool::new("background", most_threads, 0),
+            waits: Pool::new("peers", WAIT_THREADS, most_threads),
             prologue: Arc::default(),
             pending: Arc::default(),
             freed: Arc::default(),
@@ -172,23 +185,42 @@ impl Background {
 
     /// Runs a job on one of the job threads, in the order of coming as far as there are idle ones.
     pub fn run(&'static self, engine: &'static Engine, job: Job) {
+        self.run_in(&self.jobs, engine, job);
+    }
+
+    /// The same for a job that waits for another server, on threads for such jobs.
+    pub fn run_waiting(&'static self, engine: &'static Engine, job: Job) {
+        self.run_in(&self.waits, engine, job);
+    }
+
+    fn run_in(&self, pool: &'static Pool, engine: &'static Engine, job: Job) {
+        let Some(number) = pool.add(job) else { return };
+        self.spawn(format!("{}-{number}", pool.name), Purpose::Jobs, move || {
+            let thread = ThreadContext::new(engine, engine.threads() + pool.first + number);
+            loop {
+                pool.next_job()(&thread);
+                memory::collect();
+            }
+        });
+    }
+}
+
+impl Pool {
+    fn new(name: &'static str, most_threads: usize, first: usize) -> Pool {
+        Pool { name, jobs: Mutex::default(), job_arrived: Condvar::new(), most_threads, first }
+    }
+
+    /// Adds a job; the number of the thread that has to be started for it, if one has.
+    fn add(&self, job: Job) -> Option<usize> {
         let mut jobs = self.lock_jobs();
         jobs.waiting.push_back(job);
         if jobs.waiting.len() > jobs.idle && jobs.threads < self.most_threads {
-            let number = jobs.threads;
             jobs.threads += 1;
-            drop(jobs);
-            self.spawn(format!("background-{number}"), Purpose::Jobs, move || {
-                let thread = ThreadContext::new(engine, engine.threads() + number);
-                loop {
-                    self.next_job()(&thread);
-                    memory::collect();
-                }
-            });
-        } else {
-            drop(jobs);
-            self.job_arrived.notify_one();
+            return Some(jobs.threads - 1);
         }
+        drop(jobs);
+        self.job_arrived.notify_one();
+        None
     }
 
     fn next_job(&self) -> Job {

@@ -249,6 +249,9 @@ impl Flags {
     pub const NOTICES_LOSS: Flags = Flags(1 << 53);
     /// Ours: may touch its keys in another database than the selected one.
     pub const CROSSES_DATABASES: Flags = Flags(1 << 54);
+    /// Ours: waits for another server. It runs on a background thread for that, takes hold of its keys when
+    /// it is ready to ([`Cx::hold_keys`](crate::Cx::hold_keys)), and is refused inside MULTI and scripts.
+    pub const ASKS_PEER: Flags = Flags(1 << 55);
 
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {

@@ -11,7 +11,7 @@ use crate::cx::MAX_IN_PLACE;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::events::{self, Class, Event};
-use crate::holds::Held;
+use crate::holds::{Held, NamedKey};
 use crate::journal::Effect;
 use crate::latency::Slow;
 use crate::locks::{Locked, Locks};
@@ -73,6 +73,8 @@ pub struct Db<'a> {
     pub(crate) undo: Option<UndoLog>,
     /// The keys of a long command that runs without locks.
     pub(crate) held: Option<Held<'a>>,
+    /// The keys of a long command that takes hold of them itself, until it does.
+    pub(crate) to_hold: Option<Vec<NamedKey>>,
     /// The client that waits for this long command.
     pub(crate) asker: Option<&'a Asker>,
     /// Set where no client waits for this thread: then the world may be stopped between stripes.
@@ -114,6 +116,7 @@ impl<'a> Db<'a> {
             random: RefCell::new(random),
             undo: None,
             held: None,
+            to_hold: None,
             asker: None,
             background: None,
             blocks: Vec::new(),
@@ -123,6 +126,11 @@ impl<'a> Db<'a> {
     /// Marks the view as a background job's.
     pub(crate) fn set_background(&mut self, reader: &'a keyspace::world::Reader<'static>) {
         self.background = Some(reader);
+    }
+
+    /// The command has waited: its time is now.
+    pub(crate) fn set_now(&mut self, now: Millis) {
+        (self.now, self.horizon) = (now, now);
     }
 
     /// The time of this command.

@@ -428,7 +428,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
     let mut outcome = Ok(());
-    if keyspace::cold::entries() > 0 {
+    if keyspace::cold::entries() > 0 && !cx.may_wait() {
         outcome = cold::read_in_place(cx, row, args);
     }
     if outcome.is_ok() {

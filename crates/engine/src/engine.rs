@@ -4,7 +4,7 @@ use crate::acks::AckWaiters;
 use crate::acl::Acl;
 use crate::acl::log::Refused;
 use crate::append_log::AppendLog;
-use crate::background::{Background, job_threads};
+use crate::background::{Background, WAIT_THREADS, job_threads};
 use crate::client_memory::ClientUsage;
 use crate::clients::{Client, Clients};
 use crate::clock::Clock;
@@ -24,6 +24,7 @@ use crate::loading::Loading;
 use crate::long::LateReply;
 use crate::mailbox::Mailbox;
 use crate::pause::Pause;
+use crate::peer::Peer;
 use crate::persistence::Persistence;
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare, Traffic};
@@ -39,8 +40,10 @@ use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
 use keyspace::{Keyspace, Millis};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 use structs::sync::lock;
 
 /// What the I/O side does for commands; the server crate implements it.
@@ -99,6 +102,13 @@ pub trait Host: Send + Sync {
     fn follow_fsync_policy(&self);
     /// Lets go of the replies at the quorum's gate whose positions have met their end.
     fn release_replies(&self, verdict: Verdict);
+    /// A connection to another server, kept from an earlier use or new. Nothing takes longer than `timeout`.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>>;
+    /// The connections to other servers that are kept.
+    fn kept_connections(&self) -> usize;
     /// A log line at level notice.
     fn log(&self, line: &str);
     /// A log line at level verbose.
@@ -268,7 +278,7 @@ impl Engine {
             mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
             overdue_mailboxes,
             // The last is that of the thread that follows a primary.
-            thread_stats: (0..threads + job_threads(threads) + 1)
+            thread_stats: (0..threads + job_threads(threads) + WAIT_THREADS + 1)
                 .map(|_| ThreadStats::new(commands))
                 .collect(),
             stats: Stats::default(),

@@ -35,6 +35,7 @@ pub mod keys;
 pub mod limits;
 pub mod long;
 mod name;
+pub mod peer;
 pub mod pubsub;
 pub mod replay;
 pub mod replicas;

@@ -30,7 +30,7 @@ use crate::table::Resolved;
 use crate::transaction::Multi;
 use crate::words::Words;
 use crate::worker::ThreadContext;
-use crate::{Flags, KeyUse, RequestKeys};
+use crate::{Error, Flags, KeyUse, RequestKeys};
 use resp::{Output, Reply};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -121,7 +121,12 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     let words = Words::new(args.words());
     let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
     let engine = cx.thread.engine;
-    engine.background.run(engine, Box::new(move |thread| command.run(thread)));
+    let job = Box::new(move |thread: &ThreadContext| command.run(thread));
+    if row.command.flags.has(Flags::ASKS_PEER) {
+        engine.background.run_waiting(engine, job);
+    } else {
+        engine.background.run(engine, job);
+    }
 }
 
 impl Cx<'_> {
@@ -202,7 +207,9 @@ impl LongCommand {
         cx.keys = self.keys;
         cx.db.touches = self.touches;
         cx.db.asker = Some(&asker);
-        if keys.is_empty() || self.row.command.flags.has(Flags::WATCHES) {
+        if self.row.command.flags.has(Flags::ASKS_PEER) {
+            run_to_hold(&mut cx, self.row, args, keys);
+        } else if keys.is_empty() || self.row.command.flags.has(Flags::WATCHES) {
             walk(&mut cx, self.row, args);
         } else {
             run_holding(&mut cx, self.row, args, keys);
@@ -277,6 +284,48 @@ fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Ve
     cx.start_timing();
     // The error, if any, is the reply.
     let _ = dispatch::call(cx, row, args);
+    finish_held(cx, args);
+}
+
+/// Runs a command that takes hold of its keys when it is ready to.
+fn run_to_hold(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
+    cx.db.to_hold = Some(keys);
+    cx.start_timing();
+    // The error, if any, is the reply.
+    let _ = dispatch::call(cx, row, args);
+    if cx.db.to_hold.take().is_none() {
+        finish_held(cx, args);
+    }
+}
+
+impl Cx<'_> {
+    /// Whether this command, which waits for another server, is on a thread where it may. It holds nothing
+    /// there until it asks for it.
+    pub fn may_wait(&self) -> bool {
+        self.db.to_hold.is_some()
+    }
+
+    /// Takes hold of the keys that the request names: until its end the command can read them, no other
+    /// can change them, and its own first change locks them. Its time is now.
+    ///
+    /// # Errors
+    /// While it waited the server has become a replica.
+    pub fn hold_keys(&mut self) -> Result<(), Error> {
+        let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
+        let engine = self.thread.engine;
+        let holder = engine.holds.begin(&engine.clock, || engine.scripts.is_turn_taken());
+        self.db.held = Some(Held::acquire(&self.db, holder, keys, self.thread));
+        self.db.set_now(engine.clock.wall());
+        if dispatch::refuses_writes_of_clients(engine) {
+            return Err(Error::ReadOnlyReplica);
+        }
+        Ok(())
+    }
+}
+
+/// The end of a command that has held its keys.
+fn finish_held(cx: &mut Cx<'_>, args: Args<'_>) {
+    let thread = cx.thread;
     if cx.db.held.as_ref().is_some_and(Held::is_changing) {
         finish_changing(cx, args);
         thread.reader.leave();

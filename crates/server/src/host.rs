@@ -3,6 +3,7 @@
 use crate::apply::Applier;
 use crate::log;
 use crate::net::{Choice, Net, Passed};
+use crate::peers::Peers;
 use crate::persistence::{load, save, shutdown};
 use crate::process::{crash, facts, os_error};
 use config::{ApplyError, Changed};
@@ -10,6 +11,7 @@ use engine::Engine;
 use engine::commits::Verdict;
 use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
+use engine::peer::Peer;
 use engine::snapshot::{Beside, Snapshot};
 use std::ffi::OsString;
 use std::io;
@@ -43,6 +45,7 @@ pub struct ServerHost {
     config_file: Option<PathBuf>,
     started: Started,
     applier: Applier,
+    peers: Peers,
 }
 
 impl ServerHost {
@@ -56,7 +59,16 @@ impl ServerHost {
         started: Started,
         applier: Applier,
     ) -> ServerHost {
-        ServerHost { engine, net, process, choice, config_file, started, applier }
+        ServerHost {
+            engine,
+            net,
+            process,
+            choice,
+            config_file,
+            started,
+            applier,
+            peers: Peers::default(),
+        }
     }
 
     /// The users for the configuration file; `None` if they are in an ACL file.
@@ -107,6 +119,14 @@ impl Host for ServerHost {
 
     fn load_now(&self, replaces: bool, make_room: &mut dyn FnMut()) -> Result<(), String> {
         load::now(self.engine, replaces, make_room)
+    }
+
+    fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
+        self.peers.connect(host, port, timeout)
+    }
+
+    fn kept_connections(&self) -> usize {
+        self.peers.kept()
     }
 
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply) {

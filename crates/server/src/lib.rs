@@ -7,6 +7,7 @@ pub mod handler;
 pub mod host;
 mod listening;
 pub mod net;
+mod peers;
 pub mod persistence;
 pub mod process;
 pub mod replication;

@@ -7,6 +7,7 @@ mod element_scan;
 mod exists;
 pub(crate) mod expire;
 mod keys;
+mod migrate;
 mod move_key;
 mod object;
 mod persist;
@@ -26,6 +27,7 @@ pub static COMMANDS: &[&Command] = &[
     &wait::WAIT,
     &sort::SORT_RO,
     &sort::SORT,
+    &migrate::MIGRATE,
     &dump::RESTORE,
     &dump::DUMP,
     &element_scan::ZSCAN,

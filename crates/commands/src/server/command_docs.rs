@@ -58,7 +58,13 @@ fn write_args(reply: &mut Reply<'_>, args: &[Arg]) {
             map.key("key_spec_index");
             map.reply.integer(spec as i64);
         }
-        map.text("token", arg.token);
+        if arg.kind == ArgKind::PureToken {
+            // MIGRATE has one that is empty.
+            map.key("token");
+            map.reply.bulk(arg.token.as_bytes());
+        } else {
+            map.text("token", arg.token);
+        }
         map.text("summary", arg.summary);
         map.text("since", arg.since);
         map.text("deprecated_since", arg.deprecated);

@@ -6,6 +6,7 @@
 use super::memory_report::Memory;
 use engine::append_log::LogState;
 use engine::clients::flag;
+use engine::engine::Host;
 use engine::pause::{Actions, Purpose};
 use engine::pubsub::Space;
 use engine::stats::{Counter, Durations};
@@ -417,7 +418,8 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "pubsubshard_channels", engine.pubsub.count(Space::ShardChannels));
     line(out, "latest_fork_usec", engine.persistence.cut_us());
     line(out, "total_forks", cx.engine.persistence.forks());
-    line(out, "migrate_cached_sockets", 0);
+    let kept = cx.engine.host().map_or(0, Host::kept_connections);
+    line(out, "migrate_cached_sockets", kept);
     line(out, "slave_expires_tracked_keys", 0);
     line(out, "active_defrag_hits", 0);
     line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
