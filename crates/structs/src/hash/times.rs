@@ -14,7 +14,8 @@
 //! - A time that goes (HDEL, HPERSIST, HSET) leaves the bounds as they are, which costs nothing; they
 //!   are too low then, and that is found out when their time comes.
 //! - A search for expired fields walks down to a part whose bound has passed, looks at its fields, and
-//!   sets the bound to what is left there.
+//!   sets the bound to what is left there. Parts are taken from all over the order in turn: a table that is
+//!   emptied from one end shrinks meanwhile, which crowds what is left at the other end into a few homes.
 //! - When the table has outgrown the parts each becomes two with the same bound, and the reverse.
 //!
 //! Cost: 16 bytes for [`FIELDS_PER_PART`] fields, whether they expire or not, in hashes where any
@@ -37,13 +38,15 @@ pub(super) struct Times {
     bounds: Vec<i64>,
     /// Fields that expire.
     pub(super) fields: usize,
+    /// Searches so far: its bits choose between two branches that are due, the lowest at the root.
+    turn: usize,
 }
 
 impl Times {
     /// An index for a table of so many fields, none of which expires.
     pub(super) fn new(fields: usize) -> Times {
         let parts = (fields / FIELDS_PER_PART).next_power_of_two();
-        Times { bounds: vec![NEVER; 2 * parts], fields: 0 }
+        Times { bounds: vec![NEVER; 2 * parts], fields: 0, turn: 0 }
     }
 
     fn parts(&self) -> usize {
@@ -65,15 +68,18 @@ impl Times {
         }
     }
 
-    /// A part whose bound is before `time`.
-    pub(super) fn due(&self, time: i64) -> Option<Part> {
+    /// A part whose bound is before `time`; where there are several, far from the one before it.
+    pub(super) fn due(&mut self, time: i64) -> Option<Part> {
         if self.bounds[1] >= time {
             return None;
         }
-        let mut node = 1;
+        let (mut node, mut turn) = (1, self.turn);
+        self.turn = turn.wrapping_add(1);
         while node < self.parts() {
             // The bound of a node is the lower one of the two below it.
-            node = 2 * node + usize::from(self.bounds[2 * node] >= time);
+            let wanted = 2 * node + (turn & 1);
+            node = if self.bounds[wanted] < time { wanted } else { wanted ^ 1 };
+            turn >>= 1;
         }
         let (index, count) = (node - self.parts(), self.parts());
         Some(Part { index, count })
@@ -160,6 +166,22 @@ mod tests {
             times.set(part, None);
         }
         assert_eq!((found, times.bound()), (100, Some(1100)));
+    }
+
+    #[test]
+    fn parts_that_are_due_are_taken_from_all_over() {
+        let mut times = Times::new(256 * FIELDS_PER_PART);
+        (0..256).for_each(|part| times.note(position(part), 5));
+        for _ in 0..16 {
+            let mut quarters = [0; 4];
+            for _ in 0..16 {
+                let part = times.due(6).expect("there are 256");
+                quarters[part.index / 64] += 1;
+                times.set(part, None);
+            }
+            assert_eq!(quarters, [4; 4]);
+        }
+        assert_eq!(times.due(6), None);
     }
 
     #[test]
