@@ -88,6 +88,7 @@ numbers! {
 
     tls_auth_clients: TlsAuthClients = "tls-auth-clients" as TlsAuthClients::from_number;
     tls_auth_clients_user: TlsAuthClientsUser = "tls-auth-clients-user" as TlsAuthClientsUser::from_number;
+    tls_replication: bool = "tls-replication" as yes;
     tls_prefer_server_ciphers: bool = "tls-prefer-server-ciphers" as yes;
     tls_session_caching: bool = "tls-session-caching" as yes;
     tls_session_cache_size: usize = "tls-session-cache-size" as count;
@@ -221,6 +222,9 @@ texts! {
     tls_cert_file = "tls-cert-file";
     tls_key_file = "tls-key-file";
     tls_key_file_pass = "tls-key-file-pass";
+    tls_client_cert_file = "tls-client-cert-file";
+    tls_client_key_file = "tls-client-key-file";
+    tls_client_key_file_pass = "tls-client-key-file-pass";
     tls_ca_cert_file = "tls-ca-cert-file";
     tls_ca_cert_dir = "tls-ca-cert-dir";
     tls_protocols = "tls-protocols";

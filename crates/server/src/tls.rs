@@ -1,7 +1,9 @@
 //! From the `tls-*` options to a context for the network layer.
 
-use crate::net::{ClientAuth, Net, TlsContext, TlsSettings};
+use crate::net::{self, ClientAuth, Net, TlsContext, TlsSettings};
 use config::{Config, Text, TlsAuthClients};
+use rustls::ClientConfig;
+use std::sync::Arc;
 
 fn text(text: Text) -> String {
     text.to_string_lossy().into_owned()
@@ -13,6 +15,9 @@ fn settings(config: &Config) -> TlsSettings {
         cert_file: text(config.tls_cert_file()),
         key_file: text(config.tls_key_file()),
         key_file_pass: text(config.tls_key_file_pass()),
+        client_cert_file: text(config.tls_client_cert_file()),
+        client_key_file: text(config.tls_client_key_file()),
+        client_key_file_pass: text(config.tls_client_key_file_pass()),
         ca_cert_file: text(config.tls_ca_cert_file()),
         ca_cert_dir: text(config.tls_ca_cert_dir()),
         auth_clients: match config.tls_auth_clients() {
@@ -26,6 +31,14 @@ fn settings(config: &Config) -> TlsSettings {
         prefer_server_ciphers: config.tls_prefer_server_ciphers(),
         session_cache_size: config.tls_session_caching().then(|| config.tls_session_cache_size()),
     }
+}
+
+/// The rules of connections that this server makes, read from the files as they are now.
+///
+/// # Errors
+/// The first option that does not work, and why.
+pub fn outgoing(config: &Config) -> Result<Arc<ClientConfig>, String> {
+    net::outgoing(&settings(config)).map_err(|error| format!("Failed to configure TLS: {error}"))
 }
 
 /// Loads the certificates if there is a TLS port, for connections accepted from now on.

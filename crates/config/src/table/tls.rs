@@ -9,9 +9,13 @@ pub(super) const OPTIONS: &[Spec] = &[
     optional("tls-cert-file", "certificate of the server (PEM)").volatile(),
     optional("tls-key-file", "private key of the server (PEM)").volatile(),
     optional("tls-key-file-pass", "passphrase of the private key").sensitive(),
-    optional("tls-client-cert-file", "certificate for outgoing connections").volatile().not_yet(),
-    optional("tls-client-key-file", "private key for outgoing connections").volatile().not_yet(),
-    optional("tls-client-key-file-pass", "passphrase of that key").sensitive().not_yet(),
+    optional(
+        "tls-client-cert-file",
+        "certificate for outgoing connections, if not that of the server",
+    )
+    .volatile(),
+    optional("tls-client-key-file", "private key for outgoing connections").volatile(),
+    optional("tls-client-key-file-pass", "passphrase of that key").sensitive(),
     optional("tls-dh-params-file", "Diffie-Hellman parameters").volatile().not_yet(),
     optional("tls-ca-cert-file", "authorities that client certificates must come from (PEM)")
         .volatile(),
@@ -43,6 +47,6 @@ pub(super) const OPTIONS: &[Spec] = &[
         "seconds between checks for new certificates; 0 never checks",
     )
     .not_yet(),
-    flag("tls-replication", "no", "use TLS between primary and replicas").not_yet(),
+    flag("tls-replication", "no", "follow a primary by TLS"),
     flag("tls-cluster", "no", "use TLS on the cluster bus").not_yet(),
 ];

@@ -59,7 +59,9 @@ pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use sender::Sender;
 pub use shared::{MAX_THREADS, Net, NetOptions};
-pub use tls::{ClientAuth, TlsContext, TlsError, TlsSettings};
+pub use tls::{
+    ClientAuth, OutgoingStream, TlsContext, TlsError, TlsSettings, outgoing, shake_hands,
+};
 pub use waker::Waker;
 
 use std::fmt;

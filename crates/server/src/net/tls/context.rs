@@ -31,6 +31,12 @@ pub struct TlsSettings {
     pub key_file: String,
     /// `tls-key-file-pass`: refused if set, since encrypted keys cannot be read.
     pub key_file_pass: String,
+    /// `tls-client-cert-file`; empty for `cert_file`.
+    pub client_cert_file: String,
+    /// `tls-client-key-file`.
+    pub client_key_file: String,
+    /// `tls-client-key-file-pass`: refused as the other one.
+    pub client_key_file_pass: String,
     /// `tls-ca-cert-file`.
     pub ca_cert_file: String,
     /// `tls-ca-cert-dir`.
@@ -83,7 +89,7 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-fn setting(directive: &'static str, why: impl Into<String>) -> TlsError {
+pub(super) fn setting(directive: &'static str, why: impl Into<String>) -> TlsError {
     TlsError::Setting { directive, why: why.into() }
 }
 
@@ -135,7 +141,7 @@ impl TlsContext {
     }
 }
 
-fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
+pub(super) fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     let mut suites = ciphers::tls13(&settings.ciphersuites);
     if suites.is_empty() {
         return Err(setting("tls-ciphersuites", "none of these is supported"));
@@ -148,7 +154,7 @@ fn provider(settings: &TlsSettings) -> Result<CryptoProvider, TlsError> {
     Ok(CryptoProvider { cipher_suites: suites, ..ring::default_provider() })
 }
 
-fn protocols(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+pub(super) fn protocols(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
     let mut versions = Vec::new();
     for word in words.split_ascii_whitespace() {
         match word.to_ascii_lowercase().as_str() {
@@ -180,9 +186,9 @@ fn certificates(
     Ok(found)
 }
 
-type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+pub(super) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
-fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
+pub(super) fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
     if settings.cert_file.is_empty() {
         return Err(setting("tls-cert-file", "a certificate is needed, in a PEM file"));
     }
@@ -212,7 +218,7 @@ fn identity(settings: &TlsSettings) -> Result<Identity, TlsError> {
     Ok((chain, key))
 }
 
-fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
+pub(super) fn authorities(settings: &TlsSettings) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     if !settings.ca_cert_file.is_empty() {
         let found = certificates("tls-ca-cert-file", Path::new(&settings.ca_cert_file))?;

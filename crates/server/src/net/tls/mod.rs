@@ -6,7 +6,9 @@
 mod ciphers;
 mod context;
 mod name;
+mod outgoing;
 mod session;
 
 pub use context::{ClientAuth, TlsContext, TlsError, TlsSettings};
+pub use outgoing::{OutgoingStream, outgoing, shake_hands};
 pub(super) use session::{FeedResult, Session};

@@ -6,6 +6,7 @@
 
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
+use super::socket::Socket;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
 use crate::persistence::temporaries;
@@ -20,7 +21,6 @@ use replication::replica::Promise;
 use replication::wire::SnapshotEnd;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ struct Progress<'e> {
     engine: &'e Engine,
     term: u64,
     total_bytes: Option<u64>,
-    keeps_alive: Option<TcpStream>,
+    keeps_alive: Option<Socket>,
     last: Instant,
 }
 

@@ -6,6 +6,7 @@
 
 mod input;
 mod load;
+mod socket;
 
 use crate::log;
 use crate::persistence::aof::Aof;
@@ -22,9 +23,9 @@ use replication::replica::framing::Framer;
 use replication::replica::{
     Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
+use socket::Socket;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsRawFd as _;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -61,7 +62,7 @@ struct Uplink<'t> {
     aof: Arc<Aof>,
     machine: Replica,
     term: u64,
-    socket: Option<TcpStream>,
+    socket: Option<Socket>,
     input: Input,
     framer: Framer,
     follower: Follower<'t>,
@@ -166,7 +167,9 @@ impl<'t> Uplink<'t> {
     fn around(&self) -> Surroundings {
         let config = &self.engine.config;
         let announced = config.replica_announce_port();
-        let port = if announced != 0 { announced } else { config.port() };
+        let is_encrypted = config.tls_replication() && config.tls_port() != 0;
+        let own = if is_encrypted { config.tls_port() } else { config.port() };
+        let port = if announced != 0 { announced } else { own };
         let bytes = |text: config::Text| text.to_vec();
         let journal = &self.engine.journal;
         let is_known = journal.is_history_known() && !self.engine.upstream.link().is_incomplete;
@@ -254,7 +257,8 @@ impl<'t> Uplink<'t> {
             log!(Notice, "Connecting to MASTER {host}:{port}");
             log!(Notice, "MASTER <-> REPLICA sync started");
         }
-        match self.open(&host, port) {
+        let goes_on = || self.engine.upstream.term() == self.term;
+        match Socket::open(&self.engine.config, &host, port, goes_on) {
             Ok(socket) => {
                 self.socket = Some(socket);
                 let actions = self.machine.connected(now());
@@ -265,23 +269,6 @@ impl<'t> Uplink<'t> {
                 self.lose(&format!("Unable to connect to MASTER {host}:{port}: {why}"));
             }
         }
-    }
-
-    fn open(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let timeout = Duration::from_secs(self.engine.config.repl_timeout().into());
-        let mut last = io::Error::other("the host has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, timeout) {
-                Ok(socket) => {
-                    socket.set_nodelay(true)?;
-                    socket.set_read_timeout(Some(ROUND))?;
-                    socket.set_write_timeout(Some(timeout))?;
-                    return Ok(socket);
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -403,7 +390,7 @@ impl<'t> Uplink<'t> {
                 address.map_or_else(|_| String::new(), |address| address.to_string())
             };
             let (addr, laddr) = (text(socket.peer_addr()), text(socket.local_addr()));
-            self.client = self.engine.list_primary(addr, laddr, socket.as_raw_fd());
+            self.client = self.engine.list_primary(addr, laddr, socket.fd());
         }
         self.client.as_ref().is_none_or(|client| !client.is_killed())
     }

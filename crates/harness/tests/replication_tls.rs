@@ -1,0 +1,162 @@
+//! Dunlin as a replica by TLS (`tls-replication yes`): of the reference and of itself, with certificates on both
+//! sides, links that are cut, and authorities that do not fit.
+
+use harness::client::{ask, ok};
+use harness::info::{field, number};
+use harness::replicas::{compare, is_linked, while_writing, write};
+use harness::reply::Reply;
+use harness::rng::Rng;
+use harness::server::{Options, Program, Server, free_port};
+use harness::tls::Authority;
+use harness::wait::eventually;
+use std::fs;
+use std::path::PathBuf;
+
+/// The files of an authority, where a program sees them.
+struct Files {
+    outside: PathBuf,
+    inside: PathBuf,
+}
+
+impl Files {
+    fn of(program: &Program, authority: &Authority, name: &str) -> Files {
+        let base =
+            if program.is_dunlin() { std::env::temp_dir() } else { program.root().join("tmp") };
+        let outside = base.join(format!("tls-files-{name}-{}", std::process::id()));
+        fs::create_dir_all(&outside).expect("a folder");
+        for file in ["ca.crt", "primary.crt", "primary.key", "replica.crt", "replica.key"] {
+            fs::copy(authority.path(file), outside.join(file)).expect("it is copied");
+        }
+        let inside = program.inside(&outside);
+        Files { outside, inside }
+    }
+
+    fn path(&self, file: &str) -> String {
+        self.inside.join(file).display().to_string()
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // What is left is for the system to clean up.
+        let _ = fs::remove_dir_all(&self.outside);
+    }
+}
+
+fn start(program: &Program, arguments: &[String]) -> Server {
+    let common = ["--repl-diskless-sync-delay", "0"].map(str::to_owned);
+    let all = [&common[..], arguments].concat();
+    Server::start(program, Options::arguments(&all)).expect("it starts")
+}
+
+fn words(pairs: &[(&str, String)]) -> Vec<String> {
+    pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
+}
+
+fn follows_by_tls(program: &Program, name: &str, load: &str) {
+    let authority = Authority::new(&format!("upstream-{name}"));
+    ["primary", "replica"].iter().for_each(|name| drop(authority.sign(name)));
+    let files = Files::of(program, &authority, name);
+    let port = free_port().expect("a port");
+    let primary = start(
+        program,
+        &words(&[
+            ("tls-port", port.to_string()),
+            ("tls-cert-file", files.path("primary.crt")),
+            ("tls-key-file", files.path("primary.key")),
+            ("tls-ca-cert-file", files.path("ca.crt")),
+            ("tls-auth-clients", "yes".to_owned()),
+        ]),
+    );
+    let (mut ours, mut rng) = (primary.client(), Rng::new(1));
+    (0..3000).for_each(|_| write(&mut ours, &mut rng));
+    ok(&mut ours, &["SELECT", "0"]);
+    // More than a record and than what a socket holds.
+    (0..100).for_each(|number| {
+        ok(&mut ours, &["SET", &format!("large{number}"), &"v".repeat(50_000)]);
+    });
+    let replica = start(
+        &Program::under_test(),
+        &words(&[
+            ("tls-replication", "yes".to_owned()),
+            ("tls-ca-cert-file", authority.path("ca.crt")),
+            ("tls-client-cert-file", authority.path("replica.crt")),
+            ("tls-client-key-file", authority.path("replica.key")),
+            ("repl-diskless-load", load.to_owned()),
+        ]),
+    );
+    let mut theirs = replica.client();
+    while_writing(&primary, 100, || {
+        // The certificate is for another name, which does not matter.
+        ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
+        eventually("the link is up", || is_linked(&mut theirs));
+        for round in 1..4 {
+            eventually("it is cut", || {
+                ask(&mut ours, &["CLIENT", "KILL", "TYPE", "replica"]) == Reply::Integer(1)
+            });
+            eventually("it came back", || number(&mut ours, "sync_partial_ok") >= round);
+            eventually("the link is up", || is_linked(&mut theirs));
+        }
+    });
+    compare(&primary, &replica);
+    assert_eq!(number(&mut ours, "sync_full"), 1, "a cut needs no snapshot");
+    assert_eq!(ask(&mut ours, &["WAIT", "1", "9000"]), Reply::Integer(1));
+}
+
+#[test]
+fn a_replica_of_dunlin() {
+    follows_by_tls(&Program::under_test(), "dunlin", "disabled");
+    follows_by_tls(&Program::under_test(), "dunlin", "flush-before-load");
+}
+
+#[test]
+fn a_replica_of_the_reference() {
+    let reference = Program::reference().expect("there is a reference");
+    follows_by_tls(&reference, "reference", "disabled");
+    follows_by_tls(&reference, "reference", "flush-before-load");
+}
+
+#[test]
+fn what_does_not_fit_is_said_and_can_be_mended() {
+    let (right, wrong) = (Authority::new("upstream-right"), Authority::new("upstream-wrong"));
+    ["primary", "replica"].iter().for_each(|name| drop((right.sign(name), wrong.sign(name))));
+    let port = free_port().expect("a port");
+    let primary = start(
+        &Program::under_test(),
+        &words(&[
+            ("tls-port", port.to_string()),
+            ("tls-cert-file", right.path("primary.crt")),
+            ("tls-key-file", right.path("primary.key")),
+            ("tls-ca-cert-file", right.path("ca.crt")),
+        ]),
+    );
+    ok(&mut primary.client(), &["SET", "k", "v"]);
+    let replica = start(&Program::under_test(), &words(&[("tls-replication", "yes".to_owned())]));
+    let mut theirs = replica.client();
+    ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
+    let set = |client: &mut harness::client::Client, pairs: &[(&str, String)]| {
+        let mut request = vec!["CONFIG", "SET"];
+        pairs.iter().for_each(|(name, value)| request.extend([*name, value.as_str()]));
+        ok(client, request.as_slice());
+    };
+    eventually("there is no authority", || replica.log().contains("tls-ca-cert-file"));
+    set(&mut theirs, &[("tls-ca-cert-file", wrong.path("ca.crt"))]);
+    eventually("it is the wrong one", || replica.log().contains("invalid peer certificate"));
+    set(&mut theirs, &[("tls-ca-cert-file", right.path("ca.crt"))]);
+    eventually("it shows no certificate", || replica.log().contains("CertificateRequired"));
+    assert_eq!(field(&mut theirs, "master_link_status"), "down");
+    set(
+        &mut theirs,
+        &[
+            ("tls-client-cert-file", right.path("replica.crt")),
+            ("tls-client-key-file", right.path("replica.key")),
+        ],
+    );
+    eventually("the link is up", || is_linked(&mut theirs));
+    compare(&primary, &replica);
+    // A primary without TLS is no primary by TLS: the attempt ends, and the next one is another.
+    ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    eventually("it does not talk TLS", || !is_linked(&mut theirs));
+    set(&mut theirs, &[("tls-replication", "no".to_owned())]);
+    eventually("the link is up", || is_linked(&mut theirs));
+}

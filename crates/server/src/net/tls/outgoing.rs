@@ -1,0 +1,143 @@
+//! TLS on connections that this server makes, to a primary: the rules, and the handshake.
+//!
+//! As in Redis, the other side's certificate has to come from a known authority, but need not be for the
+//! name by which it was reached: primaries are known by addresses, which change.
+
+use super::TlsSettings;
+use super::context::{TlsError, authorities, identity, protocols, provider, setting};
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error,
+    SignatureScheme, StreamOwned,
+};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+/// A connection of ours.
+pub type OutgoingStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// The rules of connections that this server makes.
+///
+/// # Errors
+/// The first directive that does not work, and why.
+pub fn outgoing(settings: &TlsSettings) -> Result<Arc<ClientConfig>, TlsError> {
+    let provider = Arc::new(provider(settings)?);
+    let roots = authorities(settings)?;
+    if roots.is_empty() {
+        let why = "the primary's certificate cannot be checked without it or tls-ca-cert-dir";
+        return Err(setting("tls-ca-cert-file", why));
+    }
+    let verifier =
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()
+            .map_err(|why| setting("tls-ca-cert-file", why.to_string()))?;
+    let rules = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&protocols(&settings.protocols)?)
+        .map_err(|why| setting("tls-protocols", why.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(AnyName(verifier)));
+    let own = of_client(settings);
+    if own.cert_file.is_empty() && own.key_file.is_empty() {
+        return Ok(Arc::new(rules.with_no_client_auth()));
+    }
+    let (certificates, key) = identity(&own)?;
+    let config = rules
+        .with_client_auth_cert(certificates, key)
+        .map_err(|why| setting("tls-cert-file", format!("does not go with the key: {why}")))?;
+    Ok(Arc::new(config))
+}
+
+/// The settings with the certificate that this server shows to others: one of its own for that, or the
+/// one that it shows to clients.
+fn of_client(settings: &TlsSettings) -> TlsSettings {
+    if settings.client_cert_file.is_empty() {
+        return settings.clone();
+    }
+    TlsSettings {
+        cert_file: settings.client_cert_file.clone(),
+        key_file: settings.client_key_file.clone(),
+        key_file_pass: settings.client_key_file_pass.clone(),
+        ..settings.clone()
+    }
+}
+
+/// Makes TLS of a connection whose socket has a timeout for reading. `goes_on` is asked whenever nothing
+/// came for so long.
+///
+/// # Errors
+/// The other side does not agree, or `goes_on` says no.
+pub fn shake_hands(
+    config: Arc<ClientConfig>,
+    host: &str,
+    socket: TcpStream,
+    goes_on: impl Fn() -> bool,
+) -> io::Result<OutgoingStream> {
+    let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+    let session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    let mut stream = StreamOwned::new(session, socket);
+    while stream.conn.is_handshaking() {
+        match stream.conn.complete_io(&mut stream.sock) {
+            Ok((0, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => {}
+            Err(error) if is_timeout(&error) => {
+                if !goes_on() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(stream)
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+/// Checks everything but the name.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        // The name is what is looked at last, when the chain has been found good.
+        match self.0.verify_server_cert(certificate, chain, name, ocsp, now) {
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}

@@ -1,0 +1,130 @@
+//! The connection to a primary: plain, or by TLS.
+
+use super::ROUND;
+use crate::net::{OutgoingStream, shake_hands};
+use crate::tls;
+use config::Config;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsRawFd as _, RawFd};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use structs::sync::lock;
+
+/// See the module's documentation. Copies are of the same connection.
+pub enum Socket {
+    /// Bytes go as they are.
+    Plain(TcpStream),
+    /// `tls-replication yes`.
+    Tls(Arc<Mutex<OutgoingStream>>),
+}
+
+impl Socket {
+    /// Connects to the first of the host's addresses that can be reached. Reading ends with nothing
+    /// after [`ROUND`]. `goes_on` is asked now and then whether the connection is still wanted.
+    ///
+    /// # Errors
+    /// The last address cannot be reached, or the other side does not agree on TLS.
+    pub fn open(
+        config: &Config,
+        host: &str,
+        port: u16,
+        goes_on: impl Fn() -> bool,
+    ) -> io::Result<Socket> {
+        let timeout = Duration::from_secs(config.repl_timeout().into());
+        // So that what is wrong with the files is said before the primary has a connection to close.
+        let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
+        let rules = rules.map_err(io::Error::other)?;
+        let socket = connect(host, port, timeout)?;
+        let Some(rules) = rules else { return Ok(Socket::Plain(socket)) };
+        let began = Instant::now();
+        let goes_on = || goes_on() && began.elapsed() < timeout;
+        let stream = shake_hands(rules, host, socket, goes_on)?;
+        Ok(Socket::Tls(Arc::new(Mutex::new(stream))))
+    }
+
+    fn with<R>(&self, run: impl FnOnce(&TcpStream) -> R) -> R {
+        match self {
+            Socket::Plain(socket) => run(socket),
+            Socket::Tls(stream) => run(&lock(stream).sock),
+        }
+    }
+
+    /// The primary's address.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.with(TcpStream::peer_addr)
+    }
+
+    /// This end's.
+    ///
+    /// # Errors
+    /// The connection is closed.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.with(TcpStream::local_addr)
+    }
+
+    /// The descriptor, for CLIENT LIST.
+    pub fn fd(&self) -> RawFd {
+        self.with(TcpStream::as_raw_fd)
+    }
+
+    /// Another handle of the connection.
+    ///
+    /// # Errors
+    /// There are too many descriptors.
+    pub fn try_clone(&self) -> io::Result<Socket> {
+        match self {
+            Socket::Plain(socket) => socket.try_clone().map(Socket::Plain),
+            Socket::Tls(stream) => Ok(Socket::Tls(Arc::clone(stream))),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Plain(socket) => socket.read(into),
+            Socket::Tls(stream) => lock(stream).read(into),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Plain(socket) => socket.write(bytes),
+            Socket::Tls(stream) => {
+                let mut stream = lock(stream);
+                let written = stream.write(bytes)?;
+                stream.flush()?;
+                Ok(written)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Socket::Plain(socket) => socket.flush(),
+            Socket::Tls(stream) => lock(stream).flush(),
+        }
+    }
+}
+
+fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the host has no address");
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(socket) => {
+                socket.set_nodelay(true)?;
+                socket.set_read_timeout(Some(ROUND))?;
+                socket.set_write_timeout(Some(timeout))?;
+                return Ok(socket);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
