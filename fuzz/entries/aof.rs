@@ -13,7 +13,7 @@ const LONGEST_LINE: usize = 1024;
 enum Seen {
     Command(Vec<Vec<u8>>),
     Time(i64),
-    Place(Place),
+    Place(Option<Place>),
     Comment,
     /// Where the remains of a batch begin.
     Torn(u64),

@@ -377,9 +377,15 @@ impl Replica {
         match answer {
             None => Vec::new(),
             Some(Answer::Retry | Answer::Refused(_)) if hands_over => {
-                let mut actions = self
-                    .lost(&format!("Failover target rejected psync request: {}", shown(line)), now);
-                actions.push(Action::HandedOver { is_accepted: false });
+                // It has taken over already, and the answer was lost. To go back would make two primaries.
+                let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
+                let what = if is_accepted {
+                    "Failover target is a master already"
+                } else {
+                    "Failover target rejected psync request"
+                };
+                let mut actions = self.lost(&format!("{what}: {}", shown(line)), now);
+                actions.push(Action::HandedOver { is_accepted });
                 actions
             }
             Some(Answer::FullResync(id, position)) => {

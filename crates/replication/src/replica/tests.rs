@@ -130,6 +130,32 @@ fn failures_are_retried_later_and_later_and_told_once() {
 }
 
 #[test]
+fn a_successor_takes_over_or_refuses() {
+    let id = HistoryId::random();
+    let around = Surroundings { hands_over: true, ..around(Some((id, JournalPos(7)))) };
+    let answered = |line: &str| {
+        let (mut replica, actions) = asking(&around);
+        assert_eq!(actions, [format!("> PSYNC {id} 8 FAILOVER")]);
+        let actions = replica.line(line.as_bytes(), &around, Millis(0));
+        let ends: Vec<bool> = actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::HandedOver { is_accepted } => Some(*is_accepted),
+                _ => None,
+            })
+            .collect();
+        (ends, replica.stage())
+    };
+    assert_eq!(answered(&format!("+CONTINUE {id}")), (vec![true], Stage::Following));
+    assert_eq!(answered(&format!("+FULLRESYNC {id} 9")), (vec![true], Stage::Heading));
+    assert_eq!(answered("-NOPERM no permissions"), (vec![false], Stage::Waiting));
+    assert_eq!(answered("-NOMASTERLINK not now"), (vec![false], Stage::Waiting));
+    let already = "-ERR PSYNC FAILOVER can't be sent to a master.";
+    assert_eq!(answered(already), (vec![true], Stage::Waiting));
+    assert_eq!(answered(""), (vec![], Stage::Asking));
+}
+
+#[test]
 fn nonsense_ends_the_link() {
     let around = around(None);
     for line in ["-ERR no", "*3", "hello"] {
