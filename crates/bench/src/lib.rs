@@ -11,6 +11,7 @@ mod measure;
 mod modes;
 mod options;
 mod report;
+mod sentinel;
 mod transport;
 mod verify;
 mod workload;

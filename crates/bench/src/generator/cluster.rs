@@ -24,8 +24,11 @@ impl Topology {
         Topology { nodes: vec![target.address.clone()], slots: vec![0; usize::from(SLOTS)] }
     }
 
-    /// Asks a node.
+    /// Asks a node of a cluster, or the sentinels of a server.
     pub fn ask(target: &Target) -> io::Result<Topology> {
+        if let Some(sentinels) = &target.sentinels {
+            return Ok(Topology::single(&target.at(sentinels.primary()?)));
+        }
         let mut client = Client::connect(target)?;
         match client.ask(&["CLUSTER", "SLOTS"])? {
             Reply::List(ranges) => Topology::read(&ranges, &target.address).ok_or_else(|| {

@@ -247,7 +247,9 @@ fn attend(
             seconds = elapsed as u64;
             meter.read(&mut source, elapsed);
         }
-        if shared.topology_is_stale.load(Ordering::Relaxed) && now_ns > looked_up_ns + 500_000_000 {
+        let can_change = target.cluster || target.sentinels.is_some();
+        let is_stale = can_change && shared.topology_is_stale.load(Ordering::Relaxed);
+        if is_stale && now_ns > looked_up_ns + 500_000_000 {
             shared.topology_is_stale.store(false, Ordering::Relaxed);
             shared.look_up_topology(target);
             looked_up_ns = now_ns;

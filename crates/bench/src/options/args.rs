@@ -93,6 +93,13 @@ pub struct ConnectionArgs {
     /// The server is a cluster: find its nodes, and send every request to the right one
     #[arg(long, visible_alias = "cluster-mode")]
     pub cluster: bool,
+    /// Sentinels that know where the primary is, divided by commas; connections that are lost are made
+    /// to the primary that they name then
+    #[arg(long, value_name = "HOST[:PORT],…", conflicts_with_all = ["host", "port", "socket", "uri", "cluster"])]
+    pub sentinel: Option<String>,
+    /// The primary's name at the sentinels
+    #[arg(long, value_name = "NAME", default_value = "mymaster", requires = "sentinel")]
+    pub sentinel_name: String,
 }
 
 /// Encryption.

@@ -2,6 +2,7 @@
 
 use super::args::{ConnectionArgs, TlsArgs};
 use crate::generator::tls::TlsSettings;
+use crate::sentinel::Sentinels;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -62,6 +63,8 @@ pub struct Target {
     pub tls: Option<Arc<TlsSettings>>,
     /// Ask it for the other nodes.
     pub cluster: bool,
+    /// Ask these where it is.
+    pub sentinels: Option<Arc<Sentinels>>,
 }
 
 impl PartialEq for Target {
@@ -81,6 +84,7 @@ impl Target {
             resp3: false,
             tls: None,
             cluster: false,
+            sentinels: None,
         }
     }
 
@@ -97,6 +101,7 @@ impl Target {
             resp3: connection.resp3,
             tls: None,
             cluster: connection.cluster,
+            sentinels: None,
         };
         let mut tls = tls.clone();
         if let Some(url) = &connection.uri {
@@ -108,14 +113,25 @@ impl Target {
         if target.cluster && target.database != 0 {
             return Err("a cluster has no databases but 0".into());
         }
+        if let Some(list) = &connection.sentinel {
+            let sentinels = Sentinels::parse(list, &connection.sentinel_name)?;
+            target.address = sentinels.primary().map_err(|error| error.to_string())?;
+            target.sentinels = Some(Arc::new(sentinels));
+        }
         target.encrypt(&tls)?;
         Ok(target)
     }
 
     /// Another server, from its URL; what the URL does not say is as with this one.
     pub fn other(&self, url: &str, tls: &TlsArgs) -> Result<Target, String> {
-        let mut target =
-            Target { user: None, password: None, database: 0, tls: None, ..self.clone() };
+        let mut target = Target {
+            user: None,
+            password: None,
+            database: 0,
+            tls: None,
+            sentinels: None,
+            ..self.clone()
+        };
         let mut tls = TlsArgs { tls: false, ..tls.clone() };
         target.enter(url, &mut tls)?;
         target.encrypt(&tls)?;
