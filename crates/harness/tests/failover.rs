@@ -1,12 +1,16 @@
 //! FAILOVER on Dunlin: the role goes to a replica of any kind, and no write that was acknowledged is lost.
 
 use harness::client::{Client, ask, ok};
-use harness::info::{field, number};
+use harness::info::{field, find, number};
 use harness::replicas::{compare, is_linked};
 use harness::reply::Reply;
 use harness::sentinel::hang;
-use harness::server::{Options, Program, Server};
+use harness::server::{Options, Program, Server, free_port};
 use harness::wait::eventually;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::Child;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 fn start(program: &Program, primary: Option<&Server>) -> Server {
@@ -155,13 +159,15 @@ fn without_a_replica_that_has_everything_it_is_given_up() {
     assert_eq!(ask(&mut ours, &["PUBLISH", "__sentinel__:hello", "x"]), Reply::Integer(0));
     eventually("it is given up", || field(&mut ours, "master_failover_state") == "no-failover");
     assert!(!writer.reply().expect("a reply").is_error());
-    assert!(primary.log().contains("Replica never caught up before timeout"), "{}", primary.log());
+    eventually("the log says why", || {
+        primary.log().contains("Replica never caught up before timeout")
+    });
     // By hand.
     ok(&mut ours, &["FAILOVER"]);
     writer.send(&["SET", "k", "3"]).expect("it is sent");
     ok(&mut ours, &["FAILOVER", "ABORT"]);
     assert!(!writer.reply().expect("a reply").is_error());
-    assert!(primary.log().contains("Failover manually aborted"), "{}", primary.log());
+    eventually("the log says why", || primary.log().contains("Failover manually aborted"));
     hang(&replica, false).expect("it is there");
     compare(&primary, &replica);
 }
@@ -228,4 +234,77 @@ fn a_successor_that_refuses_leaves_the_role_here() {
         eventually("the replica is back", || is_linked(&mut theirs));
         compare(&primary, &successor);
     }
+}
+
+/// HAProxy with the usual check of the role, in front of servers.
+struct Proxy {
+    child: Child,
+    port: u16,
+    folder: PathBuf,
+}
+
+impl Proxy {
+    fn before(servers: &[&Server]) -> Proxy {
+        let program = Program::redis_7().expect("there are Debian's programs").beside("haproxy");
+        let folder =
+            program.root().join("tmp").join(format!("dunlin-proxy-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let port = free_port().expect("a port");
+        let mut config = format!(
+            "defaults\n mode tcp\n timeout connect 1s\n timeout client 60s\n timeout server 60s\n\
+             listen primary\n bind 127.0.0.1:{port}\n option tcp-check\n tcp-check connect\n \
+             tcp-check send PING\\r\\n\n tcp-check expect string +PONG\n \
+             tcp-check send info\\ replication\\r\\n\n tcp-check expect string role:master\n \
+             tcp-check send QUIT\\r\\n\n tcp-check expect string +OK\n"
+        );
+        for (number, server) in servers.iter().enumerate() {
+            config += &format!(
+                " server s{number} {} check inter 200ms fall 1 rise 1 on-marked-down shutdown-sessions\n",
+                server.address()
+            );
+        }
+        let file = folder.join("haproxy.cfg");
+        fs::write(&file, config).expect("it is written");
+        let child = program
+            .command()
+            .args(["-db", "-f"])
+            .arg(program.inside(&file))
+            .spawn()
+            .expect("it starts");
+        Proxy { child, port, folder }
+    }
+
+    /// The port of the server that a new client gets to; `None` if there is none at present.
+    fn leads_to(&self) -> Option<u64> {
+        let address = (Ipv4Addr::LOCALHOST, self.port).into();
+        let mut client = Client::connect(address).ok()?;
+        let reply = client.command(&["INFO", "server"]).ok()?;
+        find(&reply, "tcp_port")?.parse().ok()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Errors mean that it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn haproxy_follows_the_role() {
+    let primary = dunlin();
+    let successor = start(&Program::under_test(), Some(&primary));
+    let proxy = Proxy::before(&[&primary, &successor]);
+    // HAProxy takes every server for good until its first check.
+    let leads_to = |server: &Server| {
+        let port = Some(u64::from(server.port()));
+        (0..10).all(|_| proxy.leads_to() == port)
+    };
+    eventually("it leads to the primary", || leads_to(&primary));
+    ok(&mut primary.client(), &["FAILOVER", "TIMEOUT", "30000"]);
+    eventually("it leads to the successor", || leads_to(&successor));
+    ok(&mut successor.client(), &["FAILOVER", "TIMEOUT", "30000"]);
+    eventually("it leads back", || leads_to(&primary));
 }

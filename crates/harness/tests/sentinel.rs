@@ -10,7 +10,7 @@ use harness::replicas::{compare, is_linked, write};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::sentinel::{NAME, Sentinels, hang};
-use harness::server::{Options, Program, Server};
+use harness::server::{Options, Program, Server, signal};
 use harness::wait::eventually;
 use std::fs;
 
@@ -293,6 +293,57 @@ fn a_coordinated_failover_loses_nothing() {
     if is_long() {
         hands_over_coordinated();
     }
+}
+
+/// Runs `dunlin bench` with these arguments and ones that find the primary; its status and what it has said.
+fn bench(fleet: &Fleet, line: &str) -> (bool, String) {
+    let ports = [0, 1, 2].map(|number| format!("127.0.0.1:{}", fleet.sentinels.port(number)));
+    let mut command = Program::under_test().subcommand("bench");
+    command.args(line.split(' ')).args(["--sentinel", &ports.join(",")]);
+    let output = command.args(["--sentinel-name", NAME]).output().expect("it runs");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// A ledger is kept across the death of the primary. With a majority for each reply nothing in it is lost.
+fn loses_nothing_with_a_quorum(sentinel: &Program) {
+    let config = "commit-mode quorum\ncommit-quorum 1\n";
+    let programs = [(); 3].map(|()| Program::under_test());
+    let mut fleet = Fleet::start(sentinel, &programs, config, &[], &[]);
+    let ledger = std::env::temp_dir().join(format!("dunlin-sentinel-{}", std::process::id()));
+    let path = ledger.display().to_string();
+    let old = fleet.servers[0].port();
+    let new = std::thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            bench(
+                &fleet,
+                &format!("--ledger {path} --key-maximum 5000 --ratio 1:0 -c 8 --duration 10"),
+            )
+        });
+        let mut client = fleet.client(0);
+        eventually("it writes", || {
+            ask(&mut client, &["DBSIZE"]).integer().is_some_and(|keys| keys > 1000)
+        });
+        signal(fleet.servers[0].process_id(), "KILL").expect("it runs");
+        let new = fleet.at(fleet.sentinels.until_primary_is_not(old));
+        let (_, text) = run.join().expect("it ends");
+        assert!(text.contains("lost"), "connections were lost: {text}");
+        new
+    });
+    fleet.until_led_by(new, &[3 - new]);
+    let (is_clean, text) = bench(&fleet, &format!("audit {path}"));
+    assert!(is_clean, "{text}");
+    // It went on with the new primary, nearly to its end.
+    let lines = fs::read_to_string(&ledger).expect("there is a ledger");
+    let times = lines.lines().skip(1).filter_map(|line| line.rsplit(' ').next()?.parse().ok());
+    assert!(times.max().is_some_and(|last_us: u64| last_us > 8_000_000), "{text}");
+    fs::remove_file(ledger).expect("it is ours");
+    fleet.servers.clear();
+}
+
+#[test]
+fn no_write_that_a_quorum_has_confirmed_is_lost_by_a_kill() {
+    with_sentinels(false, loses_nothing_with_a_quorum);
 }
 
 /// A fleet with a Valkey in it: either kind is promoted, and followed by the other.
