@@ -4,7 +4,7 @@
 
 use crate::args::Args;
 use crate::db::Db;
-use crate::dispatch::{prefetch_bucket, prefetch_entry};
+use crate::request_keys::{prefetch_bucket, prefetch_entry};
 use keyspace::Key;
 use std::collections::VecDeque;
 

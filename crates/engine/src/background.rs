@@ -7,7 +7,7 @@
 //! as others use it up. Both [give way](structs::give_way) now and then.
 
 use crate::engine::Engine;
-use crate::worker::ThreadContext;
+use crate::thread::ThreadContext;
 use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
 use keyspace::{Entry, memory};

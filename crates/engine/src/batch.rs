@@ -5,8 +5,8 @@
 //! all of them before the next is taken for any: the loads of different keys overlap.
 
 use crate::args::Args;
-use crate::dispatch::{prefetch_bucket, prefetch_entry};
 use crate::engine::Engine;
+use crate::request_keys::{prefetch_bucket, prefetch_entry};
 use crate::table::Resolved;
 use keyspace::{DbIndex, Key};
 use std::ops::Range;

@@ -196,11 +196,11 @@ fn read(engine: &Engine, location: ColdLocation) -> Result<Value, ColdError> {
 
 /// The form in which a store keeps a value: DUMP's, with its checksum.
 pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
-    rdb::dump(view(entry), value::compression(engine))
+    rdb::dump(view(entry), value::compression(&engine.config))
 }
 
 fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError> {
-    let object = rdb::restore(payload, &limits::all(engine));
+    let object = rdb::restore(payload, &limits::all(&engine.config, &engine.debug));
     object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
 }
 

@@ -17,7 +17,7 @@ use crate::request_keys::RequestKeys;
 use crate::scripts::Attempt;
 use crate::session::Session;
 use crate::table::Resolved;
-use crate::worker::ThreadContext;
+use crate::thread::ThreadContext;
 use keyspace::{Millis, StringRef};
 use resp::{Output, Protocol, Reply};
 
@@ -97,6 +97,13 @@ impl Cx<'_> {
     #[inline]
     pub(crate) fn start_timing(&mut self) {
         self.last_end = self.thread.clock.now();
+    }
+
+    /// Describes the keys of the request that is dispatched, unless that was done before; they are in
+    /// `self.keys` then.
+    pub(crate) fn find_keys(&mut self, row: &Resolved, args: Args<'_>) {
+        let queue = self.session.multi.as_ref().map(|multi| multi.keys());
+        self.keys.find(&self.engine.keyspace, row, args, queue);
     }
 
     /// From here to [`Cx::end_transaction`] commands do not block, and what they do is one entry of

@@ -5,6 +5,7 @@
 
 mod gates;
 mod locking;
+mod logging;
 mod permission;
 mod pushes;
 mod serving;
@@ -32,11 +33,11 @@ pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
 use journal::safe::Gate;
 use keyspace::{Key, Millis};
 pub(crate) use locking::is_held_back;
+pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(crate) use locking::{prefetch_bucket, prefetch_entry};
 pub(crate) use pushes::write_push;
 pub(crate) use serving::serve_ready;
 
@@ -473,14 +474,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
         crate::tracking::remember_reads(cx, row, args);
     }
-    crate::commandlog::note(
-        cx.engine,
-        cx.session,
-        row,
-        args,
-        nanoseconds,
-        cx.reply.len_since(started),
-    );
+    log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }

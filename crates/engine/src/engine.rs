@@ -1,5 +1,7 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+mod timing;
+
 use crate::acks::AckWaiters;
 use crate::acl::Acl;
 use crate::acl::log::Refused;

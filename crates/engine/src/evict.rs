@@ -12,7 +12,6 @@ use crate::engine::Engine;
 use crate::events;
 use crate::latency::Slow;
 use crate::tier::{self, Demoted};
-use crate::worker::Worker;
 use config::MaxmemoryPolicy;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
@@ -157,27 +156,28 @@ pub(crate) fn make_room(cx: &mut Cx<'_>) -> Room {
     evict_down_to(&mut cx.db, limit)
 }
 
-/// The same without a command: housekeeping does it, so that a lower limit takes effect on an idle
-/// server.
-/// Whether there is more to do as soon as possible.
-pub fn keep_limit(worker: &mut Worker) -> bool {
-    let engine = worker.engine();
+/// Whether the memory limit asks for anything, now that no command runs.
+pub(crate) fn is_needed(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
-    let is_over = limit > 0 && engine.limited_bytes() > limit;
-    if !is_over {
-        engine.over_limit.note(true, &engine.clock);
-        let has_tier = limit > 0 && engine.tier.get().is_some();
-        return has_tier && worker.with_db(|db| tier::demote_ahead(db, limit)).unwrap_or(false);
+    if limit > 0 && engine.limited_bytes() > limit {
+        return true;
     }
-    let is_coming = worker.with_db(|db| {
-        // Looked at inside the world, which a pause stops to begin.
-        // Demotion deletes nothing, so that it goes on.
-        if engine.evicts_nothing() {
-            return tier::demote_ahead(db, limit);
-        }
-        matches!(evict_down_to(db, limit), Room::Coming | Room::DiskIsBehind)
-    });
-    is_coming.unwrap_or(false)
+    engine.over_limit.note(true, &engine.clock);
+    limit > 0 && engine.tier.get().is_some()
+}
+
+/// The same as [`make_room`] without a command. Whether there is more to do as soon as possible.
+pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
+    let engine = db.engine;
+    let limit = engine.config.maxmemory();
+    if limit == 0 {
+        return false;
+    }
+    // Looked at inside the world, which a pause stops to begin. Demotion deletes nothing, so that it goes on.
+    if engine.limited_bytes() <= limit || engine.evicts_nothing() {
+        return tier::demote_ahead(db, limit);
+    }
+    matches!(evict_down_to(db, limit), Room::Coming | Room::DiskIsBehind)
 }
 
 fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {

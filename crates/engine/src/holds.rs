@@ -12,7 +12,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::locks::{Locked, Locks};
 use crate::mailbox::{Mailbox, recheck_all};
-use crate::worker::ThreadContext;
+use crate::thread::ThreadContext;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, HeldEntry, Hold, Key, StripeData};

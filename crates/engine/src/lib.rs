@@ -44,6 +44,7 @@ pub mod scripts;
 pub mod snapshot;
 pub mod stats;
 pub mod table;
+pub mod thread;
 pub mod tier;
 pub mod transaction;
 pub mod upstream;

@@ -1,6 +1,6 @@
 //! The thresholds of the small encodings, as the configuration has them now.
 
-use crate::engine::Engine;
+use crate::debug::DebugSettings;
 use config::Config;
 use structs::hash::HashLimits;
 use structs::list::ListLimits;
@@ -9,16 +9,20 @@ use structs::stream::StreamLimits;
 use structs::zset::ZsetLimits;
 
 /// `list-max-listpack-size`, and what DEBUG says about large elements.
-pub fn list(engine: &Engine) -> ListLimits {
-    let size = engine.config.list_max_listpack_size();
+pub fn list(config: &Config, debug: &DebugSettings) -> ListLimits {
+    let size = config.list_max_listpack_size();
     ListLimits::new(i32::try_from(size).unwrap_or(-2))
-        .with_packed_threshold(engine.debug.packed_threshold())
+        .with_packed_threshold(debug.packed_threshold())
 }
 
 /// All of them, for a value that is read.
-pub fn all(engine: &Engine) -> rdb::Limits {
-    let config = &engine.config;
-    rdb::Limits { list: list(engine), set: set(config), hash: hash(config), zset: zset(config) }
+pub fn all(config: &Config, debug: &DebugSettings) -> rdb::Limits {
+    rdb::Limits {
+        list: list(config, debug),
+        set: set(config),
+        hash: hash(config),
+        zset: zset(config),
+    }
 }
 
 /// `hash-max-listpack-*`.

@@ -7,17 +7,15 @@
 //!
 //! A command with exactly one key at a fixed place ([`Resolved::single_key`]) needs no more than that
 //! key's stripe as long as nothing special is going on. Its description is made when it is first asked for
-//! ([`Cx::find_keys`]), which is seldom.
+//! (`Cx::find_keys`), which is seldom.
 
 use crate::args::Args;
 use crate::command::{Command, Flags, Group, KeyFlags};
-use crate::cx::Cx;
-use crate::dispatch::{prefetch_bucket, prefetch_entry};
 use crate::keys::{self, InvalidKeys};
 use crate::locks::Locked;
 use crate::table::Resolved;
 use keyspace::snapshot::Touch;
-use keyspace::{DbIndex, Key, Keyspace, Slot};
+use keyspace::{DbIndex, Key, Keyspace, Slot, Stripe};
 use std::ops::Deref;
 
 /// What a command does with a key.
@@ -138,6 +136,26 @@ impl RequestKeys {
         keys
     }
 
+    /// Describes the keys of a request, unless that was done before. A command that runs a queue has the
+    /// keys of it.
+    pub(crate) fn find(
+        &mut self,
+        keyspace: &Keyspace,
+        row: &Resolved,
+        args: Args<'_>,
+        queue: Option<&RequestKeys>,
+    ) {
+        if self.is_found {
+            return;
+        }
+        if row.command.flags.has(Flags::RUNS_QUEUE) {
+            self.is_found = true;
+            self.keys.extend_from_slice(queue.map_or(&[], |queue| &queue.keys));
+        } else {
+            self.add(keyspace, row.command, args.words());
+        }
+    }
+
     /// Adds the keys of a request.
     pub(crate) fn add(&mut self, keyspace: &Keyspace, command: &Command, words: &[&[u8]]) {
         self.is_found = true;
@@ -198,23 +216,20 @@ impl RequestKeys {
     }
 }
 
-impl Cx<'_> {
-    /// Describes the keys of the request that is dispatched, unless that was done before; they are in
-    /// `self.keys` then.
-    pub(crate) fn find_keys(&mut self, row: &Resolved, args: Args<'_>) {
-        if self.keys.is_found {
-            return;
-        }
-        let keyspace = &self.engine.keyspace;
-        if row.command.flags.has(Flags::RUNS_QUEUE) {
-            self.keys.is_found = true;
-            if let Some(multi) = &self.session.multi {
-                self.keys.keys.extend_from_slice(multi.keys());
-            }
-        } else {
-            self.keys.add(keyspace, row.command, args.words());
-        }
-    }
+/// Brings the bucket of a key into the cache. The caller is inside the world.
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_bucket(stripe: &Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: requests are taken apart and run inside the world.
+    unsafe { stripe.prefetch_bucket(db, hash) }
+}
+
+/// Brings an entry into the cache whose bucket is there. The caller is inside the world.
+#[inline]
+#[allow(unsafe_code)]
+pub(crate) fn prefetch_entry(stripe: &Stripe, db: DbIndex, hash: u64) {
+    // SAFETY: requests are taken apart and run inside the world.
+    unsafe { stripe.prefetch_entry(db, hash) }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use crate::clients::{Client, Names, flag};
 use crate::engine::Engine;
 use crate::mailbox::Message;
-use crate::worker::ThreadContext;
+use crate::thread::ThreadContext;
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};

@@ -1,6 +1,6 @@
 //! Entries as the RDB codec wants them, and values that it gives as entries.
 
-use crate::engine::Engine;
+use config::Config;
 use keyspace::{Entry, Kind, Millis, Object, StringRef, Value};
 use rdb::{Compression, Object as Decoded, ObjectRef};
 
@@ -25,8 +25,8 @@ pub fn view(entry: &Entry) -> ObjectRef<'_> {
 }
 
 /// Whether values are compressed, as `rdbcompression` says.
-pub fn compression(engine: &Engine) -> Compression {
-    if engine.config.rdbcompression() { Compression::Lzf } else { Compression::Off }
+pub fn compression(config: &Config) -> Compression {
+    if config.rdbcompression() { Compression::Lzf } else { Compression::Off }
 }
 
 /// What the codec has read, as a value.

@@ -105,7 +105,7 @@ impl Drop for Watching {
         }
         let (engine, watch) = (self.engine, Arc::clone(&self.watch));
         let keys = std::mem::take(&mut self.keys);
-        let forget_all = move |thread: &crate::worker::ThreadContext| {
+        let forget_all = move |thread: &crate::thread::ThreadContext| {
             thread.reader.enter();
             for key in keys {
                 let stripe = engine.keyspace.stripe_of(Key::new(&key.1));

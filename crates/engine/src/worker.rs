@@ -7,101 +7,22 @@ use crate::args::Args;
 use crate::batch::{self, Batch};
 use crate::blocking::{Resumption, Suspension, Waiter};
 use crate::clients::{Client, Departure, Names};
-use crate::clock::Clock;
 use crate::cold;
-use crate::commandlog;
 use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
 use crate::engine::Engine;
+use crate::evict;
 use crate::mailbox::Push;
-use crate::request_keys::RequestKeys;
 use crate::session::{Fate, ReplyMode, Session};
-use crate::stats::ThreadStats;
 use crate::table::Resolved;
+use crate::thread::ThreadContext;
 use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
-use keyspace::world::Reader;
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
-use structs::random::Rng;
-
-/// What commands may know of their thread.
-pub struct ThreadContext {
-    /// The engine, for what outlives a command.
-    pub engine: &'static Engine,
-    /// Which thread.
-    pub index: usize,
-    stats: &'static ThreadStats,
-    /// What commands are timed with.
-    pub clock: Clock,
-    /// Its registration with the world.
-    pub reader: Reader<'static>,
-    pub(crate) next_token: Cell<u64>,
-    /// When suspensions end by themselves, with the clients and the tokens: exactly those that
-    /// have not ended yet, since a deadline may be days away and a suspension over in no time.
-    pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
-    /// The description of a request's keys between two batches; kept for its allocation.
-    pub(crate) keys: Cell<RequestKeys>,
-    /// Its interpreter.
-    pub(crate) scripts: RefCell<crate::scripts::Local>,
-    /// Where the thread's random numbers go on.
-    pub(crate) seed: Cell<u64>,
-}
-
-impl ThreadContext {
-    /// The context of the calling thread, whose counters have this index.
-    pub(crate) fn new(engine: &'static Engine, index: usize) -> ThreadContext {
-        ThreadContext {
-            engine,
-            index,
-            stats: &engine.thread_stats[index],
-            clock: engine.clock,
-            reader: engine.keyspace.world().register(),
-            next_token: Cell::new(0),
-            deadlines: RefCell::default(),
-            keys: Cell::default(),
-            scripts: RefCell::default(),
-            seed: Cell::new(structs::hashing::os_random()),
-        }
-    }
-
-    /// The thread's counters.
-    #[inline]
-    pub fn stats(&self) -> &'static ThreadStats {
-        self.stats
-    }
-
-    /// Suspends a session: it reads no further request until it is resumed.
-    pub fn suspend(&self, session: &mut Session, mut suspension: Suspension) -> u64 {
-        let token = self.next_token.get() + 1;
-        self.next_token.set(token);
-        suspension.token = token;
-        suspension.is_silent = session.reply_mode != ReplyMode::On;
-        if let Some(deadline) = suspension.deadline {
-            self.deadlines.borrow_mut().insert((deadline, session.id(), token));
-        }
-        session.suspension = Some(suspension);
-        token
-    }
-
-    /// Forgets when a suspension, which is over, would have ended by itself.
-    fn forget_deadline(&self, client: u64, suspension: &Suspension) {
-        if let Some(deadline) = suspension.deadline {
-            self.deadlines.borrow_mut().remove(&(deadline, client, suspension.token));
-        }
-    }
-
-    pub(crate) fn rng(&self) -> Rng {
-        let mut rng = Rng::seeded(self.seed.get());
-        self.seed.set(rng.next_u64());
-        rng
-    }
-}
 
 /// A new connection: its client and its kind.
 #[derive(Clone, Debug, Default)]
@@ -496,12 +417,12 @@ impl Worker {
     /// Counts a command that was blocked and is over.
     fn count_blocked(&self, session: &Session, waiter: &Waiter, reply_bytes: usize) {
         let Some(nanoseconds) = waiter.spent_ns() else { return };
-        let (engine, stats) = (self.context.engine, &self.context.stats);
+        let (engine, stats) = (self.context.engine, self.context.stats());
         let row = &engine.table.all()[session.last_command - 1];
         stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
         stats.commands.add_own(1);
         let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-        commandlog::note(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
+        dispatch::log_command(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
     }
 
     /// The next moment at which a suspension ends by itself.
@@ -575,7 +496,7 @@ impl Worker {
             if let Some(error) = suspension.error {
                 engine.count_error(error.as_bytes());
                 let row = session.last_command - 1;
-                self.context.stats.by_command[row].rejected.add_own(1);
+                self.context.stats().by_command[row].rejected.add_own(1);
             }
         }
         // CLIENT REPLY OFF or SKIP may have been in force when the command came.
@@ -601,6 +522,12 @@ impl Worker {
         let mut local = self.context.scripts.borrow_mut();
         local.follow(&self.context.engine.scripts);
         self.context.stats().script_bytes.set(local.used_bytes() as u64);
+    }
+
+    /// Keeps memory below its limit though no command runs, so that a lower limit takes effect on an idle
+    /// server. Whether there is more to do as soon as possible.
+    pub fn keep_limit(&mut self) -> bool {
+        evict::is_needed(self.engine()) && self.with_db(evict::keep_limit).unwrap_or(false)
     }
 
     /// A context outside any request, for work on the keyspace in small bites (active expiry).

@@ -2,7 +2,6 @@
 
 use engine::clients::Departure;
 use engine::dispatch::NotNow;
-use engine::evict;
 use engine::expire::Cycle;
 use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
@@ -249,7 +248,7 @@ impl Connections {
             self.expiry.begin(&self.worker);
             while self.expiry.step(&mut self.worker).is_some() {}
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
-            while evict::keep_limit(&mut self.worker) {}
+            while self.worker.keep_limit() {}
             self.engine.sample_rates(now);
         }
     }

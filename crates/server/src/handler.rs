@@ -9,7 +9,6 @@ use crate::{log, net};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
 use engine::dispatch::NotNow;
-use engine::evict;
 use engine::mailbox::{Message, Push, recheck_all};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
@@ -287,7 +286,7 @@ impl Hub {
             self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);
-            self.is_evicting = evict::keep_limit(&mut self.worker);
+            self.is_evicting = self.worker.keep_limit();
             self.engine.sample_rates(now);
         }
     }
@@ -514,7 +513,7 @@ impl Handler for Hub {
             self.next_round = Millis(now.0 + ROUND.as_millis() as i64);
             self.round(cx, now);
         } else if self.is_evicting {
-            self.is_evicting = evict::keep_limit(&mut self.worker);
+            self.is_evicting = self.worker.keep_limit();
         }
         let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };

@@ -72,7 +72,7 @@ pub static RESTORE: Command = Command {
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     match cx.db.entry(args.key(1)).map(value::view) {
         Some(object) => {
-            let payload = rdb::dump(object, value::compression(cx.engine));
+            let payload = rdb::dump(object, value::compression(&cx.engine.config));
             cx.reply.bulk(&payload);
         }
         None => cx.reply.null(),
@@ -168,7 +168,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
-    let limits = limits::all(cx.engine);
+    let limits = limits::all(&cx.engine.config, &cx.engine.debug);
     let object = if cx.engine.debug.skips_checksums() {
         rdb::restore_unverified(payload, &limits)
     } else {

@@ -325,7 +325,7 @@ impl Target<'_> {
         let Some(entry) = cx.db.entry(key) else { return Ok(None) };
         // What is left of a millisecond is one.
         let ttl_ms = entry.expiry().map_or(0, |at| (at.0 - cx.now().0).max(1));
-        let compression = value::compression(cx.engine);
+        let compression = value::compression(&cx.engine.config);
         let payload =
             with_value(cx.engine, entry, |entry| rdb::dump(value::view(entry), compression))?;
         let mut request = Vec::with_capacity(payload.len() + key.bytes.len() + 64);

@@ -152,7 +152,7 @@ fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) ->
 /// Moves an element and answers with it; `false` if there is none.
 fn move_element(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End) -> Result<bool, Error> {
     let (source, destination) = (args.key(1), args.key(2));
-    let limits = limits::list(cx.engine);
+    let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     if cx.db.target_object::<List>(source)?.is_none() {
         return Ok(false);
     }

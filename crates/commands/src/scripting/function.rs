@@ -309,7 +309,7 @@ fn stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 fn dump(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let all = cx.engine.scripts.functions.all();
     let sources: Vec<&[u8]> = all.iter().map(|library| &*library.source).collect();
-    let compression = crate::value::compression(cx.engine);
+    let compression = crate::value::compression(&cx.engine.config);
     cx.reply.bulk(&function_payload::dump(&sources, compression));
     Ok(())
 }

@@ -393,7 +393,7 @@ mod tests {
     use crate::clock::{Clock, ManualTime};
     use crate::command::Command;
     use crate::session::Session;
-    use crate::worker::ThreadContext;
+    use crate::thread::ThreadContext;
     use config::Config;
     use std::sync::Arc;
 

@@ -6,7 +6,6 @@ use crate::cx::Cx;
 use crate::request_keys::KeyUse;
 use crate::table::Resolved;
 use keyspace::snapshot::Urgency;
-use keyspace::{DbIndex, Stripe};
 
 /// Whether a key that this command, whose stripes are locked, may change is held by a long command, or one
 /// that it reads by a long command that changes it, or a snapshot has no room for what it holds. If so, the thread is told when that ends.
@@ -44,20 +43,4 @@ fn finds_hold(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
         });
     }
     is_held
-}
-
-/// Brings the bucket of a key into the cache. The caller is inside the world.
-#[inline]
-#[allow(unsafe_code)]
-pub(crate) fn prefetch_bucket(stripe: &Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: requests are taken apart and run inside the world.
-    unsafe { stripe.prefetch_bucket(db, hash) }
-}
-
-/// Brings an entry into the cache whose bucket is there. The caller is inside the world.
-#[inline]
-#[allow(unsafe_code)]
-pub(crate) fn prefetch_entry(stripe: &Stripe, db: DbIndex, hash: u64) {
-    // SAFETY: requests are taken apart and run inside the world.
-    unsafe { stripe.prefetch_entry(db, hash) }
 }

@@ -1,10 +1,5 @@
 //! COMMANDLOG (and SLOWLOG): slow commands, large requests, large replies.
 
-use crate::args::Args;
-use crate::command::Flags;
-use crate::engine::Engine;
-use crate::session::Session;
-use crate::table::Resolved;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use structs::sync::lock;
@@ -74,7 +69,7 @@ impl CommandLogs {
         self.with(log, |l| l.entries.clear());
     }
 
-    fn push(&self, log: Log, mut entry: LogEntry, most: usize) {
+    pub(crate) fn push(&self, log: Log, mut entry: LogEntry, most: usize) {
         self.with(log, |l| {
             entry.id = l.next_id;
             l.next_id += 1;
@@ -84,55 +79,8 @@ impl CommandLogs {
     }
 }
 
-/// Logs the command that has just run, if it crossed a threshold.
-#[inline]
-pub(crate) fn note(
-    engine: &Engine,
-    session: &Session,
-    row: &Resolved,
-    args: Args<'_>,
-    nanoseconds: u64,
-    reply_bytes: usize,
-) {
-    let config = &engine.config;
-    let slower_than = config.commandlog_execution_slower_than();
-    if slower_than >= 0 && nanoseconds / 1000 >= slower_than as u64 {
-        add(engine, session, row, args, Log::Slow, (nanoseconds / 1000) as i64);
-    }
-    let larger_than = config.commandlog_reply_larger_than();
-    if larger_than >= 0 && reply_bytes as i64 > larger_than {
-        add(engine, session, row, args, Log::LargeReply, reply_bytes as i64);
-    }
-    let larger_than = config.commandlog_request_larger_than();
-    let request_bytes = session.request_bytes as i64;
-    if larger_than >= 0 && request_bytes > larger_than {
-        add(engine, session, row, args, Log::LargeRequest, request_bytes);
-    }
-}
-
-#[cold]
-fn add(engine: &Engine, session: &Session, row: &Resolved, args: Args<'_>, log: Log, value: i64) {
-    if row.command.flags.has(Flags::SKIP_COMMANDLOG) {
-        return;
-    }
-    let config = &engine.config;
-    let most = match log {
-        Log::Slow => config.commandlog_slow_execution_max_len(),
-        Log::LargeRequest => config.commandlog_large_request_max_len(),
-        Log::LargeReply => config.commandlog_large_reply_max_len(),
-    };
-    let entry = LogEntry {
-        id: 0,
-        at_s: engine.clock.wall().0 / 1000,
-        value,
-        argv: shortened(&row.command.shown(args.words())),
-        addr: session.client.addr.clone(),
-        name: session.client.names().name.clone(),
-    };
-    engine.commandlogs.push(log, entry, most);
-}
-
-fn shortened(words: &[&[u8]]) -> Vec<Vec<u8>> {
+/// The words of a request as an entry keeps them: not too many, and none too long.
+pub(crate) fn shortened(words: &[&[u8]]) -> Vec<Vec<u8>> {
     let kept = if words.len() > MAX_WORDS { MAX_WORDS - 1 } else { words.len() };
     let mut argv: Vec<Vec<u8>> = words[..kept].iter().map(|word| shorten(word)).collect();
     if kept < words.len() {

@@ -2,10 +2,9 @@
 //!
 //! Each kind has a ring of the last [`SAMPLES`] samples, at most one a second: the longest of that
 //! second. What is timed anyway (a command) compares its time with the threshold; what is
-//! not (eviction, expiry) asks [`Engine::timed`], which looks at the clock only while the monitor
+//! not (eviction, expiry) asks `Engine::timed`, which looks at the clock only while the monitor
 //! is on. The lock is taken only once something was slow.
 
-use crate::engine::Engine;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -121,35 +120,6 @@ impl LatencyMonitor {
             name.is_some_and(|name| !name.eq_ignore_ascii_case(event.name().as_bytes()))
         });
         before - series.len()
-    }
-}
-
-impl Engine {
-    /// Notes a time that was measured anyway, if it is long.
-    #[inline]
-    pub(crate) fn note_latency(&self, event: Slow, nanoseconds: u64) {
-        let threshold_ms = self.config.latency_monitor_threshold();
-        if threshold_ms > 0 && nanoseconds / 1_000_000 >= threshold_ms {
-            self.add_latency(event, nanoseconds);
-        }
-    }
-
-    #[cold]
-    fn add_latency(&self, event: Slow, nanoseconds: u64) {
-        let at_s = self.clock.wall_s();
-        self.latency.add(event, at_s, Duration::from_nanos(nanoseconds));
-    }
-
-    /// Does `work`, and notes how long it took if the monitor is on.
-    #[inline]
-    pub(crate) fn timed<R>(&self, event: Slow, work: impl FnOnce() -> R) -> R {
-        if self.config.latency_monitor_threshold() == 0 {
-            return work();
-        }
-        let started = self.clock.now();
-        let result = work();
-        self.note_latency(event, self.clock.nanoseconds(started, self.clock.now()));
-        result
     }
 }
 

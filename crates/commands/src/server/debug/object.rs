@@ -28,7 +28,7 @@ pub(super) fn object(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         now_ms: cx.now().0,
         list_size: config.list_max_listpack_size(),
         is_compressed: config.list_compress_depth() > 0,
-        compression: value::compression(cx.engine),
+        compression: value::compression(&cx.engine.config),
         is_fast: args.is(3, "fast"),
     };
     let line = raw(cx, args.key(2), |entry| describe(entry, &surroundings))?;

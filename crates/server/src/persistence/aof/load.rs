@@ -10,7 +10,7 @@ use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
 use engine::replay::{Replay, ReplayError};
-use engine::worker::ThreadContext;
+use engine::thread::ThreadContext;
 use engine::{DbIndex, Error};
 use replication::manifest::LogFile;
 use replication::{FileEnd, Item, Manifest, Place, StreamReader};

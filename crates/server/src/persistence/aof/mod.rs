@@ -27,7 +27,7 @@ use engine::append_log::LogState;
 use engine::journal::IfBehind;
 use engine::long::LateReply;
 use engine::mailbox::recheck_all;
-use engine::worker::ThreadContext;
+use engine::thread::ThreadContext;
 use file::LogFile;
 use files::Folder;
 use keyspace::snapshot::Shared;

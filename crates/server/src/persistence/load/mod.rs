@@ -66,7 +66,7 @@ impl Options {
         let config = &engine.config;
         Options {
             settings: Settings {
-                limits: engine::limits::all(engine),
+                limits: engine::limits::all(&engine.config, &engine.debug),
                 keeps_expired: false,
                 replaces: false,
                 world_is_stopped: false,

@@ -17,7 +17,7 @@ use engine::clients::Client;
 use engine::clock::now;
 use engine::failover::Stage as FailoverStage;
 use engine::follow::Follower;
-use engine::worker::ThreadContext;
+use engine::thread::ThreadContext;
 use input::is_nothing;
 use replication::replica::framing::Framer;
 use replication::replica::{
