@@ -6,12 +6,7 @@
 //! a second locked instruction would be a fiftieth of all it costs.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::time::Duration;
-
-/// Attempts before a waiting thread lets others run, and before it sleeps between attempts.
-const SPINS: u32 = 100;
-const YIELDS: u32 = 1000;
-const REST: Duration = Duration::from_micros(50);
+use structs::backoff::wait_until;
 
 /// The lock.
 #[derive(Debug, Default)]
@@ -27,18 +22,7 @@ impl ByteLock {
 
     /// Locks, however long that takes.
     pub fn lock(&self) {
-        let mut attempts = 0;
-        while !self.try_lock() {
-            attempts += 1;
-            if attempts < SPINS {
-                std::hint::spin_loop();
-            } else if attempts < YIELDS {
-                std::thread::yield_now();
-            } else {
-                // The holder has lost its core.
-                std::thread::sleep(REST);
-            }
-        }
+        wait_until(|| self.try_lock());
     }
 
     /// Unlocks; the caller holds the lock.

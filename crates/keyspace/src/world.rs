@@ -13,6 +13,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
+use structs::backoff::wait_until;
 use structs::sync::lock;
 
 /// Most threads that can ever register.
@@ -126,21 +127,6 @@ impl World {
             .iter()
             .zip(&self.slots)
             .all(|(&then, slot)| then & 1 == 0 || slot.turns.load(Acquire) != then)
-    }
-}
-
-/// Spins shortly, then lets others run: the one waited for may need this core.
-fn wait_until(mut done: impl FnMut() -> bool) {
-    let mut spins = 0u32;
-    while !done() {
-        spins += 1;
-        if spins < 200 {
-            std::hint::spin_loop();
-        } else if spins < 1000 {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep(std::time::Duration::from_micros(50));
-        }
     }
 }
 

@@ -430,7 +430,7 @@ impl Handler for Hub {
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
             Next::ReadWord { arrived, len } => {
-                Consumed { bytes: fed.consumed, next: net::Next::Word { arrived, len } }
+                Consumed { bytes: fed.consumed, next: net::NextInput::Word { arrived, len } }
             }
             Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
             Next::Suspended => {

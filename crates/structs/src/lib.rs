@@ -1,6 +1,7 @@
 //! The data structures of the store: they know no command, no clock and no I/O.
 
 pub mod aligned;
+pub mod backoff;
 pub mod blob;
 mod btree;
 pub mod cells;

@@ -136,7 +136,7 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].announced_input()
     }
 
-    /// The long word that [`Next::Word`](super::Next::Word) asked for, when it is complete.
+    /// The long word that [`NextInput::Word`](super::NextInput::Word) asked for, when it is complete.
     pub fn take_word(&mut self) -> Option<HeapString> {
         let link = &mut self.core.links[self.slot as usize];
         link.filling.take_if(|filling| filling.is_complete())?.finish()

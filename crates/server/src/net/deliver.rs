@@ -14,7 +14,7 @@ use super::cx::ConnIo;
 use super::filling::Filling;
 use super::reactor::Reactor;
 use super::tls::FeedResult;
-use super::{Close, Consumed, Handler, Next, Problem, sys};
+use super::{Close, Consumed, Handler, NextInput, Problem, sys};
 use std::os::fd::AsRawFd;
 
 /// Input of a connection that is not being served is kept up to here; then its socket is no longer
@@ -223,8 +223,8 @@ fn fresh<H: Handler>(
 /// Begins a `rest` with what a handler left of a receive buffer.
 fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
     let missing = match consumed.next {
-        Next::Read { missing } => missing,
-        Next::Word { .. } | Next::Retry => 0,
+        NextInput::Read { missing } => missing,
+        NextInput::Word { .. } | NextInput::Retry => 0,
     };
     // Room for as much again saves the first few growths.
     let room = left.len().saturating_mul(2).min(left.len().saturating_add(missing));
@@ -242,13 +242,13 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
     }
     link.wanted = 0;
     match consumed.next {
-        Next::Read { missing } => link.wanted = left.saturating_add(missing),
-        Next::Word { arrived, len } => fill(link, arrived, len),
-        Next::Retry if left > 0 => {
+        NextInput::Read { missing } => link.wanted = left.saturating_add(missing),
+        NextInput::Word { arrived, len } => fill(link, arrived, len),
+        NextInput::Retry if left > 0 => {
             link.flags |= flag::RETRY;
             core.retries.push(token);
         }
-        Next::Retry => {}
+        NextInput::Retry => {}
     }
 }
 

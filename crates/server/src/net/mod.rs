@@ -74,12 +74,12 @@ pub struct Consumed {
     /// How many bytes of the input are done with; the rest is presented again.
     pub bytes: usize,
     /// When to present it.
-    pub next: Next,
+    pub next: NextInput,
 }
 
 /// When a handler wants to see what it left over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextInput {
     /// When at least `missing` more bytes have arrived. Zero means any more. The hint spares a
     /// handler the sight of every piece of a large request, and the reactor every copy but one.
     Read {
@@ -103,19 +103,19 @@ impl Consumed {
     /// `bytes` are done with, and what is left, if anything, is no complete request.
     #[inline]
     pub fn read(bytes: usize) -> Self {
-        Self { bytes, next: Next::Read { missing: 0 } }
+        Self { bytes, next: NextInput::Read { missing: 0 } }
     }
 
     /// `bytes` are done with, and the request that follows lacks at least `missing` bytes.
     #[inline]
     pub fn need(bytes: usize, missing: usize) -> Self {
-        Self { bytes, next: Next::Read { missing } }
+        Self { bytes, next: NextInput::Read { missing } }
     }
 
     /// `bytes` are done with, and the request that follows is to be tried again soon.
     #[inline]
     pub fn retry(bytes: usize) -> Self {
-        Self { bytes, next: Next::Retry }
+        Self { bytes, next: NextInput::Retry }
     }
 }
 
