@@ -143,13 +143,18 @@ fn state(keyspace: &Keyspace, dbs: u32) -> State {
 }
 
 fn random_value(rng: &mut Rng, is_big: bool) -> Value {
-    let elements = if is_big { 1100 + rng.index(3000) } else { 1 + rng.index(20) };
+    let elements = match (is_big, cfg!(miri)) {
+        (true, false) => 1100 + rng.index(3000),
+        (true, true) => 100 + rng.index(100),
+        (false, _) => 1 + rng.index(20),
+    };
+    let per_list = if cfg!(miri) { 2 } else { 20 };
     let text = |rng: &mut Rng| vec![b'a' + rng.index(26) as u8; 1 + rng.index(40)];
     match rng.index(5) {
         0 => Value::String(vec![b'x'; if is_big { 70_000 + rng.index(200_000) } else { elements }]),
         1 => {
             let mut list = List::new();
-            for _ in 0..elements * 20 {
+            for _ in 0..elements * per_list {
                 let element = text(rng);
                 list.push(structs::list::End::Right, &element, &ListLimits::new(-2));
             }
@@ -276,7 +281,7 @@ fn run(seed: u64, assignment: Assignment) {
     const DBS: u32 = 3;
     let mut rng = Rng::seeded(seed);
     let keyspace = Keyspace::new(DBS, assignment);
-    let keys = [300, 3_000, 8_000][rng.index(3)];
+    let keys = if cfg!(miri) { [20, 60, 120] } else { [300, 3_000, 8_000] }[rng.index(3)];
     for _ in 0..rng.index(2 * keys) {
         change(&keyspace, &mut rng, keys, DBS);
     }
@@ -286,7 +291,7 @@ fn run(seed: u64, assignment: Assignment) {
     // SAFETY: only this test has the keyspace.
     begin_snapshot(&keyspace, &shared);
     let mut reader = Reader::default();
-    let changes_per_step = rng.index(60);
+    let changes_per_step = rng.index(if cfg!(miri) { 2 } else { 60 });
     let mut stripe = 0;
     loop {
         for _ in 0..rng.index(changes_per_step + 1) {
@@ -354,7 +359,7 @@ fn counting(limit: usize) -> (Arc<Shared>, Arc<AtomicUsize>) {
 
 #[test]
 fn writers_go_on_when_what_they_handed_over_is_written() {
-    const KEYS: usize = 4_000;
+    const KEYS: usize = if cfg!(miri) { 40 } else { 4_000 };
     for limit in [0, 1, 3, 1 << 10, 1 << 16, 1 << 20] {
         let keyspace = Keyspace::new(1, Assignment::ByHash);
         let set = |index: usize, value: &[u8]| {

@@ -397,14 +397,15 @@ proptest! {
 fn one_field_that_expires_among_many_is_found_at_once() {
     let mut hash = Hash::new();
     let limits = HashLimits::default();
-    for number in 0..20_000u32 {
+    let fields = if cfg!(miri) { 600 } else { 20_000 };
+    for number in 0..fields as u32 {
         hash.set(&number.to_le_bytes(), b"value", &limits);
     }
     hash.set_expiry(&7u32.to_le_bytes(), Some(100));
     let mut removed = Vec::new();
     hash.remove_expired(101, 1, |field| removed.push(field.to_vec()));
     assert_eq!(removed, [7u32.to_le_bytes()]);
-    assert_eq!((hash.timed_fields(), hash.expiry_bound(), hash.len()), (0, None, 19_999));
+    assert_eq!((hash.timed_fields(), hash.expiry_bound(), hash.len()), (0, None, fields - 1));
     hash.drop_times();
     assert!(!hash.is_timed());
 }

@@ -188,7 +188,8 @@ mod tests {
     fn bounds_stay_bounds_when_parts_are_split_and_joined() {
         let mut times = Times::new(0);
         times.note(position(7), 5);
-        for fields in [10, 100_000, 1000, 1_000_000, 0] {
+        let many = if cfg!(miri) { [2000, 5000] } else { [100_000, 1_000_000] };
+        for fields in [10, many[0], 1000, many[1], 0] {
             times.fit(fields);
             assert_eq!(times.bound(), Some(5));
             let part = times.due(6).expect("the time has passed");
