@@ -117,7 +117,7 @@ impl Host for ServerHost {
         save::now(self.engine, snapshot, Beside::Nobody)
     }
 
-    fn load_now(&self, replaces: bool, make_room: &mut dyn FnMut()) -> Result<(), String> {
+    fn load_now(&self, replaces: bool, make_room: Option<&mut dyn FnMut()>) -> Result<(), String> {
         load::now(self.engine, replaces, make_room)
     }
 

@@ -368,7 +368,8 @@ impl Scanner {
             }
             opcode::EXPIRE_TIME_MS => {
                 self.doing = Doing::Expire;
-                self.expiry_ms = Some(i64::from_le_bytes(decoder.array()?));
+                // Redis and Valkey have -1 for a key that does not expire.
+                self.expiry_ms = Some(i64::from_le_bytes(decoder.array()?)).filter(|&ms| ms != -1);
                 None
             }
             opcode::FREQ => {

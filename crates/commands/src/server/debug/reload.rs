@@ -1,7 +1,7 @@
 //! `DEBUG RELOAD [MERGE] [NOFLUSH] [NOSAVE]`
 //!
 //! Saves everything into the configured file, empties the server and loads the file, while the world
-//! is stopped. Where there is no snapshot to load nothing is thrown away.
+//! is stopped. Where there is no sound snapshot to load nothing is thrown away.
 
 use engine::snapshot::Snapshots;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
@@ -42,12 +42,10 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             .map_err(|_| Error::text("ERR Background save already in progress"))?;
         host.save_now(snapshot).map_err(|_| Error::text("ERR"))?;
     }
-    let mut make_room = || {
-        if !options.no_flush {
-            empty(cx);
-        }
-    };
-    if let Err(why) = host.load_now(options.merge, &mut make_room) {
+    let mut make_room = || empty(cx);
+    let make_room: Option<&mut dyn FnMut()> =
+        if options.no_flush { None } else { Some(&mut make_room) };
+    if let Err(why) = host.load_now(options.merge, make_room) {
         host.warn(&format!("DEBUG RELOAD: {why}"));
         return Err(Error::text("ERR Error trying to load the RDB dump, check server logs."));
     }

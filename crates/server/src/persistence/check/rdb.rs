@@ -5,6 +5,7 @@
 //! piece by piece, so memory stays bounded; an element that is there twice is found only within a
 //! piece.
 
+use crate::persistence::load::Options;
 use crate::persistence::load::feed::Feed;
 use crate::process::{facts, os_error};
 use rdb::file::{Foreign, Item, Record, Scanner, Step};
@@ -87,18 +88,8 @@ pub fn check_rdb(
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> io::Result<Option<Summary>> {
-    let mut check = Check {
-        feed: Feed::new(input, offset, true),
-        scanner: Scanner::new(offset, end, PIECE_BYTES),
-        summary: Summary::default(),
-        now_ms: engine::clock::now().0,
-        end,
-        at: None,
-        large: None,
-        said: Instant::now(),
-        out,
-        err,
-    };
+    let feed = Feed::new(input, offset, true);
+    let mut check = Check::new(feed, Scanner::new(offset, end, PIECE_BYTES), end, out, err);
     let failed = match check.run() {
         Ok(()) => {
             let position = check.scanner.position();
@@ -114,6 +105,27 @@ pub fn check_rdb(
     }
     check.summarize()?;
     Ok(failed.is_none().then_some(check.summary))
+}
+
+/// Looks at a whole file of `end` bytes before a server gives its data up for it.
+///
+/// # Errors
+/// What is wrong, with the place.
+pub fn verify_rdb(input: &mut dyn Read, end: u64, options: &Options) -> Result<(), String> {
+    let (mut out, mut err) = (io::sink(), io::sink());
+    let feed = Feed::new(input, 0, options.verifies_checksum);
+    let scanner = Scanner::new(0, end, PIECE_BYTES).accept_newer(options.accepts_newer);
+    let mut check = Check::new(feed, scanner, end, &mut out, &mut err);
+    match check.run() {
+        Ok(()) if check.summary.unsupported == 0 || options.skips_unknown => Ok(()),
+        Ok(()) => Err("it has values of types that can't be loaded here".to_owned()),
+        Err(Stop::Output(error)) => Err(os_error(&error)),
+        Err(Stop::Unsound(what)) => {
+            let position = check.scanner.position();
+            let offset = check.at.map_or(position, |(offset, ..)| offset);
+            Err(format!("{what} (at offset {offset})"))
+        }
+    }
 }
 
 /// Why a check ends early.
@@ -144,7 +156,28 @@ struct Check<'c> {
     err: &'c mut dyn Write,
 }
 
-impl Check<'_> {
+impl<'c> Check<'c> {
+    fn new(
+        feed: Feed<'c>,
+        scanner: Scanner,
+        end: u64,
+        out: &'c mut dyn Write,
+        err: &'c mut dyn Write,
+    ) -> Check<'c> {
+        Check {
+            feed,
+            scanner,
+            summary: Summary::default(),
+            now_ms: engine::clock::now().0,
+            end,
+            at: None,
+            large: None,
+            said: Instant::now(),
+            out,
+            err,
+        }
+    }
+
     fn run(&mut self) -> Result<(), Stop> {
         while !self.scanner.is_done() {
             match self.scanner.next(self.feed.rest()) {
@@ -212,12 +245,14 @@ impl Check<'_> {
             Item::Foreign(thing) => self.foreign(&thing)?,
             Item::Checksum(stored) => {
                 // What stands in front of it has been taken.
-                let computed = self.feed.checksum().unwrap_or_default();
+                let computed = self.feed.checksum();
                 match stored {
+                    // It is not to be looked at.
+                    _ if computed.is_none() => {}
                     0 => {
                         self.info("RDB file was saved with checksum disabled: no check performed.")?
                     }
-                    _ if stored == computed => self.info("Checksum OK")?,
+                    _ if Some(stored) == computed => self.info("Checksum OK")?,
                     _ => return Err(Stop::Unsound("RDB CRC error".into())),
                 }
             }

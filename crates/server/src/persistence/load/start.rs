@@ -2,12 +2,13 @@
 
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
+use crate::persistence::check::verify_rdb;
 use crate::process::{os_error, signals};
 use engine::journal::History;
 use engine::{DbIndex, Engine, clock};
 use replication::Place;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Seek};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -93,18 +94,45 @@ pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
     }
 }
 
-/// Loads the configured file while the world is stopped (DEBUG RELOAD). `begun` is called before any
-/// key is inserted, and only if there is a file that can be read.
-pub fn now(engine: &'static Engine, replaces: bool, begun: &mut dyn FnMut()) -> Result<(), String> {
+/// Loads the configured file while the world is stopped (DEBUG RELOAD). `make_room` takes the present data
+/// away; it is called once the whole file was found sound, before any key is inserted.
+///
+/// # Errors
+/// Why nothing was loaded; without `make_room` a part may have been. Where the data is gone and the
+/// file cannot be loaded after all, the process ends: a part is not served in the place of the whole.
+pub fn now(
+    engine: &'static Engine,
+    replaces: bool,
+    mut make_room: Option<&mut dyn FnMut()>,
+) -> Result<(), String> {
     let path = engine.config.dbfilename().as_path().to_path_buf();
     let name = path.display().to_string();
     let opened = File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts)));
     let (mut input, facts) = opened.map_err(|error| format!("{name}: {}", os_error(&error)))?;
-    let source = Source { input: &mut input, name, offset: 0, end: facts.len(), begun };
     let mut options = Options::configured(engine);
+    if make_room.is_some() {
+        verify_rdb(&mut input, facts.len(), &options).map_err(|why| format!("{name}: {why}"))?;
+        input.rewind().map_err(|error| format!("{name}: {}", os_error(&error)))?;
+    }
+    let mut is_empty = false;
+    let mut begun = || {
+        if let Some(make_room) = &mut make_room {
+            make_room();
+            is_empty = true;
+        }
+    };
+    let source = Source { input: &mut input, name, offset: 0, end: facts.len(), begun: &mut begun };
     options.settings.world_is_stopped = true;
     options.settings.replaces = replaces;
     // The append-only file has to be told of those that have expired, when they are found.
     options.settings.keeps_expired = engine.journal.is_recording();
-    load_rdb(engine, source, &options).map(drop).map_err(|failure| failure.to_string())
+    let loaded = load_rdb(engine, source, &options);
+    if let Err(failure) = &loaded
+        && is_empty
+    {
+        log!(Warning, "DEBUG RELOAD: {failure}");
+        log!(Warning, "Fatal error loading the DB, check server logs. Exiting.");
+        std::process::exit(1);
+    }
+    loaded.map(drop).map_err(|failure| failure.to_string())
 }
