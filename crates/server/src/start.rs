@@ -177,7 +177,7 @@ fn serve(
     }
 
     banner::initialized();
-    let log = aof.find().map_err(not_loaded)?;
+    let log = aof.find()?;
     let snapshot = if config.appendonly() {
         begin_loading(engine, log);
         None
@@ -192,7 +192,7 @@ fn serve(
         .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
     let reactors = start_reactors(engine, &net, &pins.reactors)?;
     let is_ready = if config.appendonly() {
-        load_log(engine, &aof, log).map_err(not_loaded)?
+        load_log(engine, &aof, log)?
     } else {
         load::at_start(engine, snapshot).map_err(not_loaded)?
     };
@@ -276,7 +276,8 @@ fn begin_loading(engine: &Engine, bytes: Option<u64>) {
     signals::set_loading(true);
 }
 
-/// Why the data set is not there. The last line is Redis's, which tools look for.
+/// Why the snapshot is not loaded. The last line is Redis's, which tools look for; with an append-only log
+/// that is the reason itself.
 fn not_loaded(reason: Failure) -> Failure {
     format!("{reason}\nFatal error loading the DB, check server logs. Exiting.")
 }

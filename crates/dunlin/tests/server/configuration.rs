@@ -1,8 +1,12 @@
 //! Where the configuration comes from, and what a wrong one does.
 
 use crate::support::{Folder, Running, ask, client, command, port, refused};
+use harness::tls::Authority;
 use harness::wait::eventually;
 use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 /// What is printed about a wrong line.
@@ -96,13 +100,11 @@ fn a_port_in_the_place_of_the_file_gets_a_hint() {
     assert!(log.lines().all(|line| line.contains(":M ")), "{log}");
 }
 
-#[test]
-fn an_address_that_is_given_back_a_moment_later_is_waited_for() {
-    let folder = Folder::new();
-    let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let (port, mut busy) = (busy.local_addr().unwrap().port(), Some(busy));
+/// Starts a server at a port that is in use and is given back as soon as the server says so.
+fn waits_for_its_port(folder: Folder, busy: TcpListener, arguments: &[&str]) -> Running {
+    let mut busy = Some(busy);
     let output = std::fs::File::create(folder.path("output")).unwrap();
-    let mut start = command(&folder, &["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+    let mut start = command(&folder, arguments);
     let mut running = Running { child: start.stdout(output).spawn().unwrap(), folder };
     eventually("a start", || {
         assert_eq!(running.child.try_wait().unwrap(), None, "{}", running.output());
@@ -113,7 +115,49 @@ fn an_address_that_is_given_back_a_moment_later_is_waited_for() {
     });
     assert!(busy.is_none(), "the address was in use");
     assert_eq!(running.output().matches("Address already in use").count(), 1);
+    running
+}
+
+fn busy_port() -> (TcpListener, u16) {
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = busy.local_addr().unwrap().port();
+    (busy, port)
+}
+
+#[test]
+fn an_address_that_is_given_back_a_moment_later_is_waited_for() {
+    let (busy, port) = busy_port();
+    let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1"];
+    let _running = waits_for_its_port(Folder::new(), busy, &arguments);
     assert_eq!(ask(&mut client(port), &["PING"]), ["PONG"]);
+}
+
+#[test]
+fn an_address_for_tls_that_is_given_back_a_moment_later_is_waited_for() {
+    let (busy, port) = busy_port();
+    let authority = Authority::new("bind");
+    authority.sign("server");
+    let mut arguments = authority.options(port, "server");
+    arguments.extend(["--port", "0", "--bind", "127.0.0.1"].map(str::to_owned));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let _running = waits_for_its_port(Folder::new(), busy, &arguments);
+    authority.connect(port);
+}
+
+#[test]
+fn a_unix_socket_that_a_killed_server_has_left_is_taken_over() {
+    let mut folder = Folder::new();
+    for _ in 0..5 {
+        let mut running = Running::start(folder, &["--port", "0", "--unixsocket", "socket"]);
+        let mut stream = UnixStream::connect(running.folder.path("socket")).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+        running.end("KILL");
+        assert!(running.folder.path("socket").exists(), "nothing has removed it");
+        folder = std::mem::replace(&mut running.folder, Folder::new());
+    }
 }
 
 #[test]
