@@ -6,6 +6,7 @@
 
 pub mod monitor;
 pub(crate) mod outbox;
+mod prefixes;
 pub mod tracking;
 
 use crate::clients::Client;

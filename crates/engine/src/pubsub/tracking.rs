@@ -4,6 +4,7 @@
 //! tells them and forgets them. In broadcasting mode a client names prefixes and is told of every
 //! change below them.
 
+use super::prefixes::PrefixIndex;
 use crate::args::Args;
 use crate::cx::Cx;
 use crate::db::Db;
@@ -14,12 +15,15 @@ use crate::outbox::{Notification, Outbox};
 use crate::table::Resolved;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use structs::sync::{lock, read, write};
 
 /// Readers of a key that are remembered before gone connections are dropped from the list: the
 /// list of a key that never changes must not grow for ever.
 const MAX_UNCHECKED: usize = 64;
+
+/// A key that changed, and the client that did it if it was one.
+type ChangedKey<'k> = (&'k [u8], Option<u64>);
 
 /// A client that caches.
 #[derive(Clone, Debug)]
@@ -34,10 +38,30 @@ pub struct Cacher {
     pub prefixes: Option<Vec<Box<[u8]>>>,
 }
 
+/// The clients that cache, by their numbers.
+#[derive(Default)]
+struct Cachers {
+    all: BTreeMap<u64, Cacher>,
+    /// The prefixes of those that want broadcasts. Made when it is needed, as many clients may come
+    /// before there is a change to tell.
+    prefixes: OnceLock<PrefixIndex>,
+}
+
+impl Cachers {
+    fn prefixes(&self) -> &PrefixIndex {
+        self.prefixes.get_or_init(|| {
+            PrefixIndex::new(self.all.values().flat_map(|cacher| {
+                let prefixes = cacher.prefixes.iter().flatten();
+                prefixes.map(|prefix| (&**prefix, cacher.client))
+            }))
+        })
+    }
+}
+
 /// The clients that cache.
 #[derive(Default)]
 pub struct TrackingTable {
-    cachers: RwLock<Vec<Cacher>>,
+    cachers: RwLock<Cachers>,
     broadcasting: AtomicUsize,
     /// Keys that changed since the last broadcast, with the client that did it if it was one.
     changed: Mutex<BTreeMap<Box<[u8]>, Option<u64>>>,
@@ -58,35 +82,28 @@ impl TrackingTable {
     /// Adds or replaces a client.
     pub fn set(&self, cacher: Cacher) {
         let mut cachers = write(&self.cachers);
-        cachers.retain(|other| other.client != cacher.client);
-        cachers.push(cacher);
-        self.count_broadcasting(&cachers);
+        self.broadcasting.fetch_add(usize::from(cacher.prefixes.is_some()), Relaxed);
+        let before = cachers.all.insert(cacher.client, cacher);
+        self.forget(&mut cachers, before);
     }
 
     /// Removes a client.
     pub fn remove(&self, client: u64) {
         let mut cachers = write(&self.cachers);
-        cachers.retain(|other| other.client != client);
-        self.count_broadcasting(&cachers);
+        let before = cachers.all.remove(&client);
+        self.forget(&mut cachers, before);
     }
 
-    fn count_broadcasting(&self, cachers: &[Cacher]) {
-        let count = cachers.iter().filter(|c| c.prefixes.is_some()).count();
-        self.broadcasting.store(count, Relaxed);
+    /// Forgets what was known of a client, if it was there.
+    fn forget(&self, cachers: &mut Cachers, before: Option<Cacher>) {
+        let was_broadcasting = before.is_some_and(|cacher| cacher.prefixes.is_some());
+        self.broadcasting.fetch_sub(usize::from(was_broadcasting), Relaxed);
+        cachers.prefixes = OnceLock::new();
     }
 
     /// Number of different prefixes of the broadcasting clients.
     pub fn prefix_count(&self) -> usize {
-        let prefixes = self.all().into_iter().filter_map(|cacher| cacher.prefixes);
-        let mut all: Vec<Box<[u8]>> = prefixes.flatten().collect();
-        all.sort_unstable();
-        all.dedup();
-        all.len()
-    }
-
-    /// All clients that cache.
-    pub fn all(&self) -> Vec<Cacher> {
-        read(&self.cachers).clone()
+        read(&self.cachers).prefixes().len()
     }
 
     /// Tells the clients that read a key, whose stripe is locked, that it changed.
@@ -108,9 +125,9 @@ impl TrackingTable {
     /// Tells a client that a key which it has read was changed by another one, or itself.
     pub(crate) fn invalidate(&self, engine: &Engine, reader: u64, key: Box<[u8]>, by: u64) {
         let cachers = read(&self.cachers);
-        let Some(cacher) = cachers.iter().find(|c| c.client == reader) else { return };
+        let Some(cacher) = cachers.all.get(&reader) else { return };
         if cacher.prefixes.is_none() && !(cacher.no_loop && reader == by) {
-            tell(engine, cacher, Some(vec![key]));
+            tell(engine, cacher, &invalidation(cacher, Some(vec![key])));
         }
     }
 
@@ -141,20 +158,14 @@ impl TrackingTable {
         let mut noted = lock(&self.changed);
         let changed = std::mem::take(&mut *noted);
         let cachers = read(&self.cachers);
-        for cacher in cachers.iter() {
-            let Some(prefixes) = &cacher.prefixes else { continue };
-            for prefix in prefixes {
-                let keys: Vec<Box<[u8]>> = changed
-                    .iter()
-                    .filter(|(key, by)| {
-                        key.starts_with(prefix) && !(cacher.no_loop && **by == Some(cacher.client))
-                    })
-                    .map(|(key, _)| key.clone())
-                    .collect();
-                if !keys.is_empty() {
-                    tell(engine, cacher, Some(keys));
-                }
-            }
+        let mut below: BTreeMap<usize, Vec<ChangedKey<'_>>> = BTreeMap::new();
+        for (key, by) in &changed {
+            cachers
+                .prefixes()
+                .of_key(key, |prefix| below.entry(prefix).or_default().push((&**key, *by)));
+        }
+        for (prefix, keys) in below {
+            tell_prefix(engine, &cachers, prefix, &keys);
         }
         // Not before: another thread whose changes these are goes on to reply when it finds it so.
         self.has_changed.store(false, Release);
@@ -175,7 +186,9 @@ impl TrackingTable {
 
     /// Tells every client to forget everything.
     pub(crate) fn tell_all(&self, engine: &Engine) {
-        read(&self.cachers).iter().for_each(|cacher| tell(engine, cacher, None));
+        for cacher in read(&self.cachers).all.values() {
+            tell(engine, cacher, &invalidation(cacher, None));
+        }
     }
 
     /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed. Nothing is locked.
@@ -204,12 +217,38 @@ impl TrackingTable {
     }
 }
 
-fn tell(engine: &Engine, cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) {
-    let push = Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() };
+/// Tells the clients that asked for a prefix which keys below it were changed, and by which client. All get
+/// the same message but those that made a change themselves and do not want to hear of it.
+fn tell_prefix(engine: &Engine, cachers: &Cachers, prefix: usize, keys: &[ChangedKey<'_>]) {
+    let mut of_all: [Option<Arc<Push>>; 2] = [None, None];
+    for client in cachers.prefixes().clients(prefix) {
+        let Some(cacher) = cachers.all.get(client) else { continue };
+        let is_own = |by: &Option<u64>| cacher.no_loop && *by == Some(cacher.client);
+        if keys.iter().any(|(_, by)| is_own(by)) {
+            let others = keys.iter().filter(|(_, by)| !is_own(by));
+            let others: Vec<Box<[u8]>> = others.map(|(key, _)| Box::from(*key)).collect();
+            if !others.is_empty() {
+                tell(engine, cacher, &invalidation(cacher, Some(others)));
+            }
+            continue;
+        }
+        let push = of_all[usize::from(cacher.redirect.is_some())].get_or_insert_with(|| {
+            let all = keys.iter().map(|(key, _)| Box::from(*key)).collect();
+            invalidation(cacher, Some(all))
+        });
+        tell(engine, cacher, push);
+    }
+}
+
+fn invalidation(cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) -> Arc<Push> {
+    Arc::new(Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() })
+}
+
+fn tell(engine: &Engine, cacher: &Cacher, push: &Arc<Push>) {
     let target = cacher.redirect.unwrap_or(cacher.client);
     match engine.clients.get(target) {
         Some(client) => {
-            let message = Message::Push(client.id, Arc::new(push));
+            let message = Message::Push(client.id, Arc::clone(push));
             engine.mailboxes[client.thread].post(message);
         }
         None => {

@@ -175,7 +175,8 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
         ));
     }
     let known = || old.and_then(|old| old.broadcast.as_ref()).into_iter().flatten();
-    for (index, prefix) in wanted.prefixes.iter().enumerate() {
+    if let Some(index) = first_overlapping(known(), &wanted.prefixes) {
+        let prefix = &wanted.prefixes[index];
         if let Some(other) = known().find(|other| overlap(prefix, other)) {
             return Err(overlapping(prefix, "an existing", other));
         }
@@ -184,6 +185,28 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The first of these prefixes that overlaps with another of them or a known one. In lexical order a
+/// prefix stands right before those that begin with it.
+fn first_overlapping<'p>(
+    known: impl Iterator<Item = &'p Box<[u8]>>,
+    wanted: &'p [Box<[u8]>],
+) -> Option<usize> {
+    let known = known.map(|prefix| (prefix, None));
+    let wanted = wanted.iter().enumerate().map(|(index, prefix)| (prefix, Some(index)));
+    let mut all: Vec<(&Box<[u8]>, Option<usize>)> = known.chain(wanted).collect();
+    all.sort_unstable();
+    let mut open: Vec<(&Box<[u8]>, Option<usize>)> = Vec::new();
+    let mut first: Option<usize> = None;
+    for (prefix, index) in all {
+        while open.pop_if(|(shorter, _)| !prefix.starts_with(shorter)).is_some() {}
+        if let Some((_, of_shorter)) = open.last() {
+            first = [first, index, *of_shorter].into_iter().flatten().min();
+        }
+        open.push((prefix, index));
+    }
+    first
 }
 
 /// Whether some key has both prefixes.
