@@ -234,3 +234,22 @@ fn a_library_that_is_damaged_is_named() {
     let refusal = server.start_again().expect_err("it does not start").to_string();
     assert!(refusal.contains("a library of functions that cannot be loaded: ERR "), "{refusal}");
 }
+
+#[test]
+fn scripts_in_a_log_are_repeated_by_a_replica_too() {
+    // Its primary is not there. What the log says has happened is no write of a client.
+    let arguments = ["--appendonly", "yes", "--replicaof", "127.0.0.1", "1"];
+    let mut server = start(&Program::under_test(), &arguments);
+    server.kill().expect("it is killed");
+    let log = server.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let mut file = std::fs::OpenOptions::new().append(true).open(log).expect("it is there");
+    let scripts =
+        ["return redis.call('SET', KEYS[1], '100')", "#!lua\nreturn redis.call('INCR', KEYS[1])"];
+    for script in scripts {
+        let request = harness::client::encode(&["EVAL", script, "1", "key"]);
+        std::io::Write::write_all(&mut file, &request).expect("there is room");
+    }
+    drop(file);
+    server.start_again().expect("it starts again");
+    assert_eq!(ok(&mut server.client(), "GET key").shown(), "101");
+}

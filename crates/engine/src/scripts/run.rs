@@ -554,6 +554,9 @@ fn rules(
         return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
     };
     let only_reads = flags.has(ScriptFlags::NO_WRITES);
+    if cx.db.effects.is_replay {
+        return Ok(ScriptRules { is_read_only: only_reads, ..ScriptRules::default() });
+    }
     if dispatch::has_stale_data(cx.engine) && !flags.has(ScriptFlags::ALLOW_STALE) {
         return Err(Error::MasterDown);
     }
