@@ -103,6 +103,7 @@ pub struct Waiter {
     pub(crate) argv: Vec<Box<[u8]>>,
     pub(crate) protocol: Protocol,
     pub(crate) no_touch: bool,
+    is_import_source: bool,
     pub(crate) session_client: Arc<crate::clients::Client>,
     user: SessionUser,
     state: AtomicU8,
@@ -123,6 +124,7 @@ impl Waiter {
             argv,
             protocol: cx.reply.protocol(),
             no_touch: cx.session.no_touch,
+            is_import_source: cx.session.is_import_source,
             session_client: Arc::clone(&cx.session.client),
             user: cx.session.user.clone(),
             state: AtomicU8::new(WAITING),
@@ -266,6 +268,7 @@ impl Waiter {
         session.db = self.db;
         session.protocol = self.protocol;
         session.no_touch = self.no_touch;
+        session.is_import_source = self.is_import_source;
         session
     }
 }
@@ -428,6 +431,7 @@ mod tests {
             argv: Vec::new(),
             protocol: Protocol::Resp2,
             no_touch: false,
+            is_import_source: false,
             session_client: Arc::new(client),
             user: Acl::new(table, &config::Config::new()).default_user(),
             state: AtomicU8::new(WAITING),

@@ -71,6 +71,7 @@ impl<'a> Cx<'a> {
         let mut db = Db::new(engine, now, engine.access_policy(), thread.rng());
         db.index = session.db;
         db.touches = !session.no_touch;
+        db.set_import_source(session.is_import_source);
         Cx {
             db,
             reply: Reply::new(out, session.protocol),

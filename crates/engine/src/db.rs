@@ -142,7 +142,14 @@ impl<'a> Db<'a> {
     /// Whether a key that expires at this time is to be gone at once.
     #[inline]
     pub fn has_passed(&self, at: Millis) -> bool {
-        at <= self.horizon
+        at <= self.horizon && !self.engine.config.import_mode()
+    }
+
+    /// Says whether the commands are those of a client that imports data. With `import-mode` it deletes
+    /// keys itself when their time has come.
+    pub fn set_import_source(&mut self, is_source: bool) {
+        let ignores_expiry = is_source && self.engine.config.import_mode();
+        self.horizon = if ignores_expiry { Millis(i64::MIN) } else { self.now };
     }
 
     /// A uniform random number.

@@ -65,9 +65,9 @@ pub trait Host: Send + Sync {
     /// Writes it before anything else happens, for a command that has stopped the world.
     fn save_now(&self, snapshot: Snapshot) -> Result<(), String>;
     /// Loads the configured file, for a command that has stopped the world. A key that is there
-    /// already is replaced or makes an error. `make_room` is called as soon as it is clear that there
-    /// is such a file and that it is one that can be loaded.
-    fn load_now(&self, replaces: bool, make_room: &mut dyn FnMut()) -> Result<(), String>;
+    /// already is replaced or makes an error. `make_room` takes the present data away; it is called
+    /// once the file was found sound. If it cannot be loaded then, the process ends.
+    fn load_now(&self, replaces: bool, make_room: Option<&mut dyn FnMut()>) -> Result<(), String>;
     /// Starts an orderly shutdown, asked for by this client.
     /// `reply` is for a shutdown that fails.
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply);
@@ -396,9 +396,12 @@ impl Engine {
     }
 
     /// Whether no key is deleted unasked because its time has come: writes are paused, data is being
-    /// loaded, or it is the primary that does so.
+    /// loaded, or it is the primary or the source of an import that does so.
     pub fn is_frozen(&self) -> bool {
-        self.pause.is_on() || self.loading.is_on() || self.upstream.is_replica()
+        self.pause.is_on()
+            || self.loading.is_on()
+            || self.upstream.is_replica()
+            || self.config.import_mode()
     }
 
     /// Whether nothing is evicted: as [`Engine::is_frozen`], but a replica may have a limit of its own.

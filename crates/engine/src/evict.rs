@@ -193,7 +193,10 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
     let engine = db.engine;
     let (began, longest) =
         (engine.clock.now(), longest(engine.config.maxmemory_eviction_tenacity()));
-    let policy = engine.config.maxmemory_policy();
+    let policy = match engine.config.import_mode() {
+        true => MaxmemoryPolicy::NoEviction,
+        false => engine.config.maxmemory_policy(),
+    };
     // What is being freed in the background need not be made room for: until it is, some is allowed.
     let excess = || {
         let is_freeing = engine.background.pending_objects() > 0;

@@ -34,6 +34,8 @@ pub struct Watching {
     stripes: Locked,
     /// When the first of the keys expires that had an expiry when it was watched.
     first_expiry: Millis,
+    /// Keys that had expired when they were watched and were kept (see [`Engine::is_frozen`]).
+    stale: HashSet<WatchedKey>,
     /// Bytes of the names of the keys.
     bytes: usize,
 }
@@ -46,6 +48,7 @@ impl Watching {
             keys: HashSet::new(),
             stripes: Locked::None,
             first_expiry: Millis(i64::MAX),
+            stale: HashSet::new(),
             bytes: 0,
         })
     }
@@ -78,10 +81,11 @@ impl Watching {
     /// Whether a key is there although its time has come. One that was flushed before anything found it
     /// expired counts as absent.
     fn has_expired_key(&self, db: &Db<'_>) -> bool {
-        self.keys.iter().any(|(index, key)| {
+        let mut later = self.keys.iter().filter(|key| !self.stale.contains(*key));
+        later.any(|(index, key)| {
             let key = Key::new(key);
             let stripe = db.engine.keyspace.stripe_of(key);
-            let is_expired = |entry: &Entry| entry.is_expired(db.now());
+            let is_expired = |entry: &Entry| entry.is_expired(db.horizon());
             db.with_stripe(stripe, |data| data.find(*index, key).is_some_and(is_expired))
         })
     }
@@ -126,17 +130,23 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     }
     let Some(watching) = &mut cx.session.watching else { return };
     let Some(stripe) = watching.add(db, key) else { return };
-    let expiry = register(&mut cx.db, stripe, key, &watching.watch);
-    watching.first_expiry = watching.first_expiry.min(expiry.unwrap_or(Millis(i64::MAX)));
+    match register(&mut cx.db, stripe, key, &watching.watch) {
+        Some(expiry) if expiry < cx.db.horizon() => {
+            watching.stale.insert((db, Box::from(key.bytes)));
+        }
+        Some(expiry) => watching.first_expiry = watching.first_expiry.min(expiry),
+        None => {}
+    }
 }
 
 /// Registers a watch with a key; returns when the key expires.
 fn register(db: &mut Db<'_>, stripe: usize, key: Key<'_>, watch: &Arc<Watch>) -> Option<Millis> {
-    let (index, now) = (db.index, db.now());
-    let is_expired = |data: &StripeData| data.find(index, key).is_some_and(|e| e.is_expired(now));
+    let (index, horizon) = (db.index, db.horizon());
+    let is_expired =
+        |data: &StripeData| data.find(index, key).is_some_and(|e| e.is_expired(horizon));
     // An expired key that is still there would count as changed when it is deleted: now, before the
-    // watch is there to be raised.
-    if db.with_stripe(stripe, is_expired) {
+    // watch is there to be raised. A replica keeps it, because its primary is to delete it.
+    if !db.engine.is_frozen() && db.with_stripe(stripe, is_expired) {
         let is_locked = !db.locks.is_empty();
         if !is_locked {
             db.locks.acquire_patiently(Locked::One(stripe));

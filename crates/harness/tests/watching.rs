@@ -1,8 +1,9 @@
 //! WATCH of very many keys: it takes time in proportion to their number, and beside it others go on.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::{Client, ask};
+use harness::client::{Client, ask, ok};
 use harness::info::number;
+use harness::replicas::{compare, is_linked};
 use harness::reply::Reply;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -93,4 +94,30 @@ fn a_client_that_leaves_watches_nothing() {
     ask(&mut other, "WATCH key:1");
     ask(&mut other, "UNWATCH");
     assert_eq!(watched_keys(&mut other), 0);
+}
+
+#[test]
+fn a_replica_leaves_expired_keys_that_are_watched_to_its_primary() {
+    let start = |arguments: &[&str]| {
+        let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
+        Server::start(&Program::under_test(), Options::arguments(&all)).expect("it starts")
+    };
+    let primary = start(&[]);
+    let replica = start(&["--replicaof", "127.0.0.1", &primary.port().to_string()]);
+    let (mut ours, mut theirs) = (primary.client(), replica.client());
+    eventually("the link is up", || is_linked(&mut theirs));
+    ok(&mut ours, "DEBUG SET-ACTIVE-EXPIRE 0");
+    ok(&mut ours, "SET key value PX 1");
+    eventually("it is there and has expired", || {
+        ask(&mut theirs, "DBSIZE").shown() == "1" && ask(&mut theirs, "EXISTS key").shown() == "0"
+    });
+    ok(&mut theirs, "WATCH key");
+    ok(&mut theirs, "MULTI");
+    ask(&mut theirs, "DBSIZE");
+    let replies = ask(&mut theirs, "EXEC");
+    // It had expired when it was watched, so that has not changed.
+    assert_eq!(replies.elements().map(|all| all[0].shown()), Some("1".to_owned()));
+    ok(&mut ours, "SET other value");
+    // A deletion of its own would put the replica's position beyond the primary's.
+    compare(&primary, &replica);
 }

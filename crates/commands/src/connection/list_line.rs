@@ -35,6 +35,7 @@ pub(crate) fn letters(bits: u64) -> String {
         (flag::UNIX_SOCKET, 'U'),
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
+        (flag::IMPORT_SOURCE, 'I'),
     ];
     let text: String =
         known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();

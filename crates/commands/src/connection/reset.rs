@@ -35,10 +35,12 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     session.client.names().user = session.user.name().to_owned();
     session.reply_mode = ReplyMode::On;
     session.no_touch = false;
+    session.is_import_source = false;
     session.no_evict = false;
     session.client.names().name.clear();
     cx.db.index = DbIndex(0);
     cx.db.touches = true;
+    cx.db.set_import_source(false);
     cx.reply.set_protocol(Protocol::Resp2);
     cx.reply.simple("RESET");
     Ok(())

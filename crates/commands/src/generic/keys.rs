@@ -27,14 +27,14 @@ pub static KEYS: Command = Command {
 };
 
 fn keys(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let (db, now, pattern) = (cx.db.index, cx.now(), args[1]);
+    let (db, horizon, pattern) = (cx.db.index, cx.db.horizon(), args[1]);
     let all = pattern == b"*";
     let place = cx.reply.deferred();
     let mut count = 0;
     cx.db.for_each_stripe(|_, stripe| {
         for entry in stripe.entries(db) {
             let matches = all || glob::matches(pattern, entry.key(), Case::Sensitive);
-            if matches && !entry.is_expired(now) {
+            if matches && !entry.is_expired(horizon) {
                 cx.reply.bulk(entry.key());
                 count += 1;
             }

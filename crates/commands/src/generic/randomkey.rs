@@ -24,7 +24,7 @@ pub static RANDOMKEY: Command = Command {
 const ATTEMPTS: usize = 100;
 
 fn randomkey(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let (db, now) = (cx.db.index, cx.now());
+    let (db, horizon) = (cx.db.index, cx.db.horizon());
     let mut sizes = vec![0u64; STRIPES];
     cx.db.for_each_stripe(|index, stripe| sizes[index] = stripe.key_count(db) as u64);
     let total: u64 = sizes.iter().sum();
@@ -38,7 +38,7 @@ fn randomkey(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         let view = &cx.db;
         let key = view.with_stripe(stripe.unwrap_or_default(), |stripe| {
             let entry = stripe.sample(db, || view.random())?;
-            (!entry.is_expired(now)).then(|| entry.key().to_vec())
+            (!entry.is_expired(horizon)).then(|| entry.key().to_vec())
         });
         if let Some(key) = key {
             cx.reply.bulk(&key);

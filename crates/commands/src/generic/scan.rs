@@ -152,7 +152,7 @@ fn known_type(name: &[u8]) -> Result<&[u8], Error> {
 fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut cursor = parse_cursor(args[1])?;
     let options = parse(args, 2, Walked::Keys)?;
-    let (db, now) = (cx.db.index, cx.now());
+    let (db, horizon) = (cx.db.index, cx.db.horizon());
     let mut found: Vec<Box<[u8]>> = Vec::new();
     // Work is bounded by what is looked at, not by what matches.
     let (mut seen, mut steps) = (0, 0);
@@ -178,7 +178,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 steps += 1;
                 from = data.walk(db, place, |entry| {
                     seen += 1;
-                    if entry.is_expired(now) {
+                    if entry.is_expired(horizon) {
                         expired.push(Box::from(entry.key()));
                         return;
                     }

@@ -56,5 +56,9 @@ pub(super) const OPTIONS: &[Spec] = &[
     )
     .not_yet(),
     flag("jemalloc-bg-thread", "yes", "return memory to the kernel in the background").not_yet(),
-    flag("import-mode", "no", "keep expired keys while data is imported").not_yet(),
+    flag(
+        "import-mode",
+        "no",
+        "while data is imported, delete nothing unasked: keys that expired, or for room",
+    ),
 ];

@@ -159,6 +159,8 @@ pub mod flag {
     pub const REPLICA: u64 = 1 << 15;
     /// `M`: the primary.
     pub const PRIMARY: u64 = 1 << 16;
+    /// `I`: imports data.
+    pub const IMPORT_SOURCE: u64 = 1 << 17;
 }
 
 impl Client {

@@ -118,6 +118,8 @@ pub struct Session {
     pub(crate) unanswered: JournalPos,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
+    /// CLIENT IMPORT-SOURCE: with `import-mode` no key is gone for it because its time has come.
+    pub is_import_source: bool,
     /// CLIENT NO-EVICT.
     pub no_evict: bool,
     /// CLIENT CAPA REDIRECT: it understands being sent to another server.
@@ -176,6 +178,7 @@ impl Session {
             write_replies: Vec::new(),
             unanswered: JournalPos(0),
             no_touch: false,
+            is_import_source: false,
             no_evict: false,
             can_redirect: false,
             suspension: None,
@@ -203,6 +206,7 @@ impl Session {
             tracking: self.tracking.clone(),
             request_bytes: self.request_bytes,
             no_touch: self.no_touch,
+            is_import_source: self.is_import_source,
             is_local: self.is_local,
             transport_flags: self.transport_flags,
             is_guest: true,
@@ -311,6 +315,7 @@ impl Session {
         set(self.tracking.as_ref().is_some_and(|t| t.broadcast.is_some()), flag::TRACKING_BCAST);
         set(self.no_evict, flag::NO_EVICT);
         set(self.no_touch, flag::NO_TOUCH);
+        set(self.is_import_source, flag::IMPORT_SOURCE);
         set(self.can_redirect, flag::CAN_REDIRECT);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);

@@ -4,6 +4,7 @@
 use super::super::list_line::line;
 use super::super::names::check_name;
 use super::list::publish_own;
+use super::modes::parse_switch;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `CLIENT ID`.
@@ -161,10 +162,12 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn client_import_source(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    // There is no import mode in which a client could be a source; but it can be none.
-    if !args.is(2, "off") {
+    if !args.is(2, "off") && !cx.engine.config.import_mode() {
         return Err(Error::text("ERR Server is not in import mode"));
     }
+    let is_source = parse_switch(args)?;
+    cx.session.is_import_source = is_source;
+    cx.db.set_import_source(is_source);
     cx.reply.ok();
     Ok(())
 }
