@@ -25,3 +25,15 @@ proc exec {args} {
     }
     exec_process {*}$args
 }
+
+# The log says where it stands in the replication stream, in lines that are annotations to others.
+rename read_from_aof read_command_from_aof
+proc read_from_aof {fp} {
+    while 1 {
+        set place [tell $fp]
+        if {[gets $fp line] == -1 || ![string match {#REPL:*} $line]} {
+            seek $fp $place
+            return [read_command_from_aof $fp]
+        }
+    }
+}
