@@ -54,6 +54,9 @@ impl ColdStore for Store {
         drop(disk);
         done(results);
     }
+    fn size(&self, location: ColdLocation) -> usize {
+        disk().values.get(&location).map_or(0, Vec::len)
+    }
     fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError> {
         READS.fetch_add(1, SeqCst);
         disk().get(location)

@@ -13,8 +13,9 @@
 //! A value that cannot be read fails the requests that asked for it. The next one tries again.
 
 mod reads;
+mod thaw;
 
-use crate::command::{Command, Flags, KeyFlags};
+use crate::command::{Command, Databases, Flags, KeyFlags};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::engine::Engine;
@@ -25,12 +26,10 @@ use crate::tier::log_failure;
 use crate::value::{self, view};
 use crate::{Args, limits};
 use keyspace::cold::store;
-use keyspace::snapshot::record::{ColdHead, Token, Tokens};
-use keyspace::snapshot::write_whole;
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Entry, Key, StripeData, Value};
 pub use reads::ColdReads;
 use reads::{Reader, Wanted};
-use std::borrow::Cow;
+pub(crate) use thaw::thaw;
 
 /// Whether a command needs the value of a key that it names, not only the key.
 fn needs_value(command: &Command, flags: KeyFlags) -> bool {
@@ -88,6 +87,35 @@ pub(crate) fn fetch_missing(
     let reader = Reader { thread: client.thread, client: client.id };
     let fetched = engine.cold_reads.fetch(engine, wanted, Some(reader));
     Some(fetched.map_err(|error| unreadable(&error)))
+}
+
+/// Begins to read the cold values that requests further on in a pipeline need, so that they are read together
+/// with the one that the connection waits for. The caller is inside the world and holds no stripe. A
+/// stripe that is locked is passed over, and a failure is met by the request itself.
+#[cold]
+pub(crate) fn look_ahead<'a>(
+    cx: &Cx<'_>,
+    requests: impl Iterator<Item = (&'static Resolved, Args<'a>)>,
+) {
+    let engine = cx.thread.engine;
+    // Behind a request that names a database another one may be selected.
+    let stays =
+        |row: &Resolved| matches!(row.command.databases, Databases::Selected | Databases::All);
+    for (row, args) in requests.take_while(|(row, _)| stays(row)) {
+        let words = args.words();
+        for found in RequestKeys::of(&engine.keyspace, row.command, words).iter() {
+            if !needs_value(row.command, found.flags) {
+                continue;
+            }
+            let key = found.key(words);
+            let Some(data) = engine.keyspace.stripe(found.stripe()).try_lock() else { continue };
+            if let Some(cold) = cold_value(&data, key, &cx.db) {
+                let one = Wanted { db: cx.db.index, key: key.bytes.into(), cold };
+                // Without a reader there is no failure to tell.
+                let _ = engine.cold_reads.fetch(engine, vec![one], None);
+            }
+        }
+    }
 }
 
 fn unreadable(ColdError(reason): &ColdError) -> Error {
@@ -222,39 +250,4 @@ pub fn make_cold(
     let entry = payload.and_then(|payload| stripe.make_cold(db, key, keep(payload)));
     drop(stripe);
     entry.map(|entry| engine.background.free_entry(entry)).is_some()
-}
-
-/// The tokens of a snapshot with the cold values read.
-///
-/// # Errors
-/// One of them cannot be read: the snapshot fails.
-pub(crate) fn thaw<'t>(engine: &Engine, tokens: &'t [u8]) -> Result<Cow<'t, [u8]>, ColdError> {
-    if store().is_none() {
-        return Ok(Cow::Borrowed(tokens));
-    }
-    let (mut out, mut copied) = (Vec::new(), 0);
-    let mut rest = Tokens::new(tokens);
-    loop {
-        let at = tokens.len() - rest.len();
-        match rest.next() {
-            None => break,
-            Some(Token::Cold(head)) => {
-                out.extend_from_slice(&tokens[copied..at]);
-                write_whole(&mut out, &entry_of(engine, &head)?);
-                copied = tokens.len() - rest.len();
-            }
-            Some(_) => {}
-        }
-    }
-    if copied == 0 {
-        return Ok(Cow::Borrowed(tokens));
-    }
-    out.extend_from_slice(&tokens[copied..]);
-    Ok(Cow::Owned(out))
-}
-
-fn entry_of(engine: &Engine, head: &ColdHead<'_>) -> Result<Entry, ColdError> {
-    let value = read(engine, head.location);
-    let value = value.inspect_err(|error| log_failure(engine, head.key, error))?;
-    Ok(Entry::new(head.key, value, head.expiry, head.access))
 }

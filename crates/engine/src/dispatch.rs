@@ -428,16 +428,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
-    let mut outcome = Ok(());
-    if keyspace::cold::entries() > 0 && !cx.may_wait() {
-        outcome = cold::read_in_place(cx, row, args);
-    }
-    if outcome.is_ok() {
-        outcome = (row.command.run)(cx, args);
-    }
-    if let Err(Error::Cold) = outcome {
-        outcome = run_with_values(cx, row, args, started);
-    }
+    let outcome = run_row(cx, row, args);
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
     if let Err(error) = &outcome {
@@ -481,11 +472,27 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     outcome
 }
 
+/// Runs a command whose locks are held and nothing around it, but reads the cold values that it needs.
+///
+/// # Errors
+/// The command's own, or a value cannot be read.
+#[inline]
+pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    let started = cx.reply.place();
+    if keyspace::cold::entries() > 0 && !cx.may_wait() {
+        cold::read_in_place(cx, row, args)?;
+    }
+    match (row.command.run)(cx, args) {
+        Err(Error::Cold) => run_with_values(cx, row, args, started),
+        outcome => outcome,
+    }
+}
+
 /// Runs a command again that has met cold values it does not name, once they are read.
 #[cold]
 fn run_with_values(
     cx: &mut Cx<'_>,
-    row: &'static Resolved,
+    row: &Resolved,
     args: Args<'_>,
     started: usize,
 ) -> Result<(), Error> {

@@ -26,6 +26,7 @@ use crate::scripts::functions::Libraries;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
+use crate::tier;
 use keyspace::keyspace::Taken;
 use keyspace::{DbIndex, Millis};
 use replication::replica::framing::{Entry, EntryKind, Framer};
@@ -116,6 +117,7 @@ impl<'t> Follower<'t> {
         thread.engine.tracking.flush_broadcasts(thread.engine);
         drop(cx);
         thread.reader.leave();
+        tier::make_room_for_load(thread.engine, Some(&thread.reader));
         Applied { bytes: appended, asked_at, is_over }
     }
 }

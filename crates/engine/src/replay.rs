@@ -12,12 +12,14 @@ use crate::clients::Client;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
+use crate::dispatch;
 use crate::error::Error;
 use crate::locks::Locked;
 use crate::request_keys::{prefetch_bucket, prefetch_entry};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
+use crate::tier;
 use keyspace::{DbIndex, Millis};
 use resp::Output;
 use std::sync::Arc;
@@ -84,6 +86,7 @@ impl<'t> Replay<'t> {
         cx.session.db = cx.db.index;
         drop(cx);
         thread.reader.leave();
+        tier::make_room_for_load(thread.engine, Some(&thread.reader));
         outcome
     }
 }
@@ -145,7 +148,7 @@ fn run_one(
 }
 
 fn apply(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
-    let outcome = (row.command.run)(cx, args);
+    let outcome = dispatch::run_row(cx, row, args);
     cx.block_request = None;
     commit::commit(cx, args);
     cx.db.effects.ready.clear();

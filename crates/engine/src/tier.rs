@@ -13,15 +13,19 @@ use crate::cold::encode;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::stats::Counter;
-use keyspace::access;
+use keyspace::access::{self, Policy};
 use keyspace::cold::{Fetched, set_store};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
-use keyspace::{ColdError, ColdLocation, ColdStore, DbIndex, Entry, Key, Kind, Moved, StripeData};
+use keyspace::{
+    ColdError, ColdLocation, ColdStore, DbIndex, Entry, Key, Kind, Millis, Moved, StripeData,
+};
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use structs::random::Rng;
 use tier::{Location, Owners, Refused, Relocation, Tier};
 
 /// Entries of a stripe that are compared at a visit.
@@ -35,6 +39,9 @@ const HEADROOM: u64 = 16;
 /// Shortest and longest time that a thread spends at a stretch.
 const SHORTEST: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_micros(400);
+/// How long a thread that loads waits for the disk at a stretch, and how often before it goes on.
+const LOAD_PAUSE: Duration = Duration::from_millis(1);
+const LOAD_PAUSES: u32 = 5000;
 /// Bytes of a cold entry with a short key.
 const COLD_BYTES: usize = 32;
 
@@ -97,6 +104,10 @@ impl ColdStore for Store {
             done(results.into_iter().map(|result| result.map_err(unreadable)).collect());
         };
         self.0.fetch(&locations, Box::new(told));
+    }
+
+    fn size(&self, location: ColdLocation) -> usize {
+        place(location).len()
     }
 
     fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError> {
@@ -170,6 +181,15 @@ pub(crate) enum Demoted {
     Nothing,
 }
 
+/// What a search for values to demote goes by.
+struct Search<'s> {
+    engine: &'s Engine,
+    tier: &'s Arc<Tier>,
+    policy: Policy,
+    now: Millis,
+    random: &'s dyn Fn() -> u64,
+}
+
 /// Demotes until `excess` is 0, for so long at most.
 pub(crate) fn demote(
     db: &Db<'_>,
@@ -178,31 +198,9 @@ pub(crate) fn demote(
     began: Ticks,
     longest: Duration,
 ) -> Demoted {
-    let engine = db.engine;
-    if db.now().0 < engine.tier.in_vain_until_ms.load(Relaxed) {
-        return Demoted::Nothing;
-    }
-    // What was demoted may still wait to be freed, so it is counted.
-    let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
-    while freed < wanted && excess() > 0 {
-        if engine.clock.elapsed(began) > longest {
-            return Demoted::TimeUp;
-        }
-        match demote_of_some_stripe(db, tier) {
-            Ok(0) => in_vain += 1,
-            Ok(bytes) => {
-                freed += bytes as u64;
-                in_vain = 0;
-            }
-            Err(Refused::Busy) => return Demoted::DiskIsBehind,
-            Err(_) => in_vain = VAIN_VISITS,
-        }
-        if in_vain >= VAIN_VISITS {
-            engine.tier.in_vain_until_ms.store(db.now().0 + REMEMBERED_MS, Relaxed);
-            return Demoted::Nothing;
-        }
-    }
-    Demoted::Enough
+    let (engine, random) = (db.engine, || db.random());
+    let search = Search { engine, tier, policy: db.policy, now: db.now(), random: &random };
+    search.demote(excess, began, longest)
 }
 
 /// Demotes ahead of need, as long as the distance to the limit says. Whether there is more to do as
@@ -221,31 +219,110 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     matches!(ended, Demoted::TimeUp | Demoted::DiskIsBehind)
 }
 
-/// Demotes the coldest of some entries; how many bytes that frees.
-fn demote_of_some_stripe(db: &Db<'_>, tier: &Arc<Tier>) -> Result<usize, Refused> {
-    let engine = db.engine;
-    let index = db.random() as usize % STRIPES;
-    let Some(mut data) = engine.keyspace.stripe(index).try_lock() else { return Ok(0) };
-    let sizes = Sizes::new(engine, tier);
-    let mut freed = 0;
-    let mut next = Some(DbIndex(0));
-    while let Some(index) = next {
-        next = data.next_db(index);
-        let mut best: Option<(u64, &Entry)> = None;
-        for _ in 0..SAMPLES {
-            let entry = data.sample(index, || db.random());
-            let Some(entry) = entry.filter(|entry| sizes.fit(entry)) else { continue };
-            let score = access::eviction_score(db.policy, entry.access(), db.now().0);
-            if best.is_none_or(|(most, _)| score > most) {
-                best = Some((score, entry));
-            }
-        }
-        if let Some((_, entry)) = best {
-            let key: Box<[u8]> = Box::from(entry.key());
-            freed += demote_value(engine, tier, &mut data, index, Key::new(&key))?;
+/// Keeps a thread below the limit that fills memory without a client: it loads a file or follows a
+/// primary. It demotes what is too much and waits for the disk if need be, but goes on if the tier takes
+/// nothing more: what is loaded is not evicted. The caller is outside the world with this
+/// registration, or has none since the world is stopped.
+pub(crate) fn make_room_for_load(engine: &'static Engine, reader: Option<&Reader>) {
+    let limit = engine.config.maxmemory();
+    if limit > 0
+        && let Some(tier) = engine.tier.get()
+    {
+        let wanted = limit - limit / HEADROOM;
+        if engine.limited_bytes() > wanted {
+            demote_for_load(engine, tier, limit, wanted, reader);
         }
     }
-    Ok(freed)
+}
+
+#[cold]
+fn demote_for_load(
+    engine: &'static Engine,
+    tier: &Arc<Tier>,
+    limit: u64,
+    wanted: u64,
+    reader: Option<&Reader>,
+) {
+    let random = RefCell::new(Rng::from_entropy());
+    let random = || random.borrow_mut().next_u64();
+    let (policy, now) = (engine.access_policy(), engine.clock.wall());
+    let search = Search { engine, tier, policy, now, random: &random };
+    let excess = || engine.limited_bytes().saturating_sub(wanted);
+    for _ in 0..LOAD_PAUSES {
+        if let Some(reader) = reader {
+            reader.enter();
+        }
+        let ended = search.demote(&excess, engine.clock.now(), LONGEST);
+        if let Some(reader) = reader {
+            reader.leave();
+        }
+        match ended {
+            Demoted::Enough | Demoted::Nothing => return,
+            Demoted::TimeUp => {}
+            Demoted::DiskIsBehind if engine.limited_bytes() <= limit => return,
+            Demoted::DiskIsBehind => {
+                engine.tier.throttled.add(1);
+                engine.clock.rest(LOAD_PAUSE);
+            }
+        }
+    }
+}
+
+impl Search<'_> {
+    fn demote(&self, excess: &dyn Fn() -> u64, began: Ticks, longest: Duration) -> Demoted {
+        let engine = self.engine;
+        if self.now.0 < engine.tier.in_vain_until_ms.load(Relaxed) {
+            return Demoted::Nothing;
+        }
+        // What was demoted may still wait to be freed, so it is counted.
+        let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
+        while freed < wanted && excess() > 0 {
+            if engine.clock.elapsed(began) > longest {
+                return Demoted::TimeUp;
+            }
+            match self.demote_of_some_stripe() {
+                Ok(0) => in_vain += 1,
+                Ok(bytes) => {
+                    freed += bytes as u64;
+                    in_vain = 0;
+                }
+                Err(Refused::Busy) => return Demoted::DiskIsBehind,
+                Err(_) => in_vain = VAIN_VISITS,
+            }
+            if in_vain >= VAIN_VISITS {
+                engine.tier.in_vain_until_ms.store(self.now.0 + REMEMBERED_MS, Relaxed);
+                return Demoted::Nothing;
+            }
+        }
+        Demoted::Enough
+    }
+
+    /// Demotes the coldest of some entries; how many bytes that frees.
+    fn demote_of_some_stripe(&self) -> Result<usize, Refused> {
+        let (engine, tier) = (self.engine, self.tier);
+        let index = (self.random)() as usize % STRIPES;
+        let Some(mut data) = engine.keyspace.stripe(index).try_lock() else { return Ok(0) };
+        let sizes = Sizes::new(engine, tier);
+        let mut freed = 0;
+        let mut next = Some(DbIndex(0));
+        while let Some(index) = next {
+            next = data.next_db(index);
+            let mut best: Option<(u64, &Entry)> = None;
+            for _ in 0..SAMPLES {
+                let entry = data.sample(index, self.random);
+                let Some(entry) = entry.filter(|entry| sizes.fit(entry)) else { continue };
+                let score = access::eviction_score(self.policy, entry.access(), self.now.0);
+                if best.is_none_or(|(most, _)| score > most) {
+                    best = Some((score, entry));
+                }
+            }
+            if let Some((_, entry)) = best {
+                let key: Box<[u8]> = Box::from(entry.key());
+                freed += demote_value(engine, tier, &mut data, index, Key::new(&key))?;
+            }
+        }
+        Ok(freed)
+    }
 }
 
 /// Which values may leave RAM, by their size in bytes.

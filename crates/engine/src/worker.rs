@@ -4,7 +4,7 @@
 //! buckets, prefetch the entries, then run one command after the other.
 
 use crate::args::Args;
-use crate::batch::{self, Batch};
+use crate::batch::{self, Batch, Request};
 use crate::blocking::{Resumption, Suspension, Waiter};
 use crate::clients::{Client, Departure, Names};
 use crate::cold;
@@ -299,11 +299,19 @@ impl Worker {
             }
             let mut cut = None;
             cx.start_timing();
-            for request in batch.requests() {
+            for (index, request) in batch.requests().iter().enumerate() {
                 cx.session.request_bytes = request.bytes();
                 match run(&mut cx, request.args(argv, input), request.resolved) {
                     Ok(()) => consumed = request.end,
                     Err(cause) => {
+                        if cause == Next::NotNow(NotNow::Cold) {
+                            let words: &[&[u8]] = argv;
+                            let rest = batch.requests()[index + 1..].iter();
+                            let known = |request: &Request| {
+                                Some((request.resolved?, request.args(words, input)))
+                            };
+                            cold::look_ahead(&cx, rest.filter_map(known));
+                        }
                         cut = Some(cause);
                         break;
                     }

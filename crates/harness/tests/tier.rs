@@ -155,10 +155,79 @@ fn data_larger_than_memory_survive_a_restart() {
     eventually("the data are loaded", || {
         client.command(&["DBSIZE"]).unwrap() == Reply::Integer(MANY as i64)
     });
+    let peak = number(&mut client, "used_memory_peak");
+    assert!(peak < 32 << 20, "loading went beyond the limit: {peak} bytes");
     (0..500).for_each(|_| check(&mut client, rng.below(MANY)));
     assert_eq!(number(&mut client, "tier_read_errors"), 0);
     server.terminate().unwrap();
     assert_eq!(segments(&server), 0, "an orderly end removes the files");
+}
+
+#[test]
+fn a_log_larger_than_memory_is_repeated() {
+    const LISTS: usize = 20_000;
+    let log = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""];
+    let mut server = start(&[&["--maxmemory", "16mb"][..], &log].concat());
+    let mut client = server.client();
+    // The second element meets lists that are on flash, then and when the log is repeated.
+    for number in (0..LISTS).chain(0..LISTS) {
+        client.send(&[&b"RPUSH"[..], &key(number), &value(number)]).unwrap();
+        if number % 100 == 99 {
+            (0..100).for_each(|_| assert!(!client.reply().unwrap().is_error()));
+        }
+    }
+    server.kill().unwrap();
+    server.start_again().unwrap();
+    let mut client = server.client();
+    eventually("the log is repeated", || {
+        client.command(&["DBSIZE"]).unwrap() == Reply::Integer(LISTS as i64)
+    });
+    assert!(number(&mut client, "tier_values") > 0);
+    let mut rng = Rng::new(3);
+    for _ in 0..300 {
+        let number = rng.below(LISTS);
+        let reply = client.command(&[&b"LRANGE"[..], &key(number), b"0", b"-1"]).unwrap();
+        let expected = Reply::Bulk(value(number));
+        assert_eq!(reply, Reply::Array(vec![expected.clone(), expected]), "key {number}");
+    }
+}
+
+#[test]
+fn a_blocked_client_is_served_with_a_cold_destination() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let (mut waiting, mut client) = (server.client(), server.client());
+    client.command(&["RPUSH", "to", "a", &"b".repeat(500)]).unwrap();
+    waiting.send(&["BLMOVE", "from", "to", "LEFT", "LEFT", "0"]).unwrap();
+    eventually("the client waits", || number(&mut client, "blocked_clients") == 1);
+    assert_eq!(demote(&mut client), 1);
+    client.command(&["RPUSH", "from", "c"]).unwrap();
+    assert_eq!(waiting.reply().unwrap(), Reply::Bulk(b"c".to_vec()));
+    assert_eq!(client.command(&["LLEN", "to"]).unwrap(), Reply::Integer(3));
+}
+
+#[test]
+fn a_pipeline_of_cold_keys_is_answered_in_order() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..100), []);
+    ok(&mut client, "SELECT 1");
+    client.command(&["SET", "other", &"x".repeat(200)]).unwrap();
+    ok(&mut client, "SELECT 0");
+    assert_eq!(demote(&mut client), 101);
+    let get = |number| encode(&[&b"GET"[..], &key(number)]);
+    let mut requests: Vec<u8> = (0..40).flat_map(get).collect();
+    for words in [&["SELECT", "1"][..], &["STRLEN", "other"], &["SELECT", "0"], &["MULTI"]] {
+        requests.extend(encode(words));
+    }
+    requests.extend((40..60).flat_map(get));
+    requests.extend(encode(&["EXEC"]));
+    client.send_raw(&requests).unwrap();
+    let mut replies = (0..65).map(|_| client.reply().unwrap());
+    (0..40).for_each(|number| assert_eq!(replies.next(), Some(Reply::Bulk(value(number)))));
+    assert_eq!(replies.nth(1), Some(Reply::Integer(200)));
+    let expected = (40..60).map(|number| Reply::Bulk(value(number))).collect();
+    assert_eq!(replies.last(), Some(Reply::Array(expected)));
+    assert_eq!(number(&mut client, "tier_reads"), 61, "each value is read once");
 }
 
 #[test]

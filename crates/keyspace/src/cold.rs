@@ -47,8 +47,10 @@ pub type Fetched = Box<dyn FnOnce(Vec<Result<Vec<u8>, ColdError>>) + Send>;
 pub trait ColdStore: Send + Sync {
     /// Reads values. `done` is called once, on any thread, maybe before this returns.
     fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched);
+    /// The bytes that a value takes there.
+    fn size(&self, location: ColdLocation) -> usize;
     /// Waits for a value. As long as a snapshot runs it may be one that was released since the
-    /// snapshot began.
+    /// snapshot began, here and in [`ColdStore::fetch`].
     ///
     /// # Errors
     /// The value could not be read, or is damaged.
@@ -171,6 +173,9 @@ pub(crate) mod tests {
     impl ColdStore for Memory {
         fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched) {
             done(wanted.into_iter().map(|location| self.read(location)).collect());
+        }
+        fn size(&self, location: ColdLocation) -> usize {
+            lock(&VALUES).get(&location.0).map_or(0, Vec::len)
         }
         fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError> {
             let value = lock(&VALUES).get(&location.0).cloned();

@@ -52,7 +52,8 @@ impl Location {
     }
 
     /// Bytes of the whole record.
-    pub(crate) fn len(self) -> usize {
+    #[allow(clippy::len_without_is_empty)] // No record is empty.
+    pub fn len(self) -> usize {
         self.0 as usize % (1 << LENGTH_BITS) * UNIT
     }
 }

@@ -1,7 +1,7 @@
 //! Serving the clients that are blocked on keys which a command has made ready.
 
 use super::locking::is_held_back;
-use super::{permission, refuse};
+use super::{permission, refuse, run_row};
 use crate::args::Args;
 use crate::blocking::{self, Ready, Resumption, Waiter};
 use crate::command::{Command, Flags, Group};
@@ -143,7 +143,7 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
     }
     let clock = &guest.thread.clock;
     let started = clock.now();
-    let outcome = engine.timed(Slow::CommandUnblocking, || (row.command.run)(guest, args));
+    let outcome = engine.timed(Slow::CommandUnblocking, || run_row(guest, row, args));
     waiter.note_attempt(clock.nanoseconds(started, clock.now()));
     let goes_on = guest.block_request.take().is_some();
     if goes_on {

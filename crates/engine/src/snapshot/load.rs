@@ -6,6 +6,7 @@
 #![allow(unsafe_code)] // Fetches buckets inside the world.
 
 use crate::engine::Engine;
+use crate::tier;
 use crate::value::entry;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::Taken;
@@ -276,6 +277,7 @@ impl Loader {
         if let Some(reader) = &self.reader {
             reader.leave();
         }
+        tier::make_room_for_load(self.engine, self.reader.as_ref());
         result
     }
 }

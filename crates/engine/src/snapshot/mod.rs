@@ -25,7 +25,7 @@ use keyspace::memory::block_size;
 use keyspace::snapshot::record::Tokens;
 use keyspace::snapshot::{BigRef, Chunk, Shared, Workspace};
 use keyspace::world::Reader;
-use keyspace::{ColdError, DbIndex, Millis, StripeData};
+use keyspace::{DbIndex, Millis, StripeData};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -432,13 +432,14 @@ impl<'a> Walker<'a> {
             self.flush(&mut **lock(output))?;
             self.out_db = chunk.db;
         }
-        let tokens = cold::thaw(self.snapshot.engine, &chunk.bytes)
-            .map_err(|ColdError(reason)| io::Error::other(reason))?;
-        self.encode(&tokens, encode);
-        encode.end_of_value(&mut self.out);
-        if self.out.len() >= FLUSH {
-            self.flush(&mut **lock(output))?;
-        }
+        cold::thaw(self.snapshot.engine, &chunk.bytes, &mut |tokens| {
+            self.encode(tokens, encode);
+            encode.end_of_value(&mut self.out);
+            if self.out.len() >= FLUSH {
+                self.flush(&mut **lock(output))?;
+            }
+            Ok(())
+        })?;
         self.delay(chunk.keys);
         Ok(())
     }

@@ -1,0 +1,114 @@
+//! The cold values of a snapshot: read for it, and not kept.
+//!
+//! A chunk of a snapshot may name hundreds of cold values. They are read in groups that are limited in
+//! number and bytes. While one group is written out the next one is being read, so the disk is asked for
+//! many values at a time and memory has a bound.
+
+use super::decode;
+use crate::engine::Engine;
+use crate::tier::log_failure;
+use keyspace::cold::store;
+use keyspace::snapshot::record::{ColdHead, Token, Tokens};
+use keyspace::snapshot::write_whole;
+use keyspace::{ColdError, Entry};
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+/// Values of a group, and bytes of them, at most; one value may be longer.
+const GROUP_VALUES: usize = 128;
+const GROUP_BYTES: usize = 1 << 20;
+/// Groups that are being read.
+const GROUPS: usize = 2;
+
+/// A cold value and the place of its token.
+struct Place<'t> {
+    head: ColdHead<'t>,
+    token: Range<usize>,
+}
+
+type Payloads = Vec<Result<Vec<u8>, ColdError>>;
+
+/// Values that are being read together.
+struct Group<'p, 't> {
+    places: &'p [Place<'t>],
+    payloads: Receiver<Payloads>,
+}
+
+/// Gives the tokens of a snapshot on with the cold values read, in pieces that end between two keys.
+///
+/// # Errors
+/// One of them cannot be read: the snapshot fails. Or `give` fails.
+pub(crate) fn thaw(
+    engine: &Engine,
+    tokens: &[u8],
+    give: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let places = if store().is_some() { cold_places(tokens) } else { Vec::new() };
+    let mut rest = &places[..];
+    let mut groups = VecDeque::new();
+    let (mut piece, mut copied) = (Vec::new(), 0);
+    loop {
+        while groups.len() < GROUPS && !rest.is_empty() {
+            let (now, later) = rest.split_at(group_len(rest));
+            groups.push_back(begin(now));
+            rest = later;
+        }
+        let Some(group) = groups.pop_front() else { break };
+        let payloads = group.payloads.recv().map_err(io::Error::other)?;
+        for (place, payload) in group.places.iter().zip(payloads) {
+            piece.extend_from_slice(&tokens[copied..place.token.start]);
+            write_whole(&mut piece, &entry_of(engine, &place.head, payload)?);
+            copied = place.token.end;
+        }
+        give(&piece)?;
+        piece.clear();
+    }
+    if copied < tokens.len() { give(&tokens[copied..]) } else { Ok(()) }
+}
+
+fn cold_places(tokens: &[u8]) -> Vec<Place<'_>> {
+    let (mut places, mut rest) = (Vec::new(), Tokens::new(tokens));
+    loop {
+        let start = tokens.len() - rest.len();
+        match rest.next() {
+            None => return places,
+            Some(Token::Cold(head)) => {
+                places.push(Place { head, token: start..tokens.len() - rest.len() });
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// How many of the values make the next group.
+fn group_len(places: &[Place<'_>]) -> usize {
+    let store = store().expect("entries are cold, so there is a store");
+    let mut bytes = 0;
+    let fits = |place: &&Place<'_>| {
+        bytes += store.size(place.head.location);
+        bytes <= GROUP_BYTES
+    };
+    places.iter().take(GROUP_VALUES).take_while(fits).count().max(1)
+}
+
+fn begin<'p, 't>(places: &'p [Place<'t>]) -> Group<'p, 't> {
+    let (told, payloads) = sync_channel(1);
+    let locations = places.iter().map(|place| place.head.location).collect();
+    // A snapshot that was given up does not wait for what it has asked for.
+    let done = Box::new(move |results| drop(told.send(results)));
+    store().expect("entries are cold, so there is a store").fetch(locations, done);
+    Group { places, payloads }
+}
+
+fn entry_of(
+    engine: &Engine,
+    head: &ColdHead<'_>,
+    payload: Result<Vec<u8>, ColdError>,
+) -> io::Result<Entry> {
+    let value = payload.and_then(|payload| decode(engine, &payload));
+    let value = value.inspect_err(|error| log_failure(engine, head.key, error));
+    let value = value.map_err(|ColdError(reason)| io::Error::other(reason))?;
+    Ok(Entry::new(head.key, value, head.expiry, head.access))
+}
