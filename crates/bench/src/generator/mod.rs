@@ -247,8 +247,9 @@ fn attend(
             seconds = elapsed as u64;
             meter.read(&mut source, elapsed);
         }
-        let can_change = target.cluster || target.sentinels.is_some();
-        let is_stale = can_change && shared.topology_is_stale.load(Ordering::Relaxed);
+        // A primary that was cut off says nothing, so sentinels are asked all the time.
+        let is_stale = target.sentinels.is_some()
+            || (target.cluster && shared.topology_is_stale.load(Ordering::Relaxed));
         if is_stale && now_ns > looked_up_ns + 500_000_000 {
             shared.topology_is_stale.store(false, Ordering::Relaxed);
             shared.look_up_topology(target);

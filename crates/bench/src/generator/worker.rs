@@ -373,7 +373,7 @@ impl<'a> Worker<'a> {
                 Kind::Nil => {}
                 Kind::Error => {
                     let text = connection.scanner.error();
-                    if text.starts_with(b"MOVED ") || text.starts_with(b"READONLY ") {
+                    if text.starts_with(b"MOVED ") {
                         self.shared.topology_is_stale.store(true, Ordering::Relaxed);
                     }
                     self.recorder.error(operation, text);

@@ -93,8 +93,8 @@ pub struct ConnectionArgs {
     /// The server is a cluster: find its nodes, and send every request to the right one
     #[arg(long, visible_alias = "cluster-mode")]
     pub cluster: bool,
-    /// Sentinels that know where the primary is, divided by commas; connections that are lost are made
-    /// to the primary that they name then
+    /// Sentinels that know where the primary is, divided by commas; connections lead to the one that
+    /// they name
     #[arg(long, value_name = "HOST[:PORT],…", conflicts_with_all = ["host", "port", "socket", "uri", "cluster"])]
     pub sentinel: Option<String>,
     /// The primary's name at the sentinels

@@ -380,9 +380,9 @@ impl Replica {
                 // It has taken over already, and the answer was lost. To go back would make two primaries.
                 let is_accepted = line.ends_with(b"PSYNC FAILOVER can't be sent to a master.");
                 let what = if is_accepted {
-                    "Failover target is a master already"
+                    "MASTER has taken over already"
                 } else {
-                    "Failover target rejected psync request"
+                    "MASTER does not take over"
                 };
                 let mut actions = self.lost(&format!("{what}: {}", shown(line)), now);
                 actions.push(Action::HandedOver { is_accepted });

@@ -6,7 +6,6 @@
 use super::{MILLISECOND_NS, Worker};
 use crate::generator::connection::State;
 use std::io::ErrorKind;
-use std::sync::atomic::Ordering;
 
 /// Connections that are being made at the same time; more would overrun a listener's backlog.
 const OPENING: usize = 100;
@@ -56,9 +55,6 @@ impl Worker<'_> {
         let address = &self.topology.nodes[connection.node];
         if !self.running {
             self.shared.fail(format!("{address}: {why}"));
-        }
-        if self.target.sentinels.is_some() {
-            self.shared.topology_is_stale.store(true, Ordering::Relaxed);
         }
         let was_up = connection.greeted;
         let wait = ((10 * MILLISECOND_NS) << connection.failures.min(7)).min(1_000_000_000);
