@@ -8,6 +8,7 @@
 
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
+use super::fair::SendBudget;
 use super::held::Passed;
 use engine::journal::safe::Gate;
 use resp::Output;
@@ -47,6 +48,8 @@ pub(super) struct Core {
     pub arrivals: u64,
     /// Output has begun to wait for a quorum since this was last asked.
     pub awaits_quorum: bool,
+    /// What may still be sent in this turn of long output.
+    pub send_budget: SendBudget,
     /// The time at which this turn began.
     pub now: Instant,
     pub live: usize,
@@ -75,6 +78,7 @@ impl Core {
             held_at: now,
             arrivals: 0,
             awaits_quorum: false,
+            send_budget: SendBudget::new(),
             now,
             live: 0,
             stop: false,

@@ -10,7 +10,7 @@
 use super::buffers::{Buffers, Filled};
 use super::conn::Token;
 use super::sys;
-use super::turn::{Batch, Event, Flight};
+use super::turn::{Batch, Event, Flight, MAX_SENT};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -143,7 +143,7 @@ impl Epoll {
     }
 
     pub fn send(&mut self, fd: RawFd, mut flight: Flight) {
-        flight.send_now(fd);
+        flight.send_now(fd, MAX_SENT);
         self.flights.push(flight);
     }
 

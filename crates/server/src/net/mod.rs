@@ -32,6 +32,7 @@ mod cx;
 mod deliver;
 mod driver;
 mod epoll;
+mod fair;
 mod filling;
 mod handed;
 mod held;

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)] // The ring: each block says why what the kernel reads lives long enough.
 
 use super::probe::Backend;
-use super::turn::Flight;
+use super::turn::{Flight, MAX_SENT};
 use super::uring;
 use io_uring::IoUring;
 use std::os::fd::RawFd;
@@ -38,7 +38,7 @@ impl Sender {
     pub(super) fn send(&mut self, flights: &mut [(RawFd, Flight)]) {
         for flights in flights.chunks_mut(MAX_FLIGHTS) {
             for (fd, flight) in self.submit(flights) {
-                flight.send_now(*fd);
+                flight.send_now(*fd, MAX_SENT);
             }
         }
     }

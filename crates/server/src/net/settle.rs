@@ -10,6 +10,7 @@ use super::Close;
 use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
+use super::fair::{self, SendBudget};
 use super::handed::{self, HandedReply};
 use super::held::replace;
 use super::reactor::Reactor;
@@ -23,8 +24,6 @@ use std::os::fd::{AsRawFd, RawFd};
 const PIECE: usize = 64 << 10;
 /// Bytes that are encrypted at a time: the session keeps a copy of them until then.
 const SEALED: usize = 64 << 10;
-/// Bytes sent to one peer before the others get their turn.
-const FAIR: usize = 4 << 20;
 
 impl<H: Handler> Reactor<H> {
     /// Queues the output of every connection that was written to. True when something is to be
@@ -77,9 +76,20 @@ impl<H: Handler> Reactor<H> {
             let flags = self.core.links[slot as usize].flags;
             eager |= flags & flag::CLOSING != 0;
             let token = self.core.token(slot);
-            self.driver.send(fd, Flight { buf, token, flags, result: 0 });
+            let mut flight = Flight { buf, token, flags, result: 0 };
+            if flight.buf.len() > fair::PIECE {
+                // So long that a system call of its own does not matter.
+                let share = self.core.send_budget.take(flight.buf.len());
+                flight.send_now(fd, share);
+                // Nothing else ends the wait if the socket takes more already.
+                eager |= !flight.is_whole();
+                self.driver.flights().push(flight);
+            } else {
+                self.driver.send(fd, flight);
+            }
         }
         self.core.dirty = dirty;
+        self.core.send_budget = SendBudget::new();
         eager
     }
 
@@ -179,7 +189,9 @@ impl<H: Handler> Reactor<H> {
         if !link.is(flag::STUCK) {
             return;
         }
-        match send_backlog(link) {
+        let bytes = link.backlog.as_ref().map_or(0, |backlog| backlog.bytes);
+        let share = self.core.send_budget.take(bytes);
+        match send_backlog(link, share) {
             Ok(true) => {
                 link.backlog = None;
                 link.flags &= !flag::STUCK;
@@ -251,14 +263,13 @@ fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
     wire
 }
 
-/// Sends as much of a backlog as the socket takes. True when nothing is left.
-fn send_backlog(link: &mut Link) -> io::Result<bool> {
+/// Sends as much of a backlog as the socket takes, but no more than `budget` bytes. True when nothing is left.
+fn send_backlog(link: &mut Link, mut budget: usize) -> io::Result<bool> {
     let (Some(fd), Some(backlog)) = (link.fd.as_ref(), link.backlog.as_mut()) else {
         return Ok(true);
     };
-    let mut budget = FAIR;
     while let Some(chunk) = backlog.chunks.front() {
-        match super::sys::send_slices(fd.as_raw_fd(), chunk.slices(backlog.sent), FAIR) {
+        match super::sys::send_slices(fd.as_raw_fd(), chunk.slices(backlog.sent), budget) {
             Ok(n) => {
                 backlog.sent += n;
                 backlog.bytes -= n;

@@ -43,10 +43,10 @@ impl Flight {
         usize::try_from(self.result) == Ok(self.buf.len())
     }
 
-    /// Sends what the socket takes at once, with a system call of its own.
-    pub fn send_now(&mut self, fd: RawFd) {
+    /// Sends what the socket takes at once of at most `limit` bytes, with a system call of its own.
+    pub fn send_now(&mut self, fd: RawFd, limit: usize) {
         self.result = loop {
-            match sys::send_slices(fd, self.buf.slices(0), MAX_SENT) {
+            match sys::send_slices(fd, self.buf.slices(0), limit) {
                 Ok(n) => break n as i32,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => break -e.raw_os_error().unwrap_or(libc::EIO),

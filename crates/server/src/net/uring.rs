@@ -241,7 +241,7 @@ impl Uring {
     pub fn send(&mut self, fd: RawFd, mut flight: Flight) {
         if !flight.buf.is_plain() {
             // So long that a system call of its own does not matter.
-            flight.send_now(fd);
+            flight.send_now(fd, MAX_SENT);
             return self.flights.push(flight);
         }
         let len = flight.buf.len().min(MAX_SENT);

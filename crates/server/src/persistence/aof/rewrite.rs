@@ -234,6 +234,8 @@ impl Aof {
         let mut reader: Option<(Reader<'static>, Option<DbIndex>)> = None;
         let engine = self.engine;
         let begun = self.begin(|| {
+            // Replicas may have read the journal for long. Other servers need a SELECT.
+            engine.journal.forget_db();
             reader = Some((engine.journal.read(IfBehind::HoldWriters), engine.stream_db()));
         });
         // It is begun again later, unless the log is switched off first.

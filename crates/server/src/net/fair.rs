@@ -1,0 +1,46 @@
+//! How much of long output is sent in a turn of the reactor.
+//!
+//! A socket takes several megabytes at once, and copying them takes a millisecond or so. What a message to
+//! many subscribers, or long replies to many clients, would take in one turn is therefore shared: a turn
+//! sends a megabyte, and once these are spent each further connection gets a small piece, so that
+//! all of them go on. The rest follows when the socket takes more, which is in the next turn.
+
+/// Bytes of long output that are sent in a turn, by one connection if no other has any.
+const TURN: usize = 1 << 20;
+/// Output of at most so many bytes is always sent at once; so much of longer output is sent whatever others
+/// have sent in the turn.
+pub(super) const PIECE: usize = 64 << 10;
+
+/// What is left of a turn.
+#[derive(Debug)]
+pub(super) struct SendBudget(usize);
+
+impl SendBudget {
+    /// That of a whole turn.
+    pub(super) const fn new() -> SendBudget {
+        SendBudget(TURN)
+    }
+
+    /// How many bytes a connection may send, of as many that it has.
+    pub(super) fn take(&mut self, wanted: usize) -> usize {
+        let share = wanted.min(self.0.max(PIECE));
+        self.0 = self.0.saturating_sub(share);
+        share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_connection_gets_all_and_of_many_each_a_piece() {
+        let mut budget = SendBudget::new();
+        assert_eq!(budget.take(100 << 20), TURN);
+        assert_eq!(budget.take(100 << 20), PIECE);
+        assert_eq!(budget.take(100), 100);
+        let mut budget = SendBudget::new();
+        let sent: usize = (0..60).map(|_| budget.take(28 << 20)).sum();
+        assert_eq!(sent, TURN + 59 * PIECE);
+    }
+}
