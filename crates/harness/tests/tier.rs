@@ -10,6 +10,8 @@ use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
+use std::path::PathBuf;
+use std::process::Command;
 
 /// Keys of the tests that fill the memory several times over.
 const MANY: usize = 40_000;
@@ -266,6 +268,51 @@ fn a_full_tier_leaves_it_to_the_policy() {
     ok(&mut client, "CONFIG SET maxmemory-policy allkeys-lru");
     assert_eq!(fill(&mut client, 0..MANY), []);
     assert!(number(&mut client, "evicted_keys") > 0);
+}
+
+/// A small file system of its own, in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where the test may not mount.
+    fn new(size: &str) -> Option<SmallDisk> {
+        let folder = std::env::temp_dir().join(format!("dunlin-small-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let disk = SmallDisk(folder);
+        disk.mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).then_some(disk)
+    }
+
+    fn mount(&self, words: &[&str]) -> bool {
+        let done = Command::new("mount").args(words).arg(&self.0).output();
+        done.is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).output();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
+    let Some(disk) = SmallDisk::new("12m") else {
+        println!("SKIPPED: no file system can be mounted here");
+        return;
+    };
+    let folder = disk.0.join("tier");
+    let server = start(&["--maxmemory", "16mb", "--tier-dir", folder.to_str().unwrap()]);
+    let mut client = server.client();
+    let errors = fill(&mut client, 0..MANY);
+    assert!(!errors.is_empty(), "memory and disk are full");
+    assert!(errors.iter().all(|error| error.shown().contains("OOM command not allowed")));
+    (0..100).for_each(|number| check(&mut client, number));
+    assert!(disk.mount(&["-o", "remount,size=80m"]));
+    eventually("there is room again", || fill(&mut client, MANY..MANY + 10).is_empty());
+    assert_eq!(fill(&mut client, MANY..MANY + 10_000), []);
+    (0..100).chain(MANY..MANY + 100).for_each(|number| check(&mut client, number));
+    assert_eq!(number(&mut client, "tier_read_errors"), 0);
 }
 
 #[test]
