@@ -1,6 +1,6 @@
 //! The ACL file: a line `user NAME RULES…` for each user.
 
-use super::{Acl, DEFAULT_USER, User, Users};
+use super::{Acl, DEFAULT_USER, NOT_A_NAME, User, Users, name_of};
 use std::sync::Arc;
 
 impl Acl {
@@ -50,12 +50,12 @@ impl Acl {
         match words[..] {
             [] => Ok(None),
             [b"user", name, ref rules @ ..] => {
-                let name = String::from_utf8_lossy(name);
-                if loaded.contains_key(&*name) {
-                    return Err(Fault::Duplicate(name.into_owned()));
+                let name = name_of(name).ok_or_else(|| Fault::Other(format!(": {NOT_A_NAME}")))?;
+                if loaded.contains_key(name) {
+                    return Err(Fault::Duplicate(name.to_owned()));
                 }
                 let all_channels = self.all_channels();
-                User::nothing(&name, all_channels)
+                User::nothing(name, all_channels)
                     .with_rules(self.table, rules, all_channels)
                     .map(Some)
                     .map_err(|why| Fault::Other(format!(": {why}")))

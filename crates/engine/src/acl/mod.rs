@@ -143,7 +143,7 @@ impl Acl {
 
     /// The user of this name, as it is now.
     pub fn user(&self, name: &[u8]) -> Option<Arc<User>> {
-        self.locked().get(&*String::from_utf8_lossy(name)).map(Arc::clone)
+        self.locked().get(name_of(name)?).map(Arc::clone)
     }
 
     /// A session's user, for one that is known to exist.
@@ -199,12 +199,12 @@ impl Acl {
     /// What is wrong, without a code.
     pub fn change(&self, name: &[u8], rules: &[&[u8]]) -> Result<(), String> {
         let all_channels = self.all_channels();
-        let name = String::from_utf8_lossy(name);
+        let name = name_of(name).ok_or(NOT_A_NAME)?;
         let users = self.locked();
-        let user = match users.get(&*name) {
+        let user = match users.get(name) {
             Some(user) => user.with_rules(self.table, rules, all_channels)?,
             None => {
-                User::nothing(&name, all_channels).with_rules(self.table, rules, all_channels)?
+                User::nothing(name, all_channels).with_rules(self.table, rules, all_channels)?
             }
         };
         self.replace(users, user);
@@ -226,7 +226,7 @@ impl Acl {
     pub fn remove(&self, name: &[u8]) -> bool {
         let users = self.locked();
         let mut changed = users.clone();
-        let is_there = changed.remove(&*String::from_utf8_lossy(name)).is_some();
+        let is_there = name_of(name).is_some_and(|name| changed.remove(name).is_some());
         if is_there {
             self.publish(users, changed);
         }
@@ -239,6 +239,15 @@ impl Acl {
             |user: &Arc<User>| [user.name.as_bytes(), b" ", user.describe().as_slice()].concat();
         self.locked().values().map(line).collect()
     }
+}
+
+/// What is said of a name that is none.
+const NOT_A_NAME: &str = "Usernames must be valid UTF-8";
+
+/// A user's name. Bytes that are no text name no user: shown with replacement characters, two of them
+/// would be one.
+fn name_of(name: &[u8]) -> Option<&str> {
+    std::str::from_utf8(name).ok()
 }
 
 #[cfg(test)]

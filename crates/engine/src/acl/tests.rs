@@ -193,3 +193,17 @@ fn a_wrong_line_changes_nothing() {
     assert!(error.contains("Duplicate user 'default' found on line 5"), "{error}");
     assert!(!acl.is_open());
 }
+
+#[test]
+fn bytes_that_are_no_text_name_no_user() {
+    let acl = acl(b"");
+    assert!(acl.change(b"\xff", &words("on nopass")).is_err());
+    change(&acl, "\u{fffd}", "on >secret");
+    for name in [&b"\xff"[..], b"\xfe"] {
+        assert!(acl.authenticate(name, b"secret").is_none() && acl.user(name).is_none());
+        assert!(!acl.remove(name));
+        let line = [b"user ", name, b" on"].concat();
+        assert!(acl.load(&line, "users.acl").is_err());
+    }
+    assert!(acl.authenticate("\u{fffd}".as_bytes(), b"secret").is_some());
+}
