@@ -13,6 +13,7 @@ use harness::history::{Action, Recorder, State};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
+use harness::wait::eventually;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
@@ -561,13 +562,32 @@ fn a_renamed_key_is_in_one_place() {
     });
 }
 
+/// How long short lives are.
+const LIFE: Duration = Duration::from_millis(100);
+/// A thread looks at the clock and then may have to wait for a processor.
+const SLACK: Duration = Duration::from_millis(60);
+
+/// Asks for what was given a short life between `before` and now until it is gone, and for some time after.
+fn outlive(worker: &mut Worker, name: &str, exists: &str, before: Instant) {
+    let set = Instant::now();
+    let mut gone = false;
+    while !gone || set.elapsed() < LIFE + SLACK {
+        let asked = Instant::now();
+        let there = flag(&worker.ask(exists));
+        let answered = Instant::now();
+        assert!(!(gone && there), "{name} came back");
+        let age = answered - before;
+        assert!(there || age + SLACK >= LIFE, "{name} was gone after {age:?}");
+        let age = asked.saturating_duration_since(set);
+        assert!(!there || age <= LIFE + SLACK, "{name} was there after {age:?}");
+        gone = !there;
+    }
+}
+
 /// Keys with short lives: once a client sees one gone it never sees it again, since none is written twice;
 /// no client sees it long after its time, nor finds it gone long before.
 #[test]
 fn expired_keys_do_not_come_back() {
-    const LIFE: Duration = Duration::from_millis(100);
-    // A thread looks at the clock and then may have to wait for a processor.
-    const SLACK: Duration = Duration::from_millis(60);
     with_servers(|server| {
         work(server, |worker| {
             // Its number tells whose it is.
@@ -586,28 +606,40 @@ fn expired_keys_do_not_come_back() {
                     ]);
                 }
             }
-            let set = Instant::now();
-            let mut gone = false;
-            while !gone || set.elapsed() < LIFE + SLACK {
-                let asked = Instant::now();
-                let there = flag(&worker.ask(&format!("EXISTS {name}")));
-                let answered = Instant::now();
-                assert!(!(gone && there), "{name} came back");
-                assert!(
-                    there || answered - before + SLACK >= LIFE,
-                    "{name} was gone after {:?}",
-                    answered - before
-                );
-                assert!(
-                    !there || asked - set <= LIFE + SLACK,
-                    "{name} was there after {:?}",
-                    asked - set
-                );
-                gone = !there;
-            }
+            outlive(worker, &name, &format!("EXISTS {name}"), before);
         });
         let mut check = Worker::new(server, 0);
         assert_eq!(check.ask("DBSIZE"), Reply::Integer(0));
+    });
+}
+
+/// The same for fields of one hash, which all clients give short lives, in each of the ways there are.
+#[test]
+fn expired_fields_do_not_come_back() {
+    with_servers(|server| {
+        work(server, |worker| {
+            let name = format!("f{}", worker.value());
+            let before = Instant::now();
+            let life = LIFE.as_millis();
+            match worker.rng.below(3) {
+                0 => drop(worker.ask(&format!("HSETEX hash PX {life} FIELDS 1 {name} 1"))),
+                1 => {
+                    worker.ask(&format!("HSET hash {name} 1"));
+                    worker.ask(&format!("HPEXPIRE hash {life} FIELDS 1 {name}"));
+                }
+                _ => {
+                    worker.transaction(&[
+                        format!("HSET hash {name} 1"),
+                        format!("HGETEX hash PX {life} FIELDS 1 {name}"),
+                    ]);
+                }
+            }
+            outlive(worker, &name, &format!("HEXISTS hash {name}"), before);
+        });
+        let mut check = Worker::new(server, 0);
+        eventually("the hash went with its last field", || {
+            check.ask("EXISTS hash") == Reply::Integer(0)
+        });
     });
 }
 
