@@ -17,7 +17,7 @@ pub(super) const HEXPIRE_EVENT: Event = event(Class::HASH, "hexpire");
 /// Fields lost their expiry.
 pub(super) const HPERSIST_EVENT: Event = event(Class::HASH, "hpersist");
 
-const WRONG_COUNT: Error =
+pub(super) const WRONG_COUNT: Error =
     Error::text("ERR numfields should be greater than 0 and match the provided number of fields");
 
 /// The words behind `numfields` at word `at`, which must be as many times `each` as it says.

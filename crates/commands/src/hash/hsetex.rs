@@ -2,7 +2,7 @@
 //!
 //! All fields are set or none. An expiry that has passed removes them again.
 
-use super::fields::{HEXPIRE_EVENT, NUMFIELDS, counted, report_passed};
+use super::fields::{HEXPIRE_EVENT, NUMFIELDS, WRONG_COUNT, counted, find_fields, report_passed};
 use super::set_fields::HSET_EVENT;
 use crate::limits;
 use crate::string::expiry::{EXPIRE_OR_KEEP, Expiry, ExpiryOptions};
@@ -80,6 +80,10 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     fn parse(args: Args<'a>) -> Result<Request<'a>, Error> {
+        // Without the fields nothing else is looked at.
+        if find_fields(args, 2).is_none() {
+            return Err(WRONG_COUNT);
+        }
         let (mut of_key, mut of_fields) = (Presence::Any, Presence::Any);
         let (mut expiry, mut at) = (ExpiryOptions::default(), 2);
         while at + 1 < args.len() && !args.is(at, "fields") {

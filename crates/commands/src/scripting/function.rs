@@ -182,15 +182,13 @@ pub static FUNCTION: Command = Command {
 };
 
 fn load(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let replaces = args.len() > 3 && args.is(2, "replace");
-    if args.len() > 3 && !replaces {
+    let options = 2..args.len() - 1;
+    if let Some(at) = options.clone().find(|&at| !args.is(at, "replace")) {
         let mut text = b"ERR Unknown option given: ".to_vec();
-        text.extend_from_slice(args[2]);
+        text.extend_from_slice(args[at]);
         return Err(Error::Bytes(text));
     }
-    if args.len() > 4 {
-        return Err(Error::text("ERR Function code is missing"));
-    }
+    let replaces = !options.is_empty();
     let made = Arc::new(Library::make(cx, args[args.len() - 1], replaces)?);
     let functions = &cx.engine.scripts.functions;
     functions.change(|all| all.add(Arc::clone(&made), replaces))?;

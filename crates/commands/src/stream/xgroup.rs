@@ -206,6 +206,10 @@ fn report(cx: &mut Cx<'_>, key: Key<'_>, name: &'static str) {
 }
 
 fn xgroup_create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    // MKSTREAM, ENTRIESREAD and its number: more words are refused before any is looked at.
+    if args.len() > 8 {
+        return Err(wrong_subcommand("XGROUP", args));
+    }
     let (makes, reads) = parse(args, true)?;
     let key = args.key(2);
     let found = cx.db.write::<Stream>(key)?.map(|stream| stream.counters().last_id);

@@ -491,6 +491,8 @@ fn split<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
     Ok(rest.split_at(count))
 }
 
+const NO_SCRIPT: Error = Error::text("NOSCRIPT No matching script.");
+
 /// EVAL and its siblings.
 ///
 /// # Errors
@@ -498,6 +500,9 @@ fn split<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
 pub fn eval(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let command = cx.resolved.command;
     let is_read_only = command.flags.has(Flags::READONLY);
+    if command.script == Some(ScriptName::Digest) && args[1].len() != 40 {
+        return Err(NO_SCRIPT);
+    }
     let (keys, rest) = split(args)?;
     let script = find_script(cx, command.script == Some(ScriptName::Digest), args[1])?;
     let rules = rules(cx, script.flags, is_read_only)?;
@@ -520,7 +525,7 @@ fn find_script(cx: &mut Cx<'_>, is_by_sha: bool, word: &[u8]) -> Result<Arc<Scri
     }
     if is_by_sha {
         let found = parse_sha(word).and_then(|sha| cx.engine.scripts.cache.get(&sha));
-        return found.ok_or(Error::text("NOSCRIPT No matching script."));
+        return found.ok_or(NO_SCRIPT);
     }
     let script = add_script(cx, word, false)?;
     if let Some(attempt) = &mut cx.attempt {

@@ -41,7 +41,9 @@ impl Side {
             self.server = Some(Server::start(&self.program, self.options.clone())?);
             self.connect(protocol)?;
         }
-        self.ask(0, &["FLUSHALL"])?;
+        for request in [&["FLUSHALL"][..], &["FUNCTION", "FLUSH"], &["SCRIPT", "FLUSH"]] {
+            self.ask(0, request)?;
+        }
         let mut request = vec!["CONFIG", "SET"];
         request.extend(settings.iter().flat_map(|(name, value)| [*name, *value]));
         let reply = self.ask(0, &request)?;
@@ -281,7 +283,7 @@ impl Duel {
             self.sides[0].demote()?;
         }
         self.sorted |= op.name().starts_with("sort");
-        self.scripted |= op.name() == "eval";
+        self.scripted |= op.name().starts_with("eval") || op.name().starts_with("fcall");
         let in_transaction = !self.queued[op.client].is_empty();
         match op.compare {
             Compare::Pop if !in_transaction => self.pop(op),
@@ -453,6 +455,7 @@ impl Duel {
             Some(b"set") => &[b"SMEMBERS"],
             Some(b"zset") => &[b"ZRANGE", b"0", b"-1", b"WITHSCORES"],
             Some(b"hash") => &[b"HGETALL"],
+            Some(b"stream") => &[b"XRANGE", b"-", b"+"],
             _ => return Ok(unless(kind == other, &kind, &other)),
         };
         let contents = match kind.text() {
@@ -467,6 +470,8 @@ impl Duel {
             (&request, contents),
             (&[b"OBJECT", b"ENCODING", key], Compare::Equal),
             (&[b"PTTL", key], Compare::Millis),
+            // An error for what is no stream.
+            (&[b"XINFO", b"GROUPS", key], Compare::Equal),
         ] {
             let (a, b) = self.both(0, request)?;
             if !compare.same(&a, &b) && !self.tolerates(&a, &b) {

@@ -112,7 +112,60 @@ pub struct Generator {
     lines: Vec<Line>,
     total: usize,
     rng: Rng,
+    /// The first half of the newest stream entry's id.
+    last_id: usize,
 }
+
+/// Scripts of one key and one argument, with their digests.
+const SOURCES: [(&str, &str); 2] = [
+    ("return {redis.call('GET', KEYS[1]), ARGV[1]}", "a12974b972c8d3a853abd35019e835549935ae80"),
+    (
+        "redis.call('SET', KEYS[1], ARGV[1]); return redis.call('STRLEN', KEYS[1])",
+        "4adbdfe80bab78107c613ee71d59a530bfcde44e",
+    ),
+];
+
+/// Libraries of functions of one key and one argument.
+const LIBRARIES: [&str; 4] = [
+    "#!lua name=lib\nredis.register_function('set', function(keys, args) \
+     return redis.call('SET', keys[1], args[1]) end)",
+    "#!lua name=lib\nredis.register_function{function_name='count', flags={'no-writes'}, \
+     callback=function(keys, args) return #keys + #args end}",
+    "#!lua name=lib\nreturn",
+    "#!lua name=other\nredis.register_function('count', function(keys, args) \
+     return redis.pcall('INCR', keys[1]) end)",
+];
+
+/// Scripts, the kinds of their keys, and the kinds of their arguments.
+const SCRIPTS: [(&str, &[&str], &[&str]); 16] = [
+    ("return redis.call('SET', KEYS[1], ARGV[1])", &["s"], &["v"]),
+    ("return redis.pcall('INCR', KEYS[1])", &["s"], &[]),
+    (
+        "local a = redis.call('GET', KEYS[1]); if a then redis.call('APPEND', KEYS[2], a) end; \
+         return redis.call('STRLEN', KEYS[2])",
+        &["s", "s"],
+        &[],
+    ),
+    ("return {1, 2.7, 'x', false, true, {ok='fine'}, {1, {2}}, nil, 3}", &[], &[]),
+    (
+        "redis.call('DEL', KEYS[1]); redis.call('RPUSH', KEYS[1], ARGV[1], ARGV[2]); \
+         return redis.call('LRANGE', KEYS[1], 0, -1)",
+        &["l"],
+        &["v", "v"],
+    ),
+    ("return redis.sha1hex(ARGV[1])", &[], &["v"]),
+    ("redis.setresp(3); return redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')", &["z"], &[]),
+    ("return redis.error_reply('MY own error')", &[], &[]),
+    ("return redis.status_reply('FINE')", &[], &[]),
+    ("return cmsgpack.unpack(cmsgpack.pack({KEYS[1], ARGV[1], 17, -3.5}))", &["s"], &["v"]),
+    ("return cjson.encode({ARGV[1], tonumber(ARGV[2]) or 'none', {}})", &[], &["m", "i"]),
+    ("return struct.pack('>I2s', 5, ARGV[1])", &[], &["v"]),
+    ("return {KEYS[1], ARGV[1], #KEYS, #ARGV}", &["s", "l"], &["n", "f"]),
+    // A key that is not declared.
+    ("return redis.call('HSET', 'h1', ARGV[1], ARGV[2])", &[], &["field", "v"]),
+    ("redis.call('SADD', KEYS[1], ARGV[1]); return redis.call('NOSUCH')", &["t"], &["m"]),
+    ("return bit.tohex(bit.bxor(tonumber(ARGV[1]), 255))", &[], &["i"]),
+];
 
 impl Generator {
     /// Requests of the commands for which `known` holds.
@@ -120,11 +173,12 @@ impl Generator {
         let mut lines = lines();
         lines.retain(|line| known(&line.name));
         let total = lines.iter().map(|line| line.weight).sum();
-        Generator { lines, total, rng: Rng::new(seed) }
+        Generator { lines, total, rng: Rng::new(seed), last_id: 0 }
     }
 
     /// A sequence of `length` requests, from two connections.
     pub fn sequence(&mut self, length: usize) -> Vec<Op> {
+        self.last_id = 0;
         // Some sequences use few commands, so that states far from the empty one are reached.
         let narrow = self.rng.chance(50);
         let group: Vec<usize> = (0..6).map(|_| self.any_line()).collect();
@@ -192,6 +246,9 @@ impl Generator {
         if [b"BL", b"BR", b"BZ", b"SP"].iter().any(|start| first.starts_with(*start)) {
             return;
         }
+        if words.iter().any(|word| word == b"BLOCK") {
+            return;
+        }
         // COMMAND alone lists all commands, in no order.
         let first = if words[0] == b"COMMAND" { 2 } else { 1 };
         let at = first + self.rng.below(words.len() - first);
@@ -203,6 +260,10 @@ impl Generator {
             2 => words.truncate(at),
             3 => words.push(b"EXTRA".to_vec()),
             _ => words[at] = self.junk(),
+        }
+        // An id that each server would take from its own clock.
+        if words[0] == b"XADD" {
+            words.iter_mut().filter(|word| *word == b"*").for_each(|word| *word = b"1-*".to_vec());
         }
     }
 
@@ -229,7 +290,7 @@ impl Generator {
     fn kind(&mut self, kind: &str, words: &mut Vec<Vec<u8>>) {
         let rng = &mut self.rng;
         let word: Vec<u8> = match kind {
-            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "w" | "g" | "p" | "k" => self.key(kind),
+            "s" | "b" | "l" | "h" | "t" | "z" | "y" | "w" | "g" | "p" | "q" | "k" => self.key(kind),
             "none" => b"none".to_vec(),
             "#sv" => {
                 let count = 1 + rng.below(3);
@@ -240,6 +301,43 @@ impl Generator {
                     words.push(value);
                 }
                 return;
+            }
+            "#f" | "#fv" => {
+                let count = 1 + rng.below(3);
+                words.push(count.to_string().into());
+                for _ in 0..count {
+                    let field = self.value();
+                    words.push(field);
+                    if kind == "#fv" {
+                        let value = self.value();
+                        words.push(value);
+                    }
+                }
+                return;
+            }
+            "script" => return self.script(words),
+            "source" => rng.pick(&SOURCES).0.into(),
+            "sha" => rng.pick(&SOURCES).1.into(),
+            "library" => (*rng.pick(&LIBRARIES)).into(),
+            "group" => format!("group{}", rng.below(2)).into(),
+            "consumer" => format!("consumer{}", rng.below(3)).into(),
+            "newid" => {
+                // They grow through the sequence, so that most are greater than those before.
+                self.last_id += rng.below(2);
+                let number = self.last_id;
+                match rng.below(3) {
+                    0 => format!("{number}-*").into(),
+                    _ => format!("{number}-{}", rng.below(5)).into(),
+                }
+            }
+            "id" => {
+                let number = rng.below(self.last_id + 2);
+                match rng.below(8) {
+                    0 => number.to_string().into(),
+                    1 => (*rng.pick(&["0", "(1-0", "0-1", "abc", "18446744073709551615", "-1"]))
+                        .into(),
+                    _ => format!("{number}-{}", rng.below(5)).into(),
+                }
             }
             "#l" | "#t" | "#z" => {
                 let count = 1 + rng.below(3);
@@ -341,11 +439,22 @@ impl Generator {
         words.push(word);
     }
 
+    /// A script with its keys and arguments.
+    fn script(&mut self, words: &mut Vec<Vec<u8>>) {
+        let (source, keys, arguments) = *self.rng.pick(&SCRIPTS);
+        words.push(source.into());
+        words.push(keys.len().to_string().into());
+        keys.iter().chain(arguments).for_each(|kind| self.kind(kind, words));
+    }
+
     /// A key that mostly holds values of the kind, if anything.
     fn key(&mut self, kind: &str) -> Vec<u8> {
         let any = kind == "k" || (!matches!(kind, "y" | "w") && self.rng.chance(3));
-        let kind =
-            if any { self.rng.pick(&["s", "b", "l", "h", "t", "z", "g", "p", "x"]) } else { kind };
+        let kind = if any {
+            self.rng.pick(&["s", "b", "l", "h", "t", "z", "g", "p", "q", "x"])
+        } else {
+            kind
+        };
         let count = if kind == "x" { 1 } else { 4 };
         format!("{kind}{}", 1 + self.rng.below(count)).into()
     }
@@ -426,6 +535,11 @@ fn avoid(words: &mut [Vec<u8>]) {
         && offset.starts_with(b"-")
     {
         *offset = b"0".to_vec();
+    }
+    // A geo set whose scores are none of GEOADD's: what the reference makes of a negative one is not defined in C.
+    if name.starts_with(b"Z") {
+        let is_geo = |word: &&mut Vec<u8>| word.len() == 2 && word[0] == b'g';
+        rest.iter_mut().filter(is_geo).for_each(|word| word[0] = b'z');
     }
     // RESTORE with a time to live that overflows: the reference takes it for one long past.
     if is(name, "RESTORE")

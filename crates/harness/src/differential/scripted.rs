@@ -9,8 +9,23 @@ const CALL: &str = "return redis.pcall(unpack(ARGV))";
 const WRITE_AND_CALL: &str = "redis.call('INCRBY', 'scripted', 1) return redis.pcall(unpack(ARGV))";
 
 /// Commands whose effect on the connection a script does not have, or that scripts are refused.
-const CONNECTIONS: [&str; 8] =
-    ["multi", "exec", "discard", "watch", "unwatch", "select", "eval", "client"];
+const CONNECTIONS: [&str; 15] = [
+    "multi",
+    "exec",
+    "discard",
+    "watch",
+    "unwatch",
+    "select",
+    "eval",
+    "eval_ro",
+    "evalsha",
+    "evalsha_ro",
+    "fcall",
+    "fcall_ro",
+    "function",
+    "script",
+    "client",
+];
 
 /// Sends some of the requests by way of EVAL.
 pub fn script_some(ops: &mut [Op], seed: u64) {
