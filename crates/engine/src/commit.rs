@@ -57,15 +57,23 @@ pub struct Effects {
     pub(crate) is_transaction: bool,
     /// The history is repeated: it is in the journal, or wherever it came from, already.
     pub(crate) is_replay: bool,
+    /// The stream of a primary is applied: the journal gets its bytes as they came.
+    pub(crate) is_stream: bool,
     /// Keys for which blocked clients wait, to be served when the locks are free.
     pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
 }
 
 impl Effects {
+    /// Whether the journal is to get an entry of what is done.
+    #[inline]
+    pub(crate) fn is_recorded(&self, engine: &Engine) -> bool {
+        engine.journal.is_recording() && !self.is_stream
+    }
+
     /// Notes that a key was deleted which no command asked to delete.
     #[inline]
     pub(crate) fn propagate_deletion(&mut self, engine: &Engine, db: DbIndex, key: &[u8]) {
-        if engine.journal.is_recording() {
+        if self.is_recorded(engine) {
             self.entry.command(db, &[b"DEL", key]);
         }
     }
@@ -78,7 +86,7 @@ impl Effects {
         key: &[u8],
         fields: &[Box<[u8]>],
     ) {
-        if engine.journal.is_recording() {
+        if self.is_recorded(engine) {
             self.entry.begin(db, fields.len() + 2);
             self.entry.word(b"HDEL");
             self.entry.word(key);
@@ -125,7 +133,7 @@ pub(crate) fn commit(cx: &mut Cx<'_>, args: Args<'_>) {
         }
         let effects = &cx.db.effects;
         let is_whole = !effects.is_rewritten && !effects.is_muted;
-        if dirty > 0 && cx.engine.journal.is_recording() && is_whole {
+        if dirty > 0 && is_whole && effects.is_recorded(cx.engine) {
             propagate(cx, args);
         }
     }

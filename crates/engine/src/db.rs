@@ -701,7 +701,7 @@ impl<'a> Db<'a> {
     /// What goes into the journal in place of the request itself: the same effect in commands
     /// that need no clock and no chance. `write` runs only if the journal has a reader.
     pub fn propagate_as(&mut self, write: impl FnOnce(&mut Effect<'_>)) {
-        if self.engine.journal.is_recording() {
+        if self.effects.is_recorded(self.engine) {
             let index = self.index;
             self.effects.propagate_as(index, write);
         }

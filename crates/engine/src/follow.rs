@@ -234,6 +234,12 @@ impl<'i> Run<'_, 'i> {
             self.step_back();
         }
         self.run(&rows, commands);
+        let engine = self.cx.engine;
+        if engine.journal.takes_asides() && !engine.config.replica_read_only() {
+            // What others do to these keys from now on stands behind it in the append-only file.
+            self.at = entry.end;
+            self.append();
+        }
         dispatch::serve_first(&mut self.cx);
         self.cx.db.locks.release();
         dispatch::serve_first(&mut self.cx);
@@ -255,10 +261,10 @@ impl<'i> Run<'_, 'i> {
         self.check_term();
         if !self.is_over {
             self.run(rows, commands);
-            dispatch::serve_first(&mut self.cx);
             // No thread may see the one without the other.
             self.at = entry.end;
             self.append();
+            dispatch::serve_first(&mut self.cx);
         }
         self.cx.db.locks.release_inside(&self.cx.thread.reader);
         self.check_term();
@@ -297,6 +303,7 @@ impl<'i> Run<'_, 'i> {
     fn run(&mut self, rows: &[Option<&'static Resolved>], commands: &[Words<'i>]) {
         let cx = &mut self.cx;
         cx.begin_transaction();
+        cx.db.effects.is_stream = true;
         cx.start_timing();
         let mut failures = Vec::new();
         for (row, words) in rows.iter().zip(commands) {
@@ -309,6 +316,7 @@ impl<'i> Run<'_, 'i> {
         cx.end_transaction();
         // What a transaction has to tell others leaves at its end.
         commit::commit(cx, Args::new(&[]));
+        cx.db.effects.is_stream = false;
         for (words, error) in failures {
             self.failed(words, &error);
         }

@@ -283,7 +283,7 @@ impl Engine {
 
     /// Puts something into the stream that is no write.
     pub fn append_to_stream(&self, command: &[u8]) {
-        if self.journal.is_recording() {
+        if self.journal.is_recording() && !self.journal.is_copy() {
             let db = self.journal.selected_db().unwrap_or(DbIndex(0));
             self.journal.append_command(db, command);
             self.nudge_feeds(usize::MAX);

@@ -80,6 +80,12 @@ impl Upstream {
         self.is_link_up.load(Relaxed)
     }
 
+    /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to be
+    /// replaced by it unless somebody asks for that.
+    pub fn is_incomplete(&self) -> bool {
+        self.link().is_incomplete
+    }
+
     /// The number of the term.
     pub fn term(&self) -> u64 {
         self.term.load(SeqCst)

@@ -4,9 +4,14 @@ use harness::client::{Client, ask, ok};
 use harness::contents::contents;
 use harness::info::number;
 use harness::replicas::{compare, is_linked, while_writing, write};
+use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
+use std::io::Write;
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 fn start(program: &Program, arguments: &[&str]) -> Server {
     let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
@@ -96,4 +101,113 @@ fn a_replica_resumes_after_its_own_restart() {
             }
         }
     }
+}
+
+#[test]
+fn local_writes_of_a_replica_are_in_its_log_and_nowhere_else() {
+    let primary = start(&Program::reference().expect("there is a reference"), &[]);
+    fill(&primary, 2, 300);
+    let arguments = ["--appendonly", "yes", "--replica-read-only", "no"];
+    let mut replica = replica_of(&primary, &arguments);
+    let mut theirs = replica.client();
+    until_not_rewriting(&mut theirs);
+    let port = replica.port().to_string();
+    let third = dunlin(&["--replicaof", "127.0.0.1", &port]);
+    until_linked(&third);
+    let local = |client: &mut Client, rounds: u64| {
+        ok(client, &["SELECT", "9"]);
+        for number in 0..rounds {
+            ask(client, &["INCR", "local"]);
+            ask(client, &["RPUSH", "list", &number.to_string()]);
+            ask(client, &["EVAL", "redis.call('SADD', KEYS[1], ARGV[1])", "1", "set", "m"]);
+        }
+        ok(client, &["SELECT", "0"]);
+    };
+    while_writing(&primary, 500, || local(&mut theirs, 300));
+    let mut ours = primary.client();
+    // What both change has the same order in the log. The primary does not know of the local write.
+    ok(&mut ours, &["SET", "both", "1"]);
+    eventually("it is there", || ask(&mut theirs, &["GET", "both"]).text() == Some(b"1"));
+    ask(&mut theirs, &["APPEND", "both", "2"]);
+    ok(&mut ours, &["RENAME", "both", "renamed"]);
+    eventually("it is there", || ask(&mut theirs, &["GET", "renamed"]).text() == Some(b"12"));
+    compare(&primary, &third);
+    rewrite(&mut theirs);
+    while_writing(&primary, 600, || local(&mut theirs, 100));
+    let position = number(&mut ours, "master_repl_offset");
+    eventually("it has everything", || number(&mut theirs, "master_repl_offset") == position);
+    ok(&mut theirs, &["SELECT", "9"]);
+    assert_eq!(ask(&mut theirs, &["GET", "local"]).text(), Some(&b"400"[..]));
+    let before = contents(&mut theirs);
+    replica.restart().expect("it starts again");
+    let mut theirs = replica.client();
+    until_linked(&replica);
+    assert!(before == contents(&mut theirs), "the log has everything, in order");
+    assert_eq!(number(&mut ours, "sync_full"), 1, "its place in the stream is known");
+    compare(&primary, &third);
+}
+
+/// Sends a snapshot that is cut off to whatever connects; how often.
+fn primary_that_breaks_off() -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&attempts);
+    std::thread::spawn(move || {
+        let id = "a".repeat(40);
+        let answer = format!(
+            "+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} 5\r\n$20\r\nREDIS0011garbage1234*1\r\n"
+        );
+        for mut client in listener.incoming().flatten() {
+            // The other end may have had enough of it.
+            let _ = client.write_all(answer.as_bytes());
+            let _ = client.shutdown(Shutdown::Write);
+            let _ = std::io::copy(&mut client, &mut std::io::sink());
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    (port, attempts)
+}
+
+#[test]
+fn a_failed_synchronisation_leaves_the_files_alone() {
+    for (mode, log) in
+        [("disabled", "no"), ("flush-before-load", "no"), ("flush-before-load", "yes")]
+    {
+        // Due at any time.
+        let points = ["--save", "1 1", "--appendonly", log, "--repl-diskless-load", mode];
+        let mut replica = dunlin(&points);
+        let mut theirs = replica.client();
+        fill(&replica, 3, 300);
+        ok(&mut theirs, &["SELECT", "0"]);
+        ok(&mut theirs, &["SAVE"]);
+        let before = contents(&mut theirs);
+        assert!(before.len() > 20);
+        for _ in 0..2 {
+            let (port, attempts) = primary_that_breaks_off();
+            ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
+            eventually("an attempt", || attempts.load(SeqCst) > 0);
+        }
+        eventually("its data is gone", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(0));
+        // It is told to end, and would save.
+        replica.restart().expect("it starts again");
+        assert!(before == contents(&mut replica.client()), "{mode}: the files are as they were");
+    }
+}
+
+#[test]
+fn an_empty_replica_loads_at_once() {
+    let primary = dunlin(&[]);
+    fill(&primary, 4, 300);
+
+    let arguments = ["--repl-diskless-load", "on-empty-db"];
+    let replica = replica_of(&primary, &arguments);
+    assert!(replica.log().contains("to parser"), "{}", replica.log());
+    let replica = dunlin(&arguments);
+    let mut theirs = replica.client();
+    ok(&mut theirs, &["SET", "k", "v"]);
+    ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    until_linked(&replica);
+    assert!(replica.log().contains("to disk"), "{}", replica.log());
+    compare(&primary, &replica);
 }

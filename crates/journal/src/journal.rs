@@ -19,13 +19,14 @@
 #![allow(unsafe_code)]
 
 use crate::JournalPos;
+use crate::aside::Asides;
 use crate::cells::CopyCells;
 use crate::entry::{Entry, push_select};
 use crate::history::History;
 use crate::reader::{IfBehind, Reader, ReaderState};
 use crate::segments::{SEGMENT, Segments};
 use keyspace::DbIndex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use structs::sync::lock;
 
@@ -46,7 +47,7 @@ fn pack(position: u64, code: u64) -> u64 {
 
 /// `SELECT db`, as it stands in the stream.
 #[cold]
-fn select(db: DbIndex) -> Vec<u8> {
+pub(crate) fn select(db: DbIndex) -> Vec<u8> {
     let mut line = Vec::new();
     push_select(&mut line, db);
     line
@@ -59,14 +60,19 @@ pub struct NotKept;
 /// The journal.
 #[derive(Default)]
 pub struct Journal {
-    /// This server's own entries are to be appended.
+    /// This server's own entries are to be appended, or to be kept beside the stream.
     is_recording: AtomicBool,
+    /// It is a copy of another server's journal: own entries have no place in it.
+    is_copy: AtomicBool,
+    /// The database that the stream goes on in, if this is a copy of it.
+    pub(crate) copy_db: AtomicU32,
     /// Bytes are appended: there are readers, or bytes are kept.
     is_active: AtomicBool,
     state: AtomicU64,
     /// Too much waits for a reader: writes are to wait.
-    is_full: AtomicBool,
+    pub(crate) is_full: AtomicBool,
     log: OnceLock<Box<Log>>,
+    pub(crate) asides: Asides,
     register: Mutex<Register>,
 }
 
@@ -77,7 +83,7 @@ pub(crate) struct Log {
 }
 
 /// What is read and kept.
-struct Register {
+pub(crate) struct Register {
     readers: Vec<Arc<ReaderState>>,
     /// Bytes are kept although no reader needs them.
     keeps: bool,
@@ -90,8 +96,6 @@ struct Register {
     /// replica, and its transfer in a full synchronisation could do so again.
     largest: (u64, u64),
     history: History,
-    /// It is a copy of another server's journal: own entries have no place in it.
-    is_copy: bool,
     /// The history's id names the state at the present position, although nothing is recorded.
     is_history_valid: bool,
 }
@@ -105,7 +109,6 @@ impl Default for Register {
             first: 0,
             largest: (0, 0),
             history: History::new(),
-            is_copy: false,
             is_history_valid: false,
         }
     }
@@ -120,7 +123,7 @@ impl Register {
     }
 
     /// Where the slowest reader stands that writes may have to wait for.
-    fn slowest_waited_for(&self) -> Option<u64> {
+    pub(crate) fn slowest_waited_for(&self) -> Option<u64> {
         let holding = self.readers.iter().filter(|one| one.if_behind == IfBehind::HoldWriters);
         holding.map(|reader| reader.position()).min()
     }
@@ -168,17 +171,31 @@ impl Journal {
     }
 
     /// Whether this is from now on a copy of another server's journal, which only
-    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then.
+    /// [`Journal::append_verbatim`] adds to. What this server does by itself is not appended then, but
+    /// kept [beside it](crate::aside) for the append-only file.
     /// The world is stopped, or nothing writes yet.
     pub fn set_copy(&self, is_copy: bool) {
-        let mut register = self.register();
-        register.is_copy = is_copy;
-        self.is_recording.store(self.is_active() && !is_copy, Release);
+        let register = self.register();
+        self.is_copy.store(is_copy, Release);
+        if is_copy {
+            self.copy_db.store(self.selected_db().unwrap_or_default().0, Release);
+        }
+        self.note_readers(&register);
     }
 
     /// Whether it is a copy of another server's journal.
+    #[inline]
     pub fn is_copy(&self) -> bool {
-        self.register().is_copy
+        self.is_copy.load(Relaxed)
+    }
+
+    /// Decides what is recorded: the readers, or whether this is a copy, have changed.
+    fn note_readers(&self, register: &Register) {
+        let has_log = register.slowest_waited_for().is_some();
+        let takes_asides = self.is_copy() && has_log;
+        self.asides.set_on(takes_asides, has_log);
+        let is_recording = self.is_active() && (!self.is_copy() || takes_asides);
+        self.is_recording.store(is_recording, Release);
     }
 
     /// Bytes of memory that hold the journal, in whole segments.
@@ -209,15 +226,15 @@ impl Journal {
     /// the entries before. The world is stopped. Nothing is put into a copy; its followers learn from
     /// the snapshot in which database it goes on.
     pub fn forget_db(&self) {
-        if self.register().is_copy {
-            return;
+        if !self.is_copy() {
+            self.forget_selected();
         }
-        self.forget_selected();
     }
 
     /// The stream that this is a copy of goes on in this database. The world is stopped.
     pub fn note_db(&self, db: DbIndex) {
         let position = self.position().0;
+        self.copy_db.store(db.0, Release);
         self.state.store(pack(position, code(db)), Release);
     }
 
@@ -242,6 +259,9 @@ impl Journal {
     }
 
     fn append_bytes(&self, first: DbIndex, last: DbIndex, bytes: &[u8]) -> JournalPos {
+        if self.is_copy() {
+            return self.append_aside(first, bytes);
+        }
         let log = self.log.get_or_init(Log::new);
         let cell = log.cells.of_this_thread();
         let mut state = self.state.load(Relaxed);
@@ -268,11 +288,14 @@ impl Journal {
     pub fn append_verbatim(&self, bytes: &[u8], db: DbIndex) -> JournalPos {
         let log = self.log.get_or_init(Log::new);
         let cell = log.cells.of_this_thread();
+        let held = self.asides.is_on().then(|| self.asides.hold());
         let begin = self.position().0;
         cell.begin(begin);
         let end = begin + bytes.len() as u64;
+        self.copy_db.store(db.0, Release);
         let before = self.state.swap(pack(end, code(db)), AcqRel);
         assert!(before >> 8 == begin, "something else was appended to a copy of a stream");
+        drop(held);
         self.copy(log, begin, bytes);
         cell.end();
         JournalPos(end)
@@ -318,8 +341,8 @@ impl Journal {
     fn readers_left(&self, register: &Register) {
         if register.readers.is_empty() && !register.keeps {
             self.is_active.store(false, Release);
-            self.is_recording.store(false, Release);
         }
+        self.note_readers(register);
         if register.slowest_waited_for().is_none() {
             self.is_full.store(false, Release);
         }
@@ -333,7 +356,7 @@ impl Journal {
         register.first = register.first.max(floor - floor % SEGMENT as u64);
     }
 
-    fn register(&self) -> MutexGuard<'_, Register> {
+    pub(crate) fn register(&self) -> MutexGuard<'_, Register> {
         lock(&self.register)
     }
 
@@ -395,12 +418,12 @@ impl Journal {
         if self.is_active.swap(true, AcqRel) {
             return;
         }
-        self.is_recording.store(!register.is_copy, Release);
+        self.note_readers(register);
         if !std::mem::take(&mut register.is_history_valid) {
             register.history = History::new();
         }
         register.first = self.position().0;
-        if !register.is_copy {
+        if !self.is_copy() {
             self.forget_selected();
         }
     }
@@ -438,6 +461,7 @@ impl Journal {
     ) -> Reader<'_> {
         let state = ReaderState::new(position.0, if_behind);
         register.readers.push(Arc::clone(&state));
+        self.note_readers(register);
         Reader::new(self, self.log.get_or_init(Log::new), state)
     }
 

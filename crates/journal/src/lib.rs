@@ -12,6 +12,7 @@
 //!
 //! `docs/internals/journal.md` has the design.
 
+pub mod aside;
 pub mod backlog;
 mod cells;
 pub mod entry;
@@ -23,6 +24,7 @@ mod segments;
 #[cfg(test)]
 mod tests;
 
+pub use aside::Aside;
 pub use entry::{Effect, Entry, push_select};
 pub use history::{History, HistoryId};
 pub use journal::{Journal, NotKept};

@@ -379,7 +379,7 @@ fn a_stream_is_copied_verbatim() {
     let [mut follower, mut log] =
         [IfBehind::CutOff, IfBehind::HoldWriters].map(|r| replica.read(r));
     replica.set_copy(true);
-    assert!(replica.is_active() && !replica.is_recording(), "own entries have no place in it");
+    assert!(replica.is_active() && replica.takes_asides());
     replica.note_db(DbIndex(2));
     // A snapshot for a follower does not add a SELECT, nor does it take the database away.
     replica.forget_db();
@@ -400,4 +400,35 @@ fn a_stream_is_copied_verbatim() {
     drain(&mut follower, &mut of_follower);
     assert!(of_follower.ends_with(b"*1\r\n$1\r\nC\r\n") && !follower.is_cut_off());
     assert!(replica.history().contains(&primary.history().id, primary.position()));
+}
+
+#[test]
+fn own_entries_of_a_copy_stand_beside_it() {
+    let replica = Journal::default();
+    replica.keep();
+    replica.set_copy(true);
+    assert!(replica.is_active() && !replica.is_recording(), "own entries have no place in it");
+    let mut follower = replica.read(IfBehind::CutOff);
+    assert!(!replica.is_recording());
+    let mut log = replica.read(IfBehind::HoldWriters);
+    assert!(replica.is_recording() && replica.takes_asides());
+    let first = replica.append_verbatim(b"*1\r\n$1\r\nA\r\n", DbIndex(300));
+    assert_eq!(append(&replica, 2, &[b"B"]), first, "the position stands still");
+    let second = replica.append_verbatim(b"*1\r\n$1\r\nC\r\n", DbIndex(4));
+    append(&replica, 2, &[b"D"]);
+    assert_eq!(log.readable(), second);
+    let (mut of_follower, mut of_log) = (Vec::new(), Vec::new());
+    drain(&mut follower, &mut of_follower);
+    drain(&mut log, &mut of_log);
+    assert_eq!(of_follower, b"*1\r\n$1\r\nA\r\n*1\r\n$1\r\nC\r\n");
+    assert_eq!(of_log, of_follower);
+    assert_eq!(replica.first_aside(JournalPos(0), u64::MAX), None);
+    let aside = replica.first_aside(second, u64::MAX).expect("an entry");
+    assert_eq!((aside.at, aside.stream_db), (first, DbIndex(300)));
+    assert_eq!(aside.bytes, b"*2\r\n$6\r\nSELECT\r\n$1\r\n2\r\n*1\r\n$1\r\nB\r\n");
+    assert!(!replica.aside_written(&aside));
+    assert_eq!(replica.first_aside(second, aside.number + 1), None);
+    assert_eq!(replica.first_aside(second, u64::MAX).map(|aside| aside.at), Some(second));
+    drop(log);
+    assert!(!replica.is_recording() && replica.first_aside(second, u64::MAX).is_none());
 }

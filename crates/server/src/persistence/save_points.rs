@@ -54,6 +54,10 @@ fn look(engine: &'static Engine) {
         }
         return;
     }
+    if engine.upstream.is_incomplete() {
+        // Half a data set, or none, must not take the place of a good one.
+        return;
+    }
     let points = engine.config.save_points();
     let changes = engine.changes_since_save();
     if let Some(point) = due(&points, changes, now - state.last_save_s())

@@ -122,7 +122,15 @@ fn start(
 ) {
     let has_points = !engine.config.save_points().is_empty();
     let is_complete = IS_COMPLETE.load(SeqCst) && !engine.loading.is_on();
-    let saves = is_complete && request.save.unwrap_or(has_points);
+    let lacks_data = engine.upstream.is_incomplete();
+    if lacks_data && has_points && request.save.is_none() {
+        log!(
+            Warning,
+            "The data of the master was not loaded to its end, so the last snapshot is kept and none is \
+             saved"
+        );
+    }
+    let saves = is_complete && request.save.unwrap_or(has_points && !lacks_data);
     *stage = if saves { Stage::Begun } else { Stage::Final };
     let stopping = Arc::clone(net);
     let started = thread::spawn("shutdown", move || {

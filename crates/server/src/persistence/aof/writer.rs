@@ -18,7 +18,7 @@ use config::AppendFsync;
 use engine::DbIndex;
 use engine::Engine;
 use engine::journal::safe::{Gate, Need};
-use engine::journal::{HistoryId, JournalPos, Reader, push_select};
+use engine::journal::{Aside, HistoryId, JournalPos, Reader, push_select};
 use engine::mailbox::recheck_all;
 use replication::preallocation::LARGEST_BATCH;
 use replication::{NO_PLACE, Place};
@@ -56,6 +56,8 @@ struct Orders {
     switches: VecDeque<Switch>,
     /// What is before this position is in a base, for good.
     contained: JournalPos,
+    /// So are entries beside the stream with a lower number.
+    contained_aside: u64,
     /// Write everything, force it to the disk, and end.
     stops: bool,
 }
@@ -66,6 +68,8 @@ struct Switch {
     file: LogFile,
     /// The database that is selected there; `None`: what follows begins with a SELECT.
     db: Option<DbIndex>,
+    /// Entries beside the stream from this number on go there.
+    aside: u64,
 }
 
 impl Orders {
@@ -85,6 +89,8 @@ pub struct Writer {
     size: Arc<AtomicU64>,
     /// Bytes from this position on are not for the log: it was switched off.
     end: AtomicU64,
+    /// Nor are entries beside the stream from this number on.
+    end_aside: AtomicU64,
     /// The log counts: replies may wait for it. It does not before its first base is there.
     is_trusted: AtomicBool,
     /// Attempts to write that have failed.
@@ -132,6 +138,7 @@ impl Writer {
             last_second: 0,
             noted: None,
             unselected: db,
+            has_unsynced_aside: false,
             complaint: None,
             write_failed: false,
             gathering: Gathering::default(),
@@ -155,6 +162,7 @@ impl Writer {
             handle: Mutex::new(Some(handle)),
             size,
             end: AtomicU64::new(u64::MAX),
+            end_aside: AtomicU64::new(u64::MAX),
             is_trusted: AtomicBool::new(is_trusted),
             failures: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
@@ -176,8 +184,8 @@ impl Writer {
     /// Has everything from `at` on written to another file. The old one is forced to the disk. The
     /// world is stopped, and `at` is where the journal ends.
     pub fn switch(&self, at: JournalPos, file: LogFile) {
-        let db = self.engine.stream_db();
-        lock(&self.orders).switches.push_back(Switch { at, file, db });
+        let (db, aside) = (self.engine.stream_db(), self.engine.journal.next_aside());
+        lock(&self.orders).switches.push_back(Switch { at, file, db, aside });
         self.wake();
     }
 
@@ -185,8 +193,8 @@ impl Writer {
     /// that need not be: its file was deleted, and as long as it is open it takes up its room.
     pub fn contained(&self) {
         let mut orders = lock(&self.orders);
-        if let Some(Switch { at, .. }) = orders.switches.back() {
-            orders.contained = *at;
+        if let Some(&Switch { at, aside, .. }) = orders.switches.back() {
+            (orders.contained, orders.contained_aside) = (at, aside);
         }
         drop(orders);
         self.wake();
@@ -197,11 +205,22 @@ impl Writer {
         lock(&self.orders).switches.front().map_or(JournalPos(u64::MAX), |switch| switch.at)
     }
 
+    /// Entries beside the stream from this number on are not for the file at hand.
+    fn aside_limit(&self) -> u64 {
+        let end = self.end_aside.load(Acquire);
+        lock(&self.orders).switches.front().map_or(end, |switch| switch.aside.min(end))
+    }
+
     /// The next file, if everything up to `written` is in the one at hand.
     fn next_file(&self, written: JournalPos) -> Option<Switch> {
         let mut orders = lock(&self.orders);
         // If the log ends before, the other file stays empty.
-        let is_due = |switch: &Switch| written >= switch.at.min(self.target());
+        let journal = &self.engine.journal;
+        let is_due = |switch: &Switch| {
+            let before = switch.aside.min(self.end_aside.load(Acquire));
+            written >= switch.at.min(self.target())
+                && journal.first_aside(written, before).is_none()
+        };
         if !orders.switches.front().is_some_and(is_due) {
             return None;
         }
@@ -212,6 +231,7 @@ impl Writer {
     /// for it, although the threads go on until they are [stopped](Writer::stop).
     pub fn end_here(&self) {
         self.end.fetch_min(self.engine.journal.position().0, AcqRel);
+        self.end_aside.fetch_min(self.engine.journal.next_aside(), AcqRel);
         self.follow_policy();
     }
 
@@ -307,6 +327,8 @@ struct Work {
     noted: Option<HistoryId>,
     /// The file does not say yet that what follows is for this database, nor does what follows.
     unselected: Option<DbIndex>,
+    /// An entry beside the stream was written since the disk was last forced.
+    has_unsynced_aside: bool,
     complaint: Option<Instant>,
     write_failed: bool,
     gathering: Gathering,
@@ -355,11 +377,27 @@ impl Work {
     /// Writes what the journal has, up to where the file changes; says whether there was any.
     fn drain(&mut self, writer: &Writer, policy: AppendFsync) -> bool {
         if self.write_failed {
-            self.skip(lock(&writer.orders).contained.min(writer.target()));
+            let orders = lock(&writer.orders);
+            let (contained, aside) = (orders.contained, orders.contained_aside);
+            drop(orders);
+            self.skip(contained.min(writer.target()), aside);
         }
         let end = self.reader.readable();
         // Looked at after what is readable: what was appended behind a limit comes with it.
         let end = end.min(writer.limit()).min(writer.target());
+        let mut wrote = false;
+        while let Some(aside) = self.engine.journal.first_aside(end, writer.aside_limit()) {
+            wrote = true;
+            self.write_up_to(aside.at, writer, policy);
+            if self.reader.position() < aside.at || !self.write_aside(&aside, writer, policy) {
+                return true;
+            }
+        }
+        self.write_up_to(end, writer, policy) || wrote
+    }
+
+    /// Writes what the journal has up to `end`; says whether there was any.
+    fn write_up_to(&mut self, end: JournalPos, writer: &Writer, policy: AppendFsync) -> bool {
         if end <= self.reader.position() {
             return false;
         }
@@ -375,8 +413,37 @@ impl Work {
         true
     }
 
-    /// Leaves out what the journal has up to `end`, since a base has it.
-    fn skip(&mut self, end: JournalPos) {
+    /// Writes an entry that stands beside the stream, where the file is; `false` if that failed.
+    fn write_aside(&mut self, aside: &Aside, writer: &Writer, policy: AppendFsync) -> bool {
+        let mut bytes = NO_PLACE.to_vec();
+        bytes.extend_from_slice(&aside.bytes);
+        push_select(&mut bytes, aside.stream_db);
+        let place = Place { id: self.engine.journal.history().id, position: aside.at };
+        bytes.extend_from_slice(place.line().as_bytes());
+        let cut = self.file.write_at_end().map_err(file::AppendError::from);
+        if let Err(error) = cut.and_then(|()| self.file.append(&bytes)) {
+            self.fail(writer, &error, bytes.len(), policy);
+            return false;
+        }
+        self.noted = Some(place.id);
+        self.unselected = None;
+        self.has_unsynced_aside = true;
+        self.size.store(self.file.size(), Relaxed);
+        self.wrote();
+        if self.engine.journal.aside_written(aside) {
+            self.post_recheck();
+        }
+        true
+    }
+
+    /// Leaves out what the journal has up to `end`, and entries beside it with a number lower than
+    /// `aside_end`, since a base has them.
+    fn skip(&mut self, end: JournalPos, aside_end: u64) {
+        while let Some(aside) = self.engine.journal.first_aside(end, aside_end) {
+            if self.engine.journal.aside_written(&aside) {
+                self.post_recheck();
+            }
+        }
         if end <= self.reader.position() {
             return;
         }
@@ -627,7 +694,7 @@ impl Work {
     /// Forces the file to the disk if that is due.
     fn sync(&mut self, policy: AppendFsync) {
         let written = self.reader.position().0;
-        if self.sync_asked >= written && !self.syncer.has_failed() {
+        if self.sync_asked >= written && !self.has_unsynced_aside && !self.syncer.has_failed() {
             return;
         }
         if self.skips_sync() {
@@ -637,6 +704,7 @@ impl Work {
             AppendFsync::No => {}
             AppendFsync::Always => {
                 self.syncer.wait();
+                self.has_unsynced_aside = false;
                 match self.file.sync() {
                     Ok(()) => self.synced_up_to(written),
                     Err(error) => self.sync_failed(&self.file.name(), &error),
@@ -652,6 +720,7 @@ impl Work {
         }
         if self.syncer.ask(&self.file, written) {
             self.sync_asked = written;
+            self.has_unsynced_aside = false;
             self.last_sync = Instant::now();
             self.counted_delay = false;
         } else if self.last_sync.elapsed() > SLOW_SYNC && !self.counted_delay {
@@ -732,7 +801,10 @@ impl Work {
     }
 
     fn has_nothing_to_do(&self, writer: &Writer) -> bool {
-        writer.target() <= self.reader.position() && lock(&writer.orders).is_empty()
+        let limit = writer.aside_limit();
+        writer.target() <= self.reader.position()
+            && lock(&writer.orders).is_empty()
+            && self.engine.journal.first_aside(self.reader.position(), limit).is_none()
     }
 
     /// Sleeps until there is something to write or another request.

@@ -1,7 +1,7 @@
 //! Receiving the primary's snapshot and loading it.
 //!
-//! By `repl-diskless-load` the snapshot is written into a file first, which then takes the place of the
-//! configured one, or it is loaded while it arrives. In the first case the old data set is served until
+//! By `repl-diskless-load` the snapshot is written into a file first, which takes the place of the
+//! configured one once it is loaded, or it is loaded while it arrives. In the first case the old data set is served until
 //! all has come. All cores load.
 
 use super::Uplink;
@@ -9,6 +9,7 @@ use super::input::{SnapshotInput, Watcher};
 use super::socket::Socket;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
+use crate::persistence::snapshot_file::sync_folder_of;
 use crate::persistence::temporaries;
 use crate::process::{os_error, signals};
 use config::ReplDisklessLoad;
@@ -17,11 +18,12 @@ use engine::follow::{Beginning, Over, begin_load, end_load};
 use engine::journal::{History, JournalPos};
 use engine::upstream::Transfer;
 use engine::{DbIndex, Engine};
+use keyspace::Stripe;
 use replication::replica::Promise;
 use replication::wire::SnapshotEnd;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What was loaded.
@@ -98,15 +100,39 @@ impl Read for Alive<'_, '_> {
     }
 }
 
-/// A file that goes unless it is kept.
-struct Temporary(Option<PathBuf>);
+/// A snapshot that is received into a file, which goes unless it takes the place of the configured one.
+struct Received {
+    path: PathBuf,
+    /// Locked, so that another process that starts here knows that it is in use.
+    _file: File,
+}
 
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            // It is in nothing's way if it cannot be removed.
-            let _ = std::fs::remove_file(path);
+impl Received {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it the configured snapshot, since it is loaded.
+    fn replace_snapshot(self, engine: &Engine) {
+        let target = engine.config.dbfilename().as_path().to_path_buf();
+        // A save that is under way would put an older data set into its place.
+        engine.persistence.end_running();
+        let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
+        if let Err(error) = renamed {
+            log!(
+                Warning,
+                "Failed trying to rename the temp DB into {}: {}",
+                target.display(),
+                os_error(&error)
+            );
         }
+    }
+}
+
+impl Drop for Received {
+    fn drop(&mut self) {
+        // It has another name, or it is in nothing's way if it cannot be removed.
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
@@ -156,16 +182,17 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         })
     } else {
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
-        let written = write_file(engine, &mut input)
-            .and_then(|(path, bytes)| Ok((path, bytes, input.finish()?)));
+        let written =
+            write_file(&mut input).and_then(|(file, bytes)| Ok((file, bytes, input.finish()?)));
         match written {
             Err(error) => {
                 let why = os_error(&error);
                 Err(Failure::Failed(format!("I/O error trying to sync with MASTER: {why}")))
             }
-            Ok((path, bytes, rest)) => {
+            Ok((received, bytes, rest)) => {
                 progress.keeps_alive = keeps_alive;
-                File::open(&path)
+                let path = received.path();
+                File::open(path)
                     .map_err(|error| {
                         let why = os_error(&error);
                         Failure::Failed(format!("Can't open {}: {why}", path.display()))
@@ -175,7 +202,10 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
                         let name = path.display().to_string();
                         install(uplink, &promise, &mut input, &name, Some(bytes))
                     })
-                    .map(|report| (report, rest))
+                    .map(|report| {
+                        received.replace_snapshot(engine);
+                        (report, rest)
+                    })
             }
         }
     };
@@ -195,17 +225,27 @@ fn loads_at_once(engine: &Engine) -> bool {
     match engine.config.repl_diskless_load() {
         // A file keeps the old data set as long.
         ReplDisklessLoad::Disabled | ReplDisklessLoad::SwapDb => false,
-        ReplDisklessLoad::OnEmptyDb => engine.keyspace.used_databases().next().is_none(),
+        ReplDisklessLoad::OnEmptyDb => holds_nothing(engine),
         ReplDisklessLoad::FlushBeforeLoad => true,
     }
 }
 
-/// Writes the snapshot into the configured file, which is replaced when all has come; its size.
-fn write_file(engine: &Engine, input: &mut dyn Read) -> io::Result<(PathBuf, u64)> {
-    let mut temporary = Temporary(Some(PathBuf::from(temporaries::received())));
-    let path = temporary.0.clone().unwrap_or_default();
+fn holds_nothing(engine: &Engine) -> bool {
+    let stopped = engine.keyspace.world().stop();
+    let is_empty = |stripe: &Stripe| {
+        let data = stripe.lock();
+        data.dbs().all(|db| data.db(db).entries().is_empty())
+    };
+    let holds_nothing = engine.keyspace.stripes().iter().all(is_empty);
+    drop(stopped);
+    holds_nothing
+}
+
+/// Writes the snapshot into a file; its size.
+fn write_file(input: &mut dyn Read) -> io::Result<(Received, u64)> {
+    let path = PathBuf::from(temporaries::received());
     let mut file = File::create(&path)?;
-    // So another process that starts here knows that it is being written.
+    let received = Received { path, _file: file.try_clone()? };
     file.try_lock().map_err(io::Error::from)?;
     let mut piece = vec![0; 1 << 20];
     let mut bytes = 0;
@@ -219,12 +259,7 @@ fn write_file(engine: &Engine, input: &mut dyn Read) -> io::Result<(PathBuf, u64
         }
     }
     file.sync_all()?;
-    let target = engine.config.dbfilename().as_path().to_path_buf();
-    // A save that is under way would put an older data set into its place.
-    engine.persistence.end_running();
-    std::fs::rename(&path, &target)?;
-    temporary.0 = None;
-    Ok((target, bytes))
+    Ok((received, bytes))
 }
 
 /// Empties the data set and loads the snapshot into it.

@@ -157,8 +157,11 @@ impl<'t> Uplink<'t> {
         self.machine.restart(now());
         let is_replica = self.engine.upstream.is_replica();
         logging::set_role(if is_replica { logging::Role::Replica } else { logging::Role::Primary });
-        // A snapshot that was not loaded to its end is what there is now.
-        self.aof.resume();
+        // A replica without data keeps the log that it had until another snapshot is loaded. After a
+        // promotion, what there is now is the data.
+        if !self.engine.upstream.is_incomplete() {
+            self.aof.resume();
+        }
         if !is_replica {
             self.input.clear();
         }
