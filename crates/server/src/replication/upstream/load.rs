@@ -234,7 +234,7 @@ fn holds_nothing(engine: &Engine) -> bool {
     let stopped = engine.keyspace.world().stop();
     let is_empty = |stripe: &Stripe| {
         let data = stripe.lock();
-        data.dbs().all(|db| data.db(db).entries().is_empty())
+        data.dbs().all(|db| data.key_count(db) == 0)
     };
     let holds_nothing = engine.keyspace.stripes().iter().all(is_empty);
     drop(stopped);
