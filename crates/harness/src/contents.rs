@@ -82,7 +82,7 @@ fn stream(client: &mut Client, key: &[u8]) -> String {
     let shown = chosen(&full, STREAM, &|name, value| match name {
         "groups" => each(value, &|group| {
             chosen(group, GROUP, &|name, value| match name {
-                "consumers" => each(value, &|consumer| {
+                "consumers" => with_pending(value, &|consumer| {
                     chosen(consumer, CONSUMER, &|_, value| format!("{value:?}"))
                 }),
                 _ => format!("{value:?}"),
@@ -104,6 +104,16 @@ fn chosen(reply: &Reply, names: &[&str], show: &dyn Fn(&str, &Reply) -> String) 
         }
     }
     shown
+}
+
+/// The consumers that have something pending: Valkey does not tell its replicas of those that XAUTOCLAIM
+/// has made and given nothing.
+fn with_pending(consumers: &Reply, show: &dyn Fn(&Reply) -> String) -> String {
+    let none = format!("{:?}", Reply::Array(Vec::new()));
+    let mut shown: Vec<String> =
+        consumers.elements().unwrap_or_default().iter().map(show).collect();
+    shown.retain(|consumer| !consumer.contains(&none));
+    shown.concat()
 }
 
 /// Every element of a list, in brackets.

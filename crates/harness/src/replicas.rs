@@ -87,6 +87,24 @@ pub fn change_stream(client: &mut Client, rng: &mut Rng) {
     client.command(&request).expect("a reply");
 }
 
+/// Has the groups of [`change_stream`] forget what is pending but deleted: a log base that is written as
+/// commands cannot say that, here as in Valkey.
+///
+/// # Panics
+/// If the server does not answer.
+pub fn forget_deleted(client: &mut Client) {
+    // The databases of `write`; the client is in the first afterwards.
+    for db in ["5", "0"] {
+        client.command(&["SELECT", db]).expect("a reply");
+        for (stream, group) in (0..5).flat_map(|stream| (0..3).map(move |group| (stream, group))) {
+            let (key, group) = (format!("s{stream}"), format!("g{group}"));
+            // There need not be such a group.
+            let request = ["XAUTOCLAIM", &key, &group, "c0", "0", "0", "COUNT", "100000"];
+            client.command(&request).expect("a reply");
+        }
+    }
+}
+
 /// Waits until the replica has everything, and compares.
 ///
 /// # Panics
