@@ -212,12 +212,18 @@ impl World {
         if leader.is_running {
             return;
         }
-        let id = leader.history.id;
-        let others = (0..SERVERS).filter(|&server| {
-            let server = &self.servers[server];
-            server.is_running && server.history.id == id
-        });
-        if let Some(next) = others.max_by_key(|&server| self.servers[server].position().0) {
+        let history = leader.history;
+        let others: Vec<usize> = (0..SERVERS).filter(|&one| self.servers[one].is_running).collect();
+        // What was confirmed may be on one of the others alone, so both must be comparable. One of them
+        // may not have heard of the latest id yet.
+        let is_comparable = |&one: &usize| {
+            let server = &self.servers[one];
+            history.contains(&server.history.id, server.position())
+        };
+        if !others.iter().all(is_comparable) {
+            return;
+        }
+        if let Some(next) = others.into_iter().max_by_key(|&one| self.servers[one].position().0) {
             self.promotions += 1;
             self.promote(next);
             self.repoint();
