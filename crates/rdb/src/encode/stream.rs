@@ -11,6 +11,19 @@ impl Encoder {
         while parts.show(|part| self.stream_part(part)) {}
     }
 
+    /// A part of a stream as readers before Redis 7.2 know it ([`Kind::StreamListpacks2`](crate::Kind)): without
+    /// when a consumer last got something.
+    pub fn old_stream_part(&mut self, part: Part<'_>) {
+        match part {
+            Part::Consumer { name, seen_time, pending, .. } => {
+                self.string(name);
+                self.raw(&seen_time.to_le_bytes());
+                self.length(pending as u64);
+            }
+            part => self.stream_part(part),
+        }
+    }
+
     /// A part of a stream; in front of the first stands the number of blocks.
     pub fn stream_part(&mut self, part: Part<'_>) {
         match part {

@@ -13,8 +13,8 @@ use structs::listpack::{Element, Listpack};
 /// longer is written as it is.
 const JOIN_UP_TO: u64 = 8 << 20;
 
-/// The first version with packed sets.
-const SET_LISTPACK_SINCE: u16 = 11;
+/// The version of Redis 7.2, which brought packed sets, and streams that say when a consumer last got something.
+const REDIS_7_2: u16 = 11;
 
 /// One thread's encoder.
 pub struct RdbRecords {
@@ -31,8 +31,9 @@ struct Records {
     chunk: Option<bool>,
     /// The string that comes in parts, and its length.
     parts: Option<(Vec<u8>, usize)>,
-    /// The reader does not know packed sets: they are written element by element.
-    unpacks_sets: bool,
+    /// The reader is older than Redis 7.2: packed sets are written element by element, and streams in their older
+    /// form.
+    is_for_old: bool,
     /// The next string is a packed set.
     is_packed_set: bool,
     /// Integers are when fields of a hash expire.
@@ -51,7 +52,7 @@ impl RdbRecords {
             now_ms: engine::clock::now().0,
             chunk: None,
             parts: None,
-            unpacks_sets: version < SET_LISTPACK_SINCE,
+            is_for_old: version < REDIS_7_2,
             is_packed_set: false,
             is_timed: false,
         };
@@ -71,6 +72,7 @@ impl Records {
             Token::Long(len) => self.long(len, to),
             Token::Part(bytes) => self.part(bytes, to),
             Token::Cold(_) => unreachable!("the snapshot has read cold values"),
+            Token::Stream(part) if self.is_for_old => to.old_stream_part(part),
             Token::Stream(part) => to.stream_part(part),
         }
     }
@@ -87,19 +89,20 @@ impl Records {
             Form::String => Kind::String,
             Form::List => Kind::ListQuicklist2,
             Form::SetIntset => Kind::SetIntset,
-            Form::SetListpack if self.unpacks_sets => Kind::Set,
+            Form::SetListpack if self.is_for_old => Kind::Set,
             Form::SetListpack => Kind::SetListpack,
             Form::Set => Kind::Set,
             Form::HashListpack => Kind::HashListpack,
             Form::Hash => Kind::Hash,
             Form::ZsetListpack => Kind::ZsetListpack,
             Form::Zset => Kind::Zset2,
+            Form::Stream if self.is_for_old => Kind::StreamListpacks2,
             Form::Stream => Kind::StreamListpacks3,
             Form::TimedHash => Kind::TimedHash,
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
-        self.is_packed_set = self.unpacks_sets && head.form == Form::SetListpack;
+        self.is_packed_set = self.is_for_old && head.form == Form::SetListpack;
         self.is_timed = head.form == Form::TimedHash;
         use Form::{Hash, List, Set, Stream, TimedHash, Zset};
         if matches!(head.form, List | Set | Hash | TimedHash | Zset | Stream) {
