@@ -48,6 +48,15 @@ pub struct Point {
     pub latitude: f64,
 }
 
+/// A score as bits, also one that belongs to no point (negative, infinite): C does not define that cast, and
+/// clients know what it gives on x86-64.
+fn bits_of(score: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    let truncated =
+        |score: f64| if (-HALF..HALF).contains(&score) { score as i64 } else { i64::MIN };
+    if score < HALF { truncated(score) as u64 } else { truncated(score - HALF) as u64 ^ (1 << 63) }
+}
+
 impl Point {
     /// Whether the point is on the map.
     pub fn is_valid(self) -> bool {
@@ -61,8 +70,7 @@ impl Point {
 
     /// The middle of the smallest cell with this score.
     pub fn from_score(score: f64) -> Point {
-        // A score that is no point (negative, NaN) counts as the first one, as a cast in C does here.
-        let cell = Cell { bits: score as u64, step: MAX_STEP };
+        let cell = Cell { bits: bits_of(score), step: MAX_STEP };
         let area = cell.area();
         let clamp = |degrees: f64, map: Bounds| degrees.clamp(map.min, map.max);
         Point {
