@@ -43,7 +43,7 @@ fn set(client: &mut Client, key: &str, value: &[u8]) {
 /// Compares without printing megabytes.
 #[track_caller]
 fn assert_bulk(reply: Reply, expected: &[u8]) {
-    let Reply::Bulk(bytes) = reply else { panic!("no bulk string") };
+    let Reply::Bulk(bytes) = reply else { panic!("no bulk string: {reply:?}") };
     assert!(
         bytes == expected,
         "{} bytes that are not the {} expected",
