@@ -320,7 +320,7 @@ fn no_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal
     let flags = row.command.flags;
     let is_refused = flags.has(Flags::NOSCRIPT) && !cx.engine.debug.scripts_may_all();
     if is_refused || flags.has(Flags::ASKS_PEER) {
-        return Err(Error::text("ERR This Redis command is not allowed from script").into());
+        return Err(Error::text("ERR This Valkey command is not allowed from script").into());
     }
     Ok(())
 }
