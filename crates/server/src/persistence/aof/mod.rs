@@ -349,6 +349,12 @@ impl Aof {
     /// There can be none, or it has files of another log.
     fn make_folder(&self) -> Result<(), String> {
         self.folder.create()?;
+        if self.read_checked_manifest().is_ok() {
+            return Ok(());
+        }
+        // A rewrite that ends between a look at the manifest and one at the files makes its own seem
+        // strange. Nothing ends while this is locked.
+        let _inner = lock(&self.inner);
         self.read_checked_manifest().map(drop)
     }
 
