@@ -5,13 +5,72 @@ use crate::client::Client;
 use crate::contents::{Contents, contents};
 use crate::info::{field, number};
 use crate::rng::Rng;
-use crate::server::Server;
+use crate::server::{Options, Program, Server};
 use crate::wait::eventually;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+/// A server without save points whose snapshots for replicas begin at once.
+///
+/// # Panics
+/// It does not start.
+#[track_caller]
+pub fn start(program: &Program, arguments: &[&str]) -> Server {
+    let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
+    Server::start(program, Options::arguments(&all)).expect("it starts")
+}
+
+/// As [`start`], of the program under test.
+///
+/// # Panics
+/// As [`start`] does.
+#[track_caller]
+pub fn dunlin(arguments: &[&str]) -> Server {
+    start(&Program::under_test(), arguments)
+}
+
+/// Waits until a replica gets the stream.
+///
+/// # Panics
+/// It does not.
+#[track_caller]
+pub fn until_linked(replica: &Server) {
+    let mut client = replica.client();
+    eventually("the link is up", || is_linked(&mut client));
+}
+
+/// Makes so many random writes.
+///
+/// # Panics
+/// If the server does not answer.
+pub fn fill(server: &Server, seed: u64, writes: usize) {
+    let (mut client, mut rng) = (server.client(), Rng::new(seed));
+    (0..writes).for_each(|_| write(&mut client, &mut rng));
+}
+
+/// Answers every connection with these bytes, and closes it: the port, and how many there were.
+///
+/// # Panics
+/// There is no port.
+pub fn lying_primary(answer: Vec<u8>) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("it has one").port();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    thread::spawn(move || {
+        for mut client in listener.incoming().flatten() {
+            // The other end may have had enough of it.
+            let _ = client.write_all(&answer);
+            let _ = client.shutdown(Shutdown::Write);
+            let _ = io::copy(&mut client, &mut io::sink());
+            count.fetch_add(1, SeqCst);
+        }
+    });
+    (port, connections)
+}
 
 /// A random write, of every type and in several databases; a script or a transaction now and then.
 ///

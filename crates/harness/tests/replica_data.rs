@@ -3,40 +3,20 @@
 use harness::client::{Client, ask, ok};
 use harness::contents::contents;
 use harness::info::number;
-use harness::replicas::{compare, forget_deleted, is_linked, while_writing, write};
+use harness::replicas::{
+    compare, dunlin, fill, forget_deleted, lying_primary, start, until_linked, while_writing,
+};
 use harness::reply::Reply;
-use harness::rng::Rng;
-use harness::server::{Options, Program, Server};
+use harness::server::{Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
-use std::io::Write;
-use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-fn start(program: &Program, arguments: &[&str]) -> Server {
-    let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
-    Server::start(program, Options::arguments(&all)).expect("it starts")
-}
-
-fn dunlin(arguments: &[&str]) -> Server {
-    start(&Program::under_test(), arguments)
-}
 
 fn replica_of(primary: &Server, arguments: &[&str]) -> Server {
     let port = primary.port().to_string();
     let replica = dunlin(&[&["--replicaof", "127.0.0.1", &port], arguments].concat());
     until_linked(&replica);
     replica
-}
-
-fn until_linked(server: &Server) {
-    let mut client = server.client();
-    eventually("the link is up", || is_linked(&mut client));
-}
-
-fn fill(server: &Server, seed: u64, writes: usize) {
-    let (mut client, mut rng) = (server.client(), Rng::new(seed));
-    (0..writes).for_each(|_| write(&mut client, &mut rng));
 }
 
 fn peers() -> [Program; 2] {
@@ -151,24 +131,11 @@ fn local_writes_of_a_replica_are_in_its_log_and_nowhere_else() {
 
 /// Sends a snapshot that is cut off to whatever connects; how often.
 fn primary_that_breaks_off() -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("it has one").port();
-    let attempts = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&attempts);
-    std::thread::spawn(move || {
-        let id = "a".repeat(40);
-        let answer = format!(
-            "+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} 5\r\n$20\r\nREDIS0011garbage1234*1\r\n"
-        );
-        for mut client in listener.incoming().flatten() {
-            // The other end may have had enough of it.
-            let _ = client.write_all(answer.as_bytes());
-            let _ = client.shutdown(Shutdown::Write);
-            let _ = std::io::copy(&mut client, &mut std::io::sink());
-            count.fetch_add(1, SeqCst);
-        }
-    });
-    (port, attempts)
+    let id = "a".repeat(40);
+    let answer = format!(
+        "+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} 5\r\n$20\r\nREDIS0011garbage1234*1\r\n"
+    );
+    lying_primary(answer.into_bytes())
 }
 
 #[test]

@@ -4,25 +4,14 @@ use harness::client::{Client, ask, ok};
 use harness::contents::contents;
 use harness::info::{field, number};
 use harness::replicas::{
-    Link, assert_same, change_stream, compare, forget_deleted, is_linked, while_writing, write,
+    Link, assert_same, change_stream, compare, dunlin, fill, forget_deleted, is_linked,
+    lying_primary, start, until_linked, while_writing,
 };
 use harness::reply::Reply;
 use harness::rng::Rng;
-use harness::server::{Options, Program, Server};
+use harness::server::Program;
 use harness::wait::eventually;
-use std::io::Write;
-use std::net::{Ipv4Addr, Shutdown, TcpListener};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-fn start(program: &Program, arguments: &[&str]) -> Server {
-    let all = [&["--save", "", "--repl-diskless-sync-delay", "0"], arguments].concat();
-    Server::start(program, Options::arguments(&all)).expect("it starts")
-}
-
-fn dunlin(arguments: &[&str]) -> Server {
-    start(&Program::under_test(), arguments)
-}
+use std::sync::atomic::Ordering::SeqCst;
 
 fn reference() -> Program {
     Program::reference().expect("there is a reference")
@@ -30,16 +19,6 @@ fn reference() -> Program {
 
 fn follow(replica: &mut Client, port: u16) {
     ok(replica, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
-}
-
-fn until_linked(server: &Server) {
-    let mut client = server.client();
-    eventually("the link is up", || is_linked(&mut client));
-}
-
-fn fill(server: &Server, seed: u64, writes: usize) {
-    let (mut client, mut rng) = (server.client(), Rng::new(seed));
-    (0..writes).for_each(|_| write(&mut client, &mut rng));
 }
 
 /// The text of an error.
@@ -197,24 +176,6 @@ fn a_reader_never_sees_half_a_transaction() {
             assert_eq!(both[0], both[1]);
         }
     });
-}
-
-/// Answers every connection with these bytes, and closes it; how many there were.
-fn lying_primary(answer: Vec<u8>) -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("it has one").port();
-    let connections = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&connections);
-    std::thread::spawn(move || {
-        for mut client in listener.incoming().flatten() {
-            // The other end may have had enough of it.
-            let _ = client.write_all(&answer);
-            let _ = client.shutdown(Shutdown::Write);
-            let _ = std::io::copy(&mut client, &mut std::io::sink());
-            count.fetch_add(1, SeqCst);
-        }
-    });
-    (port, connections)
 }
 
 #[test]

@@ -39,17 +39,24 @@ pub(super) enum Fate {
     Kept = 2,
 }
 
+/// The choice that stands at a word, if one does.
+pub(super) fn named(args: Args<'_>, at: usize) -> Option<References> {
+    if args.is(at, "keepref") {
+        Some(References::Keep)
+    } else if args.is(at, "delref") {
+        Some(References::Delete)
+    } else if args.is(at, "acked") {
+        Some(References::Acknowledged)
+    } else {
+        None
+    }
+}
+
 /// Reads both from word `at` on, in any order.
 pub(super) fn parse(args: Args<'_>, mut at: usize) -> Result<(References, Vec<StreamId>), Error> {
     let (mut references, mut found) = (None, None);
     while at < args.len() {
-        let chosen = match () {
-            () if args.is(at, "keepref") => Some(References::Keep),
-            () if args.is(at, "delref") => Some(References::Delete),
-            () if args.is(at, "acked") => Some(References::Acknowledged),
-            () => None,
-        };
-        if let Some(chosen) = chosen {
+        if let Some(chosen) = named(args, at) {
             if references.replace(chosen).is_some() {
                 return Err(Error::Syntax);
             }

@@ -1,7 +1,7 @@
 //! The options that XADD and XTRIM share: `MAXLEN|MINID [=|~] threshold [LIMIT count]`, and
 //! `KEEPREF|DELREF|ACKED`.
 
-use super::ids;
+use super::{ids, references};
 use engine::{Args, Error};
 use structs::stream::{References, Strategy, StreamId, Trim};
 
@@ -21,8 +21,9 @@ pub(super) enum NewId {
 pub(super) struct Options {
     pub no_mkstream: bool,
     pub trim: Option<Trim>,
-    /// Where the threshold is.
-    pub threshold_at: usize,
+    /// Where MAXLEN or MINID is, and the threshold.
+    strategy_at: usize,
+    threshold_at: usize,
     /// Where the value of LIMIT is.
     limit_at: Option<usize>,
     /// Where KEEPREF, DELREF or ACKED is.
@@ -36,6 +37,7 @@ pub(super) struct Options {
 struct Threshold {
     strategy: Strategy,
     is_approximate: bool,
+    begins_at: usize,
     at: usize,
 }
 
@@ -51,19 +53,7 @@ fn threshold(args: Args<'_>, at: usize) -> Result<Threshold, Error> {
         Strategy::MinId(ids::strict(args[value_at], 0)?)
     };
     let is_approximate = has_operator && args.is(at + 1, "~");
-    Ok(Threshold { strategy, is_approximate, at: value_at })
-}
-
-fn references(args: Args<'_>, at: usize) -> Option<References> {
-    if args.is(at, "keepref") {
-        Some(References::Keep)
-    } else if args.is(at, "delref") {
-        Some(References::Delete)
-    } else if args.is(at, "acked") {
-        Some(References::Acknowledged)
-    } else {
-        None
-    }
+    Ok(Threshold { strategy, is_approximate, begins_at: at, at: value_at })
 }
 
 fn new_id(word: &[u8]) -> Result<NewId, Error> {
@@ -84,6 +74,7 @@ pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<
     let mut options = Options {
         no_mkstream: false,
         trim: None,
+        strategy_at: 0,
         threshold_at: 0,
         limit_at: None,
         references_at: None,
@@ -116,7 +107,7 @@ pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<
             options.limit_at = Some(at);
         } else if is_add && args.is(at, "nomkstream") {
             options.no_mkstream = true;
-        } else if let Some(references) = references(args, at) {
+        } else if let Some(references) = references::named(args, at) {
             if of_groups.replace(references).is_some() {
                 return Err(Error::Syntax);
             }
@@ -148,7 +139,7 @@ fn finish(
 ) -> Result<(), Error> {
     /// Blocks that an approximate trim removes at most, unless LIMIT says otherwise.
     const BLOCKS: u64 = 100;
-    let Some(Threshold { strategy, is_approximate, at }) = chosen else {
+    let Some(Threshold { strategy, is_approximate, begins_at, at }) = chosen else {
         if limit.is_some_and(|limit| limit > 0) {
             return Err(Error::text(
                 "ERR syntax error, LIMIT cannot be used without specifying a trimming strategy",
@@ -170,6 +161,7 @@ fn finish(
     };
     let limit = if is_approximate { limit.unwrap_or(usual) } else { 0 };
     options.trim = Some(Trim { strategy, is_approximate, limit, references });
+    options.strategy_at = begins_at;
     options.threshold_at = at;
     Ok(())
 }
@@ -200,12 +192,10 @@ impl Options {
         id: Option<StreamId>,
     ) -> Vec<Vec<u8>> {
         let mut words: Vec<Vec<u8>> = Vec::with_capacity(args.len());
-        let has_operator = args.is(self.threshold_at.wrapping_sub(1), "~")
-            || args.is(self.threshold_at.wrapping_sub(1), "=");
-        let strategy_at = self.threshold_at.saturating_sub(1 + usize::from(has_operator));
         for (at, word) in args.words().iter().enumerate() {
             let is_limit = self.limit_at.is_some_and(|limit| at == limit || at + 1 == limit);
-            let is_trim = self.trim.is_some() && (strategy_at..=self.threshold_at).contains(&at);
+            let is_trim =
+                self.trim.is_some() && (self.strategy_at..=self.threshold_at).contains(&at);
             if self.is_references(at) || (self.deletes_singly() && (is_trim || is_limit)) {
                 continue;
             }

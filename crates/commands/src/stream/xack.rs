@@ -5,7 +5,7 @@ use super::references::{self, Fate, Taken};
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Flags, Group, KeyFlags, KeySpec, Outcome, event,
 };
-use structs::stream::Stream;
+use structs::stream::{References, Stream, StreamId};
 
 /// `XACK`.
 pub static XACK: Command = Command {
@@ -66,12 +66,7 @@ fn xack(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 /// Acknowledges an entry and deletes it unless another group needs it.
-fn settle(
-    stream: &mut Stream,
-    group: &[u8],
-    id: structs::stream::StreamId,
-    references: structs::stream::References,
-) -> Fate {
+fn settle(stream: &mut Stream, group: &[u8], id: StreamId, references: References) -> Fate {
     let is_pending = stream.group_mut(group).is_some_and(|group| group.acknowledge(id));
     if !is_pending {
         return Fate::Absent;

@@ -3,31 +3,18 @@
 use engine::db::SetExpiry;
 use engine::{Arg, ArgKind, Args, Cx, Error, Key, Millis, events};
 
+const EX: Arg = Arg::new("seconds", ArgKind::Integer).after("EX");
+const PX: Arg = Arg::new("milliseconds", ArgKind::Integer).after("PX");
+const EXAT: Arg = Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT");
+const PXAT: Arg = Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT");
+
 /// The options of commands that read, as they are documented.
-pub(crate) const EXPIRE_OR_PERSIST: Arg = Arg::one_of(
-    "expiration",
-    &[
-        Arg::new("seconds", ArgKind::Integer).after("EX"),
-        Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-        Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-        Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-        Arg::token("persist", "PERSIST"),
-    ],
-)
-.optional();
+pub(crate) const EXPIRE_OR_PERSIST: Arg =
+    Arg::one_of("expiration", &[EX, PX, EXAT, PXAT, Arg::token("persist", "PERSIST")]).optional();
 
 /// The options of commands that write, as they are documented.
-pub(crate) const EXPIRE_OR_KEEP: Arg = Arg::one_of(
-    "expiration",
-    &[
-        Arg::new("seconds", ArgKind::Integer).after("EX"),
-        Arg::new("milliseconds", ArgKind::Integer).after("PX"),
-        Arg::new("unix-time-seconds", ArgKind::UnixTime).after("EXAT"),
-        Arg::new("unix-time-milliseconds", ArgKind::UnixTime).after("PXAT"),
-        Arg::token("keepttl", "KEEPTTL"),
-    ],
-)
-.optional();
+pub(crate) const EXPIRE_OR_KEEP: Arg =
+    Arg::one_of("expiration", &[EX, PX, EXAT, PXAT, Arg::token("keepttl", "KEEPTTL")]).optional();
 
 /// What happens to the key's expiry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
