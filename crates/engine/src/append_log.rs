@@ -33,10 +33,6 @@ pub struct AppendLog {
     repaired_lapses: AtomicU64,
     /// The writing thread sleeps until it is nudged.
     pub is_asleep: AtomicBool,
-    /// How many times a connection began to wait for the disk, and the number before which the
-    /// writing thread is not to be woken.
-    arrivals: AtomicU64,
-    wake_at: AtomicU64,
     nudge: OnceLock<Nudge>,
     /// Figures for INFO.
     pub figures: Figures,
@@ -167,30 +163,12 @@ impl AppendLog {
         assert!(self.nudge.set(nudge).is_ok(), "there is one writing thread");
     }
 
-    /// How many times a connection began to wait for the disk.
-    pub fn arrivals(&self) -> u64 {
-        self.arrivals.load(SeqCst)
-    }
-
-    /// The writing thread is about to sleep until so many have arrived; 0 means anybody.
-    pub fn sleep_until(&self, arrivals: u64) {
-        self.wake_at.store(arrivals, SeqCst);
-        self.is_asleep.store(true, SeqCst);
-    }
-
-    /// At the end of a turn, in which so many connections began to wait: wakes the writing thread
-    /// if it sleeps and there is enough to write.
+    /// At the end of a turn: wakes the writing thread if it sleeps and there is something to write.
     #[inline]
-    pub fn nudge(&self, journal: &Journal, arrived: u64) {
-        if arrived > 0 {
-            self.arrivals.fetch_add(arrived, SeqCst);
-        }
+    pub fn nudge(&self, journal: &Journal) {
         // Either this sees that the thread sleeps, or the thread sees what was appended.
         fence(SeqCst);
-        if self.is_asleep.load(Relaxed)
-            && self.arrivals.load(Relaxed) >= self.wake_at.load(Relaxed)
-            && journal.position().0 > self.written.load(Relaxed)
-        {
+        if self.is_asleep.load(Relaxed) && journal.position().0 > self.written.load(Relaxed) {
             self.wake_writer();
         }
     }

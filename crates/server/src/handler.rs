@@ -491,7 +491,7 @@ impl Handler for Hub {
             self.engine.ask_for_acks();
         }
         if self.engine.journal.is_active() {
-            self.engine.append_log.nudge(&self.engine.journal, cx.take_arrivals());
+            self.engine.append_log.nudge(&self.engine.journal);
             self.engine.nudge_feeds(self.thread());
         }
         if self.engine.mailboxes[self.thread()].has_mail() {

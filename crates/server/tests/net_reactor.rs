@@ -4,7 +4,7 @@
 mod net_support;
 
 use net_support::{Message, Note, Peer, Server};
-use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions, Sender};
+use server::net::{Backend, Close, ConnId, Kind, ListenSpec, NetOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -337,7 +337,6 @@ impl Releaser {
         let ends = Arc::new(AtomicBool::new(false));
         let (net, watch, over) = (server.net.clone(), server.watch.clone(), ends.clone());
         let thread = std::thread::spawn(move || {
-            let mut sender = Sender::new(net.options().backend);
             let mut released = 0;
             for round in 0_u32.. {
                 let written = watch.written.load(SeqCst);
@@ -347,7 +346,7 @@ impl Releaser {
                 }
                 // Nobody comes back to what was forgotten.
                 if written != released {
-                    net.release(written, &mut sender);
+                    net.release(written);
                     released = written;
                 }
                 if over.load(SeqCst) {
@@ -360,8 +359,7 @@ impl Releaser {
 }
 
 fn release_what_is_written(server: &Server) {
-    let mut sender = Sender::new(server.net.options().backend);
-    server.net.release(server.watch.written.load(SeqCst), &mut sender);
+    server.net.release(server.watch.written.load(SeqCst));
 }
 
 impl Drop for Releaser {

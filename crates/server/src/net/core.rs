@@ -44,8 +44,6 @@ pub(super) struct Core {
     pub passed: Passed,
     /// When something was held last.
     pub held_at: Instant,
-    /// Connections that have begun to hold output since this was last asked.
-    pub arrivals: u64,
     /// Output has begun to wait for a quorum since this was last asked.
     pub awaits_quorum: bool,
     /// What may still be sent in this turn of long output.
@@ -76,7 +74,6 @@ impl Core {
             holding: Default::default(),
             passed: Passed::default(),
             held_at: now,
-            arrivals: 0,
             awaits_quorum: false,
             send_budget: SendBudget::new(),
             now,

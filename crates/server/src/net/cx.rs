@@ -85,12 +85,10 @@ impl ConnIo<'_> {
     }
 
     fn begin_to_hold(&mut self, gate: Gate) -> &mut Link {
-        let link = &mut self.core.links[self.slot as usize];
-        match gate {
-            Gate::Disk => self.core.arrivals += u64::from(!link.holds()),
-            Gate::Quorum => self.core.awaits_quorum = true,
+        if gate == Gate::Quorum {
+            self.core.awaits_quorum = true;
         }
-        link
+        &mut self.core.links[self.slot as usize]
     }
 
     /// Whether there is output that waits to be [released](super::Net::release).
@@ -238,12 +236,6 @@ impl<C> Cx<'_, C> {
         let slot = self.core.lookup(id)?;
         let user = self.users[slot as usize].as_mut()?;
         Some((user, ConnIo { core: &mut *self.core, slot }))
-    }
-
-    /// How many connections have begun to [hold output](ConnIo::hold_until) since the last call.
-    #[inline]
-    pub fn take_arrivals(&mut self) -> u64 {
-        std::mem::take(&mut self.core.arrivals)
     }
 
     /// Whether output has begun to wait for a quorum since the last call.

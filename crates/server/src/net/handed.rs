@@ -13,8 +13,7 @@
 //! must not do the work of all.
 
 use super::conn::Token;
-use super::sender::Sender;
-use super::turn::Flight;
+use super::turn::{Flight, MAX_SENT};
 use super::waker::Waker;
 use resp::Output;
 use std::collections::VecDeque;
@@ -57,7 +56,7 @@ impl HandedReplies {
     }
 
     /// Sends what is due, for the thread that released it.
-    pub fn send_due(&self, released: u64, reactor: &Waker, sender: &mut Sender) {
+    pub fn send_due(&self, released: u64, reactor: &Waker) {
         let (mut due, is_crowded) = self.take_due(released);
         if is_crowded {
             self.is_crowded.store(true, SeqCst);
@@ -67,7 +66,9 @@ impl HandedReplies {
             return;
         }
         // The descriptors are open: the reactor keeps them until this is returned.
-        sender.send(&mut due);
+        for (fd, flight) in &mut due {
+            flight.send_now(*fd, MAX_SENT);
+        }
         self.give_back(due, reactor);
     }
 

@@ -41,7 +41,6 @@ mod peer;
 mod probe;
 mod reactor;
 mod rest;
-mod sender;
 mod settle;
 mod shared;
 mod sys;
@@ -58,7 +57,6 @@ pub use listen::{Address, BindError, ListenSpec};
 pub use peer::{Kind, PeerInfo};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
-pub use sender::Sender;
 pub use shared::{MAX_THREADS, Net, NetOptions};
 pub use tls::{
     ClientAuth, OutgoingStream, TlsContext, TlsError, TlsSettings, outgoing, shake_hands,

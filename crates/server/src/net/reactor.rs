@@ -9,7 +9,6 @@ use super::epoll::Epoll;
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;
-use super::sender::Sender;
 use super::shared::{Arrival, Net};
 use super::sys;
 use super::tls::Session;
@@ -232,7 +231,7 @@ impl<H: Handler> Reactor<H> {
             if passed != self.core.passed {
                 // The position was reached meanwhile, and only this reactor knows of these replies.
                 let (handed, waker) = self.net.handed(thread);
-                handed.send_due(passed.synced, waker, &mut Sender::plain());
+                handed.send_due(passed.synced, waker);
                 if is_holding {
                     self.net.waker(thread).wake();
                 }

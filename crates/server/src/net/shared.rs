@@ -5,7 +5,6 @@ use super::handed::HandedReplies;
 use super::held::Passed;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
 use super::probe::Backend;
-use super::sender::Sender;
 use super::tls::TlsContext;
 use super::waker::Waker;
 use std::io;
@@ -219,12 +218,12 @@ impl Net {
     }
 
     /// Lets go of output that is [held](super::ConnIo::hold_until) at the disk's gate for positions up to
-    /// this one. Most of it is sent by the calling thread, with `sender`.
-    pub fn release(&self, position: u64, sender: &mut Sender) {
+    /// this one. Most of it is sent by the calling thread.
+    pub fn release(&self, position: u64) {
         self.synced.store(position, Ordering::SeqCst);
         self.wake_holding();
         for seat in &self.seats {
-            seat.handed.send_due(position, &seat.waker, sender);
+            seat.handed.send_due(position, &seat.waker);
         }
     }
 

@@ -478,7 +478,7 @@ impl Drop for Uring {
 
 /// A send that does not wait and posts a completion only if it fails or falls short.
 #[inline]
-pub(super) fn send_entry(fd: RawFd, bytes: &[u8]) -> squeue::Entry {
+fn send_entry(fd: RawFd, bytes: &[u8]) -> squeue::Entry {
     let flags = libc::MSG_DONTWAIT | libc::MSG_WAITALL | libc::MSG_NOSIGNAL;
     let send = opcode::Send::new(Fd(fd), bytes.as_ptr(), bytes.len() as u32).flags(flags);
     send.build().flags(squeue::Flags::SKIP_SUCCESS)

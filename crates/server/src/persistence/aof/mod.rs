@@ -8,8 +8,6 @@
 mod base;
 mod file;
 mod files;
-mod gather;
-mod linger;
 mod load;
 mod rewrite;
 mod room;

@@ -7,12 +7,10 @@
 //! end of its turn, writes and forces in one go, and so one fsync serves all that wait.
 
 use super::file::{self, LogFile};
-use super::gather::Gathering;
-use super::linger::Linger;
 use super::lock;
 use super::syncer::Syncer;
 use crate::log;
-use crate::net::{Net, Sender};
+use crate::net::Net;
 use crate::process::os_error;
 use config::AppendFsync;
 use engine::DbIndex;
@@ -127,7 +125,6 @@ impl Writer {
         let mut work = Work {
             engine,
             net: Arc::clone(net),
-            sender: Sender::new(net.options().backend),
             reader,
             file,
             syncer,
@@ -141,8 +138,6 @@ impl Writer {
             has_unsynced_aside: false,
             complaint: None,
             write_failed: false,
-            gathering: Gathering::default(),
-            linger: Linger::default(),
             size: Arc::clone(&size),
             to_append: 0,
             no_room: None,
@@ -312,7 +307,6 @@ impl Writer {
 struct Work {
     engine: &'static Engine,
     net: Arc<Net>,
-    sender: Sender,
     reader: Reader<'static>,
     file: LogFile,
     syncer: Arc<Syncer>,
@@ -331,8 +325,6 @@ struct Work {
     has_unsynced_aside: bool,
     complaint: Option<Instant>,
     write_failed: bool,
-    gathering: Gathering,
-    linger: Linger,
     size: Arc<AtomicU64>,
     /// So many more batches are appended whatever their size.
     to_append: u32,
@@ -350,8 +342,6 @@ impl Work {
             let policy = writer.follow_policy();
             // Looked at first: what was written before is written before the end.
             let stops = lock(&writer.orders).stops;
-            let began = Instant::now();
-            self.gathering.begins(self.engine.append_log.arrivals());
             let wrote = self.drain(writer, policy);
             let is_stuck = self.write_failed;
             if let Some(switch) = writer.next_file(self.reader.position()) {
@@ -359,7 +349,6 @@ impl Work {
                 continue;
             }
             self.sync(policy);
-            self.gathering.ends(self.engine.append_log.arrivals(), began.elapsed());
             self.release_replies(writer);
             self.make_room(policy);
             writer.has_room.store(self.file.is_in_place() && self.not_cut.is_none(), Release);
@@ -756,7 +745,7 @@ impl Work {
         } else {
             self.reader.position().0
         };
-        self.net.release(safe, &mut self.sender);
+        self.net.release(safe);
     }
 
     /// Waits for more.
@@ -766,37 +755,11 @@ impl Work {
             return;
         }
         if policy == AppendFsync::Always {
-            self.gather(writer);
+            self.sleep(writer);
         } else if wrote || self.last_data.elapsed() < IDLE {
             std::thread::sleep(PAUSE);
         } else {
             self.sleep(writer);
-        }
-    }
-
-    /// Waits until there is something to write, and then for company.
-    fn gather(&mut self, writer: &Writer) {
-        let was_done = Instant::now();
-        // Among many it would only take the processor away from writers.
-        if self.gathering.is_alone() {
-            self.linger.stay(|| self.has_nothing_to_do(writer));
-        }
-        if self.has_nothing_to_do(writer) {
-            self.sleep(writer);
-        }
-        let began = Instant::now();
-        self.linger.note((!self.has_nothing_to_do(writer)).then(|| began - was_done));
-        let log = &self.engine.append_log;
-        let (complete, patience) = (self.gathering.complete_at(), self.gathering.patience());
-        while log.arrivals() < complete
-            && writer.target() > self.reader.position()
-            && lock(&writer.orders).is_empty()
-        {
-            let left = patience.saturating_sub(began.elapsed());
-            if left.is_zero() {
-                return;
-            }
-            self.park(complete, left, || log.arrivals() < complete);
         }
     }
 
@@ -809,17 +772,12 @@ impl Work {
 
     /// Sleeps until there is something to write or another request.
     fn sleep(&self, writer: &Writer) {
-        // Threads that appended before have not nudged.
-        self.park(0, SLEEP, || self.has_nothing_to_do(writer));
-    }
-
-    /// Sleeps until so many have arrived. `still` is the second look, once other threads can see that
-    /// this one is about to sleep.
-    fn park(&self, arrivals: u64, longest: Duration, still: impl FnOnce() -> bool) {
         let log = &self.engine.append_log;
-        log.sleep_until(arrivals);
-        if still() {
-            std::thread::park_timeout(longest);
+        log.is_asleep.store(true, SeqCst);
+        // The second look, since other threads can see now that this one is about to sleep: those that
+        // appended before have not nudged.
+        if self.has_nothing_to_do(writer) {
+            std::thread::park_timeout(SLEEP);
         }
         log.is_asleep.store(false, SeqCst);
     }
@@ -848,7 +806,7 @@ impl Work {
         if self.write_failed || self.syncer.has_failed() {
             log.set_sound();
         }
-        self.net.release(self.engine.journal.position().0, &mut self.sender);
+        self.net.release(self.engine.journal.position().0);
         writer.is_over.store(true, Release);
         self.syncer.stop();
     }

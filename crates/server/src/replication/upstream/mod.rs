@@ -428,7 +428,7 @@ impl<'t> Uplink<'t> {
         if let Some(position) = applied.asked_at {
             self.acknowledge(position);
         }
-        self.engine.append_log.nudge(&self.engine.journal, 0);
+        self.engine.append_log.nudge(&self.engine.journal);
         self.engine.nudge_feeds(usize::MAX);
     }
 }
