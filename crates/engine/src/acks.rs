@@ -8,6 +8,8 @@
 
 use crate::append_log::LogState;
 use crate::blocking::{BlockRequest, Resumption, TimeoutReply, Until, Waiter};
+use crate::clients::acks::Acks;
+pub use crate::clients::acks::Wanted;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -15,34 +17,11 @@ use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use keyspace::Millis;
 use resp::{Output, Reply};
-use std::sync::atomic::{AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex, MutexGuard};
-use structs::sync::lock;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::SeqCst, fence};
 
 const NO_LOG: Error =
     Error::text("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
-
-/// What a client wants to know of its writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
-    /// WAIT: that so many replicas have them.
-    Replicas(i64),
-    /// WAITAOF: where they are on a disk.
-    Disks {
-        /// On this server's.
-        local: bool,
-        /// On so many replicas'.
-        replicas: i64,
-    },
-}
-
-/// What a client waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Acks {
-    /// Behind its last write.
-    position: JournalPos,
-    wanted: Wanted,
-}
 
 impl Acks {
     /// Whether it is so now.
@@ -72,32 +51,6 @@ impl Acks {
                 reply.integer(engine.replica_disks_at(self.position));
             }
         }
-    }
-}
-
-/// The clients that wait.
-#[derive(Default)]
-pub struct AckWaiters {
-    waiters: Mutex<Vec<Arc<Waiter>>>,
-    count: AtomicUsize,
-}
-
-impl AckWaiters {
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Waiter>>> {
-        lock(&self.waiters)
-    }
-
-    fn add(&self, waiter: &Arc<Waiter>) {
-        let mut waiters = self.lock();
-        waiters.push(Arc::clone(waiter));
-        self.count.store(waiters.len(), SeqCst);
-    }
-
-    /// Forgets one that waits no longer.
-    pub(crate) fn remove(&self, waiter: &Arc<Waiter>) {
-        let mut waiters = self.lock();
-        waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-        self.count.store(waiters.len(), SeqCst);
     }
 }
 
@@ -151,16 +104,14 @@ impl Engine {
         self.confirm_writes();
         // Either this sees a client that has just begun to wait, or that one sees the news.
         fence(SeqCst);
-        if self.acks.count.load(SeqCst) > 0 {
+        if self.acks.any() {
             self.look_through_acks();
         }
     }
 
     #[cold]
     fn look_through_acks(&self) {
-        let mut waiters = self.acks.lock();
-        waiters.retain(|waiter| !self.serve(waiter));
-        self.acks.count.store(waiters.len(), SeqCst);
+        self.acks.end_if(|waiter| self.serve(waiter));
     }
 
     /// Answers a client, if it is time; `true` if it waits no longer.
@@ -182,7 +133,7 @@ impl Engine {
                 }
             }
             waiter.finish();
-            waiter.uncount(self);
+            waiter.uncount(&self.stats);
             let written = JournalPos(0);
             let resumption = Resumption::new(waiter.token(), out, written);
             self.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));

@@ -6,7 +6,6 @@
 //! cores are busy, short commands come first. Freeing does not, since memory must come back as fast
 //! as others use it up. Both [give way](structs::give_way) now and then.
 
-use crate::engine::Engine;
 use crate::thread::ThreadContext;
 use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
@@ -34,6 +33,9 @@ pub enum Purpose {
     Jobs,
 }
 
+/// Makes the context of a job thread, on that thread, of its number among the job threads.
+type MakeContext = Box<dyn Fn(usize) -> ThreadContext + Send + Sync>;
+
 /// What a background thread does first.
 pub type Prologue = Box<dyn Fn(Purpose) + Send + Sync>;
 
@@ -51,6 +53,7 @@ pub struct Background {
     /// What waits for other servers.
     waits: Pool,
     prologue: Arc<OnceLock<Prologue>>,
+    contexts: OnceLock<MakeContext>,
     pending: Arc<AtomicUsize>,
     freed: Arc<AtomicUsize>,
 }
@@ -110,6 +113,7 @@ impl Background {
             jobs: Pool::new("background", most_threads, 0),
             waits: Pool::new("peers", WAIT_THREADS, most_threads),
             prologue: Arc::default(),
+            contexts: OnceLock::new(),
             pending: Arc::default(),
             freed: Arc::default(),
         }
@@ -118,6 +122,14 @@ impl Background {
     /// Says what each thread does first; once, before any is started.
     pub fn set_prologue(&self, prologue: Prologue) {
         assert!(self.prologue.set(prologue).is_ok(), "background threads begin in one way");
+    }
+
+    /// Says how the context of a job thread is made; once, before any is started.
+    pub(crate) fn set_contexts(
+        &self,
+        make: impl Fn(usize) -> ThreadContext + Send + Sync + 'static,
+    ) {
+        assert!(self.contexts.set(Box::new(make)).is_ok(), "job threads belong to one engine");
     }
 
     fn send(&self, garbage: Garbage) {
@@ -184,19 +196,20 @@ impl Background {
     }
 
     /// Runs a job on one of the job threads, in the order of coming as far as there are idle ones.
-    pub fn run(&'static self, engine: &'static Engine, job: Job) {
-        self.run_in(&self.jobs, engine, job);
+    pub fn run(&'static self, job: Job) {
+        self.run_in(&self.jobs, job);
     }
 
     /// The same for a job that waits for another server, on threads for such jobs.
-    pub fn run_waiting(&'static self, engine: &'static Engine, job: Job) {
-        self.run_in(&self.waits, engine, job);
+    pub fn run_waiting(&'static self, job: Job) {
+        self.run_in(&self.waits, job);
     }
 
-    fn run_in(&self, pool: &'static Pool, engine: &'static Engine, job: Job) {
+    fn run_in(&'static self, pool: &'static Pool, job: Job) {
         let Some(number) = pool.add(job) else { return };
         self.spawn(format!("{}-{number}", pool.name), Purpose::Jobs, move || {
-            let thread = ThreadContext::new(engine, engine.threads() + pool.first + number);
+            let make = self.contexts.get().expect("an engine says it before there are jobs");
+            let thread = make(pool.first + number);
             loop {
                 pool.next_job()(&thread);
                 memory::collect();

@@ -82,7 +82,7 @@ pub(crate) fn fetch_missing(
     if wanted.is_empty() {
         return None;
     }
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let client = &cx.session.client;
     let reader = Reader { thread: client.thread, client: client.id };
     let fetched = engine.cold_reads.fetch(engine, wanted, Some(reader));
@@ -97,7 +97,7 @@ pub(crate) fn look_ahead<'a>(
     cx: &Cx<'_>,
     requests: impl Iterator<Item = (&'static Resolved, Args<'a>)>,
 ) {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     // Behind a request that names a database another one may be selected.
     let stays =
         |row: &Resolved| matches!(row.command.databases, Databases::Selected | Databases::All);

@@ -11,6 +11,7 @@
 
 use crate::engine::Engine;
 use crate::session::Session;
+pub use crate::session::WriteReply;
 use config::{AppendFsync, CommitMode};
 use journal::JournalPos;
 use journal::safe::{Gate, Need};
@@ -29,17 +30,6 @@ pub struct Verdict {
     pub given_up: JournalPos,
     /// Counts how often all that waited was given up because the positions ended to mean anything.
     pub epoch: u64,
-}
-
-/// The reply to a write that is to be confirmed: a range of the output's plain bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WriteReply {
-    /// Where the reply begins.
-    pub start: usize,
-    /// Where it ends.
-    pub end: usize,
-    /// Behind the write.
-    pub position: JournalPos,
 }
 
 /// When positions are given up: a position counts from the first look after it was reached.

@@ -5,16 +5,15 @@
 //! `cx.db.changed(key, event)`. When it returns an error, nothing may have been written to the
 //! reply yet and nothing changed.
 
-use crate::blocking::BlockRequest;
+use crate::clients::waiter::BlockRequest;
 use crate::clock::Ticks;
 use crate::command::Flags;
 use crate::db::Db;
-use crate::dispatch::ScriptRules;
 use crate::engine::Engine;
 use crate::outbox::Notification;
 use crate::pubsub::Space;
 use crate::request_keys::RequestKeys;
-use crate::scripts::Attempt;
+use crate::scripts::{Attempt, ScriptRules};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -34,7 +33,7 @@ pub struct Cx<'a> {
     /// The client.
     pub session: &'a mut Session,
     /// The server.
-    pub engine: &'a Engine,
+    pub engine: &'static Engine,
     /// The thread.
     pub thread: &'a ThreadContext,
     /// The row of the command that runs.
@@ -62,12 +61,12 @@ pub struct Cx<'a> {
 impl<'a> Cx<'a> {
     /// The context of a session's next commands, at this time, whose replies are appended to `out`.
     pub(crate) fn new(
+        engine: &'static Engine,
         thread: &'a ThreadContext,
         session: &'a mut Session,
         now: Millis,
         out: &'a mut Output,
     ) -> Cx<'a> {
-        let engine = thread.engine;
         let mut db = Db::new(engine, now, engine.access_policy(), thread.rng());
         db.index = session.db;
         db.touches = !session.no_touch;

@@ -6,6 +6,8 @@
 //! reports into journal entries, notifications, invalidations and wake-ups.
 #![allow(unsafe_code)]
 
+mod undo;
+
 use crate::commit::{Cause, Change, Effects};
 use crate::cx::MAX_IN_PLACE;
 use crate::engine::Engine;
@@ -17,7 +19,6 @@ use crate::latency::Slow;
 use crate::locks::{Locked, Locks};
 use crate::long::Asker;
 use crate::outbox::Outbox;
-use crate::scripts::UndoLog;
 use keyspace::access::{self, Policy};
 use keyspace::world::Stopped;
 use keyspace::{
@@ -25,6 +26,7 @@ use keyspace::{
 };
 use std::cell::{Cell, RefCell};
 use structs::random::Rng;
+pub(crate) use undo::UndoLog;
 
 /// What to do with a key's expiry when its value is replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +51,7 @@ pub(crate) struct Stale {
 /// One database, as a command sees it; see the module's documentation.
 pub struct Db<'a> {
     /// Everything else, for commands about the server.
-    pub engine: &'a Engine,
+    pub engine: &'static Engine,
     /// The selected database.
     pub index: DbIndex,
     pub(crate) now: Millis,

@@ -20,18 +20,19 @@ use crate::cx::Cx;
 use crate::db::Db;
 use crate::effort::{self, is_long};
 use crate::error::Error;
+pub use crate::error::NotNow;
 use crate::interest::{self, StripeInterest};
 use crate::latency::Slow;
 use crate::locks::Locked;
 use crate::long;
 use crate::pubsub::Space;
-use crate::scripts;
+use crate::scripting;
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::{Resolved, WorldUse};
 use gates::{Refusal, may_write};
 pub(crate) use gates::{has_stale_data, refuses_writes_of_clients};
 use journal::safe::Gate;
-use keyspace::{Key, Millis};
+use keyspace::Key;
 pub(crate) use locking::is_held_back;
 pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
@@ -41,25 +42,9 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) use pushes::write_push;
 pub(crate) use serving::serve_ready;
 
-pub use gates::{ScriptRules, may_script_run};
+pub use gates::may_script_run;
 pub use permission::{check_queued, is_permitted, may_read_any_key};
 pub use pushes::deliver_last_pushes;
-
-/// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotNow {
-    /// Another thread has locked a stripe, or has yet to read its messages: try again in the next turn.
-    Busy,
-    /// CLIENT PAUSE: try again then, or when told to.
-    Paused {
-        /// End of the pause.
-        until: Millis,
-    },
-    /// A long command, a snapshot or a full journal is in the way: try again when told to.
-    Held,
-    /// Values that are not in RAM are being read.
-    Cold,
-}
 
 /// Runs one request of the session.
 #[inline]
@@ -83,7 +68,7 @@ pub(crate) fn process(
         return Ok(());
     }
     if row.command.script.is_some() {
-        scripts::dispatch(cx, row, args)?;
+        scripting::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
         match gates::protection(cx, row, args) {
@@ -150,7 +135,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
         && row.command.keys.is_empty()
         && cx.session.watching.is_none();
     if !is_allowed {
-        let error = scripts::busy_error(cx.engine);
+        let error = scripting::busy_error(cx.engine);
         return reject(cx, row, &error);
     }
     if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::OUTSIDE) {
@@ -162,7 +147,7 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 
 /// Whether a request in a special state is to be run now; if not it is answered, or queued.
 fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<bool, NotNow> {
-    let flags = scripts::request_flags(cx, row, args);
+    let flags = scripting::request_flags(cx, row, args);
     cx.request_flags = flags;
     let passed = gates::pass(cx, row, args, gates::CLIENT);
     cx.request_flags = None;
@@ -194,7 +179,7 @@ fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(
 /// The row of a request whose name or number of words is wrong, or that was not looked up yet.
 #[cold]
 fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     match engine.table.resolve(args.words()) {
         Ok(row) => Some(row),
         Err(error) => {
@@ -284,7 +269,7 @@ pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
-    let stopped = cx.thread.engine.keyspace.world().stop();
+    let stopped = cx.engine.keyspace.world().stop();
     if cx.engine.holds.keep_world() {
         // One has begun meanwhile.
         drop(stopped);
@@ -333,7 +318,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
     };
     if cx.db.locks.acquire(need).is_err() {
         if engine_is_busy(cx, row) {
-            let error = scripts::busy_error(cx.engine);
+            let error = scripting::busy_error(cx.engine);
             reject(cx, row, &error);
             return Ok(());
         }
@@ -408,7 +393,7 @@ pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Re
     if cx.engine.monitors.load(Relaxed) > 0 {
         if cx.script.is_some() {
             if !row.command.flags.any(crate::monitor::HIDDEN) {
-                scripts::note_for_monitors(cx, row, args);
+                scripting::note_for_monitors(cx, row, args);
             }
         } else {
             crate::monitor::feed(cx, row.command, args.words());
@@ -545,12 +530,13 @@ pub(crate) fn finish(cx: &mut Cx<'_>, args: Args<'_>) {
 fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     let Some(request) = cx.block_request.take() else { return };
     if let Until::Background = request.until {
-        let engine = cx.thread.engine;
+        let engine = cx.engine;
         return long::run_in_background(cx, &engine.table.all()[cx.resolved.index], args);
     }
     let as_sent = || args.words().iter().map(|&word| Box::from(word)).collect();
     let words = request.words.unwrap_or_else(as_sent);
-    let waiter = Arc::new(Waiter::new(cx, words, request.until, request.spent_ns));
+    let waiter =
+        Arc::new(Waiter::new(cx.session, cx.db.index, words, request.until, request.spent_ns));
     let engine = cx.engine;
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
@@ -572,11 +558,11 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
         error: None,
         is_cached: false,
     };
-    let token = cx.thread.suspend(cx.session, suspension);
+    let token = cx.session.suspend(cx.thread, suspension);
     waiter.set_token(token);
     cx.session.client.begin_wait(&waiter);
     // From here on another thread can end the wait.
-    waiter.count(engine);
+    waiter.count(&engine.stats);
     if let Until::Acks(_) = waiter.until {
         engine.wait_for_acks(&waiter);
     }

@@ -4,7 +4,7 @@
 //! estimate may be wrong by a factor of a few; it only decides where the command runs.
 
 use crate::args::Args;
-use crate::command::Flags;
+use crate::command::{Effort, Flags};
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::request_keys::KeyUse;
@@ -19,37 +19,6 @@ const UNITS_PER_QUEUED_KEY: usize = 10;
 
 /// Bytes of a string that count as one element.
 const BYTES_PER_UNIT: usize = 256;
-
-/// What a command's effort depends on.
-#[derive(Clone, Copy)]
-pub enum Effort {
-    /// On nothing: it is always small.
-    Small,
-    /// On the elements of all its keys' values; so much for each.
-    Elements(usize),
-    /// On the smallest of its keys' values, for each of which something is done with every key.
-    Intersection(usize),
-    /// On the part of its only key's value that the request names; so much for each element. The
-    /// function, which finds out how many that are, is asked only if the value is big.
-    Part(usize, fn(&Db<'_>, Args<'_>) -> usize),
-    /// On the number of its words; so much for each.
-    Words(usize),
-    /// On what the function finds out.
-    Estimate(fn(&Db<'_>, Args<'_>) -> usize),
-}
-
-impl std::fmt::Debug for Effort {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Effort::Small => f.write_str("Small"),
-            Effort::Elements(each) => write!(f, "Elements({each})"),
-            Effort::Intersection(each) => write!(f, "Intersection({each})"),
-            Effort::Part(each, _) => write!(f, "Part({each})"),
-            Effort::Words(each) => write!(f, "Words({each})"),
-            Effort::Estimate(_) => f.write_str("Estimate"),
-        }
-    }
-}
 
 /// Whether a request, whose stripes are locked, is for a background thread.
 #[inline]

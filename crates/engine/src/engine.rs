@@ -1,13 +1,15 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+mod memory;
 mod timing;
 
-use crate::acks::AckWaiters;
 use crate::acl::Acl;
 use crate::acl::log::Refused;
 use crate::append_log::AppendLog;
 use crate::background::{Background, WAIT_THREADS, job_threads};
-use crate::client_memory::ClientUsage;
+use crate::clients::acks::AckWaiters;
+use crate::clients::late_reply::LateReply;
+use crate::clients::usage::ClientUsage;
 use crate::clients::{Client, Clients};
 use crate::clock::Clock;
 use crate::cold::ColdReads;
@@ -23,7 +25,6 @@ use crate::journal::Journal;
 use crate::journal::safe::SafePositions;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
-use crate::long::LateReply;
 use crate::mailbox::Mailbox;
 use crate::pause::Pause;
 use crate::peer::Peer;
@@ -34,6 +35,7 @@ use crate::scripts::Scripts;
 use crate::snapshot::{Snapshot, Snapshots};
 use crate::stats::{Counter, Stats, ThreadStats};
 use crate::table::CommandTable;
+use crate::thread::ThreadContext;
 use crate::tier::FlashTier;
 use crate::tracking::TrackingTable;
 use crate::upstream::Upstream;
@@ -270,7 +272,7 @@ impl Engine {
         let overdue_mailboxes = Arc::default();
         let journal = Journal::default();
         journal.set_backlog(config.repl_backlog_size());
-        Box::leak(Box::new(Engine {
+        let engine = Box::leak(Box::new(Engine {
             keyspace: Keyspace::new(databases, assignment),
             acl: Acl::new(table, &config),
             config,
@@ -318,7 +320,16 @@ impl Engine {
             startup_bytes: OnceLock::new(),
             run_id: random_hex_40(),
             host: OnceLock::new(),
-        }))
+        }));
+        let engine: &'static Engine = engine;
+        engine.background.set_contexts(move |job_thread| engine.context(threads + job_thread));
+        engine
+    }
+
+    /// The context of the calling thread, whose counters have this index.
+    pub(crate) fn context(&'static self, index: usize) -> ThreadContext {
+        let reader = self.keyspace.world().register();
+        ThreadContext::new(index, &self.thread_stats[index], self.clock, reader)
     }
 
     /// Adds a refusal to ACL LOG, with the client as it was last published.

@@ -1,5 +1,6 @@
 //! What a command can answer instead of a reply; the texts are Redis's, byte for byte.
 
+use keyspace::Millis;
 use std::borrow::Cow;
 
 /// A client error. [`Error::text`] is the one place where they become text.
@@ -121,4 +122,20 @@ impl Error {
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
         }
     }
+}
+
+/// Why a request cannot run at this moment. Nothing has happened, and it is to be tried again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotNow {
+    /// Another thread has locked a stripe, or has yet to read its messages: try again in the next turn.
+    Busy,
+    /// CLIENT PAUSE: try again then, or when told to.
+    Paused {
+        /// End of the pause.
+        until: Millis,
+    },
+    /// A long command, a snapshot or a full journal is in the way: try again when told to.
+    Held,
+    /// Values that are not in RAM are being read.
+    Cold,
 }

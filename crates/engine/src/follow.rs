@@ -17,6 +17,7 @@ use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
 use crate::dispatch::{self, is_held_back};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::journal::{History, JournalPos};
 use crate::locks::Locked;
@@ -36,6 +37,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Applies a stream; see the module's documentation.
 pub struct Follower<'t> {
+    engine: &'static Engine,
     thread: &'t ThreadContext,
     session: Session,
     replies: Output,
@@ -57,11 +59,11 @@ type Words<'i> = Vec<&'i [u8]>;
 
 impl<'t> Follower<'t> {
     /// A stream that goes on in this database. The thread must be outside the world.
-    pub fn new(thread: &'t ThreadContext, db: DbIndex) -> Follower<'t> {
-        let client = Client::unconnected(0, thread.index, thread.engine.clock.wall());
-        let mut session = Session::new(Arc::new(client), thread.engine.acl.default_user(), true);
+    pub fn new(engine: &'static Engine, thread: &'t ThreadContext, db: DbIndex) -> Follower<'t> {
+        let client = Client::unconnected(0, thread.index, engine.clock.wall());
+        let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
         session.db = db;
-        Follower { thread, session, replies: Output::default() }
+        Follower { engine, thread, session, replies: Output::default() }
     }
 
     /// The database that the stream goes on in.
@@ -71,11 +73,11 @@ impl<'t> Follower<'t> {
 
     /// Applies the entries that the framer has found in the input, in this term.
     pub fn apply(&mut self, term: u64, input: &[u8], framer: &Framer) -> Applied {
-        let thread = self.thread;
+        let (engine, thread) = (self.engine, self.thread);
         self.replies.clear();
         thread.reader.enter();
-        let now = thread.engine.clock.wall();
-        let mut cx = Cx::new(thread, &mut self.session, now, &mut self.replies);
+        let now = engine.clock.wall();
+        let mut cx = Cx::new(engine, thread, &mut self.session, now, &mut self.replies);
         cx.db.horizon = Millis(i64::MIN);
         let mut run = Run { cx, term, input, appended: 0, at: 0, is_over: false };
         run.check_term();
@@ -114,10 +116,10 @@ impl<'t> Follower<'t> {
         run.append();
         let Run { cx, appended, is_over, .. } = run;
         cx.session.db = cx.db.index;
-        thread.engine.tracking.flush_broadcasts(thread.engine);
+        engine.tracking.flush_broadcasts(engine);
         drop(cx);
         thread.reader.leave();
-        tier::make_room_for_load(thread.engine, Some(&thread.reader));
+        tier::make_room_for_load(engine, Some(&thread.reader));
         Applied { bytes: appended, asked_at, is_over }
     }
 }
@@ -196,7 +198,7 @@ impl<'i> Run<'_, 'i> {
 
     /// Runs the commands of an entry, as one.
     fn repeat(&mut self, commands: &[Words<'i>], entry: &Entry) {
-        let engine = self.cx.thread.engine;
+        let engine = self.cx.engine;
         if self.cx.thread.reader.is_wanted() {
             self.append();
             self.cx.thread.reader.leave();
@@ -360,12 +362,16 @@ pub struct Beginning {
 ///
 /// # Errors
 /// Another term has begun. Nothing has happened.
-pub fn begin_load(thread: &ThreadContext, term: u64, beginning: &Beginning) -> Result<Taken, Over> {
-    let engine = thread.engine;
+pub fn begin_load(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    term: u64,
+    beginning: &Beginning,
+) -> Result<Taken, Over> {
     let client = Client::unconnected(0, thread.index, engine.clock.wall());
-    let mut session = Session::new(Arc::new(client), thread.engine.acl.default_user(), true);
+    let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
     let mut replies = Output::default();
-    let mut cx = Cx::new(thread, &mut session, engine.clock.wall(), &mut replies);
+    let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut replies);
     while dispatch::stop_world_from_outside(&mut cx).is_err() {
         thread.clock.rest(GAP);
     }
@@ -409,8 +415,7 @@ pub fn begin_load(thread: &ThreadContext, term: u64, beginning: &Beginning) -> R
 ///
 /// # Errors
 /// Another term has begun.
-pub fn end_load(thread: &ThreadContext, term: u64, stream_db: DbIndex) -> Result<(), Over> {
-    let engine = thread.engine;
+pub fn end_load(engine: &Engine, term: u64, stream_db: DbIndex) -> Result<(), Over> {
     let stopped = engine.keyspace.world().stop();
     if engine.upstream.term() != term {
         return Err(Over);

@@ -226,7 +226,7 @@ impl<'a> Held<'a> {
         let keys = keys.into_iter().zip(entries).collect();
         db.engine.holds.holding.fetch_add(1, SeqCst);
         Held {
-            engine: thread.engine,
+            engine: db.engine,
             db: db.index,
             holder,
             reader,

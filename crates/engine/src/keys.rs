@@ -10,21 +10,8 @@
 //! before, answers with a syntax error of its own.
 
 use crate::command::{Begin, Command, Find, Flags, KeyFlags, KeySpec};
-use crate::error::Error;
+pub use crate::command::{FindKeys, InvalidKeys};
 use structs::numbers;
-
-/// Calls back with the word and flags of each key of a request.
-pub type FindKeys = fn(&[&[u8]], &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys>;
-
-/// The request does not have the form that its command's keys need.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct InvalidKeys;
-
-impl From<InvalidKeys> for Error {
-    fn from(_: InvalidKeys) -> Error {
-        Error::text("ERR Invalid arguments specified for command")
-    }
-}
 
 /// Calls `found` with the index in `argv` and the flags of every key, in the order of the
 /// specifications; words that only look like keys (shard channels) are left out.

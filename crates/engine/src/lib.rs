@@ -40,6 +40,7 @@ pub mod pubsub;
 pub mod replay;
 pub mod replicas;
 pub mod request_keys;
+pub mod scripting;
 pub mod scripts;
 pub mod snapshot;
 pub mod stats;
@@ -53,7 +54,7 @@ pub mod watching;
 mod words;
 pub mod worker;
 
-pub use clients::{client_memory, interest, mailbox, pause, session};
+pub use clients::{interest, mailbox, pause, session};
 use pubsub::outbox;
 pub use pubsub::{monitor, tracking};
 pub use snapshot::{load, loading, persistence};
@@ -61,12 +62,11 @@ pub use stats::{commandlog, latency, rates};
 
 pub use args::Args;
 pub use command::{
-    Arg, ArgKind, Begin, Channels, Command, Databases, Find, Flags, Group, KeyFlags, KeySpec,
-    Outcome, ScriptName,
+    Arg, ArgKind, Begin, Channels, Command, Databases, Effort, Find, Flags, Group, KeyFlags,
+    KeySpec, Outcome, ScriptName,
 };
 pub use cx::{Cx, write_string};
 pub use db::Db;
-pub use effort::Effort;
 pub use engine::Engine;
 pub use error::Error;
 pub use events::{Class, Event, event};

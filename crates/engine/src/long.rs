@@ -16,6 +16,7 @@
 
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
+pub use crate::clients::late_reply::LateReply;
 use crate::clients::{Client, Departure};
 use crate::commit;
 use crate::cx::Cx;
@@ -103,7 +104,7 @@ struct LongCommand {
 pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let is_cached = cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY);
     let suspension = Suspension { is_cached, ..Suspension::background(TimeoutReply::Null) };
-    let token = cx.thread.suspend(cx.session, suspension);
+    let token = cx.session.suspend(cx.thread, suspension);
     let mut session = cx.session.guest();
     session.db = cx.db.index;
     if row.command.flags.has(Flags::WATCHES) {
@@ -120,12 +121,12 @@ pub(crate) fn run_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: A
     let keys = std::mem::take(&mut cx.keys);
     let words = Words::new(args.words());
     let command = LongCommand { row, words, keys, session, touches: cx.db.touches, token };
-    let engine = cx.thread.engine;
-    let job = Box::new(move |thread: &ThreadContext| command.run(thread));
+    let engine = cx.engine;
+    let job = Box::new(move |thread: &ThreadContext| command.run(engine, thread));
     if row.command.flags.has(Flags::ASKS_PEER) {
-        engine.background.run_waiting(engine, job);
+        engine.background.run_waiting(job);
     } else {
-        engine.background.run(engine, job);
+        engine.background.run(job);
     }
 }
 
@@ -133,9 +134,9 @@ impl Cx<'_> {
     /// Parks the session until a background thread has done `work`, which writes the reply.
     pub fn reply_later(&mut self, work: impl FnOnce(&mut Reply<'_>) + Send + 'static) {
         let suspension = Suspension::background(TimeoutReply::Null);
-        let token = self.thread.suspend(self.session, suspension);
+        let token = self.session.suspend(self.thread, suspension);
         let (client, reactor) = (self.session.id(), self.session.client.thread);
-        let (protocol, engine) = (self.reply.protocol(), self.thread.engine);
+        let (protocol, engine) = (self.reply.protocol(), self.engine);
         // What the command itself writes is noted in its session.
         let written = JournalPos(0);
         let job = move |_: &ThreadContext| {
@@ -144,26 +145,7 @@ impl Cx<'_> {
             let resumption = Resumption::new(Some(token), out, written);
             engine.mailboxes[reactor].post(Message::Resume(client, resumption));
         };
-        engine.background.run(engine, Box::new(job));
-    }
-}
-
-/// The reply that a parked session waits for.
-pub struct LateReply {
-    engine: &'static Engine,
-    client: u64,
-    reactor: usize,
-    token: u64,
-    protocol: resp::Protocol,
-}
-
-impl LateReply {
-    /// Sends it.
-    pub fn send(self, write: impl FnOnce(&mut Reply<'_>)) {
-        let mut out = Output::default();
-        write(&mut Reply::new(&mut out, self.protocol));
-        let resumption = Resumption::new(Some(self.token), out, JournalPos(0));
-        self.engine.mailboxes[self.reactor].post(Message::Resume(self.client, resumption));
+        engine.background.run(Box::new(job));
     }
 }
 
@@ -171,11 +153,10 @@ impl Cx<'_> {
     /// Parks the session; the owner of the returned value writes the reply.
     pub fn late_reply(&mut self) -> LateReply {
         let suspension = Suspension::background(TimeoutReply::Null);
-        let token = self.thread.suspend(self.session, suspension);
+        let token = self.session.suspend(self.thread, suspension);
         LateReply {
-            engine: self.thread.engine,
+            mailbox: &self.engine.mailboxes[self.session.client.thread],
             client: self.session.id(),
-            reactor: self.session.client.thread,
             token,
             protocol: self.reply.protocol(),
         }
@@ -183,8 +164,7 @@ impl Cx<'_> {
 }
 
 impl LongCommand {
-    fn run(mut self, thread: &ThreadContext) {
-        let engine = thread.engine;
+    fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let keys = match &self.session.multi {
@@ -202,7 +182,7 @@ impl LongCommand {
             return;
         }
         let mut out = Output::default();
-        let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
+        let mut cx = Cx::new(engine, thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.keys = self.keys;
         cx.db.touches = self.touches;
@@ -312,7 +292,7 @@ impl Cx<'_> {
     /// While it waited the server has become a replica.
     pub fn hold_keys(&mut self) -> Result<(), Error> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
-        let engine = self.thread.engine;
+        let engine = self.engine;
         let holder = engine.holds.begin(&engine.clock, || engine.scripts.is_turn_taken());
         self.db.held = Some(Held::acquire(&self.db, holder, keys, self.thread));
         self.db.set_now(engine.clock.wall());

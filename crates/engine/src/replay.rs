@@ -13,6 +13,7 @@ use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
 use crate::dispatch;
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
 use crate::request_keys::{prefetch_bucket, prefetch_entry};
@@ -29,6 +30,7 @@ type Rows = Vec<Option<(&'static Resolved, Option<(usize, u64)>)>>;
 
 /// Repeats history; see the module's documentation.
 pub struct Replay<'t> {
+    engine: &'static Engine,
     thread: &'t ThreadContext,
     session: Session,
     replies: Output,
@@ -57,11 +59,11 @@ pub enum ReplayError {
 
 impl<'t> Replay<'t> {
     /// Begins in database 0. The thread must be outside the world.
-    pub fn new(thread: &'t ThreadContext) -> Replay<'t> {
-        let client = Client::unconnected(0, thread.index, thread.engine.clock.wall());
-        let mut session = Session::new(Arc::new(client), thread.engine.acl.default_user(), true);
+    pub fn new(engine: &'static Engine, thread: &'t ThreadContext) -> Replay<'t> {
+        let client = Client::unconnected(0, thread.index, engine.clock.wall());
+        let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
         session.db = DbIndex(0);
-        Replay { thread, session, replies: Output::default(), rows: Vec::new() }
+        Replay { engine, thread, session, replies: Output::default(), rows: Vec::new() }
     }
 
     /// The database that is selected.
@@ -74,11 +76,11 @@ impl<'t> Replay<'t> {
     /// # Errors
     /// The first that cannot be repeated; those before it were.
     pub fn run(&mut self, commands: &[&[&[u8]]]) -> Result<(), ReplayError> {
-        let thread = self.thread;
+        let (engine, thread) = (self.engine, self.thread);
         self.replies.clear();
         thread.reader.enter();
         let mut cx =
-            Cx::new(thread, &mut self.session, thread.engine.clock.wall(), &mut self.replies);
+            Cx::new(engine, thread, &mut self.session, engine.clock.wall(), &mut self.replies);
         cx.db.horizon = Millis(i64::MIN);
         cx.db.effects.is_replay = true;
         cx.in_transaction = true;
@@ -86,16 +88,16 @@ impl<'t> Replay<'t> {
         cx.session.db = cx.db.index;
         drop(cx);
         thread.reader.leave();
-        tier::make_room_for_load(thread.engine, Some(&thread.reader));
+        tier::make_room_for_load(engine, Some(&thread.reader));
         outcome
     }
 }
 
 fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<(), ReplayError> {
-    let keyspace = &cx.thread.engine.keyspace;
+    let keyspace = &cx.engine.keyspace;
     rows.clear();
     for words in commands {
-        let row = cx.thread.engine.table.resolve_logged(words).ok();
+        let row = cx.engine.table.resolve_logged(words).ok();
         rows.push(row.map(|row| (row, fetch_stripe(cx.engine, row, words))));
     }
     let keys = || rows.iter().filter_map(|row| row.as_ref()?.1);
@@ -103,7 +105,7 @@ fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<()
     keys().for_each(|(stripe, hash)| prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash));
     for (index, (words, row)) in commands.iter().zip(rows.iter()).enumerate() {
         let Some((row, key)) = *row else {
-            let Err(error) = cx.thread.engine.table.resolve_logged(words) else { continue };
+            let Err(error) = cx.engine.table.resolve_logged(words) else { continue };
             return Err(ReplayError::Unknown { index, error });
         };
         let args = match key {
@@ -126,7 +128,7 @@ fn run_one(
     cx.resolved = row;
     if row.command.flags.has(Flags::WALKS) || row.needs_world(args.words()) {
         cx.thread.reader.leave();
-        let stopped = cx.thread.engine.keyspace.world().stop();
+        let stopped = cx.engine.keyspace.world().stop();
         cx.db.hold_world(stopped);
         let outcome = apply(cx, row, args);
         cx.db.locks.release_inside(&cx.thread.reader);

@@ -1,10 +1,7 @@
 //! What belongs to one thread that runs commands.
 
-use crate::blocking::Suspension;
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::request_keys::RequestKeys;
-use crate::session::{ReplyMode, Session};
 use crate::stats::ThreadStats;
 use keyspace::Millis;
 use keyspace::world::Reader;
@@ -14,8 +11,6 @@ use structs::random::Rng;
 
 /// What commands may know of their thread.
 pub struct ThreadContext {
-    /// The engine, for what outlives a command.
-    pub engine: &'static Engine,
     /// Which thread.
     pub index: usize,
     stats: &'static ThreadStats,
@@ -23,7 +18,7 @@ pub struct ThreadContext {
     pub clock: Clock,
     /// Its registration with the world.
     pub reader: Reader<'static>,
-    pub(crate) next_token: Cell<u64>,
+    next_token: Cell<u64>,
     /// When suspensions end by themselves, with the clients and the tokens: exactly those that
     /// have not ended yet, since a deadline may be days away and a suspension over in no time.
     pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
@@ -37,13 +32,17 @@ pub struct ThreadContext {
 
 impl ThreadContext {
     /// The context of the calling thread, whose counters have this index.
-    pub(crate) fn new(engine: &'static Engine, index: usize) -> ThreadContext {
+    pub(crate) fn new(
+        index: usize,
+        stats: &'static ThreadStats,
+        clock: Clock,
+        reader: Reader<'static>,
+    ) -> ThreadContext {
         ThreadContext {
-            engine,
             index,
-            stats: &engine.thread_stats[index],
-            clock: engine.clock,
-            reader: engine.keyspace.world().register(),
+            stats,
+            clock,
+            reader,
             next_token: Cell::new(0),
             deadlines: RefCell::default(),
             keys: Cell::default(),
@@ -58,23 +57,22 @@ impl ThreadContext {
         self.stats
     }
 
-    /// Suspends a session: it reads no further request until it is resumed.
-    pub fn suspend(&self, session: &mut Session, mut suspension: Suspension) -> u64 {
+    /// A number for the next suspension.
+    pub(crate) fn next_token(&self) -> u64 {
         let token = self.next_token.get() + 1;
         self.next_token.set(token);
-        suspension.token = token;
-        suspension.is_silent = session.reply_mode != ReplyMode::On;
-        if let Some(deadline) = suspension.deadline {
-            self.deadlines.borrow_mut().insert((deadline, session.id(), token));
-        }
-        session.suspension = Some(suspension);
         token
     }
 
+    /// Notes when a suspension ends by itself.
+    pub(crate) fn note_deadline(&self, at: Millis, client: u64, token: u64) {
+        self.deadlines.borrow_mut().insert((at, client, token));
+    }
+
     /// Forgets when a suspension, which is over, would have ended by itself.
-    pub(crate) fn forget_deadline(&self, client: u64, suspension: &Suspension) {
-        if let Some(deadline) = suspension.deadline {
-            self.deadlines.borrow_mut().remove(&(deadline, client, suspension.token));
+    pub(crate) fn forget_deadline(&self, at: Option<Millis>, client: u64, token: u64) {
+        if let Some(at) = at {
+            self.deadlines.borrow_mut().remove(&(at, client, token));
         }
     }
 

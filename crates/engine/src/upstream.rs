@@ -189,7 +189,7 @@ impl Engine {
     /// Ends the waits of all blocked clients: what they wait for may never come to a replica.
     fn unblock_all(&self) {
         for client in self.clients.all() {
-            if let Some(token) = client.call_off_wait(self) {
+            if let Some(token) = client.call_off_wait(&self.stats) {
                 let (client, thread) = (client.id, client.thread);
                 let error = Some(ROLE_CHANGED);
                 self.mailboxes[thread].post(Message::Unblock { client, token, error });
@@ -225,6 +225,6 @@ impl Engine {
 
     /// The context of the calling thread, which follows the primary; once.
     pub fn follower_context(&'static self) -> ThreadContext {
-        ThreadContext::new(self, self.thread_stats.len() - 1)
+        self.context(self.thread_stats.len() - 1)
     }
 }

@@ -8,14 +8,13 @@ use crate::batch::{self, Batch, Request};
 use crate::blocking::{Resumption, Suspension, Waiter};
 use crate::clients::{Client, Departure, Names};
 use crate::cold;
-use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
 use crate::engine::Engine;
 use crate::evict;
 use crate::mailbox::Push;
-use crate::session::{Fate, ReplyMode, Session};
+use crate::session::{Fate, ReplyMode, Session, WriteReply};
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use journal::JournalPos;
@@ -76,6 +75,7 @@ pub enum Next {
 
 /// A thread's half of the engine.
 pub struct Worker {
+    engine: &'static Engine,
     context: ThreadContext,
     argv: Vec<&'static [u8]>,
     batch: Batch,
@@ -86,13 +86,13 @@ pub struct Worker {
 impl Worker {
     /// The worker of thread `index`; to be made on that thread.
     pub fn new(engine: &'static Engine, index: usize) -> Worker {
-        let context = ThreadContext::new(engine, index);
-        Worker { context, argv: Vec::new(), batch: Batch::default(), departed: Vec::new() }
+        let context = engine.context(index);
+        Worker { engine, context, argv: Vec::new(), batch: Batch::default(), departed: Vec::new() }
     }
 
     /// The engine.
     pub fn engine(&self) -> &'static Engine {
-        self.context.engine
+        self.engine
     }
 
     /// The thread's context.
@@ -102,7 +102,7 @@ impl Worker {
 
     /// A connection was accepted; `None` if that is one more than `maxclients`.
     pub fn connect(&mut self, peer: Peer) -> Option<Session> {
-        let engine = self.context.engine;
+        let engine = self.engine;
         engine.startup_bytes();
         let client = engine.clients.add(engine.config.maxclients(), |id| Client {
             id,
@@ -110,7 +110,7 @@ impl Worker {
             addr: peer.addr,
             laddr: peer.laddr,
             fd: peer.fd,
-            created_ms: self.context.engine.clock.wall().0,
+            created_ms: self.engine.clock.wall().0,
             names: std::sync::Mutex::new(Names { user: "default".into(), ..Names::default() }),
             wait: std::sync::Mutex::default(),
             live: crate::clients::Live::default(),
@@ -119,15 +119,15 @@ impl Worker {
         let mut session = Session::new(client, engine.acl.default_user(), engine.acl.is_open());
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
-        session.publish(self.context.engine.clock.wall().0);
-        engine.count_client_memory(&session.client, session.memory_bytes());
+        session.publish(self.engine.clock.wall().0);
+        engine.client_usage.count(&session.client, session.memory_bytes());
         Some(session)
     }
 
     /// Enters the world and ends what those sessions took part in that are gone; `false` if a script keeps
     /// the world stopped for long.
     fn enter(&mut self) -> bool {
-        let engine = self.context.engine;
+        let engine = self.engine;
         let running = &engine.scripts.running;
         if !self.context.reader.enter_unless(|| running.is_busy()) {
             return false;
@@ -142,15 +142,15 @@ impl Worker {
 
     /// A connection is gone.
     pub fn disconnect(&mut self, mut session: Session, departure: Departure) {
-        let engine = self.context.engine;
+        let engine = self.engine;
         session.client.depart(departure);
         engine.clients.remove(session.id());
-        engine.forget_client_memory(&session.client);
+        engine.client_usage.forget(&session.client);
         if session.is_postponed {
             self.end_postponement(&mut session);
         }
         if let Some(suspension) = &session.suspension {
-            self.context.forget_deadline(session.id(), suspension);
+            self.context.forget_deadline(suspension.deadline, session.id(), suspension.token);
         }
         self.departed.push(session);
         if self.enter() {
@@ -177,10 +177,10 @@ impl Worker {
         // A client that waits for a long command to end is not blocked, only late.
         if let Next::NotNow(NotNow::Paused { .. }) = fed.next {
             session.is_postponed = true;
-            session.publish(self.context.engine.clock.wall().0);
-            self.context.engine.stats.postponed_clients.fetch_add(1, Relaxed);
+            session.publish(self.engine.clock.wall().0);
+            self.engine.stats.postponed_clients.fetch_add(1, Relaxed);
         }
-        self.context.engine.tracking.flush_broadcasts(self.context.engine);
+        self.engine.tracking.flush_broadcasts(self.engine);
         argv.clear();
         session.parser.shrink();
         if argv.capacity() <= batch::MAX_REQUESTS * resp::KEPT_WORDS {
@@ -193,7 +193,7 @@ impl Worker {
 
     fn end_postponement(&self, session: &mut Session) {
         session.is_postponed = false;
-        self.context.engine.stats.postponed_clients.fetch_sub(1, Relaxed);
+        self.engine.stats.postponed_clients.fetch_sub(1, Relaxed);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -207,15 +207,15 @@ impl Worker {
         batch: &mut Batch,
         inline: &mut Vec<u8>,
     ) -> FeedResult {
-        let engine = self.context.engine;
-        let now = self.context.engine.clock.wall();
+        let engine = self.engine;
+        let now = self.engine.clock.wall();
         let mut consumed = 0;
         let mut next = Next::Read { missing: 1 };
         let mut is_inside = self.enter();
         if is_inside {
             cold::install_arrived(engine);
         }
-        let mut cx = Cx::new(&self.context, session, now, out);
+        let mut cx = Cx::new(self.engine, &self.context, session, now, out);
         cx.is_outside = !is_inside;
         cx.keys = self.context.keys.take();
         loop {
@@ -374,10 +374,10 @@ impl Worker {
             return false;
         }
         let mut reply = Reply::new(out, session.protocol);
-        dispatch::write_push(self.context.engine, session, push, &mut reply);
+        dispatch::write_push(self.engine, session, push, &mut reply);
         if matches!(push, Push::TrackingRedirBroken(_)) {
             session.tracking_broken = true;
-            session.publish(self.context.engine.clock.wall().0);
+            session.publish(self.engine.clock.wall().0);
         }
         true
     }
@@ -391,7 +391,7 @@ impl Worker {
     ) -> bool {
         let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
         let Some(suspension) = session.suspension.take_if(is_it) else { return false };
-        self.context.forget_deadline(session.id(), &suspension);
+        self.context.forget_deadline(suspension.deadline, session.id(), suspension.token);
         if let Some(waiter) = &suspension.waiter {
             self.count_blocked(session, waiter, resumption.reply.len());
         }
@@ -414,18 +414,18 @@ impl Worker {
         let (end, position) = (out.plain().len(), resumption.written.max(unanswered));
         if end > before
             && position > JournalPos(0)
-            && self.context.engine.gate_of(session) == Some(Gate::Quorum)
+            && self.engine.gate_of(session) == Some(Gate::Quorum)
         {
             session.write_replies.push(WriteReply { start: before, end, position });
         }
-        session.publish(self.context.engine.clock.wall().0);
+        session.publish(self.engine.clock.wall().0);
         true
     }
 
     /// Counts a command that was blocked and is over.
     fn count_blocked(&self, session: &Session, waiter: &Waiter, reply_bytes: usize) {
         let Some(nanoseconds) = waiter.spent_ns() else { return };
-        let (engine, stats) = (self.context.engine, self.context.stats());
+        let (engine, stats) = (self.engine, self.context.stats());
         let row = &engine.table.all()[session.last_command - 1];
         stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
         stats.commands.add_own(1);
@@ -475,9 +475,9 @@ impl Worker {
     fn end_wait(&mut self, session: &mut Session, out: &mut Output) -> bool {
         let client = session.id();
         let Some(suspension) = &mut session.suspension else { return false };
-        self.context.forget_deadline(client, suspension);
+        self.context.forget_deadline(suspension.deadline, client, suspension.token);
         if let Some(waiter) = &suspension.waiter {
-            let running = &self.context.engine.scripts.running;
+            let running = &self.engine.scripts.running;
             let is_inside = self.context.reader.enter_unless(|| running.is_busy());
             if !is_inside || !waiter.cancel() {
                 if is_inside {
@@ -485,17 +485,17 @@ impl Worker {
                 }
                 // Being served: look again shortly unless the reply is on its way.
                 if !waiter.is_done() {
-                    let again = Millis(self.context.engine.clock.wall().0 + 1);
+                    let again = Millis(self.engine.clock.wall().0 + 1);
                     suspension.deadline = Some(again);
                     let entry = (again, client, suspension.token);
                     self.context.deadlines.borrow_mut().insert(entry);
                 }
                 return false;
             }
-            let engine = self.context.engine;
+            let engine = self.engine;
             let mut db = Db::new(
                 engine,
-                self.context.engine.clock.wall(),
+                self.engine.clock.wall(),
                 engine.access_policy(),
                 self.context.rng(),
             );
@@ -512,14 +512,14 @@ impl Worker {
             let mut reply = Reply::new(out, session.protocol);
             match suspension.error {
                 Some(error) => reply.error(error),
-                None => suspension.on_timeout.write(self.context.engine, &mut reply),
+                None => suspension.on_timeout.write(self.engine, &mut reply),
             }
         }
         let ended = session.suspension.take();
         if let Some(waiter) = ended.as_ref().and_then(|ended| ended.waiter.as_ref()) {
             self.count_blocked(session, waiter, 0);
         }
-        session.publish(self.context.engine.clock.wall().0);
+        session.publish(self.engine.clock.wall().0);
         // Not before: until then other threads ask the waiter whether the wait is over.
         drop(ended);
         true
@@ -528,7 +528,7 @@ impl Worker {
     /// Gives the memory back that the thread's scripts do not need any more.
     pub fn tidy_scripts(&self) {
         let mut local = self.context.scripts.borrow_mut();
-        local.follow(&self.context.engine.scripts);
+        local.follow(&self.engine.scripts);
         self.context.stats().script_bytes.set(local.used_bytes() as u64);
     }
 
@@ -541,16 +541,12 @@ impl Worker {
     /// A context outside any request, for work on the keyspace in small bites (active expiry).
     /// `None` while a script keeps the world stopped for long.
     pub fn with_db<R>(&mut self, work: impl FnOnce(&mut Db<'_>) -> R) -> Option<R> {
-        let engine = self.context.engine;
+        let engine = self.engine;
         if !self.enter() {
             return None;
         }
-        let mut db = Db::new(
-            engine,
-            self.context.engine.clock.wall(),
-            engine.access_policy(),
-            self.context.rng(),
-        );
+        let mut db =
+            Db::new(engine, self.engine.clock.wall(), engine.access_policy(), self.context.rng());
         let result = work(&mut db);
         self.context.reader.leave();
         Some(result)

@@ -140,7 +140,7 @@ pub fn is_evicted(engine: &Engine, session: &Session, io: &ConnIo<'_>, input: In
     // A reply that is on its way when this is counted is gone when anybody looks.
     let buffered = if output.buffered <= SMALL { 0 } else { block_size(output.buffer) };
     let bytes = session.memory_bytes() + input.memory() + buffered + output.chunk_memory;
-    engine.count_client_memory(client, bytes);
+    engine.client_usage.count(client, bytes);
     engine.evict_clients();
     let is_evicted = client.live.is_evicted.load(Relaxed);
     if is_evicted {

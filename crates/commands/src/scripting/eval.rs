@@ -1,9 +1,9 @@
 //! `EVAL`, `EVALSHA`, `FCALL` and their `_RO` forms:
 //! `… script|sha1|function numkeys [key …] [arg …]`
 //!
-//! How scripts run beside each other is the engine's affair: `engine::scripts`.
+//! How scripts run beside each other is the engine's affair: `engine::scripting`.
 
-use engine::scripts;
+use engine::scripting;
 use engine::{Arg, ArgKind, Command, Flags, Group, KeyFlags, KeySpec, ScriptName};
 
 const COMMON: Flags =
@@ -37,7 +37,7 @@ const SCRIPT: Command = Command {
     complexity: "Depends on the script that is executed.",
     args: &arguments("script"),
     script: Some(ScriptName::Source),
-    run: scripts::eval,
+    run: scripting::eval,
     ..Command::ROW
 };
 
@@ -53,7 +53,7 @@ const FUNCTION: Command = Command {
     complexity: "Depends on the function that is executed.",
     args: &arguments("function"),
     script: Some(ScriptName::Function),
-    run: scripts::fcall,
+    run: scripting::fcall,
     ..SCRIPT
 };
 

@@ -1,6 +1,7 @@
 //! `SCRIPT DEBUG|EXISTS|FLUSH|KILL|LOAD|SHOW`
 
-use engine::scripts::{Kill, Kind, add_script};
+use engine::scripting::add_script;
+use engine::scripts::{Kill, Kind};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 const SUB: Command = Command { group: Group::Scripting, since: "2.6.0", ..Command::ROW };
@@ -171,7 +172,7 @@ pub(super) fn kill_running(cx: &mut Cx<'_>, kind: Kind) -> Outcome {
              can either wait the script termination or kill the server in a hard way using the \
              SHUTDOWN NOSAVE command.",
         )),
-        Kill::OtherKind => Err(engine::scripts::busy_error(cx.engine)),
+        Kill::OtherKind => Err(engine::scripting::busy_error(cx.engine)),
     }
 }
 

@@ -62,7 +62,7 @@ pub static FLUSHDB: Command = Command {
 
 fn flushall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let in_background = parse(cx, args)?;
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
     // What is being loaded is not all there is yet.
     let saves = !engine.config.save_points().is_empty() && !engine.loading.is_on();

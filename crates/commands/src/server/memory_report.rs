@@ -43,7 +43,7 @@ impl Memory {
             peak: keyspace::memory::peak_bytes(),
             resident: resident.and_then(|(_, bytes)| bytes.parse().ok()).unwrap_or(used),
             startup: engine.startup_bytes().min(used),
-            clients: usize::try_from(engine.client_memory()).unwrap_or(usize::MAX),
+            clients: usize::try_from(engine.client_usage.bytes()).unwrap_or(usize::MAX),
             client_count: engine.clients.count(),
             tables: Vec::new(),
             keys: 0,

@@ -83,7 +83,7 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     if upstream.is_replica() && !upstream.is_link_up() {
         return Err(Error::text("NOMASTERLINK Can't SYNC while not connected with my master"));
     }
-    let (engine, client) = (cx.thread.engine, cx.session.id());
+    let (engine, client) = (cx.engine, cx.session.id());
     let is_refused =
         engine.replicas.primary().link(client).is_some_and(|link| link.facts.is_filter_refused());
     if is_refused {

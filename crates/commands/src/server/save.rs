@@ -73,7 +73,7 @@ fn save(cx: &mut Cx<'_>, _args: Args<'_>) -> Result<(), Error> {
     if is_saving(cx) {
         return Err(IN_PROGRESS);
     }
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     let reply = cx.late_reply();
     let done = move |outcome| {
@@ -96,7 +96,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
     if is_saving(cx) {
         return Err(IN_PROGRESS);
     }
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     if cx.in_transaction {
         engine.persistence.schedule();
@@ -133,7 +133,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
 }
 
 fn cancel(cx: &mut Cx<'_>) -> Result<(), Error> {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let log = |line: &str| {
         if let Some(host) = engine.host() {
             host.log(line);

@@ -4,9 +4,8 @@
 //! and changing a key exclude each other. A stripe without a registry says so in one byte that
 //! every write looks at anyway (`StripeData::has_attachment`).
 
-use crate::blocking::Waiter;
+use super::waiter::Waiter;
 use crate::clients::Client;
-use crate::db::Db;
 use keyspace::{DbIndex, StripeData};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// A client's watch: raised by the first change of any key it watches.
 pub struct Watch {
-    client: Arc<Client>,
+    pub(crate) client: Arc<Client>,
     dirty: AtomicBool,
 }
 
@@ -85,32 +84,6 @@ impl StripeInterest {
                 self.keys.remove(&name);
             }
         }
-    }
-}
-
-/// The number of keys that clients are interested in, of all databases.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct KeyCounts {
-    /// Keys that are watched.
-    pub watched: usize,
-    /// Keys that blocked clients wait for.
-    pub blocking: usize,
-}
-
-impl Db<'_> {
-    /// Counts the keys that are watched and waited for; for commands with `Flags::WALKS`.
-    pub fn count_interests(&self) -> KeyCounts {
-        let mut counts = KeyCounts::default();
-        self.for_each_stripe(|_, data| {
-            let Some(interest) = of_stripe(data) else { return };
-            for of_key in interest.keys.values() {
-                let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
-                counts.watched += usize::from(is_watched);
-                counts.blocking +=
-                    usize::from(of_key.waiters.iter().any(|waiter| !waiter.is_over()));
-            }
-        });
-        counts
     }
 }
 

@@ -9,7 +9,7 @@
 //! a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages is tried
 //! again later while any mailbox is.
 
-use crate::blocking::Resumption;
+use super::suspension::Resumption;
 use keyspace::HeapString;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};

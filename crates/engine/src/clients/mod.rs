@@ -3,14 +3,18 @@
 //! A client's state lives in its [`crate::Session`], which only its thread touches. What others
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
-pub mod client_memory;
+pub mod acks;
 pub mod interest;
+pub mod late_reply;
 pub mod mailbox;
 pub mod pause;
 pub mod session;
+pub mod suspension;
+pub mod usage;
+pub mod waiter;
+pub mod watching;
 
-use crate::blocking::Waiter;
-use crate::engine::Engine;
+use crate::stats::Stats;
 use keyspace::Millis;
 use std::collections::BTreeMap;
 use std::sync::atomic::{
@@ -18,6 +22,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use structs::sync::lock;
+use waiter::Waiter;
 
 /// What all threads may know of a client.
 pub struct Client {
@@ -186,11 +191,11 @@ impl Client {
 
     /// Keeps it from running anything more, whatever it has sent; a batch of commands that its thread
     /// runs just now may end. Its thread is to be told to close it.
-    pub fn kill(&self, engine: &Engine) {
+    pub fn kill(&self, stats: &Stats) {
         self.depart(Departure::Closed);
         if let Some(waiter) = self.waiter() {
             waiter.call_off();
-            waiter.uncount(engine);
+            waiter.uncount(stats);
         }
     }
 
@@ -218,9 +223,9 @@ impl Client {
 
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
     /// this token. `None` if it does not wait.
-    pub fn call_off_wait(&self, engine: &Engine) -> Option<u64> {
+    pub fn call_off_wait(&self, stats: &Stats) -> Option<u64> {
         let waiter = self.waiter().filter(|waiter| waiter.call_off_unserved())?;
-        waiter.uncount(engine);
+        waiter.uncount(stats);
         waiter.token()
     }
 

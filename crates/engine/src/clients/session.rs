@@ -1,12 +1,12 @@
 //! A connection's state, as far as commands know it. Only its own thread touches it.
 
+use super::suspension::Suspension;
+use super::watching::Watching;
 use crate::acl::SessionUser;
-use crate::blocking::Suspension;
 use crate::clients::{Client, flag};
-use crate::commits::WriteReply;
 use crate::journal::JournalPos;
+use crate::thread::ThreadContext;
 use crate::transaction::Multi;
-use crate::watching::Watching;
 use config::CommitMode;
 use keyspace::{DbIndex, HeapString};
 use resp::{Parser, Protocol};
@@ -36,6 +36,17 @@ pub enum ReplyMode {
     Off,
     /// The next command's is not.
     Skip,
+}
+
+/// The reply to a write that is to be confirmed: a range of the output's plain bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WriteReply {
+    /// Where the reply begins.
+    pub start: usize,
+    /// Where it ends.
+    pub end: usize,
+    /// Behind the write.
+    pub position: JournalPos,
 }
 
 /// CLIENT TRACKING's options.
@@ -198,6 +209,18 @@ impl Session {
         }
     }
 
+    /// Suspends it: it reads no further request until it is resumed. Returns the token of the suspension.
+    pub fn suspend(&mut self, thread: &ThreadContext, mut suspension: Suspension) -> u64 {
+        let token = thread.next_token();
+        suspension.token = token;
+        suspension.is_silent = self.reply_mode != ReplyMode::On;
+        if let Some(deadline) = suspension.deadline {
+            thread.note_deadline(deadline, self.id(), token);
+        }
+        self.suspension = Some(suspension);
+        token
+    }
+
     /// A session to run one of its commands in, away from its own thread.
     pub(crate) fn guest(&self) -> Session {
         Session {
@@ -241,7 +264,7 @@ impl Session {
         self.parser.parsed_bytes()
     }
 
-    /// Gives it a word that [`Next::ReadWord`](crate::worker::Next::ReadWord) asked for.
+    /// Gives it a word that `Next::ReadWord` asked for.
     pub fn supply_word(&mut self, word: HeapString) {
         self.parser.supply(word);
     }

@@ -85,17 +85,6 @@ pub(super) const SCRIPT: [Gate; 9] = [
 /// The same where a log is repeated: what it says has happened, whatever the server has become since.
 const REPLAYED_SCRIPT: [Gate; 2] = [no_script, read_only_script];
 
-/// What a script may do; it is in [`Cx::script`] while the script runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ScriptRules {
-    /// It must not write.
-    pub is_read_only: bool,
-    /// There was too little memory when it began, and it has not said that it can do with that.
-    pub is_out_of_memory: bool,
-    /// It has changed something: from then on it comes to its end, whatever memory that takes.
-    pub has_written: bool,
-}
-
 /// Passes the gates in their order.
 ///
 /// # Errors
@@ -113,7 +102,7 @@ pub(super) fn pass<const N: usize>(
     Ok(())
 }
 
-/// Whether a script may run this command, which the rules of [`Cx::script`] decide.
+/// Whether a script may run this command, which the rules of `Cx::script` decide.
 ///
 /// # Errors
 /// What the script is told.
@@ -399,8 +388,8 @@ mod tests {
     use crate::clients::Client;
     use crate::clock::{Clock, ManualTime};
     use crate::command::Command;
+    use crate::scripts::ScriptRules;
     use crate::session::Session;
-    use crate::thread::ThreadContext;
     use config::Config;
     use std::sync::Arc;
 
@@ -418,11 +407,11 @@ mod tests {
     fn check<const N: usize>(gates: [Gate; N], set_up: impl Fn(&mut Cx<'_>), expected: [&str; 5]) {
         let clock = Clock::manual(ManualTime::starting_at(Millis(1)));
         let engine = Engine::new(Config::new(), ROWS, &[], 1, clock);
-        let thread = ThreadContext::new(engine, 0);
+        let thread = engine.context(0);
         let client = Arc::new(Client::unconnected(1, 0, Millis(1)));
         let mut session = Session::new(client, engine.acl.default_user(), true);
         let mut out = resp::Output::default();
-        let mut cx = Cx::new(&thread, &mut session, Millis(1), &mut out);
+        let mut cx = Cx::new(engine, &thread, &mut session, Millis(1), &mut out);
         set_up(&mut cx);
         let args = Args::new(&[b"a word"]);
         let told = engine.table.all().iter().map(|row| match pass(&mut cx, row, args, gates) {

@@ -78,7 +78,7 @@ fn serve(
     kind: Option<Kind>,
     ready: &mut Vec<Ready>,
 ) -> Result<(), Busy> {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
     let Ok(row) = engine.table.resolve(&words) else { return Ok(()) };
     if !is_woken_by(row.command, kind) || !waiter.is_waiting() {
@@ -91,7 +91,7 @@ fn serve(
     let mut out = Output::default();
     // What made the key ready may have taken so long that its time has come.
     let now = engine.clock.wall().max(cx.now());
-    let mut guest = Cx::new(cx.thread, &mut session, now, &mut out);
+    let mut guest = Cx::new(engine, cx.thread, &mut session, now, &mut out);
     guest.resolved = row;
     guest.last_end = cx.last_end;
     guest.db.locks = held;
@@ -120,7 +120,7 @@ fn serve(
     }
     if is_served {
         engine.tracking.flush_broadcasts(engine);
-        waiter.uncount(engine);
+        waiter.uncount(&engine.stats);
         let written = session.written;
         let resumption = Resumption::new(waiter.token(), out, written);
         engine.mailboxes[waiter.thread].post(Message::Resume(waiter.client, resumption));

@@ -12,7 +12,7 @@ const IDENTITY: Identity =
     Identity { name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
 
 /// An interpreter for the calling thread.
-pub(super) fn new_interpreter() -> Box<Interpreter> {
+pub(crate) fn new_interpreter() -> Box<Interpreter> {
     Box::new(Interpreter::new(&IDENTITY, structs::hashing::os_random()))
 }
 

@@ -1,32 +1,28 @@
-//! Scripts and functions: what is known of them, and how they run beside each other.
+//! What is known of scripts and functions, and what their runs share.
 //!
 //! A script runs under the locks of the keys that it declares, or with the world stopped. Which of the
 //! two is learnt from its runs; one that was mistaken is undone and begins again. The page
 //! `docs/internals/scripts.md` says why this is atomic and cannot deadlock.
 
+mod attempt;
 mod cache;
 #[cfg(test)]
 mod crossing;
 pub mod functions;
-mod host;
 mod learned;
-mod library_loader;
 mod local;
-mod run;
 mod running;
-mod undo;
 
+pub use attempt::ScriptRules;
+pub(crate) use attempt::{Attempt, Place, Target, Verdict};
 pub use cache::{Cache, Script};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
-pub use library_loader::LibraryLoader;
 pub use local::Local;
-pub use run::{add_script, busy_error, eval, fcall, parse_sha};
+pub(crate) use local::new_interpreter;
 pub use running::{Kill, Kind, Running, RunningScript};
 
-pub(crate) use run::{Attempt, dispatch, note_for_monitors, request_flags};
-pub(crate) use undo::UndoLog;
-
+use script::Sha;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// What all threads share about scripts.
@@ -74,4 +70,17 @@ impl Scripts {
     pub(crate) fn is_turn_taken(&self) -> bool {
         self.turn.load(SeqCst)
     }
+}
+
+/// The digest that a word spells.
+pub fn parse_sha(word: &[u8]) -> Option<Sha> {
+    let mut sha = [0; 20];
+    if word.len() != 40 {
+        return None;
+    }
+    for (byte, digits) in sha.iter_mut().zip(word.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
+    }
+    Some(sha)
 }

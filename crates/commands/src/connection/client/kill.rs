@@ -144,7 +144,7 @@ pub(crate) fn close(cx: &mut Cx<'_>, client: &Client) {
     if client.id == cx.session.id() {
         cx.session.fate = Fate::CloseAfterReplies;
     } else {
-        client.kill(cx.engine);
+        client.kill(&cx.engine.stats);
         cx.engine.clients.remove(client.id);
         cx.engine.mailboxes[client.thread].post(Message::Kill(client.id));
     }

@@ -12,7 +12,7 @@ const REWRITING: &str =
 /// Throws away the data set and loads it from the append-only file; others are told meanwhile that
 /// it is loaded. It stays as it is if the file cannot be completed first.
 pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     if cx.in_transaction {
         return Err(Error::text("ERR DEBUG LOADAOF is not allowed in a transaction"));
     }

@@ -35,7 +35,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = parse(args)?;
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     if !options.no_save {
         let snapshot = Snapshots::begin_in_stopped_world(engine, &mut cx.db)

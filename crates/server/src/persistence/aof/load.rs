@@ -9,6 +9,7 @@ use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
+use engine::Engine;
 use engine::replay::{Replay, ReplayError};
 use engine::thread::ThreadContext;
 use engine::{DbIndex, Error};
@@ -45,7 +46,12 @@ pub struct Loaded {
 ///
 /// # Errors
 /// Why not, naming the file and the place; the data set is to be thrown away.
-pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Result<Loaded, String> {
+pub fn all(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    folder: &Folder,
+    manifest: &Manifest,
+) -> Result<Loaded, String> {
     let mut files = Vec::new();
     for file in manifest.files() {
         files.push((file, folder.data_end(file)?));
@@ -67,7 +73,8 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
         let is_last = if is_base { later.len() == 0 } else { later.all(|(_, end)| end.at == 0) };
         let started = Instant::now();
         let (place, db) = (Cell::new(loaded.place), Cell::new(loaded.db));
-        let loading = Loading { thread, folder, file, end, is_last, place: &place, db: &db };
+        let loading =
+            Loading { engine, thread, folder, file, end, is_last, place: &place, db: &db };
         loaded.has_gap = loading.run()?;
         (loaded.place, loaded.db) = (place.get(), db.get());
         let kind = if is_base { "base" } else { "incr" };
@@ -79,6 +86,7 @@ pub fn all(thread: &ThreadContext, folder: &Folder, manifest: &Manifest) -> Resu
 
 /// One file being loaded.
 struct Loading<'l> {
+    engine: &'static Engine,
     thread: &'l ThreadContext,
     folder: &'l Folder,
     file: &'l LogFile,
@@ -120,7 +128,7 @@ impl Loading<'_> {
         }
         input.seek(SeekFrom::Start(0)).map_err(|error| self.unreadable(&error))?;
         let source = Source { input, name: name.clone(), offset: 0, end: size, begun: &mut || {} };
-        let engine = self.thread.engine;
+        let engine = self.engine;
         let mut options = load::Options::configured(engine);
         // What has expired is deleted by what follows, if it is so.
         options.settings.keeps_expired = true;
@@ -148,7 +156,7 @@ impl Loading<'_> {
         offset: u64,
         end: FileEnd,
     ) -> Result<bool, String> {
-        let mut replay = Replay::new(self.thread);
+        let mut replay = Replay::new(self.engine, self.thread);
         let mut reader = StreamReader::of_file(offset, end);
         let (mut buf, mut filled, mut wanted) = (vec![0; PIECE], 0, 0);
         let mut unread = end.at - offset;
@@ -166,7 +174,7 @@ impl Loading<'_> {
             buf.copy_within(taken.bytes..filled, 0);
             filled -= taken.bytes;
             wanted = taken.missing;
-            let loading = &self.thread.engine.loading;
+            let loading = &self.engine.loading;
             loading.advance(taken.bytes as u64);
             if loading.is_cancelled() {
                 return Err(format!("Loading {} was cancelled", self.file.display()));
@@ -183,7 +191,7 @@ impl Loading<'_> {
             return Ok(reader.has_gap());
         }
         // What is left is no whole command, or inside a transaction that does not end.
-        if let Some(why) = tail::damage(self.thread.engine.table, &reader, &buf[..filled]) {
+        if let Some(why) = tail::damage(self.engine.table, &reader, &buf[..filled]) {
             return Err(self.malformed(&why));
         }
         let mut words = Vec::new();
@@ -306,7 +314,7 @@ impl Loading<'_> {
                  of a command or transaction that begins at offset {valid}"
             ));
         }
-        if self.thread.engine.config.aof_load_truncated() {
+        if self.engine.config.aof_load_truncated() {
             log!(Warning, "!!! Warning: short read while loading the AOF file {name}!!!");
             log!(Warning, "!!! Truncating the AOF {name} at offset {valid} !!!");
             log!(Warning, "What is behind that offset is lost: {} bytes", size - valid);

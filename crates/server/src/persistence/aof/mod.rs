@@ -150,11 +150,12 @@ impl Aof {
     pub fn load(&self) -> Result<LoadedLog, String> {
         let (send, receive) = mpsc::sync_channel(1);
         let (folder, manifest) = (self.folder.clone(), lock(&self.inner).manifest.clone());
+        let engine = self.engine;
         let job = move |thread: &ThreadContext| {
             // Only the waiter below holds the other end.
-            let _ = send.send(load::all(thread, &folder, &manifest));
+            let _ = send.send(load::all(engine, thread, &folder, &manifest));
         };
-        self.engine.background.run(self.engine, Box::new(job));
+        self.engine.background.run(Box::new(job));
         let loaded = receive.recv().map_err(|_| "The thread that loads died".to_owned())??;
         let figures = &self.engine.append_log.figures;
         figures.current_size.store(loaded.total_bytes, Relaxed);

@@ -6,7 +6,7 @@ use super::queue::{Batch, Job, Large, Piece, Queue};
 use super::{Options, Report, Source};
 use crate::log;
 use engine::load::{self, Cut, Head};
-use engine::scripts::LibraryLoader;
+use engine::scripting::LibraryLoader;
 use engine::{DbIndex, Engine};
 use rdb::file::{Foreign, Item, Record, Scanner, Step};
 use rdb::{Decoder, Kind};

@@ -212,7 +212,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     let (report, rest) = outcome?;
     uplink.socket = Some(socket);
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
-    if let Err(over) = end_load(uplink.thread, uplink.term, stream_db) {
+    if let Err(over) = end_load(uplink.engine, uplink.term, stream_db) {
         return Err(throw_away(uplink, over.into()));
     }
     signals::set_loading(false);
@@ -307,7 +307,7 @@ fn empty(
     bytes: Option<u64>,
 ) -> Result<(), Failure> {
     let beginning = Beginning { history, position, bytes };
-    let taken = begin_load(uplink.thread, uplink.term, &beginning)?;
+    let taken = begin_load(uplink.engine, uplink.thread, uplink.term, &beginning)?;
     if uplink.engine.config.replica_lazy_flush() {
         uplink.engine.background.free_tables(taken);
     }

@@ -122,7 +122,7 @@ impl<'t> Uplink<'t> {
             socket: None,
             input: Input::default(),
             framer: Framer::default(),
-            follower: Follower::new(thread, engine.upstream.link().stream_db),
+            follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
             client: None,
             announces: true,
         }
@@ -358,7 +358,7 @@ impl<'t> Uplink<'t> {
             self.engine.disconnect_replicas();
         }
         let db = self.engine.upstream.link().stream_db;
-        self.follower = Follower::new(self.thread, db);
+        self.follower = Follower::new(self.engine, self.thread, db);
         self.framer = Framer::default();
         log!(Notice, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
         true
@@ -369,7 +369,7 @@ impl<'t> Uplink<'t> {
         let outcome = load::receive(self, promise);
         let actions = match outcome {
             Ok(loaded) => {
-                self.follower = Follower::new(self.thread, loaded.stream_db);
+                self.follower = Follower::new(self.engine, self.thread, loaded.stream_db);
                 self.framer = Framer::default();
                 self.input.clear();
                 self.input.end = loaded.rest.len();

@@ -1,16 +1,15 @@
 //! The server, as a running script sees it: commands under the locks that the script has.
 
-use super::run::{Place, Verdict};
-use super::running::RunningScript;
 use crate::args::Args;
 use crate::cold;
 use crate::command::Flags;
 use crate::cx::Cx;
-use crate::dispatch::{NotNow, is_permitted, may_script_run, run_nested};
+use crate::dispatch::{is_permitted, may_script_run, run_nested};
 use crate::effort::is_long;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, NotNow};
 use crate::locks::Locked;
+use crate::scripts::{Kind, Place, RunningScript, Verdict};
 use crate::table::Resolved;
 use crate::{KeyUse, RequestKeys};
 use keyspace::Key;
@@ -30,7 +29,7 @@ pub(super) struct ScriptHost<'h, 'c> {
 impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, words: &[&[u8]], is_resp3: bool, reply: &mut Vec<u8>) -> Result<(), Stop> {
         let cx = &mut *self.cx;
-        let engine = cx.thread.engine;
+        let engine = cx.engine;
         let row = match engine.table.resolve(words) {
             Ok(row) => row,
             Err(error) => {
@@ -225,7 +224,7 @@ fn remember(cx: &mut Cx<'_>, key: Key<'_>) -> Result<(), Stop> {
 // ---- time ---------------------------------------------------------------------------------
 
 fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
-    let engine = cx.thread.engine;
+    let engine = cx.engine;
     let Some(attempt) = &mut cx.attempt else { return Ok(()) };
     let clock = &cx.thread.clock;
     let elapsed = Duration::from_nanos(clock.nanoseconds(attempt.started, clock.now()));
@@ -264,8 +263,8 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
                  killing the script using the {} command.",
                 elapsed.as_millis(),
                 match running.kind {
-                    super::Kind::Script => "SCRIPT KILL",
-                    super::Kind::Function => "FUNCTION KILL",
+                    Kind::Script => "SCRIPT KILL",
+                    Kind::Function => "FUNCTION KILL",
                 }
             ));
         }

@@ -1,13 +1,11 @@
 //! Making libraries of their source, for FUNCTION LOAD and for files.
 
-use super::functions::{Function, Library, LoadError};
 use super::host::write_log;
-use super::learned::Learned;
-use super::local::new_interpreter;
 use crate::clock::Ticks;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::scripts::{Function, Learned, Library, LoadError, new_interpreter};
 use script::shebang::parse_library;
 use script::{Host, Interpreter, LogLevel, ReplicateTo, Stop};
 use std::sync::Arc;
@@ -36,7 +34,7 @@ impl Library {
         let patience =
             if cx.db.effects.is_replay { Patience::Unlimited } else { Patience::Limited };
         let mut local = thread.scripts.borrow_mut();
-        make(thread.engine, local.interpreter(), source, replaces, patience)
+        make(cx.engine, local.interpreter(), source, replaces, patience)
     }
 }
 

@@ -1,32 +1,30 @@
 //! Running a script: what it locks, where, and what happens when that was wrong.
 
-use super::cache::Script;
-use super::functions::{Function, Library};
 use super::host::ScriptHost;
-use super::learned::Learned;
 use super::library_loader::LoadHost;
-use super::running::{Kind, RunningScript};
-use super::undo::UndoLog;
 use crate::args::Args;
 use crate::background::GAP;
 use crate::blocking::{Suspension, TimeoutReply};
-use crate::clock::Ticks;
 use crate::cold;
 use crate::command::{Flags, Outcome, ScriptName};
 use crate::commit;
 use crate::cx::Cx;
-use crate::dispatch::{self, NotNow, ScriptRules, is_held_back};
-use crate::error::Error;
+use crate::db::UndoLog;
+use crate::dispatch::{self, is_held_back};
+use crate::engine::Engine;
+use crate::error::{Error, NotNow};
 use crate::evict::{Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::monitor::{self, Source};
+use crate::scripts::{
+    Attempt, Kind, Learned, Place, RunningScript, Script, ScriptRules, Target, Verdict, parse_sha,
+};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::words::Words;
 use resp::{Output, Reply};
-use script::Sha;
 use script::shebang::{ScriptFlags, parse_script};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,94 +33,11 @@ use std::time::Duration;
 /// A script on a background thread keeps others from stopping the world for no longer.
 const MOST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Where a script runs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
-    /// On the thread of its client's connection.
-    Reactor,
-    /// On a background thread.
-    Background,
-    /// Within a transaction or a history that is repeated, where it cannot begin again.
-    Queue,
-}
-
-/// Why a script was stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
-    /// It touches a key that it has not declared.
-    NeedsWorld,
-    /// It takes too long for a reactor.
-    TakesLong,
-    /// It cannot go on at this moment.
-    Retry(NotNow),
-    /// SCRIPT KILL, FUNCTION KILL.
-    Killed,
-}
-
-/// What is to run.
-#[derive(Clone)]
-pub(crate) enum Target {
-    Script(Arc<Script>),
-    Function(Arc<Library>, Arc<Function>),
-}
-
-impl Target {
-    /// The name of a function.
-    pub fn name(&self) -> &[u8] {
-        match self {
-            Target::Script(_) => b"",
-            Target::Function(_, function) => function.spec.name.as_bytes(),
-        }
-    }
-
-    fn learned(&self) -> &Learned {
-        match self {
-            Target::Script(script) => &script.learned,
-            Target::Function(_, function) => &function.learned,
-        }
-    }
-}
-
-/// One run of a script.
-pub(crate) struct Attempt {
-    pub target: Option<Target>,
-    pub place: Place,
-    /// The stripes of the keys that it declares.
-    pub declared: Locked,
-    pub touched_undeclared: bool,
-    /// It can no longer be undone, and may wait for stripes.
-    pub holds_turn: bool,
-    pub verdict: Option<Verdict>,
-    pub started: Ticks,
-    /// Memory is over its limit.
-    pub is_out_of_memory: bool,
-    pub kind: Kind,
-    pub running: Option<Arc<RunningScript>>,
-    /// For so long it does not make way for the world. An attempt that always would could be undone for
-    /// ever, so this is what the attempts before it have taken together, up to [`MOST_PATIENCE`].
-    pub patience: Duration,
-    /// What monitors are shown when it has come to its end: an attempt that is undone has not happened.
-    pub monitored: Vec<Box<[u8]>>,
-}
-
 /// How a script is locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Declared,
     World,
-}
-
-/// The digest that a word spells.
-pub fn parse_sha(word: &[u8]) -> Option<Sha> {
-    let mut sha = [0; 20];
-    if word.len() != 40 {
-        return None;
-    }
-    for (byte, digits) in sha.iter_mut().zip(word.chunks(2)) {
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        *byte = (digit(digits[0])? << 4 | digit(digits[1])?) as u8;
-    }
-    Some(sha)
 }
 
 /// What a request is about to run, if that is known.
@@ -184,7 +99,7 @@ pub(crate) fn dispatch(
             return dispatch::wait_for_values(cx, row, fetched);
         }
         cx.start_timing();
-        let attempt = new_attempt(target.clone(), Place::Reactor, &declared, is_out_of_memory);
+        let attempt = Attempt::new(target.clone(), Place::Reactor, &declared, is_out_of_memory);
         let verdict = run_once(cx, row, args, attempt, mode);
         if verdict.is_none() {
             dispatch::finish(cx, args);
@@ -258,28 +173,6 @@ pub(super) fn take_turn(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     }
     cx.holds_turn = true;
     Ok(())
-}
-
-fn new_attempt(
-    target: Option<Target>,
-    place: Place,
-    declared: &Locked,
-    is_out_of_memory: bool,
-) -> Attempt {
-    Attempt {
-        target,
-        place,
-        declared: declared.clone(),
-        touched_undeclared: false,
-        holds_turn: false,
-        verdict: None,
-        started: Ticks::default(),
-        is_out_of_memory,
-        kind: Kind::Script,
-        running: None,
-        patience: Duration::ZERO,
-        monitored: Vec::new(),
-    }
 }
 
 /// Runs the script once. A verdict other than *killed* says that nothing has happened.
@@ -360,7 +253,7 @@ fn begin_in_background(
     is_out_of_memory: bool,
 ) {
     let suspension = Suspension::background(TimeoutReply::Null);
-    let token = cx.thread.suspend(cx.session, suspension);
+    let token = cx.session.suspend(cx.thread, suspension);
     let mut session = cx.session.guest();
     session.db = cx.db.index;
     session.output_room = cx.session.output_room;
@@ -369,17 +262,16 @@ fn begin_in_background(
     let words = Words::new(args.words());
     let touches = cx.db.touches;
     let job = Job { row, words, session, touches, token, mode, is_out_of_memory };
-    let engine = cx.thread.engine;
-    engine.background.run(engine, Box::new(move |thread| job.run(thread)));
+    let engine = cx.engine;
+    engine.background.run(Box::new(move |thread| job.run(engine, thread)));
 }
 
 impl Job {
-    fn run(mut self, thread: &ThreadContext) {
-        let engine = thread.engine;
+    fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let mut out = Output::default();
-        let mut cx = Cx::new(thread, &mut self.session, engine.clock.wall(), &mut out);
+        let mut cx = Cx::new(engine, thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.db.touches = self.touches;
         run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
@@ -417,7 +309,7 @@ fn run_patiently(
         }
         cx.start_timing();
         let mut attempt =
-            new_attempt(target.clone(), Place::Background, &declared, is_out_of_memory);
+            Attempt::new(target.clone(), Place::Background, &declared, is_out_of_memory);
         attempt.running = Some(Arc::clone(&running));
         attempt.patience = spent.min(MOST_PATIENCE);
         let started = cx.thread.clock.now();
@@ -627,7 +519,7 @@ fn run_script<'c>(
     let row = cx.resolved;
     let is_own_attempt = cx.attempt.is_none();
     if is_own_attempt {
-        let mut attempt = new_attempt(None, Place::Queue, &Locked::World, false);
+        let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);
         attempt.started = cx.thread.clock.now();
         cx.attempt = Some(attempt);
     }

@@ -2,9 +2,9 @@
 //!
 //! Before a command of the script changes a key for the first time, the key's entry is copied. Only
 //! small values in RAM are: a script that changes another one cannot be undone from there on, and needs
-//! the [turn](super::Scripts) for that.
+//! the [turn](crate::scripts::Scripts) for that.
 
-use crate::db::Db;
+use super::Db;
 use keyspace::{DbIndex, Entry, Key};
 
 /// Elements and bytes of values that are copied.

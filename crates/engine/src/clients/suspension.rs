@@ -1,0 +1,61 @@
+//! Why a session reads no further requests, and how that ends.
+
+use super::waiter::{TimeoutReply, Waiter};
+use super::watching::Watching;
+use crate::journal::JournalPos;
+use keyspace::Millis;
+use resp::Output;
+use std::sync::Arc;
+
+/// Why a session does not read further requests.
+pub struct Suspension {
+    /// Distinguishes this suspension from earlier ones of the same client.
+    pub token: u64,
+    /// When it ends by itself, and with what.
+    pub deadline: Option<Millis>,
+    pub(crate) on_timeout: TimeoutReply,
+    /// The blocked command, if it is one.
+    pub waiter: Option<Arc<Waiter>>,
+    /// Whether CLIENT REPLY keeps its reply from the client.
+    pub(crate) is_silent: bool,
+    /// The error in place of the reply, if it was ended from outside with one.
+    pub(crate) error: Option<&'static str>,
+    /// Whether the client may cache what the reply says: what it has to forget comes after that.
+    pub(crate) is_cached: bool,
+}
+
+impl Suspension {
+    /// One that a background job ends.
+    pub fn background(on_timeout: TimeoutReply) -> Suspension {
+        Suspension {
+            token: 0,
+            deadline: None,
+            on_timeout,
+            waiter: None,
+            is_silent: false,
+            error: None,
+            is_cached: false,
+        }
+    }
+}
+
+/// The end of a suspension, from another thread.
+pub struct Resumption {
+    /// The suspension's.
+    pub token: Option<u64>,
+    /// The encoded reply.
+    pub reply: Output,
+    /// The position behind what was written for it; 0 if nothing was.
+    pub written: JournalPos,
+    /// The position behind what it may tell of.
+    pub seen: JournalPos,
+    /// What the client watches, if the command has changed that.
+    pub(crate) watching: Option<Box<Watching>>,
+}
+
+impl Resumption {
+    /// The end of a suspension by a reply alone.
+    pub(crate) fn new(token: Option<u64>, reply: Output, written: JournalPos) -> Resumption {
+        Resumption { token, reply, written, seen: JournalPos(0), watching: None }
+    }
+}

@@ -1,0 +1,50 @@
+//! What memory is limited, and how much of it is in use.
+
+use super::Engine;
+use config::ClientMemory;
+
+/// A limit below this is raised to it: a server must be able to serve a client.
+const LEAST_LIMIT: u64 = 128 << 10;
+
+impl Engine {
+    /// The bytes that clients may take together; `None` without a limit.
+    #[inline]
+    pub fn client_memory_limit(&self) -> Option<u64> {
+        let limit = match self.config.maxmemory_clients() {
+            ClientMemory::Unlimited => return None,
+            ClientMemory::Bytes(bytes) => bytes,
+            ClientMemory::Percent(percent) => {
+                let of = self.config.maxmemory();
+                if of == 0 {
+                    return None;
+                }
+                (u128::from(of) * u128::from(percent) / 100) as u64
+            }
+        };
+        Some(limit.max(LEAST_LIMIT))
+    }
+
+    /// The bytes in use that `maxmemory` limits.
+    pub fn limited_bytes(&self) -> u64 {
+        // What is not limited is noted before it is allocated and until it is freed: seen in between, it
+        // must not look like what is.
+        let before = self.unlimited_bytes();
+        let used = self.keyspace.used_bytes() as u64;
+        used.saturating_sub(before.max(self.unlimited_bytes()))
+    }
+
+    /// The bytes in use for which no keys have to go: those of clients that were evicted but whose
+    /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of a
+    /// snapshot. By each key that goes there would be more of the last two.
+    pub fn unlimited_bytes(&self) -> u64 {
+        let for_files = self.journal.held_bytes() + self.snapshots.held_bytes();
+        self.client_usage.leaving_bytes() + for_files as u64
+    }
+
+    /// Evicts clients, those that take most first, until the others keep `maxmemory-clients`.
+    pub fn evict_clients(&self) {
+        if let Some(limit) = self.client_memory_limit() {
+            self.client_usage.evict(limit, &self.clients, &self.mailboxes, &self.stats);
+        }
+    }
+}
