@@ -23,6 +23,7 @@ use crate::failover::Handover;
 use crate::holds::Holds;
 use crate::journal::Journal;
 use crate::journal::safe::SafePositions;
+use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::mailbox::Mailbox;
@@ -238,6 +239,8 @@ pub struct Engine {
     pub persistence: Persistence,
     /// What holds requests back: CLIENT PAUSE, a last snapshot.
     pub pause: Pause,
+    /// The wait for replicas before a shutdown.
+    pub last_wait: LastWait,
     /// Clients in MONITOR.
     pub monitors: AtomicUsize,
     /// DEBUG SET-ACTIVE-EXPIRE.
@@ -312,6 +315,7 @@ impl Engine {
             over_limit: OverLimit::default(),
             persistence: Persistence::new(clock),
             pause: Pause::default(),
+            last_wait: LastWait::default(),
             monitors: AtomicUsize::new(0),
             active_expire: AtomicBool::new(true),
             debug: DebugSettings::default(),

@@ -54,7 +54,7 @@ pub mod watching;
 mod words;
 pub mod worker;
 
-pub use clients::{interest, mailbox, pause, session};
+pub use clients::{interest, last_wait, mailbox, pause, session};
 use pubsub::outbox;
 pub use pubsub::{monitor, tracking};
 pub use snapshot::{load, loading, persistence};

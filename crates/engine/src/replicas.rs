@@ -281,6 +281,12 @@ impl Engine {
         self.replicas.count_again(self.clock.wall(), max_lag_s);
     }
 
+    /// Whether nothing is to enter the stream that is no write: replicas are to catch up with it, so that
+    /// another server takes over or this one goes down.
+    pub fn stream_stands_still(&self) -> bool {
+        self.failover.is_on() || self.pause.is_shutdown()
+    }
+
     /// Puts something into the stream that is no write.
     pub fn append_to_stream(&self, command: &[u8]) {
         if self.journal.is_recording() && !self.journal.is_copy() {
@@ -293,8 +299,7 @@ impl Engine {
     /// A client waits for acknowledgements: asks the replicas for them, unless they were asked since
     /// the last entry.
     pub fn ask_for_acks(&self) {
-        // While the role is handed over, the stream is to stand still.
-        if self.replicas.count() == 0 || self.failover.is_on() {
+        if self.replicas.count() == 0 || self.stream_stands_still() {
             return;
         }
         let position = self.journal.position().0;

@@ -152,13 +152,16 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     for (name, value) in facts(cx, "server") {
         line(out, &name, value);
     }
+    if let Some(left_ms) = engine.last_wait.left_ms(cx.now()) {
+        line(out, "shutdown_in_milliseconds", left_ms);
+    }
 }
 
 fn clients(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let all = engine.clients.all();
     let count = |bit: u64| all.iter().filter(|client| client.flags() & bit != 0).count();
-    line(out, "connected_clients", all.len());
+    line(out, "connected_clients", all.len() - count(flag::REPLICA));
     line(out, "cluster_connections", 0);
     line(out, "maxclients", engine.config.maxclients());
     line(out, "client_recent_max_input_buffer", engine.stats.largest_query.get());
@@ -169,6 +172,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
         // With the end of the pause they are free, before their threads know.
         blocked += engine.stats.postponed_clients.load(Relaxed);
     }
+    blocked += engine.last_wait.blocked(&engine.clients);
     line(out, "blocked_clients", blocked.max(0));
     line(out, "tracking_clients", count(flag::TRACKING));
     line(out, "pubsub_clients", count(flag::PUBSUB));
@@ -229,8 +233,10 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used.max(1) as f64));
     line(out, "mem_fragmentation_bytes", rss as i64 - used as i64);
     line(out, "mem_not_counted_for_evict", engine.unlimited_bytes());
-    line(out, "mem_replication_backlog", 0);
-    line(out, "mem_clients_slaves", 0);
+    let (backlog, beyond) = replication_buffers(engine);
+    line(out, "mem_total_replication_buffers", backlog + beyond);
+    line(out, "mem_replication_backlog", backlog);
+    line(out, "mem_clients_slaves", beyond);
     line(out, "mem_clients_normal", figures.clients);
     line(out, "mem_aof_buffer", unwritten(engine));
     line(out, "mem_allocator", "mimalloc");
@@ -238,6 +244,13 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());
+}
+
+/// Bytes of the journal: those kept as the backlog, and those that replicas lack beyond it.
+fn replication_buffers(engine: &Engine) -> (u64, u64) {
+    let held = if engine.journal.is_keeping() { engine.journal.held_bytes() as u64 } else { 0 };
+    let backlog = held.min(engine.config.repl_backlog_size());
+    (backlog, held - backlog)
 }
 
 /// Each thread has one interpreter, for scripts and for functions; what these take stands as `vm_eval`.

@@ -58,7 +58,7 @@ pub(super) const OPTIONS: &[Spec] = &[
     flag("enable-debug-assert", "no", "costly self-checks").hidden().immutable().not_yet(),
     on_signal("shutdown-on-sigint", "what SIGINT does: default, or options of SHUTDOWN"),
     on_signal("shutdown-on-sigterm", "what SIGTERM does: default, or options of SHUTDOWN"),
-    int("shutdown-timeout", COUNT, "10", "seconds a shutdown waits for lagging replicas").not_yet(),
+    int("shutdown-timeout", COUNT, "10", "seconds a shutdown waits for lagging replicas"),
     choice(
         "oom-score-adj",
         OomScoreAdj::CHOICES,

@@ -1,5 +1,6 @@
 //! The reply that a parked session waits for, and that any thread may send.
 
+use super::Clients;
 use super::mailbox::{Mailbox, Message};
 use super::suspension::Resumption;
 use crate::journal::JournalPos;
@@ -14,6 +15,11 @@ pub struct LateReply {
 }
 
 impl LateReply {
+    /// Whether its client is still connected.
+    pub fn is_awaited(&self, clients: &Clients) -> bool {
+        clients.get(self.client).is_some()
+    }
+
     /// Sends it.
     pub fn send(self, write: impl FnOnce(&mut Reply<'_>)) {
         let mut out = Output::default();

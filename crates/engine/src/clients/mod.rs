@@ -5,6 +5,7 @@
 
 pub mod acks;
 pub mod interest;
+pub mod last_wait;
 pub mod late_reply;
 pub mod mailbox;
 pub mod pause;

@@ -92,6 +92,11 @@ impl Pause {
         self.by_shutdown.store(false, SeqCst);
     }
 
+    /// Whether the server is about to go down.
+    pub fn is_shutdown(&self) -> bool {
+        self.by_shutdown.load(SeqCst)
+    }
+
     /// From here on writes wait until the role is another server's, or stays here.
     pub fn begin_failover(&self) {
         self.by_failover.store(true, SeqCst);

@@ -1,30 +1,36 @@
-//! The last save, before the server goes down: by SHUTDOWN, SIGTERM or SIGINT.
+//! Going down by SHUTDOWN, SIGTERM or SIGINT: replicas get what they lack, then the last snapshot is
+//! written.
 //!
-//! From the instant of the last snapshot on nothing may change: writes wait until the server is gone
-//! or, if the snapshot cannot be written, until it is clear that it goes on.
+//! While replicas are waited for, and from the instant of the last snapshot on, nothing may change: writes
+//! wait until the server is gone or, if it cannot go down, until it is clear that it goes on.
 
 use super::save;
 use crate::log;
 use crate::net::Net;
 use crate::process::signals::{self, ShutdownSignal};
 use crate::process::thread;
-use engine::Engine;
+use crate::replication::catch_up::Target;
+use engine::append_log::LogState;
+use engine::clock::now;
 use engine::engine::{OnConflict, ShutdownRequest};
 use engine::long::LateReply;
 use engine::mailbox::recheck_all;
 use engine::snapshot::Beside;
+use engine::{Engine, Millis};
 use keyspace::snapshot::Shared;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use structs::sync::lock;
+use structs::sync::{lock, wait_timeout};
 
 /// The one shutdown there may be. It is begun, taken back and ended under this lock,
 /// so that an ABORT that was answered OK has no shutdown behind it.
 static STAGE: Mutex<Stage> = Mutex::new(Stage::None);
-/// Told when a shutdown has ended and the server goes on.
-static GOES_ON: Condvar = Condvar::new();
+/// Told when the stage has changed.
+static CHANGED: Condvar = Condvar::new();
+/// Between two looks at what replicas have acknowledged.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The data set has been loaded: before, a last snapshot would replace the file that it is in.
 static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
@@ -32,6 +38,8 @@ static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
 enum Stage {
     /// There is none, though a signal may have asked for one.
     None,
+    /// Replicas are to get what they lack first.
+    Waits(ShutdownRequest),
     /// It will save.
     Begun,
     /// It saves this.
@@ -54,11 +62,12 @@ pub fn abort() -> bool {
         // A signal that was not acted on yet.
         Stage::None | Stage::Aborted => return signals::cancel(),
         Stage::Final => return false,
-        Stage::Begun => {}
+        Stage::Begun | Stage::Waits(_) => {}
         Stage::Saves(snapshot) => snapshot.end(),
     }
     signals::cancel();
     *stage = Stage::Aborted;
+    CHANGED.notify_all();
     true
 }
 
@@ -75,7 +84,8 @@ fn refuse(reply: LateReply) {
 }
 
 /// Begins the shutdown that a client asked for. `by` describes that client, which gets `reply` if the
-/// server does not go down.
+/// server does not go down. While replicas are waited for, the client waits with those that asked before;
+/// with NOW nothing is waited for any longer.
 pub fn begin(
     engine: &'static Engine,
     net: &Arc<Net>,
@@ -83,20 +93,32 @@ pub fn begin(
     by: &str,
     reply: LateReply,
 ) {
-    let stage = stage();
-    if !matches!(*stage, Stage::None) {
-        drop(stage);
-        return refuse(reply);
+    let mut stage = stage();
+    match &mut *stage {
+        Stage::None => {
+            log!(Notice, "User requested shutdown... (user request from '{by}')");
+            engine.last_wait.add(reply);
+            start(engine, net, stage, request);
+        }
+        Stage::Waits(waiting) => {
+            engine.last_wait.add(reply);
+            if request.now {
+                *waiting = request;
+                CHANGED.notify_all();
+            }
+        }
+        _ => {
+            drop(stage);
+            refuse(reply);
+        }
     }
-    log!(Notice, "User requested shutdown... (user request from '{by}')");
-    start(engine, net, stage, request, Some(reply));
 }
 
 /// Begins the shutdown that a signal asked for, unless it was taken back. Waits for the end of one
 /// that is going, after which the signal still counts if it came after an ABORT.
 pub fn follow_signal(engine: &'static Engine, net: &Arc<Net>) {
     let is_going = |stage: &mut Stage| !matches!(stage, Stage::None);
-    let stage = GOES_ON.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
+    let stage = CHANGED.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
     let options = match signals::requested() {
         Some(ShutdownSignal::Term) => engine.config.shutdown_on_sigterm(),
         Some(ShutdownSignal::Int) => engine.config.shutdown_on_sigint(),
@@ -109,7 +131,7 @@ pub fn follow_signal(engine: &'static Engine, net: &Arc<Net>) {
     };
     let request = ShutdownRequest { save, now: options.now(), force: options.force() };
     log!(Notice, "User requested shutdown...");
-    start(engine, net, stage, request, None);
+    start(engine, net, stage, request);
 }
 
 /// Starts the thread that shuts down. `stage` stays locked until it is clear that there is one.
@@ -118,8 +140,60 @@ fn start(
     net: &Arc<Net>,
     mut stage: MutexGuard<'static, Stage>,
     request: ShutdownRequest,
-    reply: Option<LateReply>,
 ) {
+    *stage = Stage::Waits(request);
+    let stopping = Arc::clone(net);
+    let started = thread::spawn("shutdown", move || {
+        let target = wait_for_replicas(engine);
+        if let Some(request) = begin_to_end(engine, target) {
+            if is_ended(engine, request) {
+                stop(engine, &stopping);
+            }
+        } else {
+            go_on(engine, self::stage());
+        }
+    });
+    if let Err(error) = started {
+        log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
+        *stage = Stage::Final;
+        stop(engine, net);
+    }
+}
+
+/// Waits until the replicas have everything, for `shutdown-timeout` at most. Returns what they are to have.
+fn wait_for_replicas(engine: &Engine) -> Target {
+    let timeout = Duration::from_secs(engine.config.shutdown_timeout().into());
+    let waits = |stage: &Stage| matches!(stage, Stage::Waits(request) if !request.now);
+    let target = Target::now(engine);
+    if timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
+        return target;
+    }
+    let until = Instant::now() + timeout;
+    engine.last_wait.begin(Millis(now().0.saturating_add(timeout.as_millis() as i64)));
+    let target = Target::pause(engine);
+    let mut stage = stage();
+    while waits(&stage) && Instant::now() < until && !target.is_reached(engine) {
+        stage = wait_timeout(&CHANGED, stage, LOOK, |stage| waits(stage));
+    }
+    drop(stage);
+    engine.last_wait.end();
+    target
+}
+
+/// Replicas are waited for no longer. Decides whether there will be a last snapshot, and returns what
+/// there is to do; `None`: the server goes on.
+fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
+    let mut stage = stage();
+    let Stage::Waits(mut request) = *stage else { return None };
+    target.log(engine);
+    if engine.append_log.state() == LogState::Beginning {
+        if !request.force {
+            log!(Warning, "Writing initial AOF, can't exit.");
+            log_failure();
+            return None;
+        }
+        log!(Warning, "Writing initial AOF. Exit anyway.");
+    }
     let has_points = !engine.config.save_points().is_empty();
     let is_complete = IS_COMPLETE.load(SeqCst) && !engine.loading.is_on();
     let lacks_data = engine.upstream.is_incomplete();
@@ -131,24 +205,38 @@ fn start(
         );
     }
     let saves = is_complete && request.save.unwrap_or(has_points && !lacks_data);
+    request.save = Some(saves);
     *stage = if saves { Stage::Begun } else { Stage::Final };
-    let stopping = Arc::clone(net);
-    let started = thread::spawn("shutdown", move || {
-        if !saves {
-            end_running(engine);
-        } else if !save_last(engine, request.force) {
-            if let Some(reply) = reply {
-                refuse(reply);
-            }
-            return;
-        }
-        stop(engine, &stopping);
-    });
-    if let Err(error) = started {
-        log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
-        *stage = Stage::Final;
-        stop(engine, net);
+    Some(request)
+}
+
+/// Does what there is to do; whether the server goes down.
+fn is_ended(engine: &'static Engine, request: ShutdownRequest) -> bool {
+    if request.save == Some(true) {
+        return save_last(engine, request.force);
     }
+    end_running(engine);
+    true
+}
+
+fn log_failure() {
+    log!(Warning, "Errors trying to shut down the server. Check the logs for more information.");
+}
+
+/// The server goes on: clients learn that, and writes need not wait any longer.
+fn go_on(engine: &Engine, mut stage: MutexGuard<'static, Stage>) {
+    // Before anybody can see that it failed: the next signal counts as the first again.
+    if !matches!(*stage, Stage::Aborted) {
+        signals::cancel();
+    }
+    // Before the lock is free: the next shutdown may begin then, and pauses by itself.
+    engine.pause.end_shutdown();
+    *stage = Stage::None;
+    let replies = engine.last_wait.take_replies();
+    drop(stage);
+    CHANGED.notify_all();
+    replies.into_iter().for_each(refuse);
+    recheck_all(&engine.mailboxes);
 }
 
 /// Ends the load, be it under way or still to come, and the reactors.
@@ -171,16 +259,10 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
             *stage = Stage::Final;
             return true;
         }
-        // Before anybody can see that it failed: the next signal counts as the first again.
-        signals::cancel();
         log!(Warning, "Error trying to save the DB, can't exit.");
+        log_failure();
     }
-    // Before the lock is free: the next shutdown may begin then, and pauses by itself.
-    engine.pause.end_shutdown();
-    *stage = Stage::None;
-    drop(stage);
-    GOES_ON.notify_all();
-    recheck_all(&engine.mailboxes);
+    go_on(engine, stage);
     false
 }
 

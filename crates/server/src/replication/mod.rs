@@ -4,6 +4,7 @@
 //!
 //! `docs/internals/replication.md` has the design.
 
+pub mod catch_up;
 pub mod feed;
 mod full_sync;
 mod sockets;
@@ -83,8 +84,7 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
 
 fn act(engine: &'static Engine, action: Action) {
     match action {
-        // While the role is handed over, the stream is to stand still.
-        Action::Ping if engine.failover.is_on() => {}
+        Action::Ping if engine.stream_stands_still() => {}
         Action::Ping => engine.append_to_stream(wire::PING),
         Action::Keepalive(client) => engine.replicas.keep_alive(client),
         Action::Disconnect(client) => {
