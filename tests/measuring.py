@@ -29,10 +29,12 @@ def load(port, *arguments):
 
 
 class Server:
-    """A release build of Dunlin ("dunlin") or the reference server ("valkey"), with its own folder."""
+    """A release build of Dunlin ("dunlin") or the reference server ("valkey"), with its own folder; on the
+    cores `under`, if they are given."""
 
-    def __init__(self, name, *options):
+    def __init__(self, name, *options, under=None):
         self.name = name
+        self.under = ["taskset", "-c", ",".join(map(str, under))] if under else []
         root = PEERS if name == "valkey" else ""
         self.folder = tempfile.mkdtemp(dir=f"{root}/tmp")
         self.inside = self.folder.removeprefix(root)
@@ -50,7 +52,7 @@ class Server:
         fixed += ["--logfile", f"{self.inside}/log"]
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         # In a group of its own: a server that saves has a child.
-        command = [*program, *fixed, *options]
+        command = [*self.under, *program, *fixed, *options]
         self.process = subprocess.Popen(command, start_new_session=True, **quiet)
         for _ in range(100):
             try:

@@ -31,6 +31,8 @@ pub enum Purpose {
     Free,
     /// Jobs.
     Jobs,
+    /// Repeating history beside the thread that reads it.
+    Apply,
 }
 
 /// Makes the context of a job thread, on that thread, of its number among the job threads.
@@ -152,7 +154,12 @@ impl Background {
         sender.send(garbage).expect("the freeing thread never ends");
     }
 
-    fn spawn(&self, name: String, purpose: Purpose, work: impl FnOnce() + Send + 'static) {
+    pub(crate) fn spawn(
+        &self,
+        name: String,
+        purpose: Purpose,
+        work: impl FnOnce() + Send + 'static,
+    ) {
         let prologue = Arc::clone(&self.prologue);
         std::thread::Builder::new()
             .name(name)
@@ -160,7 +167,9 @@ impl Background {
                 if let Some(prologue) = prologue.get() {
                     prologue(purpose);
                 }
-                give_way::begin();
+                if purpose != Purpose::Apply {
+                    give_way::begin();
+                }
                 work();
             })
             .expect("the system can start a thread");

@@ -6,6 +6,7 @@ mod timing;
 use crate::acl::Acl;
 use crate::acl::log::Refused;
 use crate::append_log::AppendLog;
+use crate::appliers::{Appliers, threads_beside};
 use crate::background::{Background, WAIT_THREADS, job_threads};
 use crate::clients::acks::AckWaiters;
 use crate::clients::late_reply::LateReply;
@@ -223,6 +224,8 @@ pub struct Engine {
     pub latency: LatencyMonitor,
     /// Background threads.
     pub background: Background,
+    /// Threads that repeat history beside the one that reads it.
+    pub appliers: Appliers,
     /// Keys that long commands hold.
     pub holds: Holds,
     /// Values that are being read because a request needs them.
@@ -284,8 +287,9 @@ impl Engine {
             client_usage: ClientUsage::default(),
             mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
             overdue_mailboxes,
-            // The last is that of the thread that follows a primary.
-            thread_stats: (0..threads + job_threads(threads) + WAIT_THREADS + 1)
+            // The last is that of the thread that follows a primary; those before are the appliers'.
+            thread_stats: (0..threads + job_threads(threads) + WAIT_THREADS)
+                .chain(0..threads_beside(threads) + 1)
                 .map(|_| ThreadStats::new(commands))
                 .collect(),
             stats: Stats::default(),
@@ -307,6 +311,7 @@ impl Engine {
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),
+            appliers: Appliers::new(threads_beside(threads)),
             holds: Holds::default(),
             cold_reads: ColdReads::default(),
             tier: FlashTier::default(),

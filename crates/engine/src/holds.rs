@@ -32,6 +32,8 @@ pub struct Holds {
     scripts: AtomicUsize,
     is_waited_for: AtomicBool,
     world_is_wanted: AtomicBool,
+    /// No key is to be held now; see [`Holds::bar`].
+    is_barred: AtomicBool,
     /// The long command that changes its keys one after the other just now; 0 if none does.
     changer: AtomicU64,
     /// Keys whose blocked clients could not be served because a long command was in the way.
@@ -48,6 +50,23 @@ impl Holds {
     /// How many commands hold keys just now.
     pub fn holding(&self) -> usize {
         self.holding.load(SeqCst)
+    }
+
+    /// From now on no key is held until [`Holds::unbar`], if none is held already and no long command is
+    /// about to hold one; `false` otherwise. For a moment, and by one thread.
+    pub(crate) fn bar(&self) -> bool {
+        // A long command counts itself before it looks whether this is set.
+        self.is_barred.store(true, SeqCst);
+        let is_free = !self.any();
+        if !is_free {
+            self.unbar();
+        }
+        is_free
+    }
+
+    /// The end of what [`Holds::bar`] began.
+    pub(crate) fn unbar(&self) {
+        self.is_barred.store(false, SeqCst);
     }
 
     /// Whether a script must not take the turn: a long command that began before may hold a key that the
@@ -399,6 +418,9 @@ impl Db<'_> {
             let named = Key { bytes: &key.bytes, hash: key.hash };
             // What cannot be read stays cold: the command fails where it needs the value.
             let _ = cold::read_for_hold(self.engine, &mut stripe, self.index, named);
+        }
+        if self.engine.holds.is_barred.load(SeqCst) {
+            return false;
         }
         if !keys
             .iter()

@@ -7,6 +7,7 @@ pub mod acks;
 pub mod acl;
 mod ahead;
 pub mod append_log;
+pub mod appliers;
 pub mod args;
 pub mod background;
 mod batch;

@@ -4,29 +4,28 @@
 //! no gate stands in front of them, nothing blocks, nothing is journalled or counted as a change,
 //! and no key is gone because its time has come. Keys that had expired are deleted by the history
 //! itself, where it says so, so that what they were when a later command met them is what it was.
+//! Commands of one key each run beside each other on several threads ([`crate::appliers`]).
 //! Nothing else may change the data set meanwhile.
 
+use crate::appliers::{Job, Lanes, Manner, Request, SharedCommands, TOGETHER, fetch};
 use crate::args::Args;
-use crate::batch::fetch_stripe;
 use crate::clients::Client;
 use crate::command::Flags;
-use crate::commit;
 use crate::cx::Cx;
-use crate::dispatch;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::locks::Locked;
-use crate::request_keys::{prefetch_bucket, prefetch_entry};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::tier;
-use keyspace::{DbIndex, Millis};
+use keyspace::DbIndex;
 use resp::Output;
+use std::ops::Range;
 use std::sync::Arc;
 
-/// The row of each command, with stripe and hash of its only key.
-type Rows = Vec<Option<(&'static Resolved, Option<(usize, u64)>)>>;
+/// Commands between two moments at which the world can be stopped.
+const AT_ONCE: usize = 1024;
 
 /// Repeats history; see the module's documentation.
 pub struct Replay<'t> {
@@ -34,27 +33,22 @@ pub struct Replay<'t> {
     thread: &'t ThreadContext,
     session: Session,
     replies: Output,
-    rows: Rows,
+    lanes: Lanes,
 }
 
-/// A command that could not be repeated.
+/// There is no such command, or not with so many words.
 #[derive(Debug)]
-pub enum ReplayError {
-    /// There is no such command, or not with so many words.
-    Unknown {
-        /// Its place among the commands of the call.
-        index: usize,
-        /// Why, as a client would be told.
-        error: Error,
-    },
-    /// It answered with an error, as it did not when it ran first. It changed nothing; the commands
-    /// behind it were not repeated yet.
-    Failed {
-        /// Its place among the commands of the call.
-        index: usize,
-        /// Its answer.
-        error: Error,
-    },
+pub struct Unknown {
+    /// Its number in the list of commands.
+    pub command: usize,
+    /// Why, as a client would be told.
+    pub error: Error,
+}
+
+/// A command as it is to be repeated.
+enum Planned {
+    Single(Job),
+    Other { command: usize, row: &'static Resolved },
 }
 
 impl<'t> Replay<'t> {
@@ -63,7 +57,8 @@ impl<'t> Replay<'t> {
         let client = Client::unconnected(0, thread.index, engine.clock.wall());
         let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
         session.db = DbIndex(0);
-        Replay { engine, thread, session, replies: Output::default(), rows: Vec::new() }
+        let lanes = Lanes::new(engine, thread);
+        Replay { engine, thread, session, replies: Output::default(), lanes }
     }
 
     /// The database that is selected.
@@ -71,20 +66,88 @@ impl<'t> Replay<'t> {
         self.session.db
     }
 
-    /// Repeats some commands in order.
+    /// Repeats commands in order. Returns those that answered with an error, as they did not when they ran
+    /// first, and changed nothing; the others were repeated all the same.
     ///
     /// # Errors
     /// The first that cannot be repeated; those before it were.
-    pub fn run(&mut self, commands: &[&[&[u8]]]) -> Result<(), ReplayError> {
-        let (engine, thread) = (self.engine, self.thread);
-        self.replies.clear();
+    pub fn run(&mut self, source: &Arc<SharedCommands>) -> Result<Vec<(usize, Error)>, Unknown> {
+        let mut failures = Vec::new();
+        let count = source.commands.len();
+        for begin in (0..count).step_by(AT_ONCE) {
+            let range = begin..count.min(begin + AT_ONCE);
+            self.run_some(source, range, &mut failures)?;
+        }
+        Ok(failures)
+    }
+
+    fn run_some(
+        &mut self,
+        source: &Arc<SharedCommands>,
+        commands: Range<usize>,
+        failures: &mut Vec<(usize, Error)>,
+    ) -> Result<(), Unknown> {
+        let (thread, engine) = (self.thread, self.engine);
+        let (mut planned, mut words) = (Vec::with_capacity(commands.len()), Vec::new());
+        let mut outcome = Ok(());
+        for command in commands {
+            source.words(command, &mut words);
+            match engine.table.resolve_logged(&words) {
+                Ok(row) => planned.push(match Job::of(engine, row, command, &words) {
+                    Some(job) => Planned::Single(job),
+                    None => Planned::Other { command, row },
+                }),
+                Err(error) => {
+                    outcome = Err(Unknown { command, error });
+                    break;
+                }
+            }
+        }
         thread.reader.enter();
-        let mut cx =
-            Cx::new(engine, thread, &mut self.session, engine.clock.wall(), &mut self.replies);
-        cx.db.horizon = Millis(i64::MIN);
-        cx.db.effects.is_replay = true;
-        cx.in_transaction = true;
-        let outcome = run_all(&mut cx, commands, &mut self.rows);
+        let mut cx = Manner::File.context(engine, thread, &mut self.session, &mut self.replies);
+        let mut rest = planned.as_slice();
+        while let Some(first) = rest.first() {
+            if let Planned::Other { command, row } = *first {
+                source.words(command, &mut words);
+                if let Err(error) = run_one(&mut cx, row, Args::new(&words)) {
+                    failures.push((command, error));
+                }
+                rest = &rest[1..];
+                continue;
+            }
+            let single = |planned: &Planned| match planned {
+                Planned::Single(job) => Some(*job),
+                Planned::Other { .. } => None,
+            };
+            let singles = rest.iter().take_while(|planned| single(planned).is_some()).count();
+            let (now, later) = rest.split_at(singles);
+            let jobs = now.iter().filter_map(single);
+            rest = later;
+            if engine.appliers.are_worth(singles) && keyspace::cold::entries() == 0 {
+                let (manner, db) = (Manner::File, cx.db.index);
+                let request = Request { manner, db, source: Arc::clone(source), jobs };
+                failures.extend(engine.appliers.run(
+                    engine,
+                    thread,
+                    &mut self.lanes,
+                    request,
+                    || (),
+                ));
+                continue;
+            }
+            let jobs: Vec<Job> = jobs.collect();
+            for jobs in jobs.chunks(TOGETHER) {
+                fetch(engine, cx.db.index, jobs);
+                for job in jobs {
+                    source.words(job.command, &mut words);
+                    let args = Args::new(&words).with_hash(job.row.single_key, job.hash);
+                    cx.db.locks.acquire_patiently(Locked::One(job.stripe));
+                    if let Err(error) = Manner::File.run(&mut cx, job.row, args) {
+                        failures.push((job.command, error));
+                    }
+                }
+            }
+        }
         cx.session.db = cx.db.index;
         drop(cx);
         thread.reader.leave();
@@ -93,66 +156,21 @@ impl<'t> Replay<'t> {
     }
 }
 
-fn run_all(cx: &mut Cx<'_>, commands: &[&[&[u8]]], rows: &mut Rows) -> Result<(), ReplayError> {
-    let keyspace = &cx.engine.keyspace;
-    rows.clear();
-    for words in commands {
-        let row = cx.engine.table.resolve_logged(words).ok();
-        rows.push(row.map(|row| (row, fetch_stripe(cx.engine, row, words))));
-    }
-    let keys = || rows.iter().filter_map(|row| row.as_ref()?.1);
-    keys().for_each(|(stripe, hash)| prefetch_bucket(keyspace.stripe(stripe), cx.db.index, hash));
-    keys().for_each(|(stripe, hash)| prefetch_entry(keyspace.stripe(stripe), cx.db.index, hash));
-    for (index, (words, row)) in commands.iter().zip(rows.iter()).enumerate() {
-        let Some((row, key)) = *row else {
-            let Err(error) = cx.engine.table.resolve_logged(words) else { continue };
-            return Err(ReplayError::Unknown { index, error });
-        };
-        let args = match key {
-            Some((_, hash)) => Args::new(words).with_hash(row.single_key, hash),
-            None => Args::new(words),
-        };
-        let outcome = run_one(cx, row, args, key);
-        cx.reply.truncate(0);
-        outcome.map_err(|error| ReplayError::Failed { index, error })?;
-    }
-    Ok(())
-}
-
-fn run_one(
-    cx: &mut Cx<'_>,
-    row: &'static Resolved,
-    args: Args<'_>,
-    key: Option<(usize, u64)>,
-) -> Result<(), Error> {
+/// Repeats a command that has another number of keys than one.
+fn run_one(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.resolved = row;
     if row.command.flags.has(Flags::WALKS) || row.needs_world(args.words()) {
         cx.thread.reader.leave();
         let stopped = cx.engine.keyspace.world().stop();
         cx.db.hold_world(stopped);
-        let outcome = apply(cx, row, args);
+        let outcome = Manner::File.apply(cx, row, args);
         cx.db.locks.release_inside(&cx.thread.reader);
         return outcome;
     }
-    let need = match key {
-        Some((stripe, _)) => Locked::One(stripe),
-        None => {
-            cx.keys.clear();
-            cx.find_keys(row, args);
-            cx.keys.prefetch(&cx.engine.keyspace, cx.db.index);
-            cx.keys.stripes()
-        }
-    };
+    cx.keys.clear();
+    cx.find_keys(row, args);
+    cx.keys.prefetch(&cx.engine.keyspace, cx.db.index);
+    let need = cx.keys.stripes();
     cx.db.locks.acquire_patiently(need);
-    let outcome = apply(cx, row, args);
-    cx.db.locks.release();
-    outcome
-}
-
-fn apply(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
-    let outcome = dispatch::run_row(cx, row, args);
-    cx.block_request = None;
-    commit::commit(cx, args);
-    cx.db.effects.ready.clear();
-    outcome
+    Manner::File.run(cx, row, args)
 }

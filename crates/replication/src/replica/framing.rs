@@ -4,6 +4,7 @@
 //! from the first that was not [taken](Framer::take) yet; what it has parsed of a transaction whose EXEC
 //! is still to come, it does not parse again. It copies nothing: words are places in the input.
 
+use crate::Commands;
 use crate::stream::{Corrupt, Item, StreamReader};
 use std::ops::Range;
 
@@ -32,29 +33,57 @@ pub struct Entry {
     last: usize,
 }
 
+impl Entry {
+    /// The numbers of its commands.
+    pub fn commands(&self) -> Range<usize> {
+        self.first..self.last
+    }
+}
+
+/// Entries that were found, which begin with the input.
+#[derive(Debug, Default)]
+pub struct Entries {
+    entries: Vec<Entry>,
+    commands: Commands,
+}
+
+impl Entries {
+    /// The entries in order.
+    pub fn all(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The bytes that they are.
+    pub fn bytes(&self) -> usize {
+        self.entries.last().map_or(0, |entry| entry.end)
+    }
+
+    /// The commands of all entries.
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// The entries, and the commands of all of them.
+    pub fn into_parts(self) -> (Vec<Entry>, Commands) {
+        (self.entries, self.commands)
+    }
+}
+
 /// Finds entries; see the module's documentation.
 #[derive(Debug)]
 pub struct Framer {
     reader: StreamReader,
     /// How much of the input has been parsed.
     at: usize,
-    words: Vec<Range<usize>>,
-    /// For each command the number of words up to its end.
-    commands: Vec<usize>,
-    entries: Vec<Entry>,
+    /// What was found; commands of a transaction that goes on come last.
+    found: Entries,
     of_command: Vec<Range<usize>>,
 }
 
 impl Default for Framer {
     fn default() -> Framer {
-        Framer {
-            reader: StreamReader::new(0),
-            at: 0,
-            words: Vec::new(),
-            commands: Vec::new(),
-            entries: Vec::new(),
-            of_command: Vec::new(),
-        }
+        let reader = StreamReader::new(0);
+        Framer { reader, at: 0, found: Entries::default(), of_command: Vec::new() }
     }
 }
 
@@ -65,7 +94,7 @@ impl Framer {
     /// # Errors
     /// The stream makes no sense behind the entries that were found.
     pub fn parse(&mut self, input: &[u8], most: usize) -> Result<usize, Corrupt> {
-        while self.entries.len() < most {
+        while self.found.entries.len() < most {
             match self.reader.next(&input[self.at..], &mut self.of_command)? {
                 Item::Command { consumed } => self.add(input, consumed),
                 Item::Incomplete { missing } => return Ok(missing.max(1)),
@@ -89,80 +118,51 @@ impl Framer {
         if is_bare && name.eq_ignore_ascii_case(b"multi") {
             return;
         }
-        let first = self.entries.last().map_or(0, |entry| entry.last);
+        let Entries { entries, commands } = &mut self.found;
+        let first = entries.last().map_or(0, |entry| entry.last);
         if is_bare && name.eq_ignore_ascii_case(b"exec") {
-            let last = self.commands.len();
+            let last = commands.len();
             let kind = EntryKind::Commands { is_transaction: true };
-            self.entries.push(Entry { kind, end: self.at, first, last });
+            entries.push(Entry { kind, end: self.at, first, last });
             return;
         }
-        let kind = self.kind_of(input, begin);
+        let kind = kind_of(&self.of_command, &input[begin..]);
         if kind != EntryKind::Nothing && kind != EntryKind::GetAck {
-            self.words.extend(self.of_command.iter().map(in_input));
-            self.commands.push(self.words.len());
+            commands.push(begin, &self.of_command);
         }
         if self.reader.open_transaction().is_none() {
-            self.entries.push(Entry { kind, end: self.at, first, last: self.commands.len() });
-        }
-    }
-
-    fn kind_of(&self, input: &[u8], begin: usize) -> EntryKind {
-        let word = |at: usize| {
-            self.of_command.get(at).map(|word| &input[begin + word.start..begin + word.end])
-        };
-        let is =
-            |at: usize, text: &[u8]| word(at).is_some_and(|word| word.eq_ignore_ascii_case(text));
-        if is(0, b"ping") {
-            EntryKind::Nothing
-        } else if is(0, b"replconf") {
-            if is(1, b"getack") { EntryKind::GetAck } else { EntryKind::Nothing }
-        } else {
-            EntryKind::Commands { is_transaction: false }
+            entries.push(Entry { kind, end: self.at, first, last: commands.len() });
         }
     }
 
     /// The entries that were found and not taken yet.
     pub fn entries(&self) -> &[Entry] {
-        &self.entries
+        self.found.all()
     }
 
-    /// The number of commands in an entry.
-    pub fn len_of(&self, entry: &Entry) -> usize {
-        entry.last - entry.first
-    }
-
-    /// The words of an entry's command.
-    pub fn words<'i>(
-        &self,
-        input: &'i [u8],
-        entry: &Entry,
-        command: usize,
-        into: &mut Vec<&'i [u8]>,
-    ) {
-        let number = entry.first + command;
-        let first = number.checked_sub(1).map_or(0, |before| self.commands[before]);
-        into.clear();
-        into.extend(
-            self.words[first..self.commands[number]].iter().map(|word| &input[word.clone()]),
-        );
-    }
-
-    /// Forgets the entries up to these bytes, which end one; the input begins behind them from now on.
-    pub fn take(&mut self, bytes: usize) {
-        let taken = self.entries.iter().take_while(|entry| entry.end <= bytes).count();
-        let Some(last) = taken.checked_sub(1).map(|last| self.entries[last]) else { return };
-        let words = last.last.checked_sub(1).map_or(0, |command| self.commands[command]);
-        self.words.drain(..words);
-        self.words.iter_mut().for_each(|word| *word = word.start - bytes..word.end - bytes);
-        self.commands.drain(..last.last);
-        self.commands.iter_mut().for_each(|end| *end -= words);
-        self.entries.drain(..taken);
-        for entry in &mut self.entries {
-            entry.end -= bytes;
-            entry.first -= last.last;
-            entry.last -= last.last;
+    /// Gives away the entries that were found; the input begins behind them from now on.
+    pub fn take(&mut self) -> Entries {
+        let mut taken = std::mem::take(&mut self.found);
+        let bytes = taken.bytes();
+        let whole = taken.entries.last().map_or(0, |entry| entry.last);
+        if whole < taken.commands.len() {
+            self.found.commands = taken.commands.split_off(whole, bytes);
         }
         self.at -= bytes;
+        taken
+    }
+}
+
+fn kind_of(words: &[Range<usize>], input: &[u8]) -> EntryKind {
+    let is = |at: usize, text: &[u8]| {
+        words.get(at).is_some_and(|word| input[word.clone()].eq_ignore_ascii_case(text))
+    };
+    if is(0, b"ping") {
+        EntryKind::Nothing
+    } else if is(0, b"replconf") {
+        if is(1, b"getack") { EntryKind::GetAck } else { EntryKind::Nothing }
+    } else {
+        EntryKind::Commands { is_transaction: false }
     }
 }
 
@@ -183,12 +183,13 @@ mod tests {
             input.extend_from_slice(piece);
             loop {
                 let missing = framer.parse(&input, most).expect("it makes sense");
-                let mut end = 0;
-                for entry in framer.entries() {
+                let entries = framer.take();
+                for entry in entries.all() {
                     let mut words = Vec::new();
-                    let commands: Vec<String> = (0..framer.len_of(entry))
+                    let commands: Vec<String> = entry
+                        .commands()
                         .map(|command| {
-                            framer.words(&input, entry, command, &mut words);
+                            entries.commands().words(&input, command, &mut words);
                             String::from_utf8_lossy(&words.join(&b' ')).into_owned()
                         })
                         .collect();
@@ -197,10 +198,8 @@ mod tests {
                         EntryKind::Nothing => "nothing".into(),
                         EntryKind::GetAck => "getack".into(),
                     });
-                    end = entry.end;
                 }
-                framer.take(end);
-                input.drain(..end);
+                input.drain(..entries.bytes());
                 if missing > 0 {
                     break;
                 }
@@ -234,8 +233,7 @@ mod tests {
         fn bytes_of_any_kind_make_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut framer = Framer::default();
             let _ = framer.parse(&bytes, 5);
-            let end = framer.entries().last().map_or(0, |entry| entry.end);
-            framer.take(end);
+            framer.take();
         }
 
         #[test]

@@ -114,19 +114,19 @@ impl Server {
         let mut asked_at = None;
         loop {
             self.framer.parse(&self.input, 5).expect("it makes sense");
-            let Some(end) = self.framer.entries().last().map(|entry| entry.end) else {
+            let entries = self.framer.take();
+            if entries.all().is_empty() {
                 return asked_at;
-            };
+            }
             let base = self.stream.len();
             let mut begin = 0;
-            for entry in self.framer.entries() {
+            for entry in entries.all() {
                 if entry.kind == EntryKind::GetAck {
                     asked_at = Some(JournalPos((base + begin) as u64));
                 }
                 begin = entry.end;
             }
-            self.framer.take(end);
-            self.stream.extend(self.input.drain(..end));
+            self.stream.extend(self.input.drain(..entries.bytes()));
         }
     }
 

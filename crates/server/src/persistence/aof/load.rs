@@ -1,7 +1,6 @@
 //! Loading the append-only log: base, then increments, in order.
 //!
-//! Commands are found in large pieces of the file and repeated in batches, so that the keys of a
-//! batch come into the cache together. A transaction is repeated when its EXEC has been seen; one
+//! Commands are found in large pieces of the file, whose commands are repeated together. A transaction is repeated when its EXEC has been seen; one
 //! that never ends did not happen.
 
 use super::files::Folder;
@@ -10,22 +9,23 @@ use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
 use engine::Engine;
-use engine::replay::{Replay, ReplayError};
+use engine::appliers::SharedCommands;
+use engine::replay::{Replay, Unknown};
 use engine::thread::ThreadContext;
 use engine::{DbIndex, Error};
 use replication::manifest::LogFile;
-use replication::{FileEnd, Item, Manifest, Place, StreamReader};
+use replication::{Commands, FileEnd, Item, Manifest, Place, StreamReader};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom};
+use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;
-/// Commands repeated together.
-const BATCH: usize = 64;
 
 /// What was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,20 +158,22 @@ impl Loading<'_> {
     ) -> Result<bool, String> {
         let mut replay = Replay::new(self.engine, self.thread);
         let mut reader = StreamReader::of_file(offset, end);
-        let (mut buf, mut filled, mut wanted) = (vec![0; PIECE], 0, 0);
+        let (mut shared, mut filled, mut wanted) = (Arc::new(vec![0; PIECE]), 0, 0);
         let mut unread = end.at - offset;
         loop {
             // A length that is garbage must not make room for more than there is.
             let most = usize::try_from(unread).unwrap_or(usize::MAX);
             let room = filled + wanted.min(most).max(PIECE / 2);
+            // It is copied if a thread has not let go of it yet.
+            let buf = Arc::make_mut(&mut shared);
             if buf.len() < room {
                 buf.resize(room.max((2 * buf.len()).min(filled.saturating_add(most))), 0);
             }
             let read = read_some(input, &mut buf[filled..]).map_err(|e| self.unreadable(&e))?;
             filled += read;
             unread = unread.saturating_sub(read as u64);
-            let taken = self.repeat(&mut replay, &mut reader, &buf[..filled])?;
-            buf.copy_within(taken.bytes..filled, 0);
+            let taken = self.repeat(&mut replay, &mut reader, &shared, filled)?;
+            Arc::make_mut(&mut shared).copy_within(taken.bytes..filled, 0);
             filled -= taken.bytes;
             wanted = taken.missing;
             let loading = &self.engine.loading;
@@ -191,11 +193,11 @@ impl Loading<'_> {
             return Ok(reader.has_gap());
         }
         // What is left is no whole command, or inside a transaction that does not end.
-        if let Some(why) = tail::damage(self.engine.table, &reader, &buf[..filled]) {
+        if let Some(why) = tail::damage(self.engine.table, &reader, &shared[..filled]) {
             return Err(self.malformed(&why));
         }
         let mut words = Vec::new();
-        if let Ok(Item::Command { .. }) = reader.clone().next(&buf[..filled], &mut words) {
+        if let Ok(Item::Command { .. }) = reader.clone().next(&shared[..filled], &mut words) {
             let name = self.file.display();
             log!(Warning, "Revert incomplete MULTI/EXEC transaction in AOF file {name}");
         }
@@ -216,8 +218,10 @@ impl Loading<'_> {
         &self,
         replay: &mut Replay<'_>,
         reader: &mut StreamReader,
-        piece: &[u8],
+        bytes: &Arc<Vec<u8>>,
+        filled: usize,
     ) -> Result<Taken, String> {
+        let piece = &bytes[..filled];
         let mut batch = Batch::default();
         let mut ranges = Vec::new();
         let (mut at, mut done) = (0, 0);
@@ -231,8 +235,7 @@ impl Loading<'_> {
                 .map_err(|corrupt| self.malformed(&corrupt))?;
             match item {
                 Item::Command { consumed } => {
-                    let words = ranges.iter().map(|range| &piece[at..][range.clone()]);
-                    batch.add(begin, words);
+                    batch.add(begin, piece, at, &ranges);
                     at += consumed;
                     place = place.map(|place| place.behind(consumed));
                 }
@@ -249,59 +252,56 @@ impl Loading<'_> {
                 settled = reader.clone();
                 self.place.set(place);
                 done = at;
-                if batch.settled >= BATCH {
-                    self.run_batch(replay, &mut batch)?;
-                }
             }
         };
-        self.run_batch(replay, &mut batch)?;
+        self.run_batch(replay, batch, bytes)?;
         *reader = settled;
         Ok(Taken { bytes: done, missing: missing + (at - done), is_torn })
     }
 
-    /// Repeats the settled commands of a batch, and empties it.
-    fn run_batch(&self, replay: &mut Replay<'_>, batch: &mut Batch<'_>) -> Result<(), String> {
-        let mut first = 0;
-        while first < batch.settled {
-            let mut start = batch.start(first);
-            let commands: Vec<&[&[u8]]> = batch.ends[first..batch.settled]
-                .iter()
-                .map(|&(end, _)| &batch.words[std::mem::replace(&mut start, end)..end])
-                .collect();
-            let name = self.file.display();
-            let outcome = replay.run(&commands);
-            self.db.set(replay.db());
-            match outcome {
-                Ok(()) => break,
-                Err(ReplayError::Unknown { index, error }) => {
-                    let what = match error {
-                        Error::Arity(_) => "Error".to_owned(),
-                        _ => format!("Unknown command '{}'", commands[index][0].escape_ascii()),
-                    };
-                    return Err(format!(
-                        "{what} reading the append only file {name} at offset {}: {}",
-                        batch.ends[first + index].1,
-                        one_line(&error)
-                    ));
-                }
-                Err(ReplayError::Failed { index, error }) => {
-                    let command = commands[index][0];
-                    let failure = format!(
-                        "The command '{}' at offset {} of the append only file {name} failed: {}",
-                        command.escape_ascii(),
-                        batch.ends[first + index].1,
-                        one_line(&error)
-                    );
-                    // What follows would go into another database than it is meant for.
-                    if command.eq_ignore_ascii_case(b"select") {
-                        return Err(failure);
-                    }
-                    log!(Warning, "{failure}");
-                    first += index + 1;
-                }
+    /// Repeats the settled commands of a batch.
+    fn run_batch(
+        &self,
+        replay: &mut Replay<'_>,
+        mut batch: Batch,
+        bytes: &Arc<Vec<u8>>,
+    ) -> Result<(), String> {
+        // What is inside a transaction that goes on is read again.
+        let _ = batch.commands.split_off(batch.settled, 0);
+        let source = Arc::new(SharedCommands {
+            bytes: Arc::clone(bytes),
+            begin: 0,
+            commands: batch.commands,
+        });
+        let name = self.file.display();
+        let name_of = |command| {
+            let mut words = Vec::new();
+            source.commands.words(bytes, command, &mut words);
+            words[0]
+        };
+        let outcome = replay.run(&source);
+        self.db.set(replay.db());
+        let failures = outcome.map_err(|Unknown { command, error }| {
+            let what = match error {
+                Error::Arity(_) => "Error".to_owned(),
+                _ => format!("Unknown command '{}'", name_of(command).escape_ascii()),
+            };
+            let (offset, why) = (batch.offsets[command], one_line(&error));
+            format!("{what} reading the append only file {name} at offset {offset}: {why}")
+        })?;
+        for (command, error) in failures {
+            let failure = format!(
+                "The command '{}' at offset {} of the append only file {name} failed: {}",
+                name_of(command).escape_ascii(),
+                batch.offsets[command],
+                one_line(&error)
+            );
+            // What follows went into another database than it is meant for.
+            if name_of(command).eq_ignore_ascii_case(b"select") {
+                return Err(failure);
             }
+            log!(Warning, "{failure}");
         }
-        *batch = Batch::default();
         Ok(())
     }
 
@@ -352,33 +352,27 @@ struct Taken {
 
 /// Commands that wait to be repeated together.
 #[derive(Default)]
-struct Batch<'p> {
-    words: Vec<&'p [u8]>,
-    /// Behind each command, and where it begins in the file.
-    ends: Vec<(usize, u64)>,
+struct Batch {
+    commands: Commands,
+    /// Where each begins in the file.
+    offsets: Vec<u64>,
     /// So many of them are not inside a transaction that goes on.
     settled: usize,
 }
 
-impl<'p> Batch<'p> {
-    fn add(&mut self, offset: u64, words: impl Iterator<Item = &'p [u8]>) {
-        let start = self.words.len();
-        self.words.extend(words);
-        let name = self.words[start];
+impl Batch {
+    /// Adds a command that begins at this offset of the file, and at `at` in the piece.
+    fn add(&mut self, offset: u64, piece: &[u8], at: usize, words: &[Range<usize>]) {
+        let name = &piece[at..][words[0].clone()];
         // No other client is there that could see half of a transaction.
-        if name.eq_ignore_ascii_case(b"multi") || name.eq_ignore_ascii_case(b"exec") {
-            self.words.truncate(start);
-        } else {
-            self.ends.push((self.words.len(), offset));
+        if !name.eq_ignore_ascii_case(b"multi") && !name.eq_ignore_ascii_case(b"exec") {
+            self.commands.push(at, words);
+            self.offsets.push(offset);
         }
     }
 
     fn settle(&mut self) {
-        self.settled = self.ends.len();
-    }
-
-    fn start(&self, command: usize) -> usize {
-        command.checked_sub(1).map_or(0, |before| self.ends[before].0)
+        self.settled = self.offsets.len();
     }
 }
 

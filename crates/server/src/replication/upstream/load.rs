@@ -6,6 +6,7 @@
 
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
+use super::received::Received;
 use super::socket::Socket;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
@@ -101,13 +102,13 @@ impl Read for Alive<'_, '_> {
 }
 
 /// A snapshot that is received into a file, which goes unless it takes the place of the configured one.
-struct Received {
+struct ReceivedFile {
     path: PathBuf,
     /// Locked, so that another process that starts here knows that it is in use.
     _file: File,
 }
 
-impl Received {
+impl ReceivedFile {
     fn path(&self) -> &Path {
         &self.path
     }
@@ -129,7 +130,7 @@ impl Received {
     }
 }
 
-impl Drop for Received {
+impl Drop for ReceivedFile {
     fn drop(&mut self) {
         // It has another name, or it is in nothing's way if it cannot be removed.
         let _ = std::fs::remove_file(&self.path);
@@ -148,7 +149,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         SnapshotEnd::Mark(_) => None,
     };
     let first = uplink.input.rest().to_vec();
-    uplink.input.clear();
+    uplink.input = Received::default();
     let Some(mut socket) = uplink.socket.take() else {
         return Err(Failure::Failed("Connection with master lost.".to_owned()));
     };
@@ -242,10 +243,10 @@ fn holds_nothing(engine: &Engine) -> bool {
 }
 
 /// Writes the snapshot into a file; its size.
-fn write_file(input: &mut dyn Read) -> io::Result<(Received, u64)> {
+fn write_file(input: &mut dyn Read) -> io::Result<(ReceivedFile, u64)> {
     let path = PathBuf::from(temporaries::received());
     let mut file = File::create(&path)?;
-    let received = Received { path, _file: file.try_clone()? };
+    let received = ReceivedFile { path, _file: file.try_clone()? };
     file.try_lock().map_err(io::Error::from)?;
     let mut piece = vec![0; 1 << 20];
     let mut bytes = 0;

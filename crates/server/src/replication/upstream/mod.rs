@@ -6,6 +6,7 @@
 
 mod input;
 mod load;
+mod received;
 mod socket;
 
 use crate::log;
@@ -16,15 +17,15 @@ use engine::append_log::LogState;
 use engine::clients::Client;
 use engine::clock::now;
 use engine::failover::Stage as FailoverStage;
-use engine::follow::Follower;
+use engine::follow::{Follower, Piece};
 use engine::thread::ThreadContext;
 use input::is_nothing;
-use replication::replica::framing::Framer;
+use received::{Missing, Received};
 use replication::replica::{
     Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
 use socket::Socket;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,8 +35,8 @@ use std::time::Duration;
 const ROUND: Duration = Duration::from_millis(100);
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
-/// Entries that are applied together.
-const TOGETHER: usize = 64;
+/// Entries that are applied together, most of them.
+const TOGETHER: usize = 1024;
 /// The longest line of the handshake.
 const LONGEST_LINE: usize = 1 << 10;
 /// What replicas say their version is. Valkey sends the newest form of RDB that this version reads,
@@ -63,52 +64,14 @@ struct Uplink<'t> {
     machine: Replica,
     term: u64,
     socket: Option<Socket>,
-    input: Input,
-    framer: Framer,
+    input: Received,
+    /// What is to be applied next, if it was prepared already.
+    next: Option<Piece>,
     follower: Follower<'t>,
     /// The link among the clients, while the stream comes.
     client: Option<Arc<Client>>,
     /// The next attempt to connect is told in the log.
     announces: bool,
-}
-
-/// What has come and is not used yet.
-#[derive(Default)]
-struct Input {
-    bytes: Vec<u8>,
-    begin: usize,
-    end: usize,
-}
-
-impl Input {
-    fn rest(&self) -> &[u8] {
-        &self.bytes[self.begin..self.end]
-    }
-
-    fn take(&mut self, bytes: usize) {
-        self.begin += bytes;
-    }
-
-    /// Reads into room for at least so many bytes.
-    fn read(&mut self, socket: &mut impl Read, missing: usize) -> io::Result<usize> {
-        self.bytes.copy_within(self.begin..self.end, 0);
-        (self.begin, self.end) = (0, self.end - self.begin);
-        // A length that is a lie must not make room for more than comes.
-        let room = missing.clamp(PIECE, (2 * self.end).max(PIECE));
-        if self.bytes.len() < self.end + room {
-            self.bytes.resize(self.end + room, 0);
-        } else if self.bytes.len() > 4 * (self.end + room) {
-            self.bytes.truncate(self.end + room);
-            self.bytes.shrink_to_fit();
-        }
-        let read = socket.read(&mut self.bytes[self.end..])?;
-        self.end += read;
-        Ok(read)
-    }
-
-    fn clear(&mut self) {
-        *self = Input::default();
-    }
 }
 
 impl<'t> Uplink<'t> {
@@ -120,8 +83,8 @@ impl<'t> Uplink<'t> {
             machine: Replica::default(),
             term: 0,
             socket: None,
-            input: Input::default(),
-            framer: Framer::default(),
+            input: Received::default(),
+            next: None,
             follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
             client: None,
             announces: true,
@@ -163,7 +126,7 @@ impl<'t> Uplink<'t> {
             self.aof.resume();
         }
         if !is_replica {
-            self.input.clear();
+            self.input = Received::default();
         }
     }
 
@@ -238,8 +201,8 @@ impl<'t> Uplink<'t> {
             self.engine.clients.remove(client.id);
         }
         self.socket = None;
-        self.input.clear();
-        self.framer = Framer::default();
+        self.input = Received::default();
+        self.next = None;
     }
 
     /// The link is broken.
@@ -298,13 +261,7 @@ impl<'t> Uplink<'t> {
         match outcome {
             Ok(0) => self.lose("Connection with master lost."),
             Ok(bytes) => {
-                let now = now();
-                self.machine.note_heard(now);
-                if let Some(client) = &self.client {
-                    client.live.last_seen_ms.store(now.0, Relaxed);
-                    client.live.net_in.fetch_add(bytes as u64, Relaxed);
-                }
-                self.engine.upstream.link().received_bytes += bytes as u64;
+                self.note_received(bytes);
                 return true;
             }
             Err(error) if is_nothing(&error) => {}
@@ -314,6 +271,16 @@ impl<'t> Uplink<'t> {
             }
         }
         false
+    }
+
+    fn note_received(&mut self, bytes: usize) {
+        let now = now();
+        self.machine.note_heard(now);
+        if let Some(client) = &self.client {
+            client.live.last_seen_ms.store(now.0, Relaxed);
+            client.live.net_in.fetch_add(bytes as u64, Relaxed);
+        }
+        self.engine.upstream.link().received_bytes += bytes as u64;
     }
 
     /// The lines of the handshake.
@@ -359,7 +326,6 @@ impl<'t> Uplink<'t> {
         }
         let db = self.engine.upstream.link().stream_db;
         self.follower = Follower::new(self.engine, self.thread, db);
-        self.framer = Framer::default();
         log!(Notice, "MASTER <-> REPLICA sync: Master accepted a Partial Resynchronization.");
         true
     }
@@ -370,10 +336,7 @@ impl<'t> Uplink<'t> {
         let actions = match outcome {
             Ok(loaded) => {
                 self.follower = Follower::new(self.engine, self.thread, loaded.stream_db);
-                self.framer = Framer::default();
-                self.input.clear();
-                self.input.end = loaded.rest.len();
-                self.input.bytes = loaded.rest;
+                self.input = Received::from(loaded.rest);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
             }
@@ -408,23 +371,39 @@ impl<'t> Uplink<'t> {
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
-        let missing = match self.framer.parse(self.input.rest(), TOGETHER) {
-            Ok(missing) => missing,
-            Err(_) if !self.framer.entries().is_empty() => 0,
-            Err(corrupt) => {
+        let piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
+            Ok(piece) => piece,
+            Err(Missing::Bytes(missing)) => {
+                self.read(missing);
+                return;
+            }
+            Err(Missing::Sense(corrupt)) => {
                 // The same bytes would come again.
                 self.engine.upstream.link().is_incomplete = true;
                 return self.lose(&format!("Protocol error from MASTER: {corrupt}"));
             }
         };
         self.announces = true;
-        if self.framer.entries().is_empty() {
-            self.read(missing);
+        let mut came = 0;
+        let Uplink { engine, follower, input, socket, next, .. } = self;
+        let applied = follower.apply(self.term, &piece, || {
+            // What is wrong with the link or the stream is found again when this piece is applied.
+            if let Some(Socket::Plain(socket)) = socket
+                && input.rest().len() < PIECE / 2
+            {
+                came = input.read_at_once(socket).unwrap_or(0);
+            }
+            *next = input.piece(engine).ok();
+        });
+        self.input.reuse(piece);
+        if came > 0 {
+            self.note_received(came);
+        }
+        if applied.is_over {
+            // The next round finds another term.
+            self.next = None;
             return;
         }
-        let applied = self.follower.apply(self.term, self.input.rest(), &self.framer);
-        self.framer.take(applied.bytes);
-        self.input.take(applied.bytes);
         if let Some(position) = applied.asked_at {
             self.acknowledge(position);
         }

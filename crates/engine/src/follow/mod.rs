@@ -10,6 +10,9 @@
 //! Whenever the thread is outside the world, the journal's position is that of what was applied. So
 //! a thread that stops the world (a snapshot, a promotion) finds a whole prefix of the stream.
 
+mod load;
+
+use crate::appliers::{Job, Lanes, Manner, Request, SharedCommands, TOGETHER, fetch};
 use crate::args::Args;
 use crate::background::GAP;
 use crate::clients::Client;
@@ -19,21 +22,20 @@ use crate::cx::Cx;
 use crate::dispatch::{self, is_held_back};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::journal::{History, JournalPos};
+use crate::journal::JournalPos;
 use crate::locks::Locked;
 use crate::request_keys::RequestKeys;
-use crate::request_keys::{prefetch_bucket, prefetch_entry};
-use crate::scripts::functions::Libraries;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::tier;
-use keyspace::keyspace::Taken;
-use keyspace::{DbIndex, Millis};
-use replication::replica::framing::{Entry, EntryKind, Framer};
+use keyspace::DbIndex;
+use replication::replica::framing::{Entries, Entry, EntryKind};
 use resp::Output;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+pub use load::{Beginning, Over, begin_load, end_load};
 
 /// Applies a stream; see the module's documentation.
 pub struct Follower<'t> {
@@ -41,13 +43,12 @@ pub struct Follower<'t> {
     thread: &'t ThreadContext,
     session: Session,
     replies: Output,
+    lanes: Lanes,
 }
 
 /// What was applied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Applied {
-    /// Bytes of the input, always whole entries.
-    pub bytes: usize,
     /// The primary asks what the replica has, and this is it.
     pub asked_at: Option<JournalPos>,
     /// Another term has begun: nothing more is to be applied.
@@ -57,13 +58,64 @@ pub struct Applied {
 /// The words of one command.
 type Words<'i> = Vec<&'i [u8]>;
 
+/// Whole entries of a stream, with the rows and the keys of their commands looked up.
+pub struct Piece {
+    source: Arc<SharedCommands>,
+    entries: Vec<(Entry, Kind)>,
+}
+
+/// What an entry is to the applier.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A command of one key.
+    Single(Job),
+    /// Nothing is to be done for it.
+    Nothing,
+    GetAck,
+    /// Anything else.
+    Other,
+}
+
+impl Piece {
+    /// Entries that stand in these bytes from `begin` on.
+    pub fn new(engine: &Engine, bytes: &Arc<Vec<u8>>, begin: usize, entries: Entries) -> Piece {
+        let (entries, commands) = entries.into_parts();
+        let source = SharedCommands { bytes: Arc::clone(bytes), begin, commands };
+        let mut words = Vec::new();
+        let mut kind_of = |entry: &Entry| match entry.kind {
+            EntryKind::Nothing => Kind::Nothing,
+            EntryKind::GetAck => Kind::GetAck,
+            EntryKind::Commands { .. } if entry.commands().len() == 1 => {
+                let command = entry.commands().start;
+                source.words(command, &mut words);
+                let row = engine.table.resolve_logged(&words).and_then(in_its_place);
+                let job = row.ok().and_then(|row| Job::of(engine, row, command, &words));
+                job.map_or(Kind::Other, Kind::Single)
+            }
+            EntryKind::Commands { .. } => Kind::Other,
+        };
+        let entries = entries.iter().map(|entry| (*entry, kind_of(entry))).collect();
+        Piece { source: Arc::new(source), entries }
+    }
+
+    /// The memory that it is in, once it was applied.
+    pub fn into_bytes(self) -> Arc<Vec<u8>> {
+        Arc::clone(&self.source.bytes)
+    }
+
+    fn input(&self) -> &[u8] {
+        &self.source.bytes[self.source.begin..]
+    }
+}
+
 impl<'t> Follower<'t> {
     /// A stream that goes on in this database. The thread must be outside the world.
     pub fn new(engine: &'static Engine, thread: &'t ThreadContext, db: DbIndex) -> Follower<'t> {
         let client = Client::unconnected(0, thread.index, engine.clock.wall());
         let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
         session.db = db;
-        Follower { engine, thread, session, replies: Output::default() }
+        let lanes = Lanes::new(engine, thread);
+        Follower { engine, thread, session, replies: Output::default(), lanes }
     }
 
     /// The database that the stream goes on in.
@@ -71,56 +123,50 @@ impl<'t> Follower<'t> {
         self.session.db
     }
 
-    /// Applies the entries that the framer has found in the input, in this term.
-    pub fn apply(&mut self, term: u64, input: &[u8], framer: &Framer) -> Applied {
+    /// Applies a piece in this term. If other threads help with its end, this one does something else
+    /// `meanwhile`, which must not wait.
+    pub fn apply(&mut self, term: u64, piece: &Piece, meanwhile: impl FnOnce()) -> Applied {
         let (engine, thread) = (self.engine, self.thread);
-        self.replies.clear();
         thread.reader.enter();
-        let now = engine.clock.wall();
-        let mut cx = Cx::new(engine, thread, &mut self.session, now, &mut self.replies);
-        cx.db.horizon = Millis(i64::MIN);
-        let mut run = Run { cx, term, input, appended: 0, at: 0, is_over: false };
+        let cx = Manner::Stream.context(engine, thread, &mut self.session, &mut self.replies);
+        let mut run = Run { cx, term, input: piece.input(), appended: 0, at: 0, is_over: false };
         run.check_term();
         let mut asked_at = None;
-        run.prefetch(framer);
-        let mut words = Vec::new();
-        for entry in framer.entries() {
-            if run.is_over {
-                break;
+        let mut meanwhile = Some(meanwhile);
+        let mut rest = piece.entries.as_slice();
+        while let Some((entry, kind)) = rest.first()
+            && !run.is_over
+        {
+            let is_single =
+                |(_, kind): &(Entry, Kind)| matches!(kind, Kind::Single(_) | Kind::Nothing);
+            let singles = rest.iter().take_while(|entry| is_single(entry)).count();
+            if singles > 0 {
+                let (now, later) = rest.split_at(singles);
+                rest = later;
+                let meanwhile = meanwhile.take_if(|_| later.is_empty());
+                run.repeat_singles(piece, now, &mut self.lanes, meanwhile);
+                continue;
             }
-            match entry.kind {
-                EntryKind::Nothing => {}
-                EntryKind::GetAck => {
+            match kind {
+                Kind::GetAck => {
                     run.append();
                     asked_at = Some(run.cx.engine.journal.position());
                 }
-                EntryKind::Commands { .. } if framer.len_of(entry) == 1 => {
-                    framer.words(input, entry, 0, &mut words);
-                    run.repeat(std::slice::from_ref(&words), entry);
-                }
-                EntryKind::Commands { .. } => {
-                    let commands: Vec<Words<'_>> = (0..framer.len_of(entry))
-                        .map(|command| {
-                            let mut words = Vec::new();
-                            framer.words(input, entry, command, &mut words);
-                            words
-                        })
-                        .collect();
-                    run.repeat(&commands, entry);
-                }
+                _ => run.repeat_others(piece, entry),
             }
             if !run.is_over {
                 run.at = entry.end;
             }
+            rest = &rest[1..];
         }
         run.append();
-        let Run { cx, appended, is_over, .. } = run;
+        let Run { cx, is_over, .. } = run;
         cx.session.db = cx.db.index;
         engine.tracking.flush_broadcasts(engine);
         drop(cx);
         thread.reader.leave();
         tier::make_room_for_load(engine, Some(&thread.reader));
-        Applied { bytes: appended, asked_at, is_over }
+        Applied { asked_at, is_over }
     }
 }
 
@@ -133,6 +179,20 @@ fn in_its_place(row: &Resolved) -> Result<&Resolved, Error> {
         return Ok(row);
     }
     Err(Error::text("ERR This command has no place in a replication stream"))
+}
+
+/// Whether clients may write keys of the stream, and the append-only file has to have the order of both.
+fn appends_under_locks(engine: &Engine) -> bool {
+    engine.journal.takes_asides() && !engine.config.replica_read_only()
+}
+
+/// Whether commands may run beside each other: none of them can have to step back, or is to be seen in
+/// its place among the others.
+fn may_split(engine: &Engine) -> bool {
+    !engine.snapshots.is_running()
+        && keyspace::cold::entries() == 0
+        && engine.monitors.load(Relaxed) == 0
+        && !appends_under_locks(engine)
 }
 
 /// A part of a stream while it is applied. The thread is inside the world.
@@ -172,39 +232,126 @@ impl<'i> Run<'_, 'i> {
         self.check_term();
     }
 
-    /// Brings the keys of all entries into the cache.
-    fn prefetch(&mut self, framer: &Framer) {
-        let (engine, mut words) = (self.cx.engine, Vec::new());
-        let mut fetched = Vec::new();
-        for entry in framer.entries() {
-            if framer.len_of(entry) != 1 {
-                continue;
-            }
-            framer.words(self.input, entry, 0, &mut words);
-            if let Ok(row) = engine.table.resolve_logged(&words)
-                && let Some(key) = crate::batch::fetch_stripe(engine, row, &words)
-            {
-                fetched.push(key);
-            }
-        }
-        let (keyspace, db) = (&engine.keyspace, self.cx.db.index);
-        for &(stripe, hash) in &fetched {
-            prefetch_bucket(keyspace.stripe(stripe), db, hash);
-        }
-        for &(stripe, hash) in &fetched {
-            prefetch_entry(keyspace.stripe(stripe), db, hash);
-        }
-    }
-
-    /// Runs the commands of an entry, as one.
-    fn repeat(&mut self, commands: &[Words<'i>], entry: &Entry) {
-        let engine = self.cx.engine;
+    /// Leaves the world if a thread waits for that.
+    fn let_others_stop_the_world(&mut self) {
         if self.cx.thread.reader.is_wanted() {
             self.append();
             self.cx.thread.reader.leave();
             self.cx.thread.reader.enter();
             self.check_term();
         }
+    }
+
+    /// Runs commands of one key each: beside each other if that is worth it and possible.
+    fn repeat_singles(
+        &mut self,
+        piece: &'i Piece,
+        entries: &[(Entry, Kind)],
+        lanes: &mut Lanes,
+        meanwhile: Option<impl FnOnce()>,
+    ) {
+        let (thread, engine) = (self.cx.thread, self.cx.engine);
+        let jobs = entries.iter().filter_map(|(_, kind)| match kind {
+            Kind::Single(job) => Some(*job),
+            _ => None,
+        });
+        self.let_others_stop_the_world();
+        if self.is_over {
+            return;
+        }
+        if engine.appliers.are_worth(entries.len()) && may_split(engine) && engine.holds.bar() {
+            let (manner, db) = (Manner::Stream, self.cx.db.index);
+            let request = Request { manner, db, source: Arc::clone(&piece.source), jobs };
+            let failures = engine.appliers.run(engine, thread, lanes, request, || {
+                if let Some(meanwhile) = meanwhile {
+                    meanwhile();
+                }
+            });
+            engine.holds.unbar();
+            let mut words = Vec::new();
+            for (command, error) in failures {
+                piece.source.words(command, &mut words);
+                self.failed(&words, &error);
+            }
+            self.at = entries.last().map_or(self.at, |(entry, _)| entry.end);
+            return;
+        }
+        let mut fetched = Vec::with_capacity(TOGETHER);
+        let mut words = Vec::new();
+        for together in entries.chunks(TOGETHER) {
+            fetched.clear();
+            fetched.extend(together.iter().filter_map(|(_, kind)| match kind {
+                Kind::Single(job) => Some(*job),
+                _ => None,
+            }));
+            fetch(engine, self.cx.db.index, &fetched);
+            self.cx.start_timing();
+            for (entry, kind) in together {
+                if let Kind::Single(job) = kind {
+                    piece.source.words(job.command, &mut words);
+                    self.repeat_single(job, &words, entry);
+                }
+                if self.is_over {
+                    return;
+                }
+                self.at = entry.end;
+            }
+        }
+    }
+
+    /// Runs a command of one key.
+    fn repeat_single(&mut self, job: &Job, words: &Words<'i>, entry: &Entry) {
+        let args = Args::new(words).with_hash(job.row.single_key, job.hash);
+        self.let_others_stop_the_world();
+        loop {
+            if self.is_over {
+                return;
+            }
+            if self.cx.db.locks.acquire(Locked::One(job.stripe)).is_err() {
+                self.step_back();
+                continue;
+            }
+            let engine = self.cx.engine;
+            let may_be_held = engine.holds.any() || engine.snapshots.is_running();
+            self.cx.keys.clear();
+            if !may_be_held || !is_held_back(&mut self.cx, job.row, args) {
+                break;
+            }
+            self.cx.db.locks.release();
+            self.step_back();
+        }
+        let engine = self.cx.engine;
+        let outcome = Manner::Stream.apply(&mut self.cx, job.row, args);
+        if appends_under_locks(engine) {
+            // What others do to this key from now on stands behind it in the append-only file.
+            self.at = entry.end;
+            self.append();
+        }
+        dispatch::serve_first(&mut self.cx);
+        self.cx.db.locks.release();
+        dispatch::serve_first(&mut self.cx);
+        if let Err(error) = outcome {
+            self.failed(words, &error);
+        }
+    }
+
+    /// Runs the commands of an entry, as one.
+    fn repeat_others(&mut self, piece: &'i Piece, entry: &Entry) {
+        let commands: Vec<Words<'i>> = entry
+            .commands()
+            .map(|command| {
+                let mut words = Vec::new();
+                piece.source.words(command, &mut words);
+                words
+            })
+            .collect();
+        self.repeat(&commands, entry);
+    }
+
+    /// Runs the commands of an entry, as one.
+    fn repeat(&mut self, commands: &[Words<'i>], entry: &Entry) {
+        let engine = self.cx.engine;
+        self.let_others_stop_the_world();
         if self.is_over {
             return;
         }
@@ -236,8 +383,7 @@ impl<'i> Run<'_, 'i> {
             self.step_back();
         }
         self.run(&rows, commands);
-        let engine = self.cx.engine;
-        if engine.journal.takes_asides() && !engine.config.replica_read_only() {
+        if appends_under_locks(self.cx.engine) {
             // What others do to these keys from now on stands behind it in the append-only file.
             self.at = entry.end;
             self.append();
@@ -305,7 +451,6 @@ impl<'i> Run<'_, 'i> {
     fn run(&mut self, rows: &[Option<&'static Resolved>], commands: &[Words<'i>]) {
         let cx = &mut self.cx;
         cx.begin_transaction();
-        cx.db.effects.is_stream = true;
         cx.start_timing();
         let mut failures = Vec::new();
         for (row, words) in rows.iter().zip(commands) {
@@ -316,9 +461,9 @@ impl<'i> Run<'_, 'i> {
             cx.reply.truncate(0);
         }
         cx.end_transaction();
+        cx.in_transaction = true;
         // What a transaction has to tell others leaves at its end.
         commit::commit(cx, Args::new(&[]));
-        cx.db.effects.is_stream = false;
         for (words, error) in failures {
             self.failed(words, &error);
         }
@@ -339,94 +484,4 @@ impl<'i> Run<'_, 'i> {
             ));
         }
     }
-}
-
-/// The term in which something was begun is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Over;
-
-/// What follows a snapshot: its history and the position of its instant.
-#[derive(Clone, Copy, Debug)]
-pub struct Beginning {
-    /// The history.
-    pub history: History,
-    /// The position.
-    pub position: JournalPos,
-    /// Bytes of the snapshot that is going to be loaded; `None`: none is, the data set stays empty.
-    pub bytes: Option<u64>,
-}
-
-/// Takes all data away, with what depends on it, to load a snapshot of the primary: from then on the
-/// journal is at its position, and clients are told that data is being loaded. What was taken is
-/// returned, to be freed. The caller is outside the world, and no append-only file is written.
-///
-/// # Errors
-/// Another term has begun. Nothing has happened.
-pub fn begin_load(
-    engine: &'static Engine,
-    thread: &ThreadContext,
-    term: u64,
-    beginning: &Beginning,
-) -> Result<Taken, Over> {
-    let client = Client::unconnected(0, thread.index, engine.clock.wall());
-    let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
-    let mut replies = Output::default();
-    let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut replies);
-    while dispatch::stop_world_from_outside(&mut cx).is_err() {
-        thread.clock.rest(GAP);
-    }
-    if engine.upstream.term() != term {
-        return Err(Over);
-    }
-    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
-    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
-    cx.begin_transaction();
-    commit::databases_change(&mut cx, &going);
-    engine.tracking.invalidate_all(&mut cx.db);
-    let mut taken = Taken::default();
-    cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
-    let emptied = engine.scripts.functions.change(|libraries| {
-        *libraries = Libraries::default();
-        Ok::<(), Over>(())
-    });
-    emptied?;
-    match beginning.bytes {
-        Some(bytes) => engine.loading.begin(bytes, cx.now()),
-        None => engine.loading.end(),
-    }
-    engine.safe.remove_all_copies();
-    engine.give_up_all_writes();
-    engine.journal.begin_history(beginning.history, beginning.position);
-    let mut link = engine.upstream.link();
-    link.is_incomplete = true;
-    link.stream_db = DbIndex(0);
-    drop(link);
-    cx.end_transaction();
-    commit::commit(&mut cx, Args::new(&[]));
-    cx.db.effects.ready.clear();
-    cx.db.locks.release();
-    engine.disconnect_replicas();
-    engine.tracking.flush_broadcasts(engine);
-    Ok(taken)
-}
-
-/// The snapshot is loaded: the data set is the one that the journal's position names, and the stream goes
-/// on in this database.
-///
-/// # Errors
-/// Another term has begun.
-pub fn end_load(engine: &Engine, term: u64, stream_db: DbIndex) -> Result<(), Over> {
-    let stopped = engine.keyspace.world().stop();
-    if engine.upstream.term() != term {
-        return Err(Over);
-    }
-    engine.journal.keep();
-    engine.journal.note_db(stream_db);
-    let mut link = engine.upstream.link();
-    link.is_incomplete = false;
-    link.stream_db = stream_db;
-    drop(link);
-    engine.loading.end();
-    drop(stopped);
-    Ok(())
 }

@@ -1,0 +1,107 @@
+//! Taking the data set away for a snapshot of the primary, and going on behind it.
+
+use crate::args::Args;
+use crate::background::GAP;
+use crate::clients::Client;
+use crate::commit;
+use crate::cx::Cx;
+use crate::dispatch;
+use crate::engine::Engine;
+use crate::journal::{History, JournalPos};
+use crate::scripts::functions::Libraries;
+use crate::session::Session;
+use crate::thread::ThreadContext;
+use keyspace::DbIndex;
+use keyspace::keyspace::Taken;
+use resp::Output;
+use std::sync::Arc;
+
+/// The term in which something was begun is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Over;
+
+/// What follows a snapshot: its history and the position of its instant.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning {
+    /// The history.
+    pub history: History,
+    /// The position.
+    pub position: JournalPos,
+    /// Bytes of the snapshot that is going to be loaded; `None`: none is, the data set stays empty.
+    pub bytes: Option<u64>,
+}
+
+/// Takes all data away, with what depends on it, to load a snapshot of the primary: from then on the
+/// journal is at its position, and clients are told that data is being loaded. What was taken is
+/// returned, to be freed. The caller is outside the world, and no append-only file is written.
+///
+/// # Errors
+/// Another term has begun. Nothing has happened.
+pub fn begin_load(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    term: u64,
+    beginning: &Beginning,
+) -> Result<Taken, Over> {
+    let client = Client::unconnected(0, thread.index, engine.clock.wall());
+    let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
+    let mut replies = Output::default();
+    let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut replies);
+    while dispatch::stop_world_from_outside(&mut cx).is_err() {
+        thread.clock.rest(GAP);
+    }
+    if engine.upstream.term() != term {
+        return Err(Over);
+    }
+    let dbs: Vec<DbIndex> = engine.keyspace.used_databases().collect();
+    let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
+    cx.begin_transaction();
+    commit::databases_change(&mut cx, &going);
+    engine.tracking.invalidate_all(&mut cx.db);
+    let mut taken = Taken::default();
+    cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
+    let emptied = engine.scripts.functions.change(|libraries| {
+        *libraries = Libraries::default();
+        Ok::<(), Over>(())
+    });
+    emptied?;
+    match beginning.bytes {
+        Some(bytes) => engine.loading.begin(bytes, cx.now()),
+        None => engine.loading.end(),
+    }
+    engine.safe.remove_all_copies();
+    engine.give_up_all_writes();
+    engine.journal.begin_history(beginning.history, beginning.position);
+    let mut link = engine.upstream.link();
+    link.is_incomplete = true;
+    link.stream_db = DbIndex(0);
+    drop(link);
+    cx.end_transaction();
+    commit::commit(&mut cx, Args::new(&[]));
+    cx.db.effects.ready.clear();
+    cx.db.locks.release();
+    engine.disconnect_replicas();
+    engine.tracking.flush_broadcasts(engine);
+    Ok(taken)
+}
+
+/// The snapshot is loaded: the data set is the one that the journal's position names, and the stream goes
+/// on in this database.
+///
+/// # Errors
+/// Another term has begun.
+pub fn end_load(engine: &Engine, term: u64, stream_db: DbIndex) -> Result<(), Over> {
+    let stopped = engine.keyspace.world().stop();
+    if engine.upstream.term() != term {
+        return Err(Over);
+    }
+    engine.journal.keep();
+    engine.journal.note_db(stream_db);
+    let mut link = engine.upstream.link();
+    link.is_incomplete = false;
+    link.stream_db = stream_db;
+    drop(link);
+    engine.loading.end();
+    drop(stopped);
+    Ok(())
+}
