@@ -56,7 +56,9 @@ fn find_missing(db: &Db<'_>, command: &Command, words: &[&[u8]], wanted: &mut Ve
         if needs_value(command, found.flags) {
             let key = found.key(words);
             let cold = db.with_stripe(found.stripe(), |data| cold_value(data, key, db));
-            wanted.extend(cold.map(|cold| Wanted { db: db.index, key: key.bytes.into(), cold }));
+            let reads = command.flags.has(Flags::READONLY);
+            let one = |cold| Wanted { db: db.index, key: key.bytes.into(), cold, reads };
+            wanted.extend(cold.map(one));
         }
     }
 }
@@ -110,7 +112,8 @@ pub(crate) fn look_ahead<'a>(
             let key = found.key(words);
             let Some(data) = engine.keyspace.stripe(found.stripe()).try_lock() else { continue };
             if let Some(cold) = cold_value(&data, key, &cx.db) {
-                let one = Wanted { db: cx.db.index, key: key.bytes.into(), cold };
+                let reads = row.command.flags.has(Flags::READONLY);
+                let one = Wanted { db: cx.db.index, key: key.bytes.into(), cold, reads };
                 // Without a reader there is no failure to tell.
                 let _ = engine.cold_reads.fetch(engine, vec![one], None);
             }
@@ -165,7 +168,7 @@ pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
         let key = Key::new(name);
         let stripe = db.engine.keyspace.stripe_of(key);
         if let Some(cold) = db.with_stripe(stripe, |data| data.cold(*index, key)) {
-            read_one(db, &Wanted { db: *index, key: name.clone(), cold })?;
+            read_one(db, &Wanted { db: *index, key: name.clone(), cold, reads: true })?;
         }
     }
     Ok(!met.is_empty())
@@ -178,6 +181,7 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
         // The request names the key twice, and it has been read.
         return Ok(());
     }
+    db.engine.tier.misses.add(u64::from(one.reads));
     let value = read(db.engine, one.cold.location);
     let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
     let value = value.map_err(|error| unreadable(&error))?;

@@ -462,6 +462,7 @@ impl Engine {
             &stats.unconfirmed_writes,
             &stats.expire_cycles_cut_short,
             &stats.expire_cycle_ms,
+            &self.tier.misses,
         ] {
             counter.set(0);
         }

@@ -59,6 +59,8 @@ pub struct FlashTier {
     pub demoted_bytes: Counter,
     /// Values that were put back.
     pub promotions: Counter,
+    /// Values that commands which read have found on flash, once for each client that waits for one.
+    pub misses: Counter,
     /// Requests that had to wait for a value.
     pub waits: Counter,
     /// Commands that waited because the disk was behind.

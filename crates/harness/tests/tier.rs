@@ -5,7 +5,7 @@
 
 use harness::client::{Client, encode, ok};
 use harness::contents::contents;
-use harness::info::number;
+use harness::info::{field, number};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
@@ -195,6 +195,60 @@ fn a_log_larger_than_memory_is_repeated() {
 }
 
 #[test]
+fn a_log_is_whole_after_a_kill_at_any_moment() {
+    const KEYS: usize = 12_000;
+    const BATCH: usize = 50;
+    let log = ["--appendonly", "yes", "--appendfsync", "always", "--save", ""];
+    let mut server =
+        start(&[&["--maxmemory", "8mb", "--tier-max-size", "64mb"][..], &log].concat());
+    let mut rng = Rng::new(11);
+    // How often each key was set as far as replies tell, and as requests do.
+    let (mut confirmed, mut sent) = (vec![0; KEYS], vec![0; KEYS]);
+    for round in 0..4 {
+        let batches = 20 + rng.below(400);
+        let mut client = server.client();
+        if round % 2 == 1 {
+            client.command(&["BGREWRITEAOF"]).unwrap();
+        }
+        let mut waiting = Vec::new();
+        for batch in 0..batches {
+            let mut requests = Vec::new();
+            for _ in 0..BATCH {
+                let number = rng.below(KEYS);
+                sent[number] += 1;
+                waiting.push((number, sent[number]));
+                let contents = value(number + sent[number] * KEYS);
+                requests.extend(encode(&[&b"SET"[..], &key(number), &contents]));
+            }
+            client.send_raw(&requests).unwrap();
+            // The last one is under way when the server is killed.
+            if batch + 1 < batches {
+                for (number, version) in waiting.drain(..) {
+                    assert!(!client.reply().unwrap().is_error());
+                    confirmed[number] = version;
+                }
+            }
+        }
+        server.kill().unwrap();
+        server.start_again().unwrap();
+        let mut client = server.client();
+        eventually("the log is repeated", || number(&mut client, "loading") == 0);
+        for number in 0..KEYS {
+            let reply = client.command(&[&b"GET"[..], &key(number)]).unwrap();
+            let possible = confirmed[number]..=sent[number];
+            let found = possible.clone().find(|&version| match version {
+                0 => reply.is_nil(),
+                _ => reply == Reply::Bulk(value(number + version * KEYS)),
+            });
+            let found = found.unwrap_or_else(|| panic!("key {number} is none of {possible:?}"));
+            (confirmed[number], sent[number]) = (found, found);
+        }
+        assert_eq!(number(&mut client, "tier_read_errors"), 0);
+    }
+    assert!(number(&mut server.client(), "tier_reads") > 0, "most values were on flash");
+}
+
+#[test]
 fn a_blocked_client_is_served_with_a_cold_destination() {
     let server = start(&["--maxmemory", "200mb"]);
     let (mut waiting, mut client) = (server.client(), server.client());
@@ -313,6 +367,63 @@ fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
     assert_eq!(fill(&mut client, MANY..MANY + 10_000), []);
     (0..100).chain(MANY..MANY + 100).for_each(|number| check(&mut client, number));
     assert_eq!(number(&mut client, "tier_read_errors"), 0);
+}
+
+#[test]
+fn what_is_on_flash_is_reported() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..300), []);
+    ok(&mut client, "CONFIG RESETSTAT");
+    assert_eq!(demote(&mut client), 300);
+    let figure = |client: &mut Client, name: &str| {
+        let Reply::Array(words) = client.command(&["MEMORY", "STATS"]).unwrap() else { panic!() };
+        let at = words.iter().position(|word| *word == Reply::Bulk(name.into())).unwrap();
+        words[at + 1].clone()
+    };
+    assert_eq!(figure(&mut client, "tier.values"), Reply::Integer(300));
+    assert!(figure(&mut client, "tier.bytes").integer().unwrap() > 300 * VALUE as i64);
+    assert_eq!(number(&mut client, "tier_ram_values"), 0);
+    // Of three values that a request looks up one is in memory.
+    check(&mut client, 0);
+    for first in (1..298).step_by(2) {
+        let [a, b] = [key(first), key(first + 1)];
+        let reply = client.command(&[&b"MGET"[..], &key(0), &a, &b]).unwrap();
+        assert!(matches!(reply, Reply::Array(values) if values.len() == 3));
+    }
+    // Writing commands, and those that look at no value, count for neither side.
+    client.command(&[&b"APPEND"[..], &key(299), b"x"]).unwrap();
+    let misses = number(&mut client, "tier_misses");
+    assert_eq!((number(&mut client, "keyspace_hits"), misses), (448, 299));
+    assert_eq!(field(&mut client, "tier_hit_percent"), format!("{:.2}", 149.0 * 100.0 / 448.0));
+    assert_eq!(number(&mut client, "tier_ram_values"), 300);
+    let percent = figure(&mut client, "tier.hit-percentage");
+    assert!(percent.shown().contains("33.25"), "{percent:?}");
+}
+
+#[test]
+fn keys_on_flash_are_described_without_a_read() {
+    for policy in ["allkeys-lru", "allkeys-lfu"] {
+        let server = start(&["--maxmemory", "200mb", "--maxmemory-policy", policy]);
+        let mut client = server.client();
+        every_type(&mut client);
+        assert_eq!(demote(&mut client), 21);
+        let Reply::Array(keys) = client.command(&["KEYS", "*"]).unwrap() else { panic!() };
+        let access = if policy == "allkeys-lru" { "IDLETIME" } else { "FREQ" };
+        for key in &keys {
+            let Reply::Bulk(key) = key else { panic!("{key:?}") };
+            for words in [["OBJECT", "ENCODING"], ["OBJECT", "REFCOUNT"], ["OBJECT", access]] {
+                let words = words.map(str::as_bytes);
+                let reply = client.command(&[words[0], words[1], key]).unwrap();
+                assert!(!reply.is_error() && reply != Reply::Nil, "{reply:?}");
+            }
+            let usage = client.command(&[&b"MEMORY"[..], b"USAGE", key]).unwrap();
+            let usage = usage.integer().unwrap();
+            assert!((20..80).contains(&usage), "{usage} bytes of memory");
+        }
+        assert_eq!(number(&mut client, "tier_reads"), 0);
+        assert_eq!(number(&mut client, "tier_values"), 21);
+    }
 }
 
 #[test]

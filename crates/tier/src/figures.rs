@@ -23,13 +23,21 @@ pub(crate) struct Counters {
     pub checksum_errors: AtomicU64,
     pub write_errors: AtomicU64,
     pub segments_cleaned: AtomicU64,
+    /// Of all reads of the disk together.
+    latency_us: AtomicU64,
     latencies: [AtomicU64; BUCKETS],
 }
 
 impl Counters {
     pub fn note_latency(&self, took: Duration) {
         let us = took.as_micros().max(1) as u64;
+        self.latency_us.fetch_add(us, Relaxed);
         self.latencies[(us.ilog2() as usize).min(BUCKETS - 1)].fetch_add(1, Relaxed);
+    }
+
+    /// The latencies of all reads of the disk together, in microseconds.
+    pub fn total_latency_us(&self) -> u64 {
+        self.latency_us.load(Relaxed)
     }
 
     /// The latency below which so many of a thousand reads were, in microseconds: the upper end of
@@ -91,10 +99,14 @@ pub struct Figures {
     pub segment_bytes: u64,
     /// Memory of what is not on the disk yet, in bytes.
     pub buffer_bytes: u64,
+    /// What the disk's reads took together, in microseconds.
+    pub read_us: u64,
     /// The median latency of the disk's reads, in microseconds.
     pub read_p50_us: u64,
     /// The 99th percentile.
     pub read_p99_us: u64,
+    /// The 99.9th.
+    pub read_p999_us: u64,
     /// Nothing more can be appended.
     pub is_full: bool,
 }
@@ -114,5 +126,6 @@ mod tests {
         counters.note_latency(Duration::ZERO);
         assert_eq!(counters.latency_us(500), 128);
         assert_eq!(counters.latency_us(999), 4096);
+        assert_eq!(counters.total_latency_us(), 98 * 100 + 3000 + 1);
     }
 }

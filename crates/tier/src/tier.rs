@@ -342,8 +342,10 @@ impl Tier {
             segments_free: lock(&self.free).len() as u64,
             segment_bytes: self.settings.segment_bytes,
             buffer_bytes: get(&self.buffered) + (lock(&self.pieces).len() * PIECE) as u64,
+            read_us: counters.total_latency_us(),
             read_p50_us: counters.latency_us(500),
             read_p99_us: counters.latency_us(990),
+            read_p999_us: counters.latency_us(999),
             is_full: self.is_full.load(Relaxed),
         }
     }

@@ -39,7 +39,7 @@ const SECTIONS: [Section; 14] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
-    ("Tier", tier),
+    ("Tier", super::tier_report::section),
     ("Persistence", persistence),
     ("Stats", stats),
     ("Replication", replication),
@@ -52,7 +52,7 @@ const SECTIONS: [Section; 14] = [
     ("Latencystats", latencystats),
 ];
 
-fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
     // Writing to a string cannot fail.
     let _ = write!(out, "{name}:{value}\r\n");
 }
@@ -76,52 +76,6 @@ fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     cx.reply.verbatim("txt", out.as_bytes());
     Ok(())
-}
-
-/// The flash tier's part, empty without one.
-fn tier(cx: &Cx<'_>, out: &mut String) {
-    let state = &cx.engine.tier;
-    let Some(figures) = state.get().map(|tier| tier.figures()) else {
-        return line(out, "tier_enabled", 0);
-    };
-    let hits: u64 = cx.engine.thread_stats.iter().map(|thread| thread.hits.get()).sum();
-    let from_memory = hits.saturating_sub(state.waits.get());
-    let hit_percent = if hits == 0 { 100.0 } else { from_memory as f64 * 100.0 / hits as f64 };
-    let written = figures.disk_write_bytes as f64;
-    let amplification = written / (figures.appended_bytes.max(1)) as f64;
-    for (name, value) in [
-        ("tier_enabled", 1),
-        ("tier_full", u64::from(figures.is_full)),
-        ("tier_values", figures.values),
-        ("tier_value_bytes", figures.live_bytes),
-        ("tier_segments", figures.segments),
-        ("tier_segments_free", figures.segments_free),
-        ("tier_segment_bytes", figures.segment_bytes),
-        ("tier_buffer_bytes", figures.buffer_bytes),
-        ("tier_demotions", state.demotions.get()),
-        ("tier_demoted_bytes", state.demoted_bytes.get()),
-        ("tier_promotions", state.promotions.get()),
-        ("tier_waits", state.waits.get()),
-        ("tier_throttled_commands", state.throttled.get()),
-        ("tier_reads", figures.reads),
-        ("tier_reads_from_buffers", figures.reads_from_memory),
-        ("tier_reads_in_flight", figures.reads_in_flight),
-        ("tier_read_bytes", figures.read_bytes),
-        ("tier_read_usec_p50", figures.read_p50_us),
-        ("tier_read_usec_p99", figures.read_p99_us),
-        ("tier_written_bytes", figures.disk_write_bytes),
-        ("tier_rewritten_values", figures.rewritten),
-        ("tier_rewritten_bytes", figures.rewritten_bytes),
-        ("tier_segments_cleaned", figures.segments_cleaned),
-        ("tier_read_errors", figures.read_errors),
-        ("tier_checksum_errors", figures.checksum_errors),
-        ("tier_write_errors", figures.write_errors),
-        ("tier_writes_failing", figures.writes_failing),
-    ] {
-        line(out, name, value);
-    }
-    line(out, "tier_hit_percent", format!("{hit_percent:.2}"));
-    line(out, "tier_write_amplification", format!("{amplification:.2}"));
 }
 
 fn facts(cx: &Cx<'_>, section: &str) -> Vec<(String, String)> {

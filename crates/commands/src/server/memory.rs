@@ -215,7 +215,16 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("fragmentation", Ratio(memory.resident_ratio())),
         ("fragmentation.bytes", overrun),
     ];
-    cx.reply.map(before.len() + memory.tables.len() + after.len());
+    let on_flash = memory.tier.as_ref().map(|tier| {
+        [
+            ("tier.values", Bytes(tier.values as i64)),
+            ("tier.bytes", Bytes(tier.bytes as i64)),
+            ("tier.buffers", Bytes(tier.buffer_bytes as i64)),
+            ("tier.hit-percentage", Ratio(tier.hit_percent())),
+        ]
+    });
+    let on_flash = on_flash.as_ref().map_or(&[][..], |figures| &figures[..]);
+    cx.reply.map(before.len() + memory.tables.len() + after.len() + on_flash.len());
     before.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
     for tables in &memory.tables {
         cx.reply.bulk(format!("db.{}", tables.db).as_bytes());
@@ -223,7 +232,8 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         write_figure(cx, "overhead.hashtable.main", &bytes(tables.entries));
         write_figure(cx, "overhead.hashtable.expires", &bytes(tables.expiring));
     }
-    after.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
+    let rest = after.iter().chain(on_flash);
+    rest.for_each(|(name, figure)| write_figure(cx, name, figure));
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Where memory goes: what MEMORY STATS, MEMORY DOCTOR and INFO say of it.
 
+use super::tier_report::Tier;
 use engine::{Cx, DbIndex};
 
 /// Below this there is too little data to say anything.
@@ -29,6 +30,8 @@ pub(crate) struct Memory {
     /// Of the databases that hold keys.
     pub(crate) tables: Vec<TableBytes>,
     pub(crate) keys: usize,
+    /// The flash tier, if there is one.
+    pub(crate) tier: Option<Tier>,
 }
 
 impl Memory {
@@ -47,6 +50,7 @@ impl Memory {
             client_count: engine.clients.count(),
             tables: Vec::new(),
             keys: 0,
+            tier: Tier::now(cx),
         };
         for DbIndex(db) in engine.keyspace.used_databases() {
             let (mut keys, mut entries, mut expiring) = (0, 0, 0);
@@ -93,7 +97,8 @@ impl Memory {
 
     /// MEMORY DOCTOR's report.
     pub(crate) fn report(&self) -> String {
-        if self.used - self.startup < ENOUGH_BYTES {
+        let of_tier: Vec<&str> = self.tier.iter().flat_map(Tier::findings).collect();
+        if self.used - self.startup < ENOUGH_BYTES && of_tier.is_empty() {
             return "There is too little data in this server to tell anything about its memory.\n"
                 .to_owned();
         }
@@ -118,6 +123,7 @@ impl Memory {
                  `client-output-buffer-limit` bound them.",
             );
         }
+        findings.extend(of_tier);
         if findings.is_empty() {
             return "Nothing stands out in this server's use of memory.\n".to_owned();
         }
@@ -138,7 +144,8 @@ mod tests {
     fn memory(used: usize, peak: usize, resident: usize, clients: usize) -> Memory {
         let tables = vec![TableBytes { db: 0, entries: 1000, expiring: 10 }];
         let startup = 1 << 20;
-        Memory { used, peak, resident, startup, clients, client_count: 10, tables, keys: 5 }
+        let (client_count, keys, tier) = (10, 5, None);
+        Memory { used, peak, resident, startup, clients, client_count, tables, keys, tier }
     }
 
     #[test]

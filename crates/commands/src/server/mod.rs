@@ -25,6 +25,7 @@ mod role;
 mod save;
 mod shutdown;
 mod swapdb;
+mod tier_report;
 mod time;
 
 use engine::Command;

@@ -27,6 +27,8 @@ pub(crate) struct Wanted {
     pub db: DbIndex,
     pub key: Box<[u8]>,
     pub cold: ColdRef,
+    /// The command reads, so that the key counts as a hit of the keyspace too.
+    pub reads: bool,
 }
 
 impl Wanted {
@@ -70,7 +72,7 @@ impl ColdReads {
         wanted: Vec<Wanted>,
         reader: Option<Reader>,
     ) -> Result<(), ColdError> {
-        let mut to_read = Vec::new();
+        let (mut to_read, mut misses) = (Vec::new(), 0);
         let mut reads = lock(&self.reads);
         if let Some(reader) = reader {
             wanted.iter().try_for_each(|one| tell_failure(&mut reads, one.id(), reader))?;
@@ -78,15 +80,20 @@ impl ColdReads {
         for one in wanted {
             match reads.get_mut(&one.id()) {
                 Some(Read::UnderWay(readers)) => {
-                    readers.extend(reader.filter(|reader| !readers.contains(reader)));
+                    let new = reader.filter(|reader| !readers.contains(reader));
+                    // The first one behind a look ahead has been counted with that.
+                    misses += u64::from(one.reads && new.is_some() && !readers.is_empty());
+                    readers.extend(new);
                 }
                 _ => {
+                    misses += u64::from(one.reads);
                     reads.insert(one.id(), Read::UnderWay(reader.into_iter().collect()));
                     to_read.push(one);
                 }
             }
         }
         drop(reads);
+        engine.tier.misses.add(misses);
         if !to_read.is_empty() {
             let locations = to_read.iter().map(|one| one.cold.location).collect();
             let done = Box::new(move |results| complete(engine, to_read, results));
@@ -167,7 +174,7 @@ mod tests {
 
     fn wanted(version: u8) -> Wanted {
         let cold = ColdRef { location: ColdLocation(7), version };
-        Wanted { db: DbIndex(0), key: Box::from(&b"k"[..]), cold }
+        Wanted { db: DbIndex(0), key: Box::from(&b"k"[..]), cold, reads: true }
     }
 
     fn failed(reads: &ColdReads, one: Wanted, readers: &[Reader], now_s: i64) {
