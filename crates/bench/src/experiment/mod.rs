@@ -1,6 +1,7 @@
 //! Published experiments, repeated on the user's machine: the servers are started, loaded with the
 //! command lines of this very tool, and their figures printed beside the published ones.
 
+mod flash;
 mod runs;
 mod servers;
 
@@ -11,7 +12,7 @@ use crate::modes;
 use crate::options::args::ExperimentArgs;
 use crate::options::{Job, Output, resolve};
 use crate::report::Session;
-use crate::report::document::{Experiment, Row};
+use crate::report::document::{Experiment, MemoryLine, Row};
 use crate::report::table::{fitted, grouped, wrapped};
 use servers::Lab;
 
@@ -49,6 +50,8 @@ pub struct Bench<'a> {
     /// The sizes in words.
     pub sizes: String,
     rows: Vec<Row>,
+    /// The memory of servers that were limited in it.
+    pub memory: Vec<MemoryLine>,
     /// Why the last run has no figure.
     refusal: Option<String>,
     session: &'a mut Session,
@@ -77,11 +80,13 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         threads: cores.div_ceil(2),
         sizes: String::new(),
         rows: Vec::new(),
+        memory: Vec::new(),
         refusal: None,
         session: &mut session,
     };
     let outcome = (plan.run)(&mut bench);
     let (rows, sizes) = (std::mem::take(&mut bench.rows), std::mem::take(&mut bench.sizes));
+    let memory = std::mem::take(&mut bench.memory);
     drop(bench);
     let experiment = Experiment {
         name: plan.name.into(),
@@ -90,6 +95,7 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         scale,
         sizes,
         rows,
+        memory,
     };
     session.print(&table(&experiment));
     session.document.experiment = Some(experiment);
@@ -275,6 +281,7 @@ mod tests {
             published_by: "somebody ".repeat(20),
             scale: 1.0,
             sizes: "many keys, ".repeat(20),
+            memory: Vec::new(),
             rows: vec![
                 row("8 instances, Twemproxy, HAProxy", None, missing),
                 row("1 reference server, 800 clients", None, missing),

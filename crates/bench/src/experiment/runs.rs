@@ -1,9 +1,7 @@
 //! The five experiments.
 
-use super::servers::{Lab, Server, target};
+use super::servers::{Lab, Server};
 use super::{Bench, Plan};
-use crate::client::{Client, Reply};
-use crate::report::document::Latency;
 
 /// All of them.
 pub static PLANS: [Plan; 5] = [
@@ -40,12 +38,12 @@ pub static PLANS: [Plan; 5] = [
         title: "more data than RAM: fill, prime the middle, mixed load",
         by: "Redis Labs and Diamanti (Redis on Flash): 110 k, 25 k and 130 k ops/s below 1 ms",
         usual_scale: 0.002,
-        run: flash,
+        run: super::flash::run,
     },
 ];
 
 /// A count of the original, scaled, at least `least`.
-fn scaled(original: f64, scale: f64, least: u64) -> u64 {
+pub(super) fn scaled(original: f64, scale: f64, least: u64) -> u64 {
     ((original * scale) as u64).max(least)
 }
 
@@ -278,69 +276,4 @@ fn proxy_hop(bench: &mut Bench<'_>) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-fn flash(bench: &mut Bench<'_>) -> Result<(), String> {
-    const BYTES: u64 = 500;
-    let keys = scaled(75e6, bench.scale, 10_000);
-    let seconds = (600.0 * bench.scale).max(5.0);
-    let (middle, half) = (keys / 2, (keys as f64 * 0.135) as u64);
-    let deviation = 5_125_000.0 * bench.scale;
-    bench.sizes = format!(
-        "{keys} values of {BYTES} bytes, the middle {} primed, each for at least 2 s, then {seconds:.0} s of 1:1, pipeline 11, 20 clients, \
-         gaussian with standard deviation {deviation:.0}",
-        2 * half
-    );
-    let fill = format!(
-        "--ratio 1:0 --key-pattern P:P --key-maximum {} -d {BYTES} -c 20 -P 11 -n {keys}",
-        keys - 1
-    );
-    let prime = format!(
-        "--ratio 0:1 --key-pattern P:P --key-minimum {} --key-maximum {} -c 20 -P 11 -n {}",
-        middle - half,
-        middle + half,
-        2 * half
-    );
-    let mixed = format!(
-        "--ratio 1:1 --key-pattern G:G --key-stddev {deviation} --key-maximum {} -d {BYTES} -c 20 -P 11 --duration {seconds}",
-        keys - 1
-    );
-    let mut servers = vec![("Dunlin".to_owned(), bench.lab.dunlin(&[], None)?)];
-    if let Some(server) = bench.lab.reference(&[], None)? {
-        servers.push((bench.lab.reference_name().unwrap_or("reference").to_owned(), server));
-    }
-    for (name, server) in &servers {
-        let limit = limit_memory(server.port, keys * BYTES * 3 / 10)?;
-        let steps =
-            [("fill", &fill, "110 000"), ("prime", &prime, "25 000"), ("mixed", &mixed, "130 000")];
-        for (step, line, published) in steps {
-            let measured = bench.measure_long(server.port, line)?;
-            let Some(measured) = measured.first() else { continue };
-            let p99 = Latency::new(&measured.total().latencies).p99;
-            let remark = format!("p99 {p99:.3} ms; {limit}");
-            bench.row(
-                &format!("{step}: {name}"),
-                "requests/s",
-                Some(published),
-                &[measured.rate()],
-                &remark,
-            );
-        }
-    }
-    Ok(())
-}
-
-/// Limits a server's memory if it has a tier below it; what was done.
-fn limit_memory(port: u16, bytes: u64) -> Result<String, String> {
-    let refuse = |error: std::io::Error| format!("port {port}: {error}");
-    let mut client = Client::connect(&target(port)).map_err(refuse)?;
-    let found = client.ask(&["CONFIG", "GET", "*flash*", "*tier*"]).map_err(refuse)?;
-    match found {
-        Reply::List(options) if !options.is_empty() => {
-            let limit = bytes.to_string();
-            client.ask(&["CONFIG", "SET", "maxmemory", &limit]).map_err(refuse)?;
-            Ok("RAM limited to 30 % of the data".into())
-        }
-        _ => Ok("no flash tier: all in RAM".into()),
-    }
 }

@@ -184,6 +184,16 @@ pub struct Experiment {
     pub scale: f64,
     pub sizes: String,
     pub rows: Vec<Row>,
+    pub memory: Vec<MemoryLine>,
+}
+
+/// A server's memory over time, beside its limit.
+#[derive(Debug, Serialize)]
+pub struct MemoryLine {
+    pub server: String,
+    pub limit_bytes: u64,
+    /// Seconds since the first step began, resident bytes.
+    pub readings: Vec<(f64, u64)>,
 }
 
 /// One row of an experiment.

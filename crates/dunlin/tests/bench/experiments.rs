@@ -75,6 +75,43 @@ fn an_experiment_measures_what_can_be_measured_and_says_what_is_missing() {
 }
 
 #[test]
+fn more_data_than_memory_are_measured_beside_all_in_memory() {
+    let (directory, json, page) = (file("lab"), file("result.json"), file("page.html"));
+    let line = arguments("flash", &directory);
+    let files = format!("--json-out-file {} --report {}", json.display(), page.display());
+    let output = bench(&format!("{line} --reference false --scale 0.0004 {files}"));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // There is no such reference server; what was measured before is reported all the same.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let rows = result["experiment"]["rows"].as_array().unwrap();
+    let figure = |what: &str| {
+        let row = rows.iter().find(|row| row["what"] == what);
+        row.unwrap_or_else(|| panic!("{what}: {rows:?}"))["measured"][0].as_f64().unwrap()
+    };
+    for server in ["Dunlin, all in RAM", "Dunlin, tier", "Dunlin, tier, replica"] {
+        for step in ["fill", "prime", "mixed"] {
+            assert!(figure(&format!("{step}: {server}")) > 0.0);
+        }
+        let at_client = figure(&format!("mixed: {server}, at the client"));
+        assert!(at_client > figure(&format!("mixed: {server}, in the server")));
+    }
+    assert!(figure("mixed: Dunlin, tier beside all in RAM") > 0.0);
+    assert!(result["experiment"]["sizes"].as_str().unwrap().contains("220 requests"));
+    let memory = result["experiment"]["memory"].as_array().unwrap();
+    let servers: Vec<_> = memory.iter().map(|line| line["server"].as_str().unwrap()).collect();
+    assert_eq!(servers, ["Dunlin, tier", "Dunlin, tier, replica"]);
+    assert!(
+        memory.iter().all(|line| line["readings"].as_array().unwrap().len() >= 3),
+        "{memory:?}"
+    );
+    assert!(std::fs::read_to_string(&page).unwrap().contains("limit_bytes"));
+    assert_left_clean(&directory);
+    std::fs::remove_file(json).unwrap();
+    std::fs::remove_file(page).unwrap();
+}
+
+#[test]
 fn an_interrupted_experiment_leaves_nothing_behind() {
     for interrupts in [1, 2] {
         let directory = file("lab");
