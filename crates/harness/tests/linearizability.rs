@@ -10,12 +10,14 @@
 use harness::client::{Client, ok};
 use harness::environment;
 use harness::history::{Action, Recorder, State};
+use harness::info;
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::server::{Backend, Options, Program, Server};
 use harness::wait::eventually;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,7 +29,8 @@ fn seconds() -> Duration {
     environment::seconds("DUNLIN_LINEARIZABILITY_SECONDS").unwrap_or(half)
 }
 
-/// Calls `test` with a server of two threads and one of four, on each I/O back-end.
+/// Calls `test` with a server of two threads and one of four, on each I/O back-end, and with one of four
+/// whose values are sent to flash again and again.
 fn with_servers(test: impl Fn(&Server)) {
     let program = Program::under_test();
     for backend in program.backends() {
@@ -37,13 +40,50 @@ fn with_servers(test: impl Fn(&Server)) {
             let backend = backend.map_or("", Backend::name);
             println!("on {} {backend} with {threads} threads", program.name());
             test(&server);
-            let log = server.log();
-            // What a sanitizer has to say; it would end the server with a status of its own, too.
-            assert!(!log.contains("WARNING: ThreadSanitizer"), "{log}");
-            let status = server.stop().unwrap();
-            assert!(status.success(), "the server ended with {status}");
+            end(server);
         }
     }
+    if program.is_dunlin() {
+        let tier = ["--tier-dir", "tier", "--tier-segment-size", "1mb"];
+        let others = ["--io-threads", "4", "--enable-debug-command", "yes"];
+        let options = Options::arguments(&[&tier[..], &others].concat());
+        let server = Server::start(&program, options).unwrap();
+        println!("on {} with a flash tier", program.name());
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| demote_until(&server, &stop));
+            let _stop = StopAtEnd(&stop);
+            test(&server);
+        });
+        assert_eq!(info::number(&mut server.client(), "tier_read_errors"), 0);
+        end(server);
+    }
+}
+
+/// Tells a thread to end, also when a test has failed.
+struct StopAtEnd<'s>(&'s AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+fn demote_until(server: &Server, stop: &AtomicBool) {
+    let mut client = server.client();
+    while !stop.load(Relaxed) {
+        ok(&mut client, "DEBUG TIER DEMOTE");
+        // It stops the world, which the test is to have most of the time.
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn end(server: Server) {
+    let log = server.log();
+    // What a sanitizer has to say; it would end the server with a status of its own, too.
+    assert!(!log.contains("WARNING: ThreadSanitizer"), "{log}");
+    let status = server.stop().unwrap();
+    assert!(status.success(), "the server ended with {status}");
 }
 
 /// One client of a test: a connection, a stream of random numbers, a source of unique values.
@@ -115,7 +155,8 @@ fn number(reply: &Reply) -> Option<u64> {
         reply if reply.is_nil() => None,
         reply => {
             let text = std::str::from_utf8(reply.text().expect("a value")).expect("digits");
-            Some(text.parse().expect("a number"))
+            // Strings begin with a letter, since the flash tier leaves numbers where they are.
+            Some(text.trim_start_matches('v').parse().expect("a number"))
         }
     }
 }
@@ -159,19 +200,19 @@ fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
     let action = match worker.rng.below(12) {
         0..=2 => Action::Get(number(&worker.ask(&format!("GET {key}")))),
         3 => {
-            worker.ask(&format!("SET {key} {value}"));
+            worker.ask(&format!("SET {key} v{value}"));
             Action::Set(value)
         }
-        4 => Action::SetIfNone(value, !worker.ask(&format!("SET {key} {value} NX")).is_nil()),
-        5 => Action::Swap(value, number(&worker.ask(&format!("SET {key} {value} GET")))),
+        4 => Action::SetIfNone(value, !worker.ask(&format!("SET {key} v{value} NX")).is_nil()),
+        5 => Action::Swap(value, number(&worker.ask(&format!("SET {key} v{value} GET")))),
         6 => Action::Delete(flag(&worker.ask(&format!("DEL {key}")))),
         7 => Action::Delete(!worker.ask(&format!("GETDEL {key}")).is_nil()),
         8 => {
             let second = worker.value();
             let replies = worker.transaction(&[
-                format!("SET {key} {value}"),
+                format!("SET {key} v{value}"),
                 format!("GET {key}"),
-                format!("GETSET {key} {second}"),
+                format!("GETSET {key} v{second}"),
             ]);
             let replies = replies.expect("nothing is watched");
             Action::Together(vec![
@@ -182,7 +223,7 @@ fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
         }
         9 => {
             // Pipelined: each request is recorded with the time of both.
-            let requests = format!("SET {key} {value}\r\nGET {key}\r\n");
+            let requests = format!("SET {key} v{value}\r\nGET {key}\r\n");
             worker.client.send_raw(requests.as_bytes()).unwrap();
             worker.client.reply().unwrap();
             return vec![Action::Set(value), Action::Get(number(&worker.client.reply().unwrap()))];
@@ -192,7 +233,7 @@ fn string_step(worker: &mut Worker, key: &str) -> Vec<Action> {
             let seen = number(&worker.ask(&format!("GET {key}")));
             // Called from before WATCH on, which is earlier than it could take effect: weaker than
             // what is promised, never stronger.
-            match worker.transaction(&[format!("SET {key} {value}")]) {
+            match worker.transaction(&[format!("SET {key} v{value}")]) {
                 Some(_) => Action::CompareAndSet(seen, value),
                 None => Action::Get(seen),
             }
@@ -228,12 +269,12 @@ fn script_step(worker: &mut Worker, key: &str) -> Action {
         let k = if is_declared { "KEYS[1]" } else { "ARGV[1]" };
         format!("local k, v = {k}, ARGV[2] {body} -- {number_of_script}")
     };
-    let value_text = value.to_string();
+    let value_text = format!("v{value}");
     let declared = if is_declared { vec!["1", key, key] } else { vec!["0", key] };
     match worker.rng.below(5) {
         0 => Action::Get(number(&worker.ask(&format!("GET {key}")))),
         1 => {
-            worker.ask(&format!("SET {key} {value}"));
+            worker.ask(&format!("SET {key} v{value}"));
             Action::Set(value)
         }
         2 | 3 => {
@@ -243,7 +284,7 @@ fn script_step(worker: &mut Worker, key: &str) -> Action {
         }
         _ => {
             let seen = number(&worker.ask(&format!("GET {key}")));
-            let seen_text = seen.map_or(String::new(), |seen| seen.to_string());
+            let seen_text = seen.map_or(String::new(), |seen| format!("v{seen}"));
             let script = script(COMPARE);
             let words = [&["EVAL", &script][..], &declared, &[&value_text, &seen_text]].concat();
             match ok(&mut worker.client, &words[..]) {
