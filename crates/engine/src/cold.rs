@@ -13,6 +13,7 @@
 //! A value that cannot be read fails the requests that asked for it. The next one tries again.
 
 mod reads;
+mod sweep;
 mod thaw;
 
 use crate::command::{Command, Databases, Flags, KeyFlags};
@@ -29,6 +30,7 @@ use keyspace::cold::store;
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Entry, Key, StripeData, Value};
 pub use reads::ColdReads;
 use reads::{Reader, Wanted};
+pub(crate) use sweep::{SWEEP_BYTES, Step, Sweep};
 pub(crate) use thaw::thaw;
 
 /// Whether a command needs the value of a key that it names, not only the key.

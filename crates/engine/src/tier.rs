@@ -99,6 +99,11 @@ fn place(ColdLocation(bits): ColdLocation) -> Location {
     Location::from_bits(bits)
 }
 
+/// What stands for a place of the tier in an entry.
+pub(crate) fn cold_location(location: Location) -> ColdLocation {
+    ColdLocation(location.to_bits())
+}
+
 impl ColdStore for Store {
     fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched) {
         let locations: Vec<Location> = wanted.into_iter().map(place).collect();
@@ -122,6 +127,27 @@ impl ColdStore for Store {
 
     fn renamed(&self, location: ColdLocation, hash: u64) {
         self.0.rename(place(location), hash);
+    }
+
+    fn mark(&self, location: ColdLocation) -> bool {
+        self.0.mark(place(location));
+        true
+    }
+
+    fn unmark(&self, location: ColdLocation) -> bool {
+        self.0.unmark(place(location))
+    }
+
+    fn is_marked(&self, location: ColdLocation) -> bool {
+        self.0.is_marked(place(location))
+    }
+
+    fn pin(&self, location: ColdLocation) {
+        self.0.pin(place(location));
+    }
+
+    fn unpin(&self, location: ColdLocation) {
+        self.0.unpin(place(location));
     }
 }
 
@@ -153,9 +179,8 @@ impl Owners for Entries {
         self.reader.enter();
         // The stripe follows from the hash as long as slots have no part in it.
         let stripe = keyspace.stripe_of(Key { bytes: b"", hash });
-        let to = || append().map(|location| ColdLocation(location.to_bits()));
-        let moved =
-            keyspace.stripe(stripe).lock().move_cold(hash, ColdLocation(from.to_bits()), to);
+        let to = || append().map(cold_location);
+        let moved = keyspace.stripe(stripe).lock().move_cold(hash, cold_location(from), to);
         self.reader.leave();
         match moved {
             Moved::Done => Relocation::Moved,
@@ -163,10 +188,6 @@ impl Owners for Entries {
             Moved::Held => Relocation::Held,
             Moved::Failed(refused) => Relocation::Refused(refused),
         }
-    }
-
-    fn may_reuse(&self) -> bool {
-        !self.engine.snapshots.is_running()
     }
 }
 
@@ -362,7 +383,7 @@ fn demote_value(
         Err(Refused::TooLong) => return Ok(0),
         result => result?,
     };
-    let was = data.make_cold(db, key, ColdLocation(location.to_bits()));
+    let was = data.make_cold(db, key, cold_location(location));
     engine.background.free_entry(was.expect("it was asked whether it can"));
     let freed = bytes.saturating_sub(COLD_BYTES);
     engine.tier.demotions.add(1);

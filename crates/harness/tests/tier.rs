@@ -194,6 +194,104 @@ fn a_log_larger_than_memory_is_repeated() {
     }
 }
 
+/// What is cold at the moment of BGSAVE is in the file as it was then, whatever becomes of it.
+#[test]
+fn a_snapshot_sweeps_the_segments_while_values_come_and_go() {
+    const KEYS: usize = 4000;
+    let server = start(&["--maxmemory", "200mb", "--save", "", "--appendonly", "no"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..KEYS), []);
+    every_type(&mut client);
+    for number in 0..50 {
+        let words = [&b"PEXPIRE"[..], &key(number), b"100000000"];
+        assert_eq!(client.command(&words).unwrap(), Reply::Integer(1));
+    }
+    ok(&mut client, "SELECT 1");
+    assert_eq!(fill(&mut client, KEYS..KEYS + 500), []);
+    ok(&mut client, "SELECT 2");
+    assert_eq!(fill(&mut client, KEYS + 500..KEYS + 800), []);
+    ok(&mut client, "SELECT 0");
+    let before = contents(&mut client);
+    assert_eq!(demote(&mut client), KEYS as i64 + 821);
+    // Keys whose names have changed since their values were written.
+    for number in 0..50 {
+        ok(&mut client, &format!("RENAME key:{number:012} another"));
+        ok(&mut client, &format!("RENAME another key:{number:012}"));
+    }
+    let reads = number(&mut client, "tier_reads");
+    ok(&mut client, "SAVE");
+    assert_eq!(number(&mut client, "tier_reads"), reads, "no value is read by itself");
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 300");
+    ok(&mut client, "BGSAVE SCHEDULE");
+    let is_saving = |client: &mut Client| number(client, "rdb_bgsave_in_progress") == 1;
+    let mut rng = Rng::new(11);
+    let mut changes = 0;
+    while is_saving(&mut client) {
+        let (one, other) = (key(rng.below(KEYS)), key(rng.below(KEYS)));
+        let request: Vec<&[u8]> = match rng.below(8) {
+            0 => vec![b"SET", &one, b"new"],
+            1 => vec![b"DEL", &one],
+            2 => vec![b"GET", &one],
+            3 => vec![b"RENAME", &one, &other],
+            4 => vec![b"EXPIRE", &one, b"1000"],
+            5 => vec![b"APPEND", &one, b"more"],
+            6 => vec![b"MOVE", &one, b"3"],
+            _ => vec![b"COPY", &one, &other, b"REPLACE"],
+        };
+        // RENAME of a key that is gone is refused.
+        client.command(&request).unwrap();
+        changes += 1;
+        match changes {
+            100 => drop(ok(&mut client, "SWAPDB 1 4")),
+            200 => {
+                ok(&mut client, "SELECT 2");
+                ok(&mut client, "FLUSHDB");
+                ok(&mut client, "SELECT 0");
+            }
+            _ if changes % 64 == 0 => drop(demote(&mut client)),
+            _ => {}
+        }
+    }
+    assert!(changes > 200, "{changes} changes were no race");
+    let info = client.command(&["INFO", "persistence"]).unwrap();
+    let info = String::from_utf8_lossy(info.text().unwrap()).into_owned();
+    assert!(info.contains("rdb_last_bgsave_status:ok"), "{info}");
+    let file = std::fs::read(server.directory().join("dump.rdb")).unwrap();
+    let other = Server::start(
+        &Program::under_test(),
+        Options::arguments(&["--save", "", "--dbfilename", "taken.rdb"]),
+    );
+    let mut other = other.unwrap();
+    other.terminate().unwrap();
+    std::fs::write(other.directory().join("taken.rdb"), file).unwrap();
+    other.start_again().unwrap();
+    let after = contents(&mut other.client());
+    assert_eq!(after.len(), before.len());
+    for (name, value) in &before {
+        assert!(after.get(name) == Some(value), "another value of {name:?}");
+    }
+    assert_eq!(number(&mut client, "tier_read_errors"), 0);
+}
+
+/// Cleaning goes on while a snapshot runs: a tier that is too small for all that is written meanwhile
+/// takes it all the same.
+#[test]
+fn segments_are_cleaned_while_a_snapshot_runs() {
+    let limits = ["--maxmemory", "12mb", "--tier-max-size", "64mb", "--save", ""];
+    let server = start(&limits);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..20_000), []);
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 5000");
+    ok(&mut client, "BGSAVE SCHEDULE");
+    for _ in 0..4 {
+        assert_eq!(fill(&mut client, 0..20_000), [], "nothing is refused");
+    }
+    assert_eq!(number(&mut client, "rdb_bgsave_in_progress"), 1);
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 0");
+    eventually("the snapshot ends", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    (0..200).for_each(|number| check(&mut client, number * 100));
+}
+
 #[test]
 fn a_log_is_whole_after_a_kill_at_any_moment() {
     const KEYS: usize = 12_000;

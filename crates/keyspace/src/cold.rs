@@ -49,8 +49,7 @@ pub trait ColdStore: Send + Sync {
     fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched);
     /// The bytes that a value takes there.
     fn size(&self, location: ColdLocation) -> usize;
-    /// Waits for a value. As long as a snapshot runs it may be one that was released since the
-    /// snapshot began, here and in [`ColdStore::fetch`].
+    /// Waits for a value. Here and in [`ColdStore::fetch`] an entry refers to it, or it is pinned.
     ///
     /// # Errors
     /// The value could not be read, or is damaged.
@@ -62,6 +61,31 @@ pub trait ColdStore: Send + Sync {
     /// an entry by hash and location ([`crate::StripeData::move_cold`]).
     fn renamed(&self, location: ColdLocation, hash: u64) {
         let _ = (location, hash);
+    }
+    /// A snapshot wants to have the value read together with those that lie beside it. Whether the store
+    /// does that: then it names the value to the snapshot as long as the mark is there
+    /// ([`crate::StripeData::take_marked`]). Called under the stripe's lock, as all about marks.
+    fn mark(&self, location: ColdLocation) -> bool {
+        let _ = location;
+        false
+    }
+    /// Clears a mark; whether there was one.
+    fn unmark(&self, location: ColdLocation) -> bool {
+        let _ = location;
+        false
+    }
+    /// Whether there is a mark.
+    fn is_marked(&self, location: ColdLocation) -> bool {
+        let _ = location;
+        false
+    }
+    /// Keeps a value readable whose entry may go, until [`ColdStore::unpin`] or the end of the snapshot.
+    fn pin(&self, location: ColdLocation) {
+        let _ = location;
+    }
+    /// The pinned value has been read.
+    fn unpin(&self, location: ColdLocation) {
+        let _ = location;
     }
 }
 

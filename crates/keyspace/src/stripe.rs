@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::byte_lock::ByteLock;
+use crate::cold::ColdLocation;
 use crate::entry::Entry;
 use crate::field_times::FieldTimes;
 use crate::holds::Hold;
@@ -269,6 +270,14 @@ impl StripeData {
             self.end_snapshot_if_done();
         }
         goes_on.unwrap_or(false)
+    }
+
+    /// The entry with this hash whose cold value a snapshot has marked here: its token and the database
+    /// that it was in. From now on it is not marked. `None` if it was not.
+    pub fn take_marked(&mut self, hash: u64, location: ColdLocation) -> Option<Chunk> {
+        let taken = self.with_snapshot(|hook, data| hook.take_marked(data, hash, location));
+        self.end_snapshot_if_done();
+        taken.flatten()
     }
 
     /// Ends a snapshot in this stripe that is not through.

@@ -4,7 +4,7 @@
 //! entry first all the same, since it may be streaming the value; and what a long command holds
 //! stays in RAM, since it is read without a lock.
 
-use crate::cold::{ColdLocation, ColdRef};
+use crate::cold::{self, ColdLocation, ColdRef};
 use crate::entry::Entry;
 use crate::kind::{Kind, Value};
 use crate::snapshot::Touch;
@@ -47,8 +47,8 @@ impl StripeData {
     }
 
     /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry
-    /// refer to the place that it returns. The value is the same: a snapshot need not know, and may read it
-    /// at either place.
+    /// refer to the place that it returns. The value is the same: the mark that a snapshot may have set goes
+    /// with it.
     pub fn move_cold<E>(
         &mut self,
         hash: u64,
@@ -64,6 +64,11 @@ impl StripeData {
         match append() {
             Ok(location) => {
                 entry.set_cold_location(location);
+                if let Some(store) = cold::store()
+                    && store.unmark(from)
+                {
+                    store.mark(location);
+                }
                 Moved::Done
             }
             Err(error) => Moved::Failed(error),

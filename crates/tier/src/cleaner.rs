@@ -4,29 +4,24 @@
 //! the age, by what has to be read and written for it. A segment that loses its values quickly is worth
 //! waiting for; an old one is not. What was moved is old, so it goes to segments of its own.
 
-use crate::disk::{Operation, Work};
 use crate::location::{Location, UNIT};
 use crate::record::{self, HEADER, Record};
 use crate::segments::{Segment, State};
-use crate::slot::Slot;
 use crate::tier::Tier;
+use crate::window::Window;
 use crate::writer::Refused;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::*;
 use std::time::Duration;
-use structs::aligned::{ALIGNMENT, AlignedBytes};
+use structs::aligned::ALIGNMENT;
 use structs::sync::lock;
 
-/// Bytes of a segment that are read at a time.
-const WINDOW: usize = 1 << 20;
 /// A segment with more than so many thousandths of its bytes in use is not worth it.
 const TOO_FULL: u64 = 980;
 /// How long to wait for the disk at a stretch, and how often, before a segment is given up.
 const PAUSE: Duration = Duration::from_millis(5);
 const PAUSES: u32 = 400;
-/// Times that a read is begun again of which the disk gave less than all.
-const SHORT_READS: u32 = 3;
 
 /// The keepers of locations.
 pub trait Owners {
@@ -38,9 +33,6 @@ pub trait Owners {
         from: Location,
         append: &mut dyn FnMut() -> Result<Location, Refused>,
     ) -> Relocation;
-
-    /// Whether space can be used again that nothing refers to any more: a snapshot may still need it.
-    fn may_reuse(&self) -> bool;
 }
 
 /// What became of a value that is to be moved.
@@ -56,39 +48,9 @@ pub enum Relocation {
     Refused(Refused),
 }
 
-/// A part of a segment in memory.
-struct Window {
-    segment: u32,
-    /// Bytes of the segment that were written.
-    end: u32,
-    start: u32,
-    bytes: AlignedBytes,
-    len: usize,
-}
-
-impl Window {
-    /// So many bytes from this place on, read if need be.
-    fn at(&mut self, tier: &Tier, offset: u32, len: usize) -> io::Result<&[u8]> {
-        let is_inside = offset >= self.start && (offset - self.start) as usize + len <= self.len;
-        if !is_inside {
-            let start = offset / ALIGNMENT as u32 * ALIGNMENT as u32;
-            let needed = ((offset - start) as usize + len).next_multiple_of(ALIGNMENT);
-            let size = needed.max(WINDOW).min((self.end - start) as usize);
-            if self.bytes.len() < size {
-                self.bytes = AlignedBytes::new(size);
-            }
-            self.len = 0;
-            let bytes = std::mem::replace(&mut self.bytes, AlignedBytes::new(0));
-            self.bytes = tier.read_range(self.segment, start, size, bytes)?;
-            (self.start, self.len) = (start, size);
-        }
-        let at = (offset - self.start) as usize;
-        self.bytes.get(at..at + len).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
-    }
-}
-
 impl Tier {
-    /// The segment that is best cleaned now.
+    /// The segment that is best cleaned now. One that a snapshot is going to read comes last: what is moved
+    /// away from it has to be read once more.
     pub(crate) fn choose_victim(&self) -> Option<u32> {
         let now = self.sealed.load(Relaxed);
         let score = |segment: &Segment| {
@@ -105,7 +67,8 @@ impl Tier {
             let age = now.saturating_sub(segment.sealed_at.load(Relaxed));
             let age = u128::from(age);
             // (1 - u) × age / (1 + u), as a number that is larger for a better victim.
-            Some((u128::from(size - live.min(size)) * age * 1000) / u128::from(size + live))
+            let benefit = u128::from(size - live.min(size)) * age * 1000 / u128::from(size + live);
+            Some((segment.needs.marked() == 0, benefit))
         };
         let scored = self
             .segments
@@ -135,8 +98,7 @@ impl Tier {
     ) -> io::Result<()> {
         let end = lock(&segment.memory).end;
         let generation = segment.generation.load(Relaxed);
-        let bytes = AlignedBytes::new(0);
-        let mut window = Window { segment: number, end, start: 0, bytes, len: 0 };
+        let mut window = Window::new(number, end);
         let mut at = 0;
         while at < end && segment.live.load(Acquire) > 0 {
             // Behind the last record of a piece, and behind damage, goes on where a piece can begin.
@@ -185,29 +147,6 @@ impl Tier {
             }
         }
         false
-    }
-
-    /// Reads a part of a segment and waits for it.
-    fn read_range(
-        &self,
-        segment: u32,
-        offset: u32,
-        len: usize,
-        bytes: AlignedBytes,
-    ) -> io::Result<AlignedBytes> {
-        let mut work = Work::Read(bytes);
-        for _ in 0..=SHORT_READS {
-            let slot = Slot::new();
-            let told = Arc::clone(&slot);
-            let done = Box::new(move |work, result| told.set((work, result)));
-            self.disk.submit(vec![Operation { segment, offset, len, work, done }]);
-            let (back, read) = slot.wait(&*self.disk);
-            match back {
-                Work::Read(bytes) if read? == len => return Ok(bytes),
-                other => work = other,
-            }
-        }
-        Err(io::ErrorKind::UnexpectedEof.into())
     }
 }
 

@@ -66,7 +66,7 @@ impl Batch {
 
 impl Tier {
     /// Reads values, all at once. `done` is called once: by another thread, or before this returns if
-    /// all are in memory. The caller makes sure that each is referred to until this returns.
+    /// all are in memory. The caller makes sure that each is referred to, or pinned, until this returns.
     pub fn fetch(self: &Arc<Self>, wanted: &[Location], done: Fetched) {
         let batch = Arc::new(Batch {
             results: Mutex::new(vec![None; wanted.len()]),
@@ -91,7 +91,7 @@ impl Tier {
         batch.complete(1);
     }
 
-    /// Reads a value and waits for it. It is referred to, or was when the snapshot began that runs.
+    /// Reads a value and waits for it. It is referred to, or pinned.
     ///
     /// # Errors
     /// It cannot be read.
@@ -116,9 +116,7 @@ impl Tier {
         match record::parse(bytes, location, generation) {
             Ok(record) => Ok(record.payload.to_vec()),
             Err(Damage::NotTheRecord | Damage::Checksum) => {
-                self.counters.read_errors.fetch_add(1, Relaxed);
-                self.counters.checksum_errors.fetch_add(1, Relaxed);
-                Err(ReadError::Damaged)
+                Err(self.count_failure(ReadError::Damaged))
             }
         }
     }
@@ -166,8 +164,15 @@ impl Tier {
         self.segments.get(segment).readers.fetch_sub(1, AcqRel);
     }
 
-    fn unreadable(&self, why: &str) -> Result<Vec<u8>, ReadError> {
+    /// Counts a value that could not be read.
+    pub(crate) fn count_failure(&self, error: ReadError) -> ReadError {
         self.counters.read_errors.fetch_add(1, Relaxed);
-        Err(ReadError::Disk(why.to_owned()))
+        let is_damaged = u64::from(error == ReadError::Damaged);
+        self.counters.checksum_errors.fetch_add(is_damaged, Relaxed);
+        error
+    }
+
+    fn unreadable(&self, why: &str) -> Result<Vec<u8>, ReadError> {
+        Err(self.count_failure(ReadError::Disk(why.to_owned())))
     }
 }

@@ -1,6 +1,7 @@
 //! Segments: what each holds, and which are free.
 
 use crate::location::MAX_SEGMENTS;
+use crate::marks::Needs;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use structs::aligned::AlignedBytes;
@@ -19,7 +20,7 @@ pub(crate) enum State {
     Open = 2,
     /// It is full.
     Sealed = 3,
-    /// Nothing refers to it, but a snapshot may.
+    /// Nothing refers to it, but a snapshot or a read may need it.
     Emptied = 4,
 }
 
@@ -79,6 +80,8 @@ pub(crate) struct Segment {
     /// `live`, plus one, when the last attempt to move everything away failed.
     pub stuck_at: AtomicU64,
     pub memory: Mutex<Memory>,
+    /// What the snapshot under way needs of it.
+    pub needs: Needs,
 }
 
 impl Segment {

@@ -222,14 +222,17 @@ impl Tier {
     /// Keeps enough segments free: takes back those that are empty, makes new ones, and moves values out of
     /// those that are nearly empty. One thread at a time; it waits for the disk.
     pub fn maintain(self: &Arc<Self>, owners: &dyn Owners) {
-        self.write_again(owners);
+        self.write_again();
         self.forget_stuck();
-        self.collect(owners);
+        self.collect();
         self.provide();
-        while self.wants_cleaning() && owners.may_reuse() {
+        while self.wants_cleaning() {
             let Some(victim) = self.choose_victim() else { break };
+            if self.segments.get(victim).needs.marked() > 0 && !self.is_short() {
+                break;
+            }
             self.clean(victim, owners);
-            self.collect(owners);
+            self.collect();
             self.provide();
         }
         let is_full = lock(&self.free).len() <= SPARE;
@@ -244,23 +247,19 @@ impl Tier {
     }
 
     /// Takes back segments that nothing refers to.
-    fn collect(&self, owners: &dyn Owners) {
-        let mut is_any = false;
-        for (_, segment) in self.segments.iter() {
+    fn collect(&self) {
+        for (number, segment) in self.segments.iter() {
             if segment.state() == State::Sealed
                 && segment.live.load(Acquire) == 0
                 && lock(&segment.memory).is_on_disk()
             {
                 segment.set_state(State::Emptied);
             }
-            is_any |= segment.state() == State::Emptied;
-        }
-        // Asked afterwards: a snapshot that begins from here on knows of no value in these segments.
-        if !is_any || !owners.may_reuse() {
-            return;
-        }
-        for (number, segment) in self.segments.iter() {
-            if segment.state() == State::Emptied && segment.readers.load(Acquire) == 0 {
+            // Asked afterwards: a place is pinned and read only while an entry refers to it.
+            if segment.state() == State::Emptied
+                && segment.readers.load(Acquire) == 0
+                && !segment.needs.is_pinned()
+            {
                 self.free_segment(number);
             }
         }
@@ -308,13 +307,16 @@ impl Tier {
         }
     }
 
+    fn is_short(&self) -> bool {
+        lock(&self.free).len() < self.wanted_free()
+    }
+
     /// Whether free segments are short, or more than half of all is waste.
     fn wants_cleaning(&self) -> bool {
         let free = lock(&self.free).len() as u64;
         let used = self.existing.load(Relaxed).saturating_sub(free);
         let live = self.counters.live_bytes.load(Relaxed);
-        free < self.wanted_free() as u64
-            || (used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2)
+        self.is_short() || (used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2)
     }
 
     /// Counts and sizes of this moment.

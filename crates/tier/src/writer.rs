@@ -3,7 +3,6 @@
 //! A record is readable from memory until the disk has it. What cannot be written stays in memory and
 //! is tried again; meanwhile nothing more is taken in, so that what waits has a bound.
 
-use crate::cleaner::Owners;
 use crate::disk::{Operation, Work};
 use crate::location::Location;
 use crate::record::{self, Record};
@@ -177,13 +176,13 @@ impl Tier {
     }
 
     /// Tries the writes again that failed, those left out that nothing needs.
-    pub(crate) fn write_again(self: &Arc<Self>, owners: &dyn Owners) {
+    pub(crate) fn write_again(self: &Arc<Self>) {
         let failed = std::mem::take(&mut *lock(&self.failed));
         for piece in failed {
             self.failing.fetch_sub(1, Relaxed);
             let segment = self.segments.get(piece.segment);
             let is_dead = segment.state() == State::Sealed && segment.live.load(Acquire) == 0;
-            if is_dead && owners.may_reuse() {
+            if is_dead && !segment.needs.is_pinned() {
                 let mut memory = lock(&segment.memory);
                 memory.writing.retain(|writing| writing.offset != piece.offset);
                 drop(memory);

@@ -47,9 +47,6 @@ impl Owners for NoOwners {
     ) -> Relocation {
         Relocation::Gone
     }
-    fn may_reuse(&self) -> bool {
-        true
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use structs::aligned::ALIGNMENT;
 use tier::{
     Disk, Location, Operation, Owners, ReadError, Refused, Relocation, Settings, Tier, Work,
@@ -154,9 +154,10 @@ struct Value {
 /// The values that a snapshot needs, with their places at its instant.
 type Taken = Vec<(Location, Vec<u8>)>;
 
-/// The owners of values, and the values that a snapshot still needs.
+/// The owners of values, and the values that a snapshot has pinned.
 #[derive(Default)]
 struct Keys {
+    tier: OnceLock<Arc<Tier>>,
     values: Mutex<Vec<Value>>,
     snapshot: Mutex<Option<Taken>>,
     is_held: Mutex<bool>,
@@ -187,13 +188,14 @@ impl Owners for Keys {
         match append() {
             Ok(location) => {
                 value.location = location;
+                let tier = self.tier.get().expect("it is set at once");
+                if tier.unmark(from) {
+                    tier.mark(location);
+                }
                 Relocation::Moved
             }
             Err(refused) => Relocation::Refused(refused),
         }
-    }
-    fn may_reuse(&self) -> bool {
-        self.snapshot().is_none()
     }
 }
 
@@ -206,6 +208,7 @@ struct Met {
     busy: u64,
     read_errors: u64,
     snapshot_reads: u64,
+    swept: u64,
 }
 
 struct Run {
@@ -238,6 +241,7 @@ impl Run {
         };
         let tier = Tier::new(Arc::clone(&disk) as Arc<dyn Disk>, settings).expect("it is possible");
         let run = Run { rng, disk, tier, keys: Keys::default(), faults, met: Met::default() };
+        assert!(run.keys.tier.set(Arc::clone(&run.tier)).is_ok());
         run.tier.maintain(&run.keys);
         run
     }
@@ -311,6 +315,13 @@ impl Run {
         if count > 0 {
             let value = values.swap_remove(self.rng.below(count) as usize);
             drop(values);
+            if self.tier.unmark(value.location) {
+                // The snapshot needs it as it was.
+                self.tier.pin(value.location);
+                let mut snapshot = self.keys.snapshot();
+                let pinned = snapshot.as_mut().expect("only a snapshot marks");
+                pinned.push((value.location, value.payload.clone()));
+            }
             self.tier.release(value.location);
         }
     }
@@ -325,23 +336,73 @@ impl Run {
         }
     }
 
-    /// Begins a snapshot, or reads what the one under way needs and ends it.
+    /// Begins a snapshot, which marks most values and pins the others, or reads what the one under way needs.
     fn snapshot(&mut self) {
-        let under_way = self.keys.snapshot().take();
-        let Some(needed) = under_way else {
-            let values = self.keys.values();
-            let needed = values.iter().map(|value| (value.location, value.payload.clone()));
-            *self.keys.snapshot() = Some(needed.collect());
-            return;
-        };
-        // It is under way until its last value has been read.
-        *self.keys.snapshot() = Some(Vec::new());
-        for (location, payload) in needed {
+        if self.keys.snapshot().is_some() {
+            return self.end_snapshot();
+        }
+        let mut pinned = Vec::new();
+        for value in self.keys.values().iter() {
+            if self.rng.one_in(4) {
+                self.tier.pin(value.location);
+                pinned.push((value.location, value.payload.clone()));
+            } else {
+                self.tier.mark(value.location);
+            }
+        }
+        *self.keys.snapshot() = Some(pinned);
+    }
+
+    fn end_snapshot(&mut self) {
+        // Now and then one is given up.
+        let is_complete = !self.rng.one_in(8) && self.sweep_all();
+        let pinned = self.keys.snapshot().take().expect("one is under way");
+        for (location, payload) in pinned {
             let result = self.tier.read(location);
             self.check(location, &payload, result);
+            self.tier.unpin(location);
             self.met.snapshot_reads += 1;
         }
-        *self.keys.snapshot() = None;
+        if is_complete {
+            let values = self.keys.values();
+            assert!(!values.iter().any(|value| self.tier.is_marked(value.location)));
+        }
+        self.tier.forget_snapshot();
+    }
+
+    /// Reads all marked values, while others come and go and are moved; whether all could be read.
+    fn sweep_all(&mut self) -> bool {
+        while let Some(mut sweep) = self.tier.sweep() {
+            loop {
+                match self.rng.below(12) {
+                    0 => self.delete(),
+                    1 => self.put(),
+                    2 => self.tier.maintain(&self.keys),
+                    3 => drop(self.disk.step()),
+                    _ => {}
+                }
+                match sweep.next_marked() {
+                    Ok(None) => break,
+                    Ok(Some(swept)) => {
+                        assert!(self.tier.unmark(swept.location), "nothing comes in between");
+                        let values = self.keys.values();
+                        let owner = values
+                            .iter()
+                            .find(|it| it.hash == swept.hash && it.location == swept.location);
+                        let owner = owner.expect("what is marked has an owner");
+                        assert!(owner.payload == swept.payload, "a wrong value is swept");
+                        self.met.swept += 1;
+                    }
+                    Err(_) => {
+                        let Faults { read_fails, flips, is_short, .. } = self.faults;
+                        let is_torn = !self.disk.state().torn.is_empty();
+                        assert!(is_torn || read_fails + flips + is_short > 0, "nothing has failed");
+                        return false;
+                    }
+                }
+            }
+        }
+        true
     }
 
     fn step(&mut self) {
@@ -425,6 +486,7 @@ fn run(faults: impl Fn(u64) -> Faults, count: u64) -> Met {
         total.busy += run.met.busy;
         total.read_errors += run.met.read_errors;
         total.snapshot_reads += run.met.snapshot_reads;
+        total.swept += run.met.swept;
     }
     println!("{total:?}");
     total
@@ -434,7 +496,8 @@ fn run(faults: impl Fn(u64) -> Faults, count: u64) -> Met {
 fn a_disk_that_works_loses_nothing() {
     let met = run(|_| Faults::default(), 40);
     assert_eq!((met.read_errors, met.failing), (0, 0));
-    assert!(met.moved > 0 && met.full > 0 && met.busy > 0 && met.snapshot_reads > 0, "{met:?}");
+    assert!(met.moved > 0 && met.full > 0 && met.busy > 0, "{met:?}");
+    assert!(met.snapshot_reads > 0 && met.swept > 0, "{met:?}");
 }
 
 #[test]

@@ -3,6 +3,9 @@
 //! A chunk of a snapshot may name hundreds of cold values. They are read in groups that are limited in
 //! number and bytes. While one group is written out the next one is being read, so the disk is asked for
 //! many values at a time and memory has a bound.
+//!
+//! These are the values of entries that changed before their segment's turn came (`cold/sweep.rs`), and
+//! all where the store knows no marks.
 
 use super::decode;
 use crate::engine::Engine;
@@ -58,8 +61,14 @@ pub(crate) fn thaw(
         let Some(group) = groups.pop_front() else { break };
         let payloads = group.payloads.recv().map_err(io::Error::other)?;
         for (place, payload) in group.places.iter().zip(payloads) {
+            if let Some(store) = store() {
+                store.unpin(place.head.location);
+            }
             piece.extend_from_slice(&tokens[copied..place.token.start]);
-            write_whole(&mut piece, &entry_of(engine, &place.head, payload)?);
+            write_whole(
+                &mut piece,
+                &entry_of(engine, &place.head, payload.as_deref().map_err(Clone::clone))?,
+            );
             copied = place.token.end;
         }
         give(&piece)?;
@@ -102,12 +111,13 @@ fn begin<'p, 't>(places: &'p [Place<'t>]) -> Group<'p, 't> {
     Group { places, payloads }
 }
 
-fn entry_of(
+/// The entry of a cold value that was read.
+pub(super) fn entry_of(
     engine: &Engine,
     head: &ColdHead<'_>,
-    payload: Result<Vec<u8>, ColdError>,
+    payload: Result<&[u8], ColdError>,
 ) -> io::Result<Entry> {
-    let value = payload.and_then(|payload| decode(engine, &payload));
+    let value = payload.and_then(|payload| decode(engine, payload));
     let value = value.inspect_err(|error| log_failure(engine, head.key, error));
     let value = value.map_err(|ColdError(reason)| io::Error::other(reason))?;
     Ok(Entry::new(head.key, value, head.expiry, head.access))

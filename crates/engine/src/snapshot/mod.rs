@@ -11,9 +11,9 @@
 pub mod load;
 pub mod loading;
 pub mod persistence;
+mod walker;
 
 use crate::clock::Ticks;
-use crate::cold;
 use crate::engine::Engine;
 use crate::journal::{HistoryId, JournalPos};
 use crate::locks::Locks;
@@ -21,35 +21,16 @@ use crate::mailbox::recheck_all;
 use crate::scripts::Libraries;
 use config::Config;
 use keyspace::keyspace::STRIPES;
-use keyspace::memory::block_size;
+use keyspace::snapshot::Shared;
 use keyspace::snapshot::record::Tokens;
-use keyspace::snapshot::{BigRef, Chunk, Shared, Workspace};
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Millis, StripeData};
+use keyspace::{DbIndex, Millis};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use structs::give_way;
 use structs::sync::lock;
-
-/// Bytes after which a thread gives what it has encoded to the output.
-const FLUSH: usize = 1 << 20;
-/// Room for them, and for what comes with the last of them.
-const FLUSH_ROOM: usize = FLUSH + (128 << 10);
-/// What a thread has beside: entries as they were taken.
-const BESIDE_FLUSH: usize = 128 << 10;
-/// Bytes of a big value that are taken at a stretch.
-const PIECE: usize = 16 << 10;
-/// How long a thread works at a stretch while clients are served. Short stretches matter more than
-/// the share: a thread that has rested is not put off the processor in the middle of one, with a
-/// stripe's lock in its hand.
-const STRETCH: Duration = Duration::from_micros(100);
-/// How many times as long it rests then, and how many times more for each of its last eight offers of
-/// the processor that another thread took.
-const REST: u32 = 2;
-/// Commands in a second from which on clients are served.
-const BUSY: u64 = 1000;
+use walker::{Walker, ended};
 
 /// The instant of a snapshot.
 #[derive(Clone, Debug)]
@@ -201,6 +182,8 @@ pub struct Snapshot {
     cut: Cut,
     started: Ticks,
     next_stripe: AtomicUsize,
+    /// Stripes whose walk is at its end.
+    walked: AtomicUsize,
     beside: Mutex<Beside>,
 }
 
@@ -229,6 +212,7 @@ impl Snapshot {
             cut,
             started: engine.clock.now(),
             next_stripe: AtomicUsize::new(0),
+            walked: AtomicUsize::new(0),
             beside: Mutex::new(Beside::Clients),
         })
     }
@@ -320,225 +304,10 @@ impl Drop for Snapshot {
         let walker = Walker::new(self);
         walker.inside(|| self.engine.keyspace.end_snapshot());
         drop(walker);
+        if let Some(tier) = self.engine.tier.get() {
+            tier.forget_snapshot();
+        }
         self.engine.snapshots.is_running.store(false, Relaxed);
         *lock(&self.engine.snapshots.current) = None;
-    }
-}
-
-/// One thread's part in writing a snapshot.
-struct Walker<'a> {
-    snapshot: &'a Snapshot,
-    /// `None` if the thread has stopped the world.
-    reader: Option<Reader<'static>>,
-    stripe: Option<usize>,
-    out: Vec<u8>,
-    out_db: DbIndex,
-    stretch_began: Ticks,
-    /// Which of its last eight offers of the processor were taken: the newest in the lowest bit.
-    taken: u8,
-    /// What all this takes. Last: it is dropped after the rest.
-    workspace: Workspace,
-}
-
-fn ended(shared: &Shared) -> io::Error {
-    if shared.has_failed() {
-        return io::Error::other("a failure was asked for");
-    }
-    io::Error::new(io::ErrorKind::Interrupted, "the snapshot was ended")
-}
-
-impl<'a> Walker<'a> {
-    fn new(snapshot: &'a Snapshot) -> Walker<'a> {
-        let engine = snapshot.engine;
-        let reader = (*lock(&snapshot.beside) == Beside::Clients).then(|| {
-            let spare = lock(&engine.snapshots.readers).pop();
-            spare.unwrap_or_else(|| engine.keyspace.world().register())
-        });
-        Walker {
-            snapshot,
-            reader,
-            stripe: None,
-            out: Vec::new(),
-            out_db: DbIndex(0),
-            stretch_began: engine.clock.now(),
-            // Scarce until they turn out not to be.
-            taken: u8::MAX,
-            workspace: Workspace::new(&snapshot.shared, 0),
-        }
-    }
-
-    /// Does something inside the world.
-    fn inside<R>(&self, work: impl FnOnce() -> R) -> R {
-        if let Some(reader) = &self.reader {
-            reader.enter();
-        }
-        let result = work();
-        if let Some(reader) = &self.reader {
-            reader.leave();
-        }
-        result
-    }
-
-    fn with_stripe<R>(&self, index: usize, work: impl FnOnce(&mut StripeData) -> R) -> R {
-        self.inside(|| work(&mut self.snapshot.engine.keyspace.stripe(index).lock()))
-    }
-
-    fn run(&mut self, encode: &mut dyn Encode, output: &Mutex<&mut dyn Output>) -> io::Result<()> {
-        let shared = Arc::clone(&self.snapshot.shared);
-        self.count_workspace(FLUSH_ROOM, encode);
-        self.out.reserve_exact(FLUSH_ROOM);
-        loop {
-            if shared.is_over() {
-                return Err(ended(&shared));
-            }
-            self.rest();
-            if let Some(chunk) = shared.handed_over() {
-                let (bytes, capacity) = (chunk.bytes.len(), chunk.bytes.capacity());
-                let written = self.take(chunk, encode, output);
-                shared.give_back_chunk(bytes, capacity);
-                written?;
-            } else if shared.is_hurried() {
-                if let Some(value) = shared.next_big() {
-                    self.stream(value, encode, output)?;
-                }
-            } else if let Some(index) = self.next_stripe() {
-                match self.with_stripe(index, StripeData::walk_snapshot) {
-                    Some(chunk) => self.take(chunk, encode, output)?,
-                    None => self.stripe = None,
-                }
-            } else if let Some(value) = shared.next_big() {
-                self.stream(value, encode, output)?;
-            } else {
-                return self.flush(&mut **lock(output));
-            }
-        }
-    }
-
-    fn next_stripe(&mut self) -> Option<usize> {
-        if self.stripe.is_none() {
-            let next = self.snapshot.next_stripe.fetch_add(1, Relaxed);
-            self.stripe = (next < STRIPES).then_some(next);
-        }
-        self.stripe
-    }
-
-    fn take(
-        &mut self,
-        chunk: Chunk,
-        encode: &mut dyn Encode,
-        output: &Mutex<&mut dyn Output>,
-    ) -> io::Result<()> {
-        if chunk.db != self.out_db {
-            self.flush(&mut **lock(output))?;
-            self.out_db = chunk.db;
-        }
-        cold::thaw(self.snapshot.engine, &chunk.bytes, &mut |tokens| {
-            self.encode(tokens, encode);
-            encode.end_of_value(&mut self.out);
-            if self.out.len() >= FLUSH {
-                self.flush(&mut **lock(output))?;
-            }
-            Ok(())
-        })?;
-        self.delay(chunk.keys);
-        Ok(())
-    }
-
-    fn encode(&mut self, tokens: &[u8], encode: &mut dyn Encode) {
-        encode.encode(Tokens::new(tokens), &mut self.out);
-        self.count_workspace(self.out.capacity(), encode);
-    }
-
-    fn count_workspace(&mut self, out_bytes: usize, encode: &dyn Encode) {
-        self.workspace.set(block_size(out_bytes) + block_size(encode.held_bytes()) + BESIDE_FLUSH);
-    }
-
-    fn flush(&mut self, output: &mut dyn Output) -> io::Result<()> {
-        if !self.out.is_empty() {
-            output.write(self.out_db, &self.out)?;
-            self.out.clear();
-        }
-        Ok(())
-    }
-
-    /// Streams a big value; no other thread writes meanwhile.
-    fn stream(
-        &mut self,
-        value: BigRef,
-        encode: &mut dyn Encode,
-        output: &Mutex<&mut dyn Output>,
-    ) -> io::Result<()> {
-        let shared = Arc::clone(&self.snapshot.shared);
-        let mut output = lock(output);
-        self.flush(&mut **output)?;
-        self.out_db = value.db;
-        // It is exchanged for what writers have filled: with room in it they need not allocate.
-        let _room = Workspace::new(&shared, 16 * PIECE);
-        let mut tokens = Vec::with_capacity(16 * PIECE);
-        loop {
-            tokens.clear();
-            let goes_on = self
-                .with_stripe(value.stripe, |data| data.stream_snapshot(value, &mut tokens, PIECE));
-            // Looked at afterwards: from the end on the stripe's hook is not told of changes, so the
-            // value may be another one by now, or gone in the middle.
-            if shared.is_over() {
-                return Err(ended(&shared));
-            }
-            self.encode(&tokens, encode);
-            if !goes_on {
-                break;
-            }
-            if self.out.len() >= FLUSH {
-                self.flush(&mut **output)?;
-            }
-            if tokens.len() < PIECE / 2 && !shared.is_pressing() {
-                // Writers take the elements; there will be more of them in a moment.
-                self.snapshot.engine.clock.rest(STRETCH);
-            }
-            self.rest();
-        }
-        encode.end_of_value(&mut self.out);
-        // Commands that wait for this value may go on.
-        shared.recheck();
-        self.flush(&mut **output)
-    }
-
-    /// Leaves the processor to the threads that serve clients, unless clients wait for the snapshot.
-    fn rest(&mut self) {
-        let clock = &self.snapshot.engine.clock;
-        let worked = clock.elapsed(self.stretch_began);
-        if worked < STRETCH {
-            return;
-        }
-        let engine = self.snapshot.engine;
-        let is_busy = self.reader.is_some() && engine.rates.commands_per_second() >= BUSY;
-        if is_busy && !self.snapshot.shared.is_pressing() {
-            let away = give_way::offer();
-            self.taken = self.taken << 1 | u8::from(away.is_some());
-            let times = REST * (1 + self.taken.count_ones());
-            let rest = worked.min(STRETCH * 2) * times;
-            clock.rest(rest.saturating_sub(away.unwrap_or_default()));
-        }
-        self.stretch_began = clock.now();
-    }
-
-    /// `rdb-key-save-delay`, for tests.
-    fn delay(&self, keys: u64) {
-        let each = self.snapshot.engine.config.rdb_key_save_delay();
-        let Ok(each) = u64::try_from(each) else { return };
-        let mut left = Duration::from_micros(each.saturating_mul(keys));
-        while !left.is_zero() && !self.snapshot.shared.is_over() {
-            let step = left.min(Duration::from_millis(5));
-            self.snapshot.engine.clock.rest(step);
-            left -= step;
-        }
-    }
-}
-
-impl Drop for Walker<'_> {
-    fn drop(&mut self) {
-        if let Some(reader) = self.reader.take() {
-            lock(&self.snapshot.engine.snapshots.readers).push(reader);
-        }
     }
 }

@@ -81,6 +81,8 @@ pub struct Shared {
     is_waited_for: AtomicBool,
     is_hurried: AtomicBool,
     keys: AtomicU64,
+    /// Entries that are marked: their values come later ([`crate::cold::ColdStore::mark`]).
+    marked: AtomicUsize,
     /// Tells those who wait to try again.
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -102,6 +104,7 @@ impl Shared {
             is_waited_for: AtomicBool::new(false),
             is_hurried: AtomicBool::new(false),
             keys: AtomicU64::new(0),
+            marked: AtomicUsize::new(0),
             wake,
         }
     }
@@ -138,6 +141,12 @@ impl Shared {
     /// Keys taken so far.
     pub fn keys(&self) -> u64 {
         self.keys.load(Relaxed)
+    }
+
+    /// Entries whose values are still to be read with those beside them. An entry that is counted here no more
+    /// has been taken; what writers have taken was handed over before the last one of its stripe went.
+    pub fn marked(&self) -> usize {
+        self.marked.load(SeqCst)
     }
 
     /// Ends the snapshot, whether it is complete or not: nothing is taken any more.

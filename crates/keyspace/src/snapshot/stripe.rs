@@ -7,13 +7,14 @@
 use super::big::BigValue;
 use super::record;
 use super::{BigRef, Chunk, Shared, Touch, Urgency, Workspace};
+use crate::cold::{self, ColdLocation, ColdRef};
 use crate::entry::Entry;
 use crate::memory::block_size;
 use crate::stripe::{DbTables, StripeData};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Key};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use structs::cells::Cells;
 use structs::table::{ScanPosition, Table};
 
@@ -36,6 +37,9 @@ struct View {
     cells: Cells,
     /// Values of cells that are done which are streamed apart.
     big: Vec<BigValue>,
+    /// Cold entries of cells that are done which are marked: their values are read later, with those that lie
+    /// beside them. An entry that changes before is taken first.
+    marked: usize,
 }
 
 /// The entries of one database that are on their way.
@@ -70,19 +74,38 @@ fn table_of<'d>(place: &'d Place, data: &'d StripeData) -> &'d Table<Entry> {
 
 impl View {
     fn is_done(&self) -> bool {
-        self.cells.all_done() && self.big.is_empty()
+        self.cells.all_done() && self.big.is_empty() && self.marked == 0
     }
+}
+
+/// Whether an entry is cold and marked, and at this place if one is named.
+fn is_marked(entry: &Entry, at: Option<ColdLocation>) -> bool {
+    let marked = |cold: ColdRef| {
+        at.is_none_or(|at| at == cold.location)
+            && cold::store().is_some_and(|store| store.is_marked(cold.location))
+    };
+    entry.cold().is_some_and(marked)
 }
 
 /// Takes one entry out of a cell.
 fn take(
     entry: &Entry,
-    big: &mut Vec<BigValue>,
+    (big, marked): (&mut Vec<BigValue>, &mut usize),
     taken: &mut Taken,
     shared: &Arc<Shared>,
     (stripe, db): (usize, DbIndex),
 ) {
     taken.keys += 1;
+    if let Some(cold) = entry.cold()
+        && let Some(store) = cold::store()
+    {
+        if store.mark(cold.location) {
+            *marked += 1;
+            shared.marked.fetch_add(1, SeqCst);
+            return;
+        }
+        store.pin(cold.location);
+    }
     if record::write_entry(&mut taken.bytes, entry).is_err() {
         let hash = Key::new(entry.key()).hash;
         big.push(BigValue::new(entry, hash, shared));
@@ -105,6 +128,7 @@ impl StripeSnapshot {
                 place: Place::In(id),
                 cells: Cells::of(&data.table(id).entries),
                 big: Vec::new(),
+                marked: 0,
             };
             let views: Vec<View> = ids.map(view).collect();
             let cells: usize = views.iter().map(|view| view.cells.allocated_bytes()).sum();
@@ -136,24 +160,58 @@ impl StripeSnapshot {
         if view.cells.is_done(at) {
             return;
         }
-        if self.taken_of != view.id.db {
-            hand_over(&shared, self.taken_of, &mut self.taken);
-            self.taken_of = view.id.db;
-        }
-        let kept_back = shared.kept_back();
-        let (before, capacity) = (self.taken.bytes.len(), self.taken.bytes.capacity());
-        if before == 0 {
-            self.taken.bytes.reserve(kept_back + kept_back / 4);
-        }
+        let (before, capacity) =
+            begin_taking(&shared, &mut self.taken_of, &mut self.taken, view.id.db);
         let (table, db) = (table_of(&view.place, data), view.id.db);
-        let (big, taken) = (&mut view.big, &mut self.taken);
-        view.cells.take(table, at, |entry| take(entry, big, taken, &shared, (stripe, db)));
-        let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
-        shared.spend(spent);
-        shared.add_slack(grown as isize - spent as isize);
-        if taken.bytes.len() >= kept_back {
-            hand_over(&shared, db, taken);
+        let (big, marked, taken) = (&mut view.big, &mut view.marked, &mut self.taken);
+        view.cells.take(table, at, |entry| {
+            take(entry, (&mut *big, &mut *marked), taken, &shared, (stripe, db))
+        });
+        end_taking(&shared, db, taken, (before, capacity));
+    }
+
+    /// Takes the entries with this hash that are marked: one of them is about to change.
+    #[cold]
+    fn take_marked_before_change(&mut self, data: &StripeData, index: usize, hash: u64) {
+        let shared = Arc::clone(&self.shared);
+        let Some(view) = self.views.as_mut().and_then(|views| views.get_mut(index)) else { return };
+        let (table, db) = (table_of(&view.place, data), view.id.db);
+        while let Some(entry) = table.find_item(hash, |entry| is_marked(entry, None)) {
+            let before = begin_taking(&shared, &mut self.taken_of, &mut self.taken, db);
+            unmark_and_write(&mut self.taken.bytes, entry, Then::Pin);
+            end_taking(&shared, db, &mut self.taken, before);
+            view.marked -= 1;
+            if view.marked == 0 && view.cells.all_done() {
+                hand_over(&shared, db, &mut self.taken);
+            }
+            shared.marked.fetch_sub(1, SeqCst);
         }
+    }
+
+    /// See [`StripeData::take_marked`].
+    pub fn take_marked(
+        &mut self,
+        data: &StripeData,
+        hash: u64,
+        location: ColdLocation,
+    ) -> Option<Chunk> {
+        // From the end on changes do not come by here: the entry may be another one.
+        if self.shared.is_over() {
+            return None;
+        }
+        let shared = Arc::clone(&self.shared);
+        for view in self.views().iter_mut().filter(|view| view.marked > 0) {
+            let table = table_of(&view.place, data);
+            let is_it = |entry: &Entry| is_marked(entry, Some(location));
+            if let Some(entry) = table.find_item(hash, is_it) {
+                let mut bytes = Vec::new();
+                unmark_and_write(&mut bytes, entry, Then::ReadNow);
+                view.marked -= 1;
+                shared.marked.fetch_sub(1, SeqCst);
+                return Some(Chunk { db: view.id.db, bytes, keys: 1 });
+            }
+        }
+        None
     }
 
     /// An entry with this hash in database `db` of the stripe is about to change, come or go.
@@ -165,6 +223,9 @@ impl StripeSnapshot {
         let Some(index) = self.view_in(data.table_id(db, hash)) else { return };
         let table = &data.tables_of(db, hash).entries;
         self.take_cell(data, index, table.position_of(hash));
+        if self.views()[index].marked > 0 {
+            self.take_marked_before_change(data, index, hash);
+        }
         let Some(views) = &mut self.views else { return };
         for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
             let goes_on = big.is_watched() && touch == Touch::Elements;
@@ -202,6 +263,13 @@ impl StripeSnapshot {
         let (stripe, is_spent) = (self.stripe, self.shared.is_spent());
         let view = &self.views()[index];
         let db = view.id.db;
+        let table = table_of(&view.place, data);
+        if is_spent
+            && view.marked > 0
+            && table.find_item(hash, |entry| is_marked(entry, None)).is_some()
+        {
+            return true;
+        }
         let is_in_the_way = |big: &BigValue| {
             big.hash == hash
                 && !big.is_finished()
@@ -255,10 +323,11 @@ impl StripeSnapshot {
         };
         let mut taken = Taken { bytes: Vec::with_capacity(STRETCH_BYTES), keys: 0 };
         let (table, db) = (table_of(&view.place, data), view.id.db);
-        let (cells, big) = (&mut view.cells, &mut view.big);
+        let (cells, big, marked) = (&mut view.cells, &mut view.big, &mut view.marked);
         for _ in 0..STRETCH_CELLS {
-            let goes_on =
-                cells.step(table, |entry| take(entry, big, &mut taken, &shared, (stripe, db)));
+            let goes_on = cells.step(table, |entry| {
+                take(entry, (&mut *big, &mut *marked), &mut taken, &shared, (stripe, db));
+            });
             if !goes_on || taken.bytes.len() >= STRETCH_BYTES {
                 break;
             }
@@ -328,6 +397,58 @@ impl StripeSnapshot {
         shared.give_back(rest.len());
         view.big.swap_remove(at);
         false
+    }
+}
+
+/// What becomes of a value whose mark goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Then {
+    /// It is read by itself, some time later.
+    Pin,
+    /// The caller has it.
+    ReadNow,
+}
+
+/// Appends the token of a marked entry, which is not marked from now on.
+fn unmark_and_write(out: &mut Vec<u8>, entry: &Entry, then: Then) {
+    if let Some(cold) = entry.cold()
+        && let Some(store) = cold::store()
+    {
+        store.unmark(cold.location);
+        if then == Then::Pin {
+            store.pin(cold.location);
+        }
+    }
+    let written = record::write_entry(out, entry);
+    assert!(written.is_ok(), "a cold entry is small");
+}
+
+/// Before a writer takes entries of a database: the bytes that are taken, and how many have room.
+fn begin_taking(
+    shared: &Shared,
+    taken_of: &mut DbIndex,
+    taken: &mut Taken,
+    db: DbIndex,
+) -> (usize, usize) {
+    if *taken_of != db {
+        hand_over(shared, *taken_of, taken);
+        *taken_of = db;
+    }
+    let before = (taken.bytes.len(), taken.bytes.capacity());
+    if before.0 == 0 {
+        let kept_back = shared.kept_back();
+        taken.bytes.reserve(kept_back + kept_back / 4);
+    }
+    before
+}
+
+/// Afterwards: counts what was taken, and hands it over if it is enough.
+fn end_taking(shared: &Shared, db: DbIndex, taken: &mut Taken, (before, capacity): (usize, usize)) {
+    let (spent, grown) = (taken.bytes.len() - before, taken.bytes.capacity() - capacity);
+    shared.spend(spent);
+    shared.add_slack(grown as isize - spent as isize);
+    if taken.bytes.len() >= shared.kept_back() {
+        hand_over(shared, db, taken);
     }
 }
 
