@@ -67,6 +67,12 @@ pub(crate) fn process(
         after_reply(cx, row, started);
         return Ok(());
     }
+    if !is_special
+        && engine.acl.is_restricting()
+        && let Err(refusal) = gates::pass(cx, row, args, gates::RESTRICTED)
+    {
+        return refuse_request(cx, row, refusal);
+    }
     if row.command.script.is_some() {
         scripting::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {

@@ -399,11 +399,11 @@ impl Engine {
         }
     }
 
-    /// Whether the gates beyond the first must be looked at, whatever the session.
+    /// Whether the gates beyond the first must be looked at, whatever the session. Restricted users are
+    /// looked after besides, as most requests only have to pass that one gate then.
     #[inline]
     pub fn is_special(&self) -> bool {
         self.config.maxmemory() > 0
-            || self.acl.is_restricting()
             || self.pause.is_on()
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0

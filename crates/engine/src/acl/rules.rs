@@ -3,7 +3,7 @@
 use super::Denial;
 use super::password::PasswordHash;
 use super::selector::{Request, Selector};
-use crate::table::CommandTable;
+use crate::table::{CommandTable, Resolved};
 use subtle::Choice;
 
 /// A user. It never changes: a change makes a new one.
@@ -123,6 +123,18 @@ impl User {
             nearest = nearest.max(denied);
         }
         Err(nearest)
+    }
+
+    /// Whether the user's own selector allows this request of a command with one key at a fixed place.
+    /// `false` may also mean that only [`User::check`] can say.
+    #[inline]
+    pub(crate) fn allows_one_key(&self, row: &Resolved, words: &[&[u8]]) -> bool {
+        match (row.command.keys, words.get(row.single_key)) {
+            ([spec], Some(key)) if row.single_key > 0 && row.command.find_keys.is_none() => {
+                self.root.allows_one_key(row, spec, key)
+            }
+            _ => false,
+        }
     }
 
     /// Whether a selector that allows the request allows to read every key.

@@ -4,7 +4,7 @@
 use super::Denial;
 use super::commands::{AllowedCommands, allows_channel};
 use super::rules::Refusal;
-use crate::command::{Channels, Databases, Flags, KeyFlags};
+use crate::command::{Channels, Databases, Flags, KeyFlags, KeySpec};
 use crate::request_keys::RequestKey;
 use crate::table::{CommandTable, Resolved};
 use keyspace::DbIndex;
@@ -35,9 +35,24 @@ struct Access {
 struct KeyPattern {
     pattern: Vec<u8>,
     access: Access,
+    /// The pattern is a prefix and a star, which most are: comparing bytes is cheaper than matching.
+    is_prefix: bool,
 }
 
 impl KeyPattern {
+    fn new(pattern: &[u8], access: Access) -> KeyPattern {
+        let is_prefix = pattern.strip_suffix(b"*").is_some_and(|prefix| !glob::is_pattern(prefix));
+        KeyPattern { pattern: pattern.to_vec(), access, is_prefix }
+    }
+
+    fn matches(&self, key: &[u8]) -> bool {
+        if self.is_prefix {
+            key.starts_with(&self.pattern[..self.pattern.len() - 1])
+        } else {
+            glob::matches(&self.pattern, key, Case::Sensitive)
+        }
+    }
+
     fn describe(&self) -> Vec<u8> {
         let sign: &[u8] = match (self.access.read, self.access.write) {
             (true, true) => b"~",
@@ -162,7 +177,7 @@ impl Selector {
                 known.access.read |= access.read;
                 known.access.write |= access.write;
             }
-            None => self.keys.push(KeyPattern { pattern: pattern.to_vec(), access }),
+            None => self.keys.push(KeyPattern::new(pattern, access)),
         }
         Ok(())
     }
@@ -201,15 +216,23 @@ impl Selector {
         self.check_databases(request)
     }
 
+    /// Whether a request whose command has the one key specification `spec` is allowed, which names this
+    /// key. `false` may also mean that only [`Selector::check`] can say.
+    pub(super) fn allows_one_key(&self, row: &Resolved, spec: &KeySpec, key: &[u8]) -> bool {
+        self.databases.is_none()
+            && self.commands.allow(row, &[])
+            && matches!(row.command.channels, Channels::None)
+            && self.allows_key(key, spec.flags)
+    }
+
     fn allows_key(&self, key: &[u8], flags: KeyFlags) -> bool {
+        const WRITES: KeyFlags = KeyFlags::INSERT.with(KeyFlags::DELETE).with(KeyFlags::UPDATE);
         let reads = flags.has(KeyFlags::ACCESS);
-        let writes = [KeyFlags::INSERT, KeyFlags::DELETE, KeyFlags::UPDATE]
-            .iter()
-            .any(|&flag| flags.has(flag));
+        let writes = flags.any(WRITES);
         self.all_keys
             || self.keys.iter().any(|known| {
                 let is_enough = (!reads || known.access.read) && (!writes || known.access.write);
-                is_enough && glob::matches(&known.pattern, key, Case::Sensitive)
+                is_enough && known.matches(key)
             })
     }
 

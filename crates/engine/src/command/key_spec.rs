@@ -53,6 +53,10 @@ impl KeyFlags {
     pub const fn has(self, other: KeyFlags) -> bool {
         self.0 & other.0 == other.0
     }
+    /// Whether any of `other` is in the set.
+    pub const fn any(self, other: KeyFlags) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// Where some of a command's keys are; the terms are those of COMMAND INFO.

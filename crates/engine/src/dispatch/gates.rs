@@ -66,6 +66,9 @@ pub(super) const CLIENT: [Gate; 14] = [
     nesting,
 ];
 
+/// What a client's request passes where nothing is special but that some users are restricted.
+pub(super) const RESTRICTED: [Gate; 2] = [protection, permission];
+
 /// What a request passes that runs beside a script which keeps the world stopped.
 pub(super) const OUTSIDE: [Gate; 4] = [protection, authentication, permission, nesting];
 
