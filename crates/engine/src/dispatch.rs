@@ -19,6 +19,7 @@ use crate::commits::WriteReply;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::effort::{self, is_long};
+use crate::engine::Engine;
 use crate::error::Error;
 pub use crate::error::NotNow;
 use crate::interest::{self, StripeInterest};
@@ -604,6 +605,14 @@ fn end_skipping(session: &mut Session) {
     }
 }
 
+/// The session is no replica any more. It takes no lock of keys, so that a script that keeps the world stopped
+/// sees it.
+pub(crate) fn end_replica(engine: &Engine, session: &mut Session) {
+    if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
+        engine.end_replica(session.id());
+    }
+}
+
 /// Ends everything a session takes part in: watches, subscriptions, tracking, waits.
 pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     let engine = db.engine;
@@ -627,9 +636,7 @@ pub fn release_everything(db: &mut Db<'_>, session: &mut Session) {
     if session.tracking.take().is_some() {
         engine.tracking.remove(session.id());
     }
-    if std::mem::take(&mut session.is_replica) | std::mem::take(&mut session.may_be_replica) {
-        engine.end_replica(session.id());
-    }
+    end_replica(engine, session);
     engine.set_commit_mode(session, None);
     if std::mem::take(&mut session.is_monitor) {
         engine.monitors.fetch_sub(1, Relaxed);

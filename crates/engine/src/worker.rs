@@ -152,6 +152,7 @@ impl Worker {
         if let Some(suspension) = &session.suspension {
             self.context.forget_deadline(suspension.deadline, session.id(), suspension.token);
         }
+        dispatch::end_replica(engine, &mut session);
         self.departed.push(session);
         if self.enter() {
             self.context.reader.leave();

@@ -295,3 +295,23 @@ fn a_client_that_wants_a_snapshot_alone_gets_one() {
         number(&mut client, "sync_full") == 2 && number(&mut client, "connected_slaves") == 0
     });
 }
+
+#[test]
+fn a_script_that_keeps_the_world_stopped_sees_that_a_replica_is_gone() {
+    let primary = primary(&["--busy-reply-threshold", "10"]);
+    let mut client = primary.client();
+    let replica = replica_of(&primary, &[]);
+    eventually("the link is up", || is_linked(&mut replica.client()));
+    let script = "redis.call('SET', KEYS[1], 'begun') \
+                  repeat local info = redis.call('INFO', 'replication') \
+                  until string.find(info, 'connected_slaves:0') \
+                  return 'seen'";
+    let waiting = primary.client();
+    let thread = std::thread::spawn(move || {
+        let mut waiting = waiting;
+        ask(&mut waiting, &["EVAL", script, "1", "k"])
+    });
+    eventually("the script runs for long", || ask(&mut client, "PING").is_error());
+    drop(replica);
+    assert_eq!(thread.join().expect("it ends"), Reply::Bulk(b"seen".to_vec()));
+}
