@@ -58,15 +58,6 @@ pub(super) fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
 /// What an entry of a few fields takes.
 const EACH: usize = 6;
 
-/// Where reading begins.
-#[derive(Clone, Copy)]
-enum From {
-    /// After this ID.
-    After(StreamId),
-    /// The last entry alone (`+`).
-    Last,
-}
-
 fn xread(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = read_options::parse(cx, args, false)?;
     let mut starts = Vec::with_capacity(options.keys);
@@ -75,8 +66,8 @@ fn xread(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let place = cx.reply.deferred();
     let mut served = 0;
-    for (index, &from) in starts.iter().enumerate() {
-        served += usize::from(serve(cx, args, &options, index, from)?);
+    for (index, &after) in starts.iter().enumerate() {
+        served += usize::from(serve(cx, args, &options, index, after)?);
     }
     if served > 0 {
         finish(cx, place, served);
@@ -86,13 +77,14 @@ fn xread(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         cx.reply.null_array();
         return Ok(());
     };
-    // When it runs again, `$` still means what it means now.
+    // When it runs again, `$` still means what it means now; `+` does not.
     let mut words: Vec<Box<[u8]>> = args.words().iter().map(|&word| word.into()).collect();
-    for (index, &from) in starts.iter().enumerate() {
-        if let From::After(id) = from {
-            let at = options.keys_at + options.keys + index;
-            words[at] = id.with_text(|text| text.into());
+    for (index, id) in starts.iter().enumerate() {
+        let at = options.keys_at + options.keys + index;
+        if args[at] == b"+" {
+            continue;
         }
+        words[at] = id.with_text(|text| text.into());
     }
     let keys = &args.words()[options.keys_at..options.keys_at + options.keys];
     cx.block_as(keys, deadline, TimeoutReply::NullArray, words)
@@ -115,23 +107,26 @@ pub(super) fn begin_key(cx: &mut Cx<'_>, key: &[u8]) {
     cx.reply.bulk(key);
 }
 
+/// The ID that a stream is read after. For `+` it is the one in front of the last ID that was ever given: an
+/// entry that has been deleted since, or an ID that XSETID has set, is the last one, too.
 fn start(
     cx: &mut Cx<'_>,
     args: Args<'_>,
     options: &Options<'_>,
     index: usize,
-) -> Result<From, Error> {
+) -> Result<StreamId, Error> {
     let stream = cx.db.read::<Stream>(options.key(args, index))?;
+    let last = stream.map_or(StreamId::MIN, |stream| stream.counters().last_id);
     Ok(match options.id(args, index) {
-        b"$" => From::After(stream.map_or(StreamId::MIN, |stream| stream.counters().last_id)),
-        b"+" => From::Last,
+        b"$" => last,
+        b"+" => last.previous().unwrap_or(StreamId::MIN),
         b">" => {
             return Err(Error::text(
                 "ERR The > ID can be specified only when calling XREADGROUP using the GROUP \
                  <group> <consumer> option.",
             ));
         }
-        word => From::After(ids::strict(word, 0)?),
+        word => ids::strict(word, 0)?,
     })
 }
 
@@ -141,22 +136,18 @@ fn serve(
     args: Args<'_>,
     options: &Options<'_>,
     index: usize,
-    from: From,
+    after: StreamId,
 ) -> Result<bool, Error> {
     let key = options.key(args, index);
     let Some(stream) = cx.db.target_object::<Stream>(key)? else { return Ok(false) };
-    let (range, count) = match (from, stream.edge(true)) {
-        (From::After(id), Some(last)) if last > id => {
-            let start = id.next().unwrap_or(StreamId::MAX);
-            (Range::between(start, StreamId::MAX), options.limit())
-        }
-        (From::Last, Some(last)) => (Range::between(last, last), 1),
-        _ => return Ok(false),
-    };
+    if stream.edge(true).is_none_or(|last| last <= after) {
+        return Ok(false);
+    }
+    let range = Range::between(after.next().unwrap_or(StreamId::MAX), StreamId::MAX);
     begin_key(cx, key.bytes);
     let Cx { db, reply, .. } = cx;
     if let Some(stream) = db.target_object::<Stream>(key)? {
-        entries::write_range(reply, stream, range, count);
+        entries::write_range(reply, stream, range, options.limit());
     }
     Ok(true)
 }
