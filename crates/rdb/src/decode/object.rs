@@ -81,7 +81,10 @@ impl Decoder<'_> {
             let (field, value) = (self.string()?, self.string()?);
             let expiry = match later.checked_sub(1) {
                 None => None,
-                Some(later) => Some(earliest.checked_add_unsigned(later).ok_or(BAD_EXPIRY)?),
+                Some(later) => {
+                    let expiry = earliest.checked_add_unsigned(later);
+                    Some(expiry.filter(|&expiry| expiry >= 0).ok_or(BAD_EXPIRY)?)
+                }
             };
             set_field(&mut hash, &field, &value, expiry, limits)?;
         }
