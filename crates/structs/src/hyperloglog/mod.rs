@@ -202,16 +202,18 @@ pub fn merge(registers: &mut Registers, bytes: &[u8]) -> Result<(), Corrupted> {
         dense::merge(registers, &bytes[HEADER..]);
         return Ok(());
     }
-    let mut index = 0;
+    let (mut index, mut at) = (0, HEADER);
     for run in sparse::runs(&bytes[HEADER..]) {
         let end = index + run.len;
+        at += run.size;
         let covered = registers.get_mut(index..end).ok_or(Corrupted)?;
         if run.value > 0 {
             covered.iter_mut().for_each(|register| *register = run.value.max(*register));
         }
         index = end;
     }
-    if index == REGISTERS { Ok(()) } else { Err(Corrupted) }
+    // A run that is cut off is not among them.
+    if index == REGISTERS && at == bytes.len() { Ok(()) } else { Err(Corrupted) }
 }
 
 #[cfg(test)]

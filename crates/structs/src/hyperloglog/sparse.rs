@@ -17,11 +17,10 @@ pub struct Run {
     /// How many there are.
     pub len: usize,
     /// Bytes that the run takes.
-    size: usize,
+    pub(super) size: usize,
 }
 
-/// The runs of encoded registers. A run that is cut off ends them early, so that they do not cover all
-/// registers.
+/// The runs of encoded registers. A run that is cut off ends them early: they do not take all bytes.
 pub fn runs(mut encoded: &[u8]) -> impl Iterator<Item = Run> {
     std::iter::from_fn(move || {
         let run = first_run(encoded)?;
@@ -141,9 +140,10 @@ fn join_equal(bytes: &mut Vec<u8>, mut at: usize) {
 
 /// The runs as `PFDEBUG DECODE` spells them.
 pub fn describe(encoded: &[u8]) -> Result<String, Corrupted> {
-    let (mut text, mut covered) = (String::new(), 0);
+    let (mut text, mut covered, mut at) = (String::new(), 0, 0);
     for run in runs(encoded) {
         covered += run.len;
+        at += run.size;
         let piece = match (run.value, run.size) {
             (0, 1) => format!("z:{} ", run.len),
             (0, _) => format!("Z:{} ", run.len),
@@ -152,5 +152,5 @@ pub fn describe(encoded: &[u8]) -> Result<String, Corrupted> {
         text.push_str(&piece);
     }
     text.truncate(text.trim_end().len());
-    if covered == REGISTERS { Ok(text) } else { Err(Corrupted) }
+    if covered == REGISTERS && at == encoded.len() { Ok(text) } else { Err(Corrupted) }
 }
