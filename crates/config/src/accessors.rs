@@ -89,6 +89,7 @@ numbers! {
     tls_auth_clients: TlsAuthClients = "tls-auth-clients" as TlsAuthClients::from_number;
     tls_auth_clients_user: TlsAuthClientsUser = "tls-auth-clients-user" as TlsAuthClientsUser::from_number;
     tls_replication: bool = "tls-replication" as yes;
+    tls_cluster: bool = "tls-cluster" as yes;
     tls_prefer_server_ciphers: bool = "tls-prefer-server-ciphers" as yes;
     tls_session_caching: bool = "tls-session-caching" as yes;
     tls_session_cache_size: usize = "tls-session-cache-size" as count;

@@ -255,8 +255,9 @@ impl Flags {
     pub const NOTICES_LOSS: Flags = Flags(1 << 53);
     /// Ours: may touch its keys in another database than the selected one.
     pub const CROSSES_DATABASES: Flags = Flags(1 << 54);
-    /// Ours: waits for another server. It runs on a background thread for that, takes hold of its keys when
-    /// it is ready to ([`Cx::hold_keys`](crate::Cx::hold_keys)), and is refused inside MULTI and scripts.
+    /// Ours: waits for another server. It runs on a background thread for that, and takes hold of its keys
+    /// when it is ready to ([`Cx::hold_keys`](crate::Cx::hold_keys)); inside MULTI and scripts it waits where
+    /// it is.
     pub const ASKS_PEER: Flags = Flags(1 << 55);
 
     /// Both sets.

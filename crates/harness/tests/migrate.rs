@@ -178,17 +178,35 @@ fn options_do_what_they_say() {
 }
 
 #[test]
-fn it_is_refused_where_others_would_wait_for_it() {
-    let source = dunlin(&[]);
-    let mut client = source.client();
-    ok(&mut client, "SET k v");
+fn transactions_and_scripts_move_keys() {
+    let (source, target) = (dunlin(&["--appendonly", "yes"]), dunlin(&[]));
+    let (mut client, mut theirs) = (source.client(), target.client());
+    let port = target.port();
+    ok(&mut client, "MSET a 1 b 2 c 3 d 4");
     ok(&mut client, "MULTI");
-    assert!(migrate(&mut client, 1, "k 0 100").is_error());
-    assert!(ask(&mut client, "EXEC").is_error());
-    let script = "return redis.call('MIGRATE', '127.0.0.1', '1', 'k', '0', '100')";
-    let reply = ask(&mut client, &["EVAL", script, "1", "k"]);
-    assert!(reply.is_error(), "{reply:?}");
-    assert_eq!(ask(&mut client, "GET k"), bulk("v"));
+    assert_eq!(ask(&mut client, "INCR a"), simple("QUEUED"));
+    assert_eq!(migrate(&mut client, port, "a 0 5000"), simple("QUEUED"));
+    assert_eq!(migrate(&mut client, port, "missing 0 5000"), simple("QUEUED"));
+    assert_eq!(migrate(&mut client, 1, "b 0 5000"), simple("QUEUED"));
+    assert_eq!(ask(&mut client, "EXISTS a b"), simple("QUEUED"));
+    let Reply::Array(replies) = ask(&mut client, "EXEC") else { panic!("an array") };
+    assert_eq!(replies[..3], [Reply::Integer(2), simple("OK"), simple("NOKEY")]);
+    fails(&replies[3], "IOERR error or timeout connecting to the client");
+    assert_eq!(replies[4], Reply::Integer(1), "b stays, a is gone");
+    let script = "redis.call('APPEND', KEYS[1], '!') \
+                  return redis.call('MIGRATE', '127.0.0.1', ARGV[1], KEYS[1], 0, 5000)";
+    let port = port.to_string();
+    assert_eq!(ask(&mut client, &["EVAL", script, "1", "c", &port]), simple("OK"));
+    // Now it is known to touch no other key.
+    assert_eq!(ask(&mut client, &["EVAL", script, "1", "d", &port]), simple("OK"));
+    let undeclared = script.replace("KEYS[1]", "'b'");
+    assert_eq!(ask(&mut client, &["EVAL", &undeclared, "0", &port]), simple("OK"));
+    let expected = ["2", "2!", "3!", "4!"].map(bulk);
+    assert_eq!(ask(&mut theirs, "MGET a b c d"), Reply::Array(expected.to_vec()));
+    drop(client);
+    let mut source = source;
+    source.restart().expect("it starts again");
+    assert_eq!(ask(&mut source.client(), "DBSIZE"), Reply::Integer(0), "the log says so, too");
 }
 
 /// A target of our own: each connection is given to `serve` with its number.

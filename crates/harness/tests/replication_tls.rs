@@ -1,5 +1,6 @@
-//! Dunlin as a replica by TLS (`tls-replication yes`): of the reference and of itself, with certificates on both
-//! sides, links that are cut, and authorities that do not fit.
+//! Connections that Dunlin makes by TLS, to the reference and to itself, with certificates on both sides: as a
+//! replica (`tls-replication yes`), with links that are cut and authorities that do not fit, and as the source
+//! of MIGRATE (`tls-cluster yes`).
 
 use harness::client::{ask, ok};
 use harness::info::{field, number};
@@ -159,4 +160,60 @@ fn what_does_not_fit_is_said_and_can_be_mended() {
     eventually("it does not talk TLS", || !is_linked(&mut theirs));
     set(&mut theirs, &[("tls-replication", "no".to_owned())]);
     eventually("the link is up", || is_linked(&mut theirs));
+}
+
+fn moves_keys_by_tls(program: &Program, name: &str) {
+    let authority = Authority::new(&format!("migrate-{name}"));
+    ["primary", "replica"].iter().for_each(|name| drop(authority.sign(name)));
+    let files = Files::of(program, &authority, &format!("migrate-{name}"));
+    let port = free_port().expect("a port");
+    let target = start(
+        program,
+        &words(&[
+            ("tls-port", port.to_string()),
+            ("tls-cert-file", files.path("primary.crt")),
+            ("tls-key-file", files.path("primary.key")),
+            ("tls-ca-cert-file", files.path("ca.crt")),
+            ("tls-auth-clients", "yes".to_owned()),
+        ]),
+    );
+    let source = start(
+        &Program::under_test(),
+        &words(&[
+            ("tls-cluster", "yes".to_owned()),
+            ("tls-cert-file", authority.path("replica.crt")),
+            ("tls-key-file", authority.path("replica.key")),
+            ("tls-ca-cert-file", authority.path("ca.crt")),
+        ]),
+    );
+    let (mut ours, mut theirs) = (source.client(), target.client());
+    let large = "x".repeat(3_000_000);
+    ok(&mut ours, &["MSET", "a", "1", "b", &large, "c", "3"]);
+    let migrate = |client: &mut _, port: u16, key: &str| {
+        ask(client, &format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"))
+    };
+    let moved = Reply::Simple(b"OK".to_vec());
+    assert_eq!(migrate(&mut ours, port, "a"), moved);
+    // On the connection that is kept.
+    assert_eq!(number(&mut ours, "migrate_cached_sockets"), 1);
+    assert_eq!(migrate(&mut ours, port, "b"), moved);
+    assert_eq!(number(&mut ours, "migrate_cached_sockets"), 1);
+    assert_eq!(ask(&mut theirs, "GET a"), Reply::Bulk(b"1".to_vec()));
+    assert_eq!(ask(&mut theirs, "STRLEN b"), Reply::Integer(3_000_000));
+    // The other port knows no TLS.
+    assert!(migrate(&mut ours, target.port(), "c").is_error());
+    ok(&mut ours, "CONFIG SET tls-cluster no");
+    assert_eq!(migrate(&mut ours, target.port(), "c"), moved);
+    assert_eq!(ask(&mut ours, "DBSIZE"), Reply::Integer(0));
+}
+
+#[test]
+fn migrate_to_dunlin() {
+    moves_keys_by_tls(&Program::under_test(), "dunlin");
+}
+
+#[test]
+fn migrate_to_the_reference() {
+    let Ok(reference) = Program::reference() else { return };
+    moves_keys_by_tls(&reference, "reference");
 }

@@ -122,7 +122,7 @@ impl Host for ServerHost {
     }
 
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>> {
-        self.peers.connect(host, port, timeout)
+        self.peers.connect(&self.engine.config, host, port, timeout)
     }
 
     fn kept_connections(&self) -> usize {

@@ -11,6 +11,7 @@ mod peers;
 pub mod persistence;
 pub mod process;
 pub mod replication;
+mod socket;
 pub mod start;
 pub mod tls;
 mod unsupported;

@@ -6,9 +6,12 @@
 //! has asked for; it ends with the last of them.
 
 use crate::process::thread;
+use crate::socket::Socket;
+use crate::tls;
+use config::Config;
 use engine::peer::Peer;
+use rustls::ClientConfig;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
@@ -44,21 +47,24 @@ impl Peers {
     /// There is no such server, or it cannot be reached in time.
     pub fn connect(
         &self,
+        config: &Config,
         host: &[u8],
         port: &[u8],
         timeout: Duration,
     ) -> io::Result<Box<dyn Peer>> {
         let timeout = timeout.min(LONGEST_TIMEOUT);
-        let name = Name { host: host.into(), port: port.into() };
+        let is_encrypted = config.tls_cluster();
+        let name = Name { host: host.into(), port: port.into(), is_encrypted };
         while let Some(mut connection) = self.take(&name) {
             if connection.is_quiet() {
                 connection.timeout = timeout;
                 return Ok(Box::new(connection));
             }
         }
-        let stream = open(host, port, timeout)?;
+        let rules = is_encrypted.then(|| tls::outgoing(config)).transpose();
+        let socket = open(host, port, timeout, rules.map_err(io::Error::other)?)?;
         let home = Arc::clone(&self.kept);
-        Ok(Box::new(Connection { stream, name, timeout, input: Vec::new(), selected: None, home }))
+        Ok(Box::new(Connection { socket, name, timeout, input: Vec::new(), selected: None, home }))
     }
 
     /// How many are kept.
@@ -91,28 +97,24 @@ fn sweep(home: &Mutex<Kept>) {
 struct Name {
     host: Box<[u8]>,
     port: Box<[u8]>,
+    is_encrypted: bool,
 }
 
-fn open(host: &[u8], port: &[u8], timeout: Duration) -> io::Result<TcpStream> {
+fn open(
+    host: &[u8],
+    port: &[u8],
+    timeout: Duration,
+    rules: Option<Arc<ClientConfig>>,
+) -> io::Result<Socket> {
     let invalid = |_| io::Error::from(ErrorKind::InvalidInput);
     let host = std::str::from_utf8(host).map_err(invalid)?;
     let port = std::str::from_utf8(port).map_err(invalid)?;
     let port = port.parse::<u16>().map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-    let mut last = io::Error::other("the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(stream) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
+    Socket::open(host, port, timeout, rules, || true)
 }
 
 struct Connection {
-    stream: TcpStream,
+    socket: Socket,
     name: Name,
     timeout: Duration,
     /// What has come behind the last line.
@@ -123,14 +125,15 @@ struct Connection {
 
 impl Connection {
     /// Whether it is open, and nothing has come that was not asked for.
-    fn is_quiet(&self) -> bool {
-        let look = || {
-            self.stream.set_nonblocking(true)?;
-            let came = self.stream.peek(&mut [0]);
-            self.stream.set_nonblocking(false)?;
+    fn is_quiet(&mut self) -> bool {
+        let mut look = || {
+            self.socket.with(|socket| socket.set_nonblocking(true))?;
+            let came = self.socket.read(&mut [0]);
+            self.socket.with(|socket| socket.set_nonblocking(false))?;
             came
         };
-        self.input.is_empty() && look().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        let came = look();
+        self.input.is_empty() && came.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// What is left until then.
@@ -158,8 +161,9 @@ impl Peer for Connection {
             let until = Instant::now() + self.timeout;
             let mut sent = 0;
             while sent < piece.len() {
-                self.stream.set_write_timeout(Some(Connection::left(until)?))?;
-                sent += match self.stream.write(&piece[sent..]) {
+                let left = Connection::left(until)?;
+                self.socket.with(|socket| socket.set_write_timeout(Some(left)))?;
+                sent += match self.socket.write(&piece[sent..]) {
                     Ok(0) => return Err(ErrorKind::WriteZero.into()),
                     Ok(bytes) => bytes,
                     Err(error) => may_go_on(error)?,
@@ -182,9 +186,10 @@ impl Peer for Connection {
             if searched > LONGEST_LINE {
                 return Err(ErrorKind::InvalidData.into());
             }
-            self.stream.set_read_timeout(Some(Connection::left(until)?))?;
+            let left = Connection::left(until)?;
+            self.socket.with(|socket| socket.set_read_timeout(Some(left)))?;
             let mut piece = [0; 4096];
-            match self.stream.read(&mut piece) {
+            match self.socket.read(&mut piece) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(bytes) => self.input.extend_from_slice(&piece[..bytes]),
                 Err(error) => _ = may_go_on(error)?,

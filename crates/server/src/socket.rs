@@ -1,9 +1,7 @@
-//! The connection to a primary: plain, or by TLS.
+//! A connection that this server makes to another one: plain, or by TLS.
 
-use super::ROUND;
 use crate::net::{OutgoingStream, shake_hands};
-use crate::tls;
-use config::Config;
+use rustls::ClientConfig;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd as _, RawFd};
@@ -11,30 +9,31 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 
+/// For how long a new connection waits for bytes, unless it is told otherwise.
+pub const ROUND: Duration = Duration::from_millis(100);
+
 /// See the module's documentation. Copies are of the same connection.
 pub enum Socket {
     /// Bytes go as they are.
     Plain(TcpStream),
-    /// `tls-replication yes`.
+    /// Encrypted.
     Tls(Arc<Mutex<OutgoingStream>>),
 }
 
 impl Socket {
-    /// Connects to the first of the host's addresses that can be reached. Reading ends with nothing
-    /// after [`ROUND`]. `goes_on` is asked now and then whether the connection is still wanted.
+    /// Connects to the first of the host's addresses that can be reached, with the rules of TLS if it is
+    /// to be encrypted. Reading ends with nothing after [`ROUND`], writing after `timeout`. `goes_on` is
+    /// asked now and then whether the connection is still wanted.
     ///
     /// # Errors
     /// The last address cannot be reached, or the other side does not agree on TLS.
     pub fn open(
-        config: &Config,
         host: &str,
         port: u16,
+        timeout: Duration,
+        rules: Option<Arc<ClientConfig>>,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<Socket> {
-        let timeout = Duration::from_secs(config.repl_timeout().into());
-        // So that what is wrong with the files is said before the primary has a connection to close.
-        let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
-        let rules = rules.map_err(io::Error::other)?;
         let socket = connect(host, port, timeout)?;
         let Some(rules) = rules else { return Ok(Socket::Plain(socket)) };
         let began = Instant::now();
@@ -43,14 +42,15 @@ impl Socket {
         Ok(Socket::Tls(Arc::new(Mutex::new(stream))))
     }
 
-    fn with<R>(&self, run: impl FnOnce(&TcpStream) -> R) -> R {
+    /// Asks, or sets, something of the socket itself.
+    pub fn with<R>(&self, run: impl FnOnce(&TcpStream) -> R) -> R {
         match self {
             Socket::Plain(socket) => run(socket),
             Socket::Tls(stream) => run(&lock(stream).sock),
         }
     }
 
-    /// The primary's address.
+    /// The other end's address.
     ///
     /// # Errors
     /// The connection is closed.

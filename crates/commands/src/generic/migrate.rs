@@ -157,11 +157,14 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !cx.may_wait() {
         // Under the locks of a reactor.
         let is_there = options.keys.clone().any(|at| cx.db.glimpse(args.key(at)).is_some());
-        if is_there {
+        if !is_there {
+            cx.reply.simple("NOKEY");
+            return Ok(());
+        }
+        // A transaction or a script keeps its locks until its end, whatever it does meanwhile.
+        if !cx.in_transaction && cx.script.is_none() {
             return Err(Error::TakesLong);
         }
-        cx.reply.simple("NOKEY");
-        return Ok(());
     }
     let millis = u64::try_from(timeout).ok().filter(|&millis| millis > 0).unwrap_or(1000);
     let target = Target { args, options, db, timeout: Duration::from_millis(millis) };

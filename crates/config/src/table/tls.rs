@@ -48,5 +48,5 @@ pub(super) const OPTIONS: &[Spec] = &[
     )
     .not_yet(),
     flag("tls-replication", "no", "follow a primary by TLS"),
-    flag("tls-cluster", "no", "use TLS on the cluster bus").not_yet(),
+    flag("tls-cluster", "no", "move keys to other servers (MIGRATE) by TLS"),
 ];

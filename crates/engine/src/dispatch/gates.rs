@@ -300,8 +300,7 @@ fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> 
 
 /// Some commands are refused inside MULTI.
 fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if cx.session.multi.is_none() || !row.command.flags.any(Flags::NO_MULTI.with(Flags::ASKS_PEER))
-    {
+    if cx.session.multi.is_none() || !row.command.flags.has(Flags::NO_MULTI) {
         return Ok(());
     }
     let text = format!("ERR Command '{}' not allowed inside a transaction", row.full_name);
@@ -309,9 +308,7 @@ fn nesting(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> 
 }
 
 fn no_script(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    let flags = row.command.flags;
-    let is_refused = flags.has(Flags::NOSCRIPT) && !cx.engine.debug.scripts_may_all();
-    if is_refused || flags.has(Flags::ASKS_PEER) {
+    if row.command.flags.has(Flags::NOSCRIPT) && !cx.engine.debug.scripts_may_all() {
         return Err(Error::text("ERR This Valkey command is not allowed from script").into());
     }
     Ok(())

@@ -7,12 +7,12 @@
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
 use super::received::Received;
-use super::socket::Socket;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
 use crate::persistence::snapshot_file::sync_folder_of;
 use crate::persistence::temporaries;
 use crate::process::{os_error, signals};
+use crate::socket::Socket;
 use config::ReplDisklessLoad;
 use engine::clock::now;
 use engine::follow::{Beginning, Over, begin_load, end_load};

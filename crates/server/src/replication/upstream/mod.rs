@@ -7,11 +7,13 @@
 mod input;
 mod load;
 mod received;
-mod socket;
 
 use crate::log;
 use crate::persistence::aof::Aof;
 use crate::process::{log as logging, os_error, thread};
+use crate::socket::{ROUND, Socket};
+use crate::tls;
+use config::Config;
 use engine::Engine;
 use engine::append_log::LogState;
 use engine::clients::Client;
@@ -24,15 +26,12 @@ use received::{Missing, Received};
 use replication::replica::{
     Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
-use socket::Socket;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The longest wait for the socket.
-const ROUND: Duration = Duration::from_millis(100);
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
 /// Entries that are applied together, most of them.
@@ -224,7 +223,7 @@ impl<'t> Uplink<'t> {
             log!(Notice, "MASTER <-> REPLICA sync started");
         }
         let goes_on = || self.engine.upstream.term() == self.term;
-        match Socket::open(&self.engine.config, &host, port, goes_on) {
+        match open(&self.engine.config, &host, port, goes_on) {
             Ok(socket) => {
                 self.socket = Some(socket);
                 let actions = self.machine.connected(now());
@@ -410,4 +409,12 @@ impl<'t> Uplink<'t> {
         self.engine.append_log.nudge(&self.engine.journal);
         self.engine.nudge_feeds(usize::MAX);
     }
+}
+
+/// Connects to a primary, by TLS if the configuration says so.
+fn open(config: &Config, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
+    // So that what is wrong with the files is said before the primary has a connection to close.
+    let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
+    let timeout = Duration::from_secs(config.repl_timeout().into());
+    Socket::open(host, port, timeout, rules.map_err(io::Error::other)?, goes_on)
 }
