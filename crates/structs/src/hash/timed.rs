@@ -93,6 +93,8 @@ impl Timed {
         let (mut at, mut bound) = (part.start(), None);
         let table = &self.table;
         loop {
+            // Each field is a cache miss: together they take as long as one.
+            table.prefetch_items_at(at);
             let next = table.scan(at, |item| {
                 let is_of_part = part.has(table.position_of(hash(item.key())));
                 match item.expiry().filter(|_| is_of_part) {
