@@ -35,7 +35,8 @@ fn check_sums(hash: &Hash, fields: &Contents) {
     assert!(fields.windows(2).all(|pair| pair[0].0 != pair[1].0), "a field is there twice");
     let times = fields.iter().filter_map(|(_, _, expiry)| *expiry);
     assert_eq!(hash.timed_fields(), times.clone().count());
-    if let Some(first) = times.min() {
+    // The last time there is counts as none in the order of times: it does not come.
+    if let Some(first) = times.filter(|&time| time < i64::MAX).min() {
         assert!(hash.expiry_bound().is_some_and(|bound| bound <= first), "a field is forgotten");
     }
 }
