@@ -7,14 +7,13 @@ use engine::clock::now;
 use engine::journal::JournalPos;
 use engine::mailbox::recheck_all;
 use replication::primary::{Link, Stage};
-use replication::wire;
 
-/// What replicas are to have before the server goes down. Once they are asked for it, they need not have
-/// the question itself.
+/// What replicas are to have before the server goes down: all that there was when writes paused. They are
+/// not asked for it: a GETACK would be in the stream, and a primary that comes back goes on only with
+/// replicas that have exactly what it has. They acknowledge every second by themselves.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    before: JournalPos,
-    asked: JournalPos,
+    paused_at: JournalPos,
 }
 
 /// Whether a replica counts: others acknowledge nothing, and only take a snapshot.
@@ -25,28 +24,24 @@ fn acknowledges(link: &Link) -> bool {
 impl Target {
     /// All that there is now.
     pub fn now(engine: &Engine) -> Target {
-        let position = engine.journal.position();
-        Target { before: position, asked: position }
+        Target { paused_at: engine.journal.position() }
     }
 
-    /// Makes writes wait, and asks the replicas for what they have then. The thread is outside the world.
+    /// Makes writes wait. The thread is outside the world.
     pub fn pause(engine: &Engine) -> Target {
         let stopped = engine.keyspace.world().stop();
-        let before = engine.journal.position();
-        engine.append_to_stream(wire::GETACK);
         engine.pause.begin_shutdown();
-        let asked = engine.journal.position();
+        let target = Target::now(engine);
         drop(stopped);
         recheck_all(&engine.mailboxes);
-        Target { before, asked }
+        target
     }
 
-    /// The position that replicas are to have. A primary's own stream stands still from the question on,
-    /// but for commands that had begun before; that of its primary goes on.
+    /// The position that replicas are to have. A primary's own stream stands still, but for commands that
+    /// had begun before; that of its primary goes on.
     fn position(self, engine: &Engine) -> JournalPos {
-        let position = engine.journal.position();
-        let is_still = position == self.asked || engine.journal.is_copy();
-        if is_still { self.before } else { position }
+        let is_copy = engine.journal.is_copy();
+        if is_copy { self.paused_at } else { engine.journal.position() }
     }
 
     /// Whether all replicas have that.
