@@ -3,7 +3,7 @@
 //! One test function: a process has one store of cold values.
 
 use engine::clock::Clock;
-use engine::cold::make_cold;
+use engine::cold_values::make_cold;
 use engine::worker::{Next, Peer};
 use engine::{DbIndex, Engine, Key, Session, Worker};
 use keyspace::cold::{Fetched, entries, set_store};

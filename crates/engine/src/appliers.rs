@@ -1,45 +1,17 @@
-//! Threads that repeat history beside the thread that reads it.
-//!
-//! The reading thread takes a part of the history whose commands have one key each, and sorts them into
-//! *lanes* by stripe, so that all commands of a key are in one lane, in their order. It and the threads here
-//! take one lane after the other until none is left. It waits for nothing but lanes that others have
-//! taken: a thread that does not get a core delays no part.
-//!
-//! The reading thread stays inside the world from the first lane to the last, on behalf of all. So a
-//! thread that stops the world finds either nothing of a part done, or all. The others must not wait for anything
-//! that waits for the world: they lock one stripe at a time, no long command begins to hold a key
-//! meanwhile ([`crate::holds::Holds::bar`]), and what could have to step back is not run this way.
+//! The threads that repeat history beside the thread that reads it, and what they are given.
+//! [`crate::lanes`] has how they do it.
 
-use crate::args::Args;
-use crate::background::Purpose;
-use crate::clients::Client;
-use crate::command::Flags;
-use crate::commit;
-use crate::cx::Cx;
-use crate::dispatch;
-use crate::engine::Engine;
 use crate::error::Error;
-use crate::locks::Locked;
-use crate::request_keys::{prefetch_bucket, prefetch_entry};
-use crate::session::Session;
-use crate::table::{Resolved, WorldUse};
-use crate::thread::ThreadContext;
-use keyspace::{DbIndex, Key, Millis};
+use crate::table::Resolved;
+use keyspace::DbIndex;
 use replication::Commands;
-use resp::Output;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex};
-use structs::backoff::wait_until;
-use structs::sync::{lock, wait};
 
 /// Most threads beside the one that reads.
 const MAX_THREADS: usize = 15;
-/// Lanes for each thread: the more, the shorter is the wait for the last.
-const LANES_PER_THREAD: usize = 8;
 /// With fewer commands for each thread it is not worth waking another.
-const MIN_JOBS: usize = 64;
-/// Keys that are fetched together; about what a core can have under way.
-pub(crate) const TOGETHER: usize = 32;
+pub(crate) const MIN_JOBS: usize = 64;
 
 /// How many threads there are beside the one that reads, if there are so many reactors.
 pub(crate) fn threads_beside(reactors: usize) -> usize {
@@ -56,34 +28,6 @@ pub(crate) struct Job {
     pub hash: u64,
 }
 
-impl Job {
-    /// What is to be known of a command to run it beside others; `None` if it has another number of keys
-    /// than one, or touches more than its key.
-    pub fn of(
-        engine: &Engine,
-        row: &'static Resolved,
-        command: usize,
-        words: &[&[u8]],
-    ) -> Option<Job> {
-        let is_alone = row.single_key > 0
-            && row.world == WorldUse::Never
-            && row.command.script.is_none()
-            && row.command.flags.has(Flags::WRITE)
-            && !row.command.flags.has(Flags::WALKS);
-        let key = Key::new(words.get(row.single_key).filter(|_| is_alone)?);
-        Some(Job { command, row, stripe: engine.keyspace.stripe_of(key), hash: key.hash })
-    }
-}
-
-/// Brings the keys of some jobs into the cache. The caller is inside the world, or another thread on its
-/// behalf.
-pub(crate) fn fetch(engine: &Engine, db: DbIndex, jobs: &[Job]) {
-    let stripe = |job: &Job| engine.keyspace.stripe(job.stripe);
-    jobs.iter().for_each(|job| stripe(job).prefetch());
-    jobs.iter().for_each(|job| prefetch_bucket(stripe(job), db, job.hash));
-    jobs.iter().for_each(|job| prefetch_entry(stripe(job), db, job.hash));
-}
-
 /// How history is repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Manner {
@@ -91,100 +35,6 @@ pub(crate) enum Manner {
     Stream,
     /// A file that is loaded: nothing is counted, and no client is told.
     File,
-}
-
-impl Manner {
-    /// The context of commands that are repeated in this manner and belong to no transaction.
-    pub fn context<'a>(
-        self,
-        engine: &'static Engine,
-        thread: &'a ThreadContext,
-        session: &'a mut Session,
-        replies: &'a mut Output,
-    ) -> Cx<'a> {
-        replies.clear();
-        let mut cx = Cx::new(engine, thread, session, engine.clock.wall(), replies);
-        cx.db.horizon = Millis(i64::MIN);
-        cx.in_transaction = true;
-        match self {
-            Manner::Stream => cx.db.effects.is_stream = true,
-            Manner::File => cx.db.effects.is_replay = true,
-        }
-        cx
-    }
-
-    /// Runs a command whose stripes are locked, and unlocks these.
-    pub fn run(self, cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
-        let outcome = self.apply(cx, row, args);
-        dispatch::serve_first(cx);
-        cx.db.locks.release();
-        dispatch::serve_first(cx);
-        outcome
-    }
-
-    /// Runs a command under locks that the caller gives back.
-    pub fn apply(
-        self,
-        cx: &mut Cx<'_>,
-        row: &'static Resolved,
-        args: Args<'_>,
-    ) -> Result<(), Error> {
-        let outcome = match self {
-            Manner::Stream => dispatch::run_nested(cx, row, args),
-            Manner::File => {
-                cx.resolved = row;
-                let outcome = dispatch::run_row(cx, row, args);
-                cx.block_request = None;
-                commit::commit(cx, args);
-                cx.db.effects.ready.clear();
-                outcome
-            }
-        };
-        cx.reply.truncate(0);
-        outcome
-    }
-}
-
-/// What a thread needs to run lanes.
-pub(crate) struct Lanes {
-    engine: &'static Engine,
-    session: Session,
-    replies: Output,
-}
-
-impl Lanes {
-    pub fn new(engine: &'static Engine, thread: &ThreadContext) -> Lanes {
-        let client = Client::unconnected(0, thread.index, engine.clock.wall());
-        let session = Session::new(Arc::new(client), engine.acl.default_user(), true);
-        Lanes { engine, session, replies: Output::default() }
-    }
-
-    /// Runs lanes of a part until all are taken.
-    fn run(&mut self, thread: &ThreadContext, part: &Part) {
-        while let Some(lane) = part.lanes.get(part.next.fetch_add(1, Relaxed)) {
-            self.run_lane(thread, part, lane);
-            // From here on the reading thread may leave the world.
-            part.done.fetch_add(1, Release);
-        }
-    }
-
-    fn run_lane(&mut self, thread: &ThreadContext, part: &Part, lane: &[Job]) {
-        self.session.db = part.db;
-        let mut cx = part.manner.context(self.engine, thread, &mut self.session, &mut self.replies);
-        let mut words = Vec::new();
-        for jobs in lane.chunks(TOGETHER) {
-            fetch(self.engine, part.db, jobs);
-            cx.start_timing();
-            for job in jobs {
-                part.source.words(job.command, &mut words);
-                cx.db.locks.acquire_patiently(Locked::One(job.stripe));
-                let args = Args::new(&words).with_hash(job.row.single_key, job.hash);
-                if let Err(error) = part.manner.run(&mut cx, job.row, args) {
-                    lock(&part.failures).push((job.command, error));
-                }
-            }
-        }
-    }
 }
 
 /// Commands, and the bytes that they are places in. Threads share it.
@@ -205,42 +55,34 @@ impl SharedCommands {
     }
 }
 
-/// What is to be run: jobs in the order of the history.
-pub(crate) struct Request<I> {
-    pub manner: Manner,
-    pub db: DbIndex,
-    pub source: Arc<SharedCommands>,
-    pub jobs: I,
-}
-
 /// A part of the history; see the module's documentation.
 pub(crate) struct Part {
-    source: Arc<SharedCommands>,
-    manner: Manner,
-    db: DbIndex,
-    lanes: Vec<Vec<Job>>,
+    pub(crate) source: Arc<SharedCommands>,
+    pub(crate) manner: Manner,
+    pub(crate) db: DbIndex,
+    pub(crate) lanes: Vec<Vec<Job>>,
     /// The next lane to be taken.
-    next: AtomicUsize,
+    pub(crate) next: AtomicUsize,
     /// Lanes that were run.
-    done: AtomicUsize,
+    pub(crate) done: AtomicUsize,
     /// What could not be repeated.
-    failures: Mutex<Vec<(usize, Error)>>,
+    pub(crate) failures: Mutex<Vec<(usize, Error)>>,
 }
 
 /// The threads; see the module's documentation.
 pub struct Appliers {
-    offer: Mutex<Offer>,
-    came: Condvar,
-    most: usize,
+    pub(crate) offer: Mutex<Offer>,
+    pub(crate) came: Condvar,
+    pub(crate) most: usize,
 }
 
 #[derive(Default)]
-struct Offer {
-    part: Option<Arc<Part>>,
+pub(crate) struct Offer {
+    pub(crate) part: Option<Arc<Part>>,
     /// Counts the parts.
-    number: u64,
+    pub(crate) number: u64,
     /// Threads that were started.
-    threads: usize,
+    pub(crate) threads: usize,
 }
 
 impl Appliers {
@@ -251,77 +93,5 @@ impl Appliers {
     /// Whether it is worth running so many commands here.
     pub(crate) fn are_worth(&self, jobs: usize) -> bool {
         self.most > 0 && jobs >= 2 * MIN_JOBS
-    }
-
-    /// Runs jobs beside each other, those of each key in their order, and does something else `meanwhile`.
-    /// Returns what failed, in order. The caller is inside the world, and has [barred](crate::holds::Holds::bar)
-    /// holds where commands can run.
-    pub(crate) fn run(
-        &self,
-        engine: &'static Engine,
-        thread: &ThreadContext,
-        own: &mut Lanes,
-        request: Request<impl Iterator<Item = Job> + Clone>,
-        meanwhile: impl FnOnce(),
-    ) -> Vec<(usize, Error)> {
-        let Request { manner, db, source, jobs } = request;
-        let count = jobs.clone().count();
-        let helpers = (count / MIN_JOBS).saturating_sub(1).min(self.most);
-        let mut lanes: Vec<Vec<Job>> = vec![Vec::new(); LANES_PER_THREAD * (helpers + 1)];
-        let lane_count = lanes.len();
-        lanes.iter_mut().for_each(|lane| lane.reserve(2 * count / lane_count));
-        jobs.for_each(|job| lanes[job.stripe % lane_count].push(job));
-        let part = Arc::new(Part {
-            source,
-            manner,
-            db,
-            lanes,
-            next: AtomicUsize::new(0),
-            done: AtomicUsize::new(0),
-            failures: Mutex::default(),
-        });
-        self.offer(engine, &part, helpers);
-        meanwhile();
-        own.run(thread, &part);
-        lock(&self.offer).part = None;
-        wait_until(|| part.done.load(Acquire) == lane_count);
-        let mut failures = std::mem::take(&mut *lock(&part.failures));
-        failures.sort_by_key(|(command, _)| *command);
-        failures
-    }
-
-    fn offer(&self, engine: &'static Engine, part: &Arc<Part>, helpers: usize) {
-        let mut offer = lock(&self.offer);
-        offer.part = Some(Arc::clone(part));
-        offer.number += 1;
-        let starts = offer.threads..helpers.max(offer.threads);
-        offer.threads = starts.end;
-        drop(offer);
-        for number in starts {
-            let work = move || engine.appliers.work(engine, number);
-            engine.background.spawn(format!("applier-{number}"), Purpose::Apply, work);
-        }
-        for _ in 0..helpers {
-            self.came.notify_one();
-        }
-    }
-
-    /// A thread's work, up to the end of the process.
-    fn work(&self, engine: &'static Engine, number: usize) {
-        let thread = engine.context(engine.thread_stats.len() - 2 - number);
-        let mut lanes = Lanes::new(engine, &thread);
-        let mut seen = 0;
-        loop {
-            let mut offer = lock(&self.offer);
-            let part = loop {
-                match &offer.part {
-                    Some(part) if offer.number != seen => break Arc::clone(part),
-                    _ => offer = wait(&self.came, offer),
-                }
-            };
-            seen = offer.number;
-            drop(offer);
-            lanes.run(&thread, &part);
-        }
     }
 }

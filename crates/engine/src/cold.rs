@@ -12,26 +12,16 @@
 //!
 //! A value that cannot be read fails the requests that asked for it. The next one tries again.
 
-mod reads;
-mod sweep;
-mod thaw;
-
+use crate::args::Args;
+use crate::cold_reads::{Reader, Wanted};
+use crate::cold_values::{fetch, log_failure, read, unreadable};
 use crate::command::{Command, Databases, Flags, KeyFlags};
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::engine::Engine;
 use crate::error::Error;
 use crate::request_keys::{KeyUse, RequestKeys};
 use crate::table::Resolved;
-use crate::tier::log_failure;
-use crate::value::{self, view};
-use crate::{Args, limits};
-use keyspace::cold::store;
-use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Entry, Key, StripeData, Value};
-pub use reads::ColdReads;
-use reads::{Reader, Wanted};
-pub(crate) use sweep::{SWEEP_BYTES, Step, Sweep};
-pub(crate) use thaw::thaw;
+use keyspace::{ColdRef, Key, StripeData};
 
 /// Whether a command needs the value of a key that it names, not only the key.
 fn needs_value(command: &Command, flags: KeyFlags) -> bool {
@@ -89,7 +79,7 @@ pub(crate) fn fetch_missing(
     let engine = cx.engine;
     let client = &cx.session.client;
     let reader = Reader { thread: client.thread, client: client.id };
-    let fetched = engine.cold_reads.fetch(engine, wanted, Some(reader));
+    let fetched = fetch(engine, wanted, Some(reader));
     Some(fetched.map_err(|error| unreadable(&error)))
 }
 
@@ -117,30 +107,9 @@ pub(crate) fn look_ahead<'a>(
                 let reads = row.command.flags.has(Flags::READONLY);
                 let one = Wanted { db: cx.db.index, key: key.bytes.into(), cold, reads };
                 // Without a reader there is no failure to tell.
-                let _ = engine.cold_reads.fetch(engine, vec![one], None);
+                let _ = fetch(engine, vec![one], None);
             }
         }
-    }
-}
-
-fn unreadable(ColdError(reason): &ColdError) -> Error {
-    Error::format(format!("ERR the value of a key could not be read: {reason}"))
-}
-
-/// Installs the values that have arrived. The caller is inside the world and holds no stripe.
-#[inline]
-pub(crate) fn install_arrived(engine: &Engine) {
-    for (one, value) in engine.cold_reads.take_arrived() {
-        install(engine, &one, value);
-    }
-}
-
-#[cold]
-fn install(engine: &Engine, one: &Wanted, value: Value) {
-    let key = Key::new(&one.key);
-    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-    if stripe.install(one.db, key, one.cold, value) {
-        engine.tier.promotions.add(1);
     }
 }
 
@@ -189,71 +158,4 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let value = value.map_err(|error| unreadable(&error))?;
     let installed = db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value));
     if installed { Ok(()) } else { Err(Error::Cold) }
-}
-
-/// Reads the value of an entry of a stripe that is locked, for a hold: what is held is in RAM.
-///
-/// # Errors
-/// It cannot be read.
-pub(crate) fn read_for_hold(
-    engine: &Engine,
-    data: &mut StripeData,
-    db: DbIndex,
-    key: Key<'_>,
-) -> Result<(), ColdError> {
-    let Some(cold) = data.cold(db, key) else { return Ok(()) };
-    let value = read(engine, cold.location)?;
-    data.install(db, key, cold, value);
-    Ok(())
-}
-
-/// Shows an entry with its value, which is read if need be and not kept.
-///
-/// # Errors
-/// It cannot be read.
-pub fn with_value<R>(
-    engine: &Engine,
-    entry: &Entry,
-    look: impl FnOnce(&Entry) -> R,
-) -> Result<R, Error> {
-    let Some(cold) = entry.cold() else { return Ok(look(entry)) };
-    let value = read(engine, cold.location);
-    let value = value.inspect_err(|error| log_failure(engine, entry.key(), error));
-    let value = value.map_err(|error| unreadable(&error))?;
-    Ok(look(&Entry::new(entry.key(), value, entry.expiry(), entry.access())))
-}
-
-fn read(engine: &Engine, location: ColdLocation) -> Result<Value, ColdError> {
-    let store = store().expect("entries are cold, so there is a store");
-    decode(engine, &store.read(location)?)
-}
-
-/// The form in which a store keeps a value: DUMP's, with its checksum.
-pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
-    rdb::dump(view(entry), value::compression(&engine.config))
-}
-
-fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError> {
-    let object = rdb::restore(payload, &limits::all(&engine.config, &engine.debug));
-    object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
-}
-
-/// Takes the value of a key out of RAM; `keep` is given it and says where it is. Says whether it
-/// did: not if there is no such key, its value is a number or cold already, or a long command
-/// holds it. The caller is inside the world and holds no stripe.
-pub fn make_cold(
-    engine: &Engine,
-    db: DbIndex,
-    key: &[u8],
-    keep: impl FnOnce(Vec<u8>) -> ColdLocation,
-) -> bool {
-    let key = Key::new(key);
-    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-    if !stripe.may_make_cold(db, key) {
-        return false;
-    }
-    let payload = stripe.find(db, key).map(|entry| encode(engine, entry));
-    let entry = payload.and_then(|payload| stripe.make_cold(db, key, keep(payload)));
-    drop(stripe);
-    entry.map(|entry| engine.background.free_entry(entry)).is_some()
 }

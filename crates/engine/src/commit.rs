@@ -9,116 +9,14 @@ use crate::args::Args;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::db::Db;
-use crate::engine::Engine;
-use crate::events::{self, Class, Event};
+use crate::effects::{Cause, Change};
+use crate::events;
 use crate::interest;
-use crate::journal::{Effect, Entry, JournalPos};
+use crate::journal::JournalPos;
 use crate::locks::Locked;
 use crate::outbox::Notification;
-use crate::pubsub::Space;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{DbIndex, Key};
-
-/// A change of one key.
-#[derive(Debug)]
-pub struct Change {
-    pub(crate) db: DbIndex,
-    pub(crate) key: Box<[u8]>,
-    pub(crate) stripe: usize,
-    pub(crate) event: Option<Event>,
-    pub(crate) cause: Cause,
-    /// Another report stands for the change itself; this one is only to be published.
-    pub(crate) is_event_only: bool,
-}
-
-/// Why a key changed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cause {
-    /// A command meant it to.
-    Command,
-    /// Its time had come: not the effect of a command, even if a command found it.
-    Time,
-}
-
-/// What a command did, until it is committed.
-#[derive(Default, Debug)]
-pub struct Effects {
-    pub(crate) dirty: u64,
-    pub(crate) changes: Vec<Change>,
-    /// Those of them that are deletions of keys whose time had come: no work of the request.
-    pub(crate) expired: u64,
-    /// What the journal gets.
-    entry: Entry,
-    /// The entry says what the request did, so that the request itself is not put there.
-    is_rewritten: bool,
-    /// A script has said that what it changes is not to be replicated (`redis.set_repl`).
-    pub(crate) is_muted: bool,
-    /// A transaction runs: its commands make one entry.
-    pub(crate) is_transaction: bool,
-    /// The history is repeated: it is in the journal, or wherever it came from, already.
-    pub(crate) is_replay: bool,
-    /// The stream of a primary is applied: the journal gets its bytes as they came.
-    pub(crate) is_stream: bool,
-    /// Keys for which blocked clients wait, to be served when the locks are free.
-    pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
-}
-
-impl Effects {
-    /// Whether the journal is to get an entry of what is done.
-    #[inline]
-    pub(crate) fn is_recorded(&self, engine: &Engine) -> bool {
-        engine.journal.is_recording() && !self.is_stream
-    }
-
-    /// Notes that a key was deleted which no command asked to delete.
-    #[inline]
-    pub(crate) fn propagate_deletion(&mut self, engine: &Engine, db: DbIndex, key: &[u8]) {
-        if self.is_recorded(engine) {
-            self.entry.command(db, &[b"DEL", key]);
-        }
-    }
-
-    /// Notes that fields of a hash were deleted which no command asked to delete.
-    pub(crate) fn propagate_field_deletion(
-        &mut self,
-        engine: &Engine,
-        db: DbIndex,
-        key: &[u8],
-        fields: &[Box<[u8]>],
-    ) {
-        if self.is_recorded(engine) {
-            self.entry.begin(db, fields.len() + 2);
-            self.entry.word(b"HDEL");
-            self.entry.word(key);
-            fields.iter().for_each(|field| self.entry.word(field));
-        }
-    }
-
-    pub(crate) fn propagate_as(&mut self, db: DbIndex, write: impl FnOnce(&mut Effect<'_>)) {
-        self.is_rewritten = true;
-        if !self.is_muted {
-            write(&mut Effect::new(&mut self.entry, db));
-        }
-    }
-
-    /// Forgets all of it: what was done is undone.
-    pub(crate) fn forget(&mut self) {
-        self.dirty = 0;
-        self.changes.clear();
-        self.expired = 0;
-        self.entry.clear();
-        self.is_rewritten = false;
-        self.ready.clear();
-    }
-
-    /// The count of changes since the last commit, without keys whose time had come.
-    fn take_dirty(&mut self) -> u64 {
-        let own = self.dirty - self.expired;
-        self.dirty = 0;
-        self.expired = 0;
-        own
-    }
-}
 
 /// Commits what the command that `cx` has just run did. The stripes are still locked.
 #[inline]
@@ -133,7 +31,7 @@ pub(crate) fn commit(cx: &mut Cx<'_>, args: Args<'_>) {
         }
         let effects = &cx.db.effects;
         let is_whole = !effects.is_rewritten && !effects.is_muted;
-        if dirty > 0 && is_whole && effects.is_recorded(cx.engine) {
+        if dirty > 0 && is_whole && effects.is_recorded(&cx.engine.journal) {
             propagate(cx, args);
         }
     }
@@ -262,7 +160,7 @@ fn apply_changes(db: &mut Db<'_>, by: u64) {
         if let Some(event) = change.event
             && engine.notifies(event.class)
         {
-            notify(db, change.db, &change.key, event);
+            db.outbox.event(change.db, &change.key, event);
         }
     }
 }
@@ -280,28 +178,11 @@ fn reach_interested(db: &mut Db<'_>, change: &Change, by: u64) {
                     db.effects.ready.push((change.db, change.key.clone()));
                 }
             }
-            engine.tracking.key_changed(&db.outbox, interest, &change.key, by);
+            db.outbox.key_changed(interest, &change.key, by);
         });
     }
     if engine.tracking.is_broadcasting() {
         db.outbox.keep(Notification::Broadcast { key: change.key.clone(), by });
-    }
-}
-
-/// Publishes a keyspace event to the channels that the configuration asks for.
-pub(crate) fn notify(db: &Db<'_>, index: DbIndex, key: &[u8], event: Event) {
-    let wanted = db.engine.config.notify_keyspace_events();
-    let tell = |channel: Vec<u8>, payload: &[u8]| {
-        let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
-        db.outbox.keep(Notification::Message { space: Space::Channels, channel, payload });
-    };
-    if wanted.contains(Class::KEYSPACE) {
-        let mut channel = format!("__keyspace@{}__:", index.0).into_bytes();
-        channel.extend_from_slice(key);
-        tell(channel, event.name.as_bytes());
-    }
-    if wanted.contains(Class::KEYEVENT) {
-        tell(format!("__keyevent@{}__:{}", index.0, event.name).into_bytes(), key);
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::clients::waiter::BlockRequest;
 use crate::clock::Ticks;
 use crate::command::Flags;
-use crate::db::Db;
+use crate::db::{Db, MAX_IN_PLACE};
 use crate::engine::Engine;
 use crate::outbox::Notification;
 use crate::pubsub::Space;
@@ -19,10 +19,6 @@ use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use keyspace::{Millis, StringRef};
 use resp::{Output, Protocol, Reply};
-
-/// More bytes are not copied or cleared by a reactor: it takes some tenths of a millisecond, and
-/// several times as long where the memory is new.
-pub(crate) const MAX_IN_PLACE: usize = 2 << 20;
 
 /// The context of one command.
 pub struct Cx<'a> {
@@ -153,7 +149,13 @@ impl Cx<'_> {
     pub fn publish(&self, space: Space, channel: &[u8], payload: &[u8]) -> usize {
         let pubsub = &self.engine.pubsub;
         if !self.db.effects.is_transaction {
-            return pubsub.publish(self.engine, space, channel, payload, self.db.block_of(payload));
+            return pubsub.publish(
+                &self.engine.mailboxes,
+                space,
+                channel,
+                payload,
+                self.db.block_of(payload),
+            );
         }
         let count = pubsub.receivers(space, channel);
         let (channel, payload) = (channel.into(), payload.into());

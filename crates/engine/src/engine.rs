@@ -1,5 +1,6 @@
 //! The server as commands know it: everything that is shared by all threads.
 
+mod figures;
 mod memory;
 mod timing;
 
@@ -13,14 +14,14 @@ use crate::clients::late_reply::LateReply;
 use crate::clients::usage::ClientUsage;
 use crate::clients::{Client, Clients};
 use crate::clock::Clock;
-use crate::cold::ColdReads;
+use crate::cold_reads::ColdReads;
 use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::commits::{Commits, Verdict};
 use crate::debug::DebugSettings;
 use crate::events::Class;
-use crate::evict::{InVain, OverLimit};
 use crate::failover::Handover;
+use crate::flash::FlashTier;
 use crate::holds::Holds;
 use crate::journal::Journal;
 use crate::journal::safe::SafePositions;
@@ -31,15 +32,16 @@ use crate::mailbox::Mailbox;
 use crate::pause::Pause;
 use crate::peer::Peer;
 use crate::persistence::Persistence;
+use crate::persistence::snapshots::Snapshots;
+use crate::pressure::{InVain, OverLimit};
 use crate::pubsub::PubSub;
-use crate::rates::{Rates, StaleShare, Traffic};
+use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
-use crate::snapshot::{Snapshot, Snapshots};
-use crate::stats::{Counter, Stats, ThreadStats};
+use crate::snapshot::Snapshot;
+use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::thread::ThreadContext;
-use crate::tier::FlashTier;
-use crate::tracking::TrackingTable;
+use crate::tracking::{Receivers, TrackingTable};
 use crate::upstream::Upstream;
 use config::{Config, MaxmemoryPolicy};
 use keyspace::access::Policy;
@@ -50,7 +52,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
-use structs::sync::lock;
 
 /// What the I/O side does for commands; the server crate implements it.
 pub trait Host: Send + Sync {
@@ -430,77 +431,24 @@ impl Engine {
         self.pause.is_on() || self.loading.is_on() || leaves_it
     }
 
-    /// Counts an error reply by its code.
-    pub fn count_error(&self, line: &[u8]) {
-        self.stats.errors.add(1);
-        let code = line.split(|&b| b == b' ').next().unwrap_or_default();
-        let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
-        let mut errors = lock(&self.errors);
-        // A client that makes up codes must not fill the memory.
-        if errors.len() < 128 || errors.contains_key(&code) {
-            *errors.entry(code).or_default() += 1;
-        }
+    /// Whether writes are refused because too few replicas are there.
+    #[inline]
+    pub fn lacks_replicas(&self) -> bool {
+        let least = self.config.min_replicas_to_write() as usize;
+        least > 0
+            && !self.upstream.is_replica()
+            && self.config.min_replicas_max_lag() > 0
+            && self.replicas.good() < least
     }
 
-    /// Bytes of all threads' interpreters of scripts.
-    pub fn interpreter_bytes(&self) -> u64 {
-        self.thread_stats.iter().map(|thread| thread.script_bytes.get()).sum()
+    /// Where the clients that cache keys are found.
+    pub fn receivers(&self) -> Receivers<'_> {
+        Receivers { clients: &self.clients, mailboxes: &self.mailboxes }
     }
 
-    /// Forgets all statistics (CONFIG RESETSTAT).
-    pub fn reset_stats(&self) {
-        let stats = &self.stats;
-        for counter in [
-            &stats.expired,
-            &stats.evicted,
-            &stats.evicted_clients,
-            &stats.connections,
-            &stats.rejected_connections,
-            &stats.errors,
-            &stats.query_buffer_disconnections,
-            &stats.output_buffer_disconnections,
-            &stats.unconfirmed_writes,
-            &stats.expire_cycles_cut_short,
-            &stats.expire_cycle_ms,
-            &self.tier.misses,
-        ] {
-            counter.set(0);
-        }
-        for thread in &self.thread_stats {
-            let counters = [&thread.commands, &thread.hits, &thread.misses, &thread.net_in];
-            for counter in counters.into_iter().chain([&thread.net_out, &thread.reads]) {
-                counter.set(0);
-            }
-            thread.writes.set(0);
-            thread.by_command.iter().for_each(|command| command.reset());
-        }
-        lock(&self.errors).clear();
-        self.scripts.cache.reset_evicted();
-        self.background.reset_freed();
-        self.persistence.reset_saves();
-        self.append_log.figures.reset();
-        self.rates.reset();
-        self.stale_share.reset();
-        self.over_limit.reset();
-    }
-
-    /// Takes a sample of the threads' counters for [`Engine::rates`].
-    pub fn sample_rates(&self, now: keyspace::Millis) {
-        let total = |counter: fn(&ThreadStats) -> &Counter| {
-            self.thread_stats.iter().map(|stats| counter(stats).get()).sum()
-        };
-        let traffic = Traffic {
-            commands: total(|s| &s.commands),
-            net_in: total(|s| &s.net_in),
-            net_out: total(|s| &s.net_out),
-        };
-        self.rates.sample(now.0, traffic);
-    }
-
-    /// Number of keys in a database.
-    pub fn key_count(&self, db: keyspace::DbIndex, walk: &crate::db::Db<'_>) -> usize {
-        let mut count = 0;
-        walk.for_each_stripe(|_, data| count += data.key_count(db));
-        count
+    /// Tells the caches that want broadcasts which keys have changed since this was last asked.
+    #[inline]
+    pub fn flush_broadcasts(&self) {
+        self.tracking.flush_broadcasts(self.receivers());
     }
 }

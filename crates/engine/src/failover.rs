@@ -3,13 +3,8 @@
 //!
 //! Everything here that changes the stage happens in the stopped world, as changes of the role do.
 
-use crate::engine::Engine;
-use crate::mailbox::recheck_all;
-use keyspace::Millis;
+use replication::failover::Failover;
 pub use replication::failover::{Address, Plan, Stage};
-use replication::failover::{Candidate, Failover, Step};
-use replication::primary::Stage as Link;
-use replication::wire;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Mutex, MutexGuard};
 use structs::sync::lock;
@@ -18,11 +13,12 @@ use structs::sync::lock;
 #[derive(Default)]
 pub struct Handover {
     machine: Mutex<Failover>,
-    is_on: AtomicBool,
+    pub(crate) is_on: AtomicBool,
 }
 
 impl Handover {
-    fn machine(&self) -> MutexGuard<'_, Failover> {
+    /// The machine that decides.
+    pub(crate) fn machine(&self) -> MutexGuard<'_, Failover> {
         lock(&self.machine)
     }
 
@@ -35,94 +31,5 @@ impl Handover {
     /// How far it is.
     pub fn stage(&self) -> Stage {
         self.machine().stage()
-    }
-}
-
-impl Engine {
-    /// Begins to hand over the role. The world is stopped, so that no write is still on its way when
-    /// writes pause.
-    pub fn begin_failover(&self, plan: Plan) {
-        let before = self.journal.position();
-        self.append_to_stream(wire::GETACK);
-        self.failover.machine().begin(plan, (before, self.journal.position()));
-        self.failover.is_on.store(true, SeqCst);
-        self.pause.begin_failover();
-    }
-
-    /// Time has passed, or a replica has acknowledged something: does what is due, and returns lines for
-    /// the log. The thread is outside the world.
-    pub fn tick_failover(&self, now: Millis) -> Vec<String> {
-        if self.due_step(now).is_none() {
-            return Vec::new();
-        }
-        let stopped = self.keyspace.world().stop();
-        // What had begun before writes were paused may have ended only now.
-        let step = self.due_step(now);
-        let lines = match step {
-            None => Vec::new(),
-            Some(Step::Abort(why)) => self.abort_failover(why),
-            Some(Step::HandOver { to, is_forced }) => vec![self.hand_over(to, is_forced)],
-        };
-        drop(stopped);
-        lines
-    }
-
-    fn due_step(&self, now: Millis) -> Option<Step> {
-        let machine = self.failover.machine();
-        if machine.stage() != Stage::Waiting {
-            return None;
-        }
-        machine.due(self.journal.position(), &self.candidates(), now)
-    }
-
-    fn candidates(&self) -> Vec<Candidate> {
-        let primary = self.replicas.primary();
-        let online = primary.replicas().filter(|link| link.stage == Link::Online && !link.is_old);
-        online
-            .map(|link| Candidate {
-                address: Address { host: link.shown_ip().to_owned(), port: link.facts.port },
-                acknowledged: link.acknowledged(),
-            })
-            .collect()
-    }
-
-    fn hand_over(&self, to: Address, is_forced: bool) -> String {
-        let Address { host, port } = &to;
-        let line = if is_forced {
-            format!("FAILOVER to {host}:{port} time out exceeded, failing over.")
-        } else {
-            format!("Failover target {host}:{port} is synced, failing over.")
-        };
-        self.failover.machine().hand_over(to.clone());
-        self.config.record_primary(Some((host, *port))).expect("a replica's address is one");
-        self.follow(host, *port);
-        line
-    }
-
-    /// The successor has taken over: clients that wait are told that this is a replica.
-    pub fn end_failover(&self) {
-        self.failover.machine().end();
-        self.failover.is_on.store(false, SeqCst);
-        self.pause.end_failover();
-        recheck_all(&self.mailboxes);
-    }
-
-    /// Gives up, and is a primary as before. Returns lines for the log. The world is stopped.
-    pub fn abort_failover(&self, why: &str) -> Vec<String> {
-        let (stage, target) = {
-            let machine = self.failover.machine();
-            (machine.stage(), machine.target().cloned())
-        };
-        if stage == Stage::Nothing {
-            return Vec::new();
-        }
-        let to = target.map_or_else(String::new, |to| format!(" to {}:{}", to.host, to.port));
-        let line = format!("Aborting failover{to} while {}. {why}", stage.name());
-        if stage == Stage::Handing {
-            self.config.record_primary(None).expect("there need not be a primary");
-            self.stop_following();
-        }
-        self.end_failover();
-        vec![line]
     }
 }

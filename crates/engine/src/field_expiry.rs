@@ -4,8 +4,8 @@
 //! sets them anew, and by nothing else; so the events and what the journal gets are those of the
 //! reference. See `docs/internals/field-expiry.md`.
 
-use crate::commit::Cause;
 use crate::db::Db;
+use crate::effects::Cause;
 use crate::events;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::{Key, Millis, TableId};
@@ -48,7 +48,12 @@ impl Db<'_> {
             return;
         }
         self.engine.stats.expired_fields.add(removed.len() as u64);
-        self.effects.propagate_field_deletion(self.engine, self.index, key.bytes, &removed);
+        self.effects.propagate_field_deletion(
+            &self.engine.journal,
+            self.index,
+            key.bytes,
+            &removed,
+        );
         // As of keys whose time has come: no client's change, and no save point counts it.
         self.effects.dirty += removed.len() as u64;
         self.effects.expired += removed.len() as u64;

@@ -17,13 +17,12 @@
 use crate::args::Args;
 use crate::blocking::{Resumption, Suspension, TimeoutReply};
 pub use crate::clients::late_reply::LateReply;
-use crate::clients::{Client, Departure};
 use crate::commit;
 use crate::cx::Cx;
-use crate::db::Db;
+use crate::db::Asker;
 use crate::dispatch;
 use crate::engine::Engine;
-use crate::holds::{Held, NamedKey};
+use crate::held::{Held, NamedKey};
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
 use crate::session::Session;
@@ -33,60 +32,6 @@ use crate::transaction::Multi;
 use crate::words::Words;
 use crate::{Error, Flags, KeyUse, RequestKeys};
 use resp::{Output, Reply};
-use std::cell::Cell;
-use std::sync::Arc;
-use structs::give_way;
-
-/// The client that waits for a long command.
-pub(crate) struct Asker {
-    client: Arc<Client>,
-    /// How it has to have gone for the command to be in vain.
-    departure: Departure,
-    /// How often it was asked for.
-    asked: Cell<u32>,
-}
-
-impl Asker {
-    fn new(session: &Session, keys: &[NamedKey]) -> Asker {
-        let writes = keys.iter().any(|key| key.writes);
-        // A write is done even if its client hangs up, as in Redis.
-        let departure = if writes { Departure::Closed } else { Departure::Left };
-        Asker { client: Arc::clone(&session.client), departure, asked: Cell::default() }
-    }
-
-    fn has_gone(&self) -> bool {
-        self.client.has_gone(self.departure)
-    }
-
-    /// Gives way, if it is time. Some ask for every element, which is more often than a clock needs
-    /// to be looked at.
-    fn give_way(&self) {
-        let asked = self.asked.get().wrapping_add(1);
-        self.asked.set(asked);
-        if asked.is_multiple_of(64) {
-            give_way::give_way();
-        }
-    }
-}
-
-impl Db<'_> {
-    /// Whether the result of this command is still wanted. If not, it may end at once: its reply
-    /// is not sent, and it has changed nothing. Commands that can run for long ask this now and
-    /// then while they only read, and above all before their first change.
-    ///
-    /// From its first change on a command is always wanted, so that none is done by half.
-    #[inline]
-    pub fn is_wanted(&self) -> bool {
-        match self.asker {
-            None => true,
-            Some(_) if !self.locks.is_empty() => true,
-            Some(asker) => {
-                asker.give_way();
-                !asker.has_gone()
-            }
-        }
-    }
-}
 
 /// A command on its way to a background thread.
 struct LongCommand {
@@ -203,7 +148,7 @@ impl LongCommand {
 /// Gives a suspended client the replies of its command, which this thread has run in `session`.
 pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Output) {
     let (client, reactor) = (session.id(), session.client.thread);
-    engine.tracking.flush_broadcasts(engine);
+    engine.flush_broadcasts();
     if session.overflows {
         engine.mailboxes[reactor].post(Message::Overflow(client));
         return;
@@ -255,7 +200,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin(&cx.engine.clock, || cx.engine.scripts.is_turn_taken());
-    let held = Held::acquire(&cx.db, holder, keys, thread);
+    let held = Held::acquire(cx.engine, cx.db.index, holder, keys, thread);
     if !cx.db.is_wanted() {
         held.release();
         return end(cx);
@@ -294,7 +239,7 @@ impl Cx<'_> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
         let engine = self.engine;
         let holder = engine.holds.begin(&engine.clock, || engine.scripts.is_turn_taken());
-        self.db.held = Some(Held::acquire(&self.db, holder, keys, self.thread));
+        self.db.held = Some(Held::acquire(engine, self.db.index, holder, keys, self.thread));
         self.db.set_now(engine.clock.wall());
         if dispatch::refuses_writes_of_clients(engine) {
             return Err(Error::ReadOnlyReplica);

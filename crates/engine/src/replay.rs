@@ -7,13 +7,14 @@
 //! Commands of one key each run beside each other on several threads ([`crate::appliers`]).
 //! Nothing else may change the data set meanwhile.
 
-use crate::appliers::{Job, Lanes, Manner, Request, SharedCommands, TOGETHER, fetch};
+use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
 use crate::clients::Client;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::lanes::{Lanes, Request, TOGETHER, fetch};
 use crate::locks::Locked;
 use crate::session::Session;
 use crate::table::Resolved;

@@ -1,5 +1,4 @@
-//! The flash tier as the engine sees it: which values leave RAM and when, and the store of cold values
-//! that reads them back.
+//! Which values leave RAM for the flash tier, and when.
 //!
 //! *Demotion* is paced by the distance to `maxmemory`. From 15/16 of it on, each thread takes some of
 //! its time, the more the less is left; at the limit a command makes room itself before anything
@@ -9,21 +8,17 @@
 //! `docs/internals/tier.md` has the whole.
 
 use crate::clock::Ticks;
-use crate::cold::encode;
+use crate::cold_values::encode;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::stats::Counter;
+use crate::flash::cold_location;
 use keyspace::access::{self, Policy};
-use keyspace::cold::{Fetched, set_store};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
-use keyspace::{
-    ColdError, ColdLocation, ColdStore, DbIndex, Entry, Key, Kind, Millis, Moved, StripeData,
-};
+use keyspace::{DbIndex, Entry, Key, Kind, Millis, Moved, StripeData};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use structs::random::Rng;
 use tier::{Location, Owners, Refused, Relocation, Tier};
@@ -32,8 +27,6 @@ use tier::{Location, Owners, Refused, Relocation, Tier};
 const SAMPLES: usize = 8;
 /// Visits without anything to demote after which there is taken to be nothing.
 const VAIN_VISITS: usize = 2 * STRIPES;
-/// How long that is remembered, in milliseconds.
-const REMEMBERED_MS: i64 = 50;
 /// The share of the limit that is kept free: one in so many bytes.
 const HEADROOM: u64 = 16;
 /// Shortest and longest time that a thread spends at a stretch.
@@ -44,116 +37,6 @@ const LOAD_PAUSE: Duration = Duration::from_millis(1);
 const LOAD_PAUSES: u32 = 5000;
 /// Bytes of a cold entry with a short key.
 const COLD_BYTES: usize = 32;
-
-/// The tier, if there is one, and what has gone into it.
-#[derive(Default)]
-pub struct FlashTier {
-    tier: OnceLock<Arc<Tier>>,
-    /// Until when no search for something to demote makes sense.
-    in_vain_until_ms: AtomicI64,
-    /// The second in which a value that could not be read was last named in the log.
-    failure_logged_s: AtomicI64,
-    /// Values that left RAM.
-    pub demotions: Counter,
-    /// What their entries held, in bytes.
-    pub demoted_bytes: Counter,
-    /// Values that were put back.
-    pub promotions: Counter,
-    /// Values that commands which read have found on flash, once for each client that waits for one.
-    pub misses: Counter,
-    /// Requests that had to wait for a value.
-    pub waits: Counter,
-    /// Commands that waited because the disk was behind.
-    pub throttled: Counter,
-}
-
-impl FlashTier {
-    /// The tier, if there is one.
-    #[inline]
-    pub fn get(&self) -> Option<&Arc<Tier>> {
-        self.tier.get()
-    }
-
-    /// Begins to use a tier; once in a process, before there are clients. Says whether it did.
-    pub fn attach(&self, tier: Arc<Tier>) -> bool {
-        set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
-    }
-}
-
-/// Names a value that could not be read in the log, once a second at most: a disk that is broken
-/// fails with every read. The hash stands for the key, which may be private.
-pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdError) {
-    let now_s = engine.clock.wall_s();
-    if engine.tier.failure_logged_s.swap(now_s, Relaxed) != now_s
-        && let Some(host) = engine.host()
-    {
-        let hash = Key::new(key).hash;
-        host.warn(&format!("The value of the key with hash {hash:016x} can't be read: {reason}"));
-    }
-}
-
-/// The cold values of the keyspace are in a tier.
-struct Store(Arc<Tier>);
-
-fn place(ColdLocation(bits): ColdLocation) -> Location {
-    Location::from_bits(bits)
-}
-
-/// What stands for a place of the tier in an entry.
-pub(crate) fn cold_location(location: Location) -> ColdLocation {
-    ColdLocation(location.to_bits())
-}
-
-impl ColdStore for Store {
-    fn fetch(&self, wanted: Vec<ColdLocation>, done: Fetched) {
-        let locations: Vec<Location> = wanted.into_iter().map(place).collect();
-        let told = |results: Vec<tier::Payload>| {
-            done(results.into_iter().map(|result| result.map_err(unreadable)).collect());
-        };
-        self.0.fetch(&locations, Box::new(told));
-    }
-
-    fn size(&self, location: ColdLocation) -> usize {
-        place(location).len()
-    }
-
-    fn read(&self, location: ColdLocation) -> Result<Vec<u8>, ColdError> {
-        self.0.read(place(location)).map_err(unreadable)
-    }
-
-    fn release(&self, location: ColdLocation) {
-        self.0.release(place(location));
-    }
-
-    fn renamed(&self, location: ColdLocation, hash: u64) {
-        self.0.rename(place(location), hash);
-    }
-
-    fn mark(&self, location: ColdLocation) -> bool {
-        self.0.mark(place(location));
-        true
-    }
-
-    fn unmark(&self, location: ColdLocation) -> bool {
-        self.0.unmark(place(location))
-    }
-
-    fn is_marked(&self, location: ColdLocation) -> bool {
-        self.0.is_marked(place(location))
-    }
-
-    fn pin(&self, location: ColdLocation) {
-        self.0.pin(place(location));
-    }
-
-    fn unpin(&self, location: ColdLocation) {
-        self.0.unpin(place(location));
-    }
-}
-
-fn unreadable(error: tier::ReadError) -> ColdError {
-    ColdError(error.to_string())
-}
 
 /// What keeps locations, for the thread that maintains the tier.
 pub struct Entries {
@@ -294,7 +177,7 @@ fn demote_for_load(
 impl Search<'_> {
     fn demote(&self, excess: &dyn Fn() -> u64, began: Ticks, longest: Duration) -> Demoted {
         let engine = self.engine;
-        if self.now.0 < engine.tier.in_vain_until_ms.load(Relaxed) {
+        if self.now < engine.tier.in_vain_until() {
             return Demoted::Nothing;
         }
         // What was demoted may still wait to be freed, so it is counted.
@@ -313,7 +196,7 @@ impl Search<'_> {
                 Err(_) => in_vain = VAIN_VISITS,
             }
             if in_vain >= VAIN_VISITS {
-                engine.tier.in_vain_until_ms.store(self.now.0 + REMEMBERED_MS, Relaxed);
+                engine.tier.note_search_in_vain(self.now);
                 return Demoted::Nothing;
             }
         }

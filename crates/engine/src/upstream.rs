@@ -6,20 +6,12 @@
 //! primary does so inside the world and asks for the term first, so that a promotion stands at a whole
 //! prefix of the stream, and nothing of the stream is applied after it.
 
-use crate::clients::{Client, Names, flag};
-use crate::engine::Engine;
-use crate::mailbox::Message;
-use crate::thread::ThreadContext;
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 use structs::sync::{lock, wait_timeout};
-
-/// What a client that waits is told when the server becomes a replica.
-const ROLE_CHANGED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
-                            (master -> replica?)";
 
 /// The primary; see the module's documentation.
 #[derive(Default)]
@@ -122,7 +114,8 @@ impl Upstream {
         drop(wait_timeout(&self.changed, link, patience, |_| self.term() == term));
     }
 
-    fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
+    /// Another term begins, with this primary or with none.
+    pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
         let mut link = self.link();
         let is_replica = primary.is_some();
         // What it has, and in which database it goes on, does not change with the primary.
@@ -139,92 +132,5 @@ impl Upstream {
         self.is_link_up.store(false, SeqCst);
         self.term.fetch_add(1, SeqCst);
         self.changed.notify_all();
-    }
-}
-
-impl Engine {
-    /// This server is a replica from now on, of this primary. The world is stopped, or no client is
-    /// served yet.
-    pub fn follow(&self, host: &str, port: u16) {
-        let was_replica = self.upstream.is_replica();
-        if !was_replica {
-            // As its own followers would, it goes on in the database that its journal is in.
-            let db = self.journal.selected_db().unwrap_or_default();
-            self.upstream.link().stream_db = db;
-            self.journal.set_copy(true);
-        }
-        self.upstream.begin_term(Some((host.to_owned(), port)), self.clock.wall());
-        if !was_replica {
-            self.give_up_all_writes();
-            self.unblock_all();
-        }
-    }
-
-    /// This server is a primary from now on; its history branches off here. Its replicas have to ask
-    /// anew, and can go on from where they are. The world is stopped.
-    pub fn stop_following(&self) {
-        if !self.upstream.is_replica() {
-            return;
-        }
-        let journal = &self.journal;
-        journal.set_history(journal.history().branch(journal.position()));
-        journal.set_copy(false);
-        // Nothing says to a follower in which database the new history begins.
-        journal.forget_db();
-        self.upstream.link().is_incomplete = false;
-        self.upstream.begin_term(None, self.clock.wall());
-        self.disconnect_replicas();
-    }
-
-    /// Closes the connections of all replicas: they are to ask again, because the history has another
-    /// id.
-    pub fn disconnect_replicas(&self) {
-        for client in self.clients.all() {
-            if client.flags() & flag::REPLICA != 0 {
-                self.mailboxes[client.thread].post(Message::Kill(client.id));
-            }
-        }
-    }
-
-    /// Ends the waits of all blocked clients: what they wait for may never come to a replica.
-    fn unblock_all(&self) {
-        for client in self.clients.all() {
-            if let Some(token) = client.call_off_wait(&self.stats) {
-                let (client, thread) = (client.id, client.thread);
-                let error = Some(ROLE_CHANGED);
-                self.mailboxes[thread].post(Message::Unblock { client, token, error });
-            }
-        }
-    }
-
-    /// Lists the link to the primary among the clients. It belongs to no reactor: the thread that follows
-    /// asks whether it was killed.
-    pub fn list_primary(&self, addr: String, laddr: String, fd: i32) -> Option<Arc<Client>> {
-        let client = self.clients.add(usize::MAX, |id| Client {
-            addr,
-            laddr,
-            fd,
-            names: Mutex::new(Names { user: "(superuser)".into(), ..Names::default() }),
-            ..Client::unconnected(id, 0, self.clock.wall())
-        })?;
-        client.live.flags.store(flag::PRIMARY, Relaxed);
-        client.live.redirect.store(-1, Relaxed);
-        client.live.protocol.store(2, Relaxed);
-        client.live.last_seen_ms.store(self.clock.wall().0, Relaxed);
-        Some(client)
-    }
-
-    /// The database in which the journal goes on without a SELECT; `None`: it goes on with one. Exact
-    /// while the world is stopped.
-    pub fn stream_db(&self) -> Option<DbIndex> {
-        if self.journal.is_copy() {
-            return Some(self.upstream.link().stream_db);
-        }
-        self.journal.selected_db()
-    }
-
-    /// The context of the calling thread, which follows the primary; once.
-    pub fn follower_context(&'static self) -> ThreadContext {
-        self.context(self.thread_stats.len() - 1)
     }
 }

@@ -3,23 +3,22 @@
 //! [`Worker::feed`] is the life of a request: parse a batch, hash its keys and prefetch their
 //! buckets, prefetch the entries, then run one command after the other.
 
+mod waiting;
+
 use crate::args::Args;
 use crate::batch::{self, Batch, Request};
-use crate::blocking::{Resumption, Suspension, Waiter};
+use crate::blocking::Suspension;
 use crate::clients::{Client, Departure, Names};
-use crate::cold;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::dispatch::{self, NotNow};
 use crate::engine::Engine;
 use crate::evict;
 use crate::mailbox::Push;
-use crate::session::{Fate, ReplyMode, Session, WriteReply};
+use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
-use journal::JournalPos;
-use journal::safe::Gate;
-use keyspace::Millis;
+use crate::{cold, cold_values};
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -181,7 +180,7 @@ impl Worker {
             session.publish(self.engine.clock.wall().0);
             self.engine.stats.postponed_clients.fetch_add(1, Relaxed);
         }
-        self.engine.tracking.flush_broadcasts(self.engine);
+        self.engine.flush_broadcasts();
         argv.clear();
         session.parser.shrink();
         if argv.capacity() <= batch::MAX_REQUESTS * resp::KEPT_WORDS {
@@ -214,7 +213,7 @@ impl Worker {
         let mut next = Next::Read { missing: 1 };
         let mut is_inside = self.enter();
         if is_inside {
-            cold::install_arrived(engine);
+            cold_values::install_arrived(engine);
         }
         let mut cx = Cx::new(self.engine, &self.context, session, now, out);
         cx.is_outside = !is_inside;
@@ -380,149 +379,6 @@ impl Worker {
             session.tracking_broken = true;
             session.publish(self.engine.clock.wall().0);
         }
-        true
-    }
-
-    /// Ends a suspension with a reply from elsewhere; `false` if it was not this one.
-    pub fn resume(
-        &mut self,
-        session: &mut Session,
-        resumption: Resumption,
-        out: &mut Output,
-    ) -> bool {
-        let is_it = |s: &mut Suspension| resumption.token.is_none_or(|token| token == s.token);
-        let Some(suspension) = session.suspension.take_if(is_it) else { return false };
-        self.context.forget_deadline(suspension.deadline, session.id(), suspension.token);
-        if let Some(waiter) = &suspension.waiter {
-            self.count_blocked(session, waiter, resumption.reply.len());
-        }
-        let before = out.plain().len();
-        let unanswered = std::mem::take(&mut session.unanswered);
-        session.written = session.written.max(resumption.written);
-        session.seen = session.seen.max(resumption.seen);
-        if resumption.watching.is_some() {
-            session.watching = resumption.watching;
-        }
-        if suspension.is_silent {
-            // CLIENT REPLY OFF or SKIP was in force when the command came.
-        } else if out.is_empty() {
-            // A reply of many megabytes is not worth copying.
-            *out = resumption.reply;
-        } else {
-            let mut reply = resumption.reply;
-            out.append(&mut reply);
-        }
-        let (end, position) = (out.plain().len(), resumption.written.max(unanswered));
-        if end > before
-            && position > JournalPos(0)
-            && self.engine.gate_of(session) == Some(Gate::Quorum)
-        {
-            session.write_replies.push(WriteReply { start: before, end, position });
-        }
-        session.publish(self.engine.clock.wall().0);
-        true
-    }
-
-    /// Counts a command that was blocked and is over.
-    fn count_blocked(&self, session: &Session, waiter: &Waiter, reply_bytes: usize) {
-        let Some(nanoseconds) = waiter.spent_ns() else { return };
-        let (engine, stats) = (self.engine, self.context.stats());
-        let row = &engine.table.all()[session.last_command - 1];
-        stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
-        stats.commands.add_own(1);
-        let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
-        dispatch::log_command(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
-    }
-
-    /// The next moment at which a suspension ends by itself.
-    pub fn next_deadline(&self) -> Option<Millis> {
-        self.context.deadlines.borrow().first().map(|(at, ..)| *at)
-    }
-
-    /// The clients whose deadlines have come, with the tokens of their suspensions.
-    pub fn due(&self, now: Millis) -> Vec<(u64, u64)> {
-        let mut deadlines = self.context.deadlines.borrow_mut();
-        let mut due = Vec::new();
-        while let Some(&(at, client, token)) = deadlines.first().filter(|(at, ..)| *at <= now) {
-            deadlines.remove(&(at, client, token));
-            due.push((client, token));
-        }
-        due
-    }
-
-    /// A suspension's deadline has come. `true` if it is over; `false` if it was over before, or
-    /// if the client is being served just now.
-    pub fn time_out(&mut self, session: &mut Session, token: u64, out: &mut Output) -> bool {
-        session.suspension.as_ref().is_some_and(|s| s.token == token) && self.end_wait(session, out)
-    }
-
-    /// Ends a blocked client's wait from outside (CLIENT UNBLOCK, a change of role), if it is still that
-    /// one: with an error, or as if the time were up.
-    pub fn unblock(
-        &mut self,
-        session: &mut Session,
-        token: u64,
-        error: Option<&'static str>,
-        out: &mut Output,
-    ) -> bool {
-        let Some(suspension) = session.suspension.as_mut().filter(|s| s.token == token) else {
-            return false;
-        };
-        suspension.error = error;
-        self.end_wait(session, out)
-    }
-
-    /// Ends the session's suspension, unless its blocked command is being served.
-    fn end_wait(&mut self, session: &mut Session, out: &mut Output) -> bool {
-        let client = session.id();
-        let Some(suspension) = &mut session.suspension else { return false };
-        self.context.forget_deadline(suspension.deadline, client, suspension.token);
-        if let Some(waiter) = &suspension.waiter {
-            let running = &self.engine.scripts.running;
-            let is_inside = self.context.reader.enter_unless(|| running.is_busy());
-            if !is_inside || !waiter.cancel() {
-                if is_inside {
-                    self.context.reader.leave();
-                }
-                // Being served: look again shortly unless the reply is on its way.
-                if !waiter.is_done() {
-                    let again = Millis(self.engine.clock.wall().0 + 1);
-                    suspension.deadline = Some(again);
-                    let entry = (again, client, suspension.token);
-                    self.context.deadlines.borrow_mut().insert(entry);
-                }
-                return false;
-            }
-            let engine = self.engine;
-            let mut db = Db::new(
-                engine,
-                self.engine.clock.wall(),
-                engine.access_policy(),
-                self.context.rng(),
-            );
-            crate::blocking::end(&mut db, waiter);
-            self.context.reader.leave();
-            if let Some(error) = suspension.error {
-                engine.count_error(error.as_bytes());
-                let row = session.last_command - 1;
-                self.context.stats().by_command[row].rejected.add_own(1);
-            }
-        }
-        // CLIENT REPLY OFF or SKIP may have been in force when the command came.
-        if !suspension.is_silent {
-            let mut reply = Reply::new(out, session.protocol);
-            match suspension.error {
-                Some(error) => reply.error(error),
-                None => suspension.on_timeout.write(self.engine, &mut reply),
-            }
-        }
-        let ended = session.suspension.take();
-        if let Some(waiter) = ended.as_ref().and_then(|ended| ended.waiter.as_ref()) {
-            self.count_blocked(session, waiter, 0);
-        }
-        session.publish(self.engine.clock.wall().0);
-        // Not before: until then other threads ask the waiter whether the wait is over.
-        drop(ended);
         true
     }
 

@@ -131,7 +131,7 @@ impl Connections {
         loop {
             assert!(Instant::now() < deadline, "what was begun does not come to an end");
             let has_run = self.run_requests() | self.deliver_mail();
-            self.engine.tracking.flush_broadcasts(self.engine);
+            self.engine.flush_broadcasts();
             if has_run || self.engine.mailboxes[0].has_mail() {
                 continue;
             }
@@ -247,7 +247,7 @@ impl Connections {
             self.next_round = Millis(now.0 + ROUND_MS);
             self.expiry.begin(&self.worker);
             while self.expiry.step(&mut self.worker).is_some() {}
-            self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
+            self.worker.with_db(|db| engine::caching::limit_keys(db));
             while self.worker.keep_limit() {}
             self.engine.sample_rates(now);
         }

@@ -283,7 +283,7 @@ impl Hub {
             memory::collect();
         }
         if self.thread() == 0 {
-            self.worker.with_db(|db| db.engine.tracking.limit_keys(db));
+            self.worker.with_db(|db| engine::caching::limit_keys(db));
             // Those whose clients were evicted in this round first: keys need not go for them.
             self.mail(cx);
             self.is_evicting = self.worker.keep_limit();
@@ -486,7 +486,7 @@ impl Handler for Hub {
     }
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
-        self.engine.tracking.flush_broadcasts(self.engine);
+        self.engine.flush_broadcasts();
         if cx.take_awaits_quorum() {
             self.engine.ask_for_acks();
         }

@@ -5,7 +5,7 @@
 //! `docs/internals/long-commands.md` says how it waits for the other server without being in the way, and
 //! what is left of keys when the connection breaks.
 
-use engine::cold::with_value;
+use engine::cold_values::with_value;
 use engine::keys::InvalidKeys;
 use engine::peer::Peer;
 use engine::{

@@ -18,7 +18,7 @@ pub static DBSIZE: Command = Command {
 };
 
 fn dbsize(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let count = cx.engine.key_count(cx.db.index, &cx.db);
+    let count = cx.db.key_count(cx.db.index);
     cx.reply.integer(count as i64);
     Ok(())
 }

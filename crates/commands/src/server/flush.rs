@@ -136,7 +136,7 @@ fn take(cx: &mut Cx<'_>, dbs: &[DbIndex]) -> (Taken, u64) {
         keys += dbs.iter().map(|&db| stripe.key_count(db) as u64).sum::<u64>();
         taken.take(stripe, dbs.iter().copied());
     });
-    cx.engine.tracking.invalidate_all(&mut cx.db);
+    engine::caching::invalidate_all(&mut cx.db);
     cx.db.add_dirty(keys.max(1));
     (taken, keys)
 }

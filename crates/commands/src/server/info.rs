@@ -280,7 +280,7 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
         // It has only just begun.
         (Some(_), 0) => {
             let dbs = cx.engine.keyspace.used_databases();
-            dbs.map(|db| cx.engine.key_count(db, &cx.db) as u64).sum()
+            dbs.map(|db| cx.db.key_count(db) as u64).sum()
         }
         (Some(_), total) => total.max(keys),
     };

@@ -5,7 +5,7 @@
 
 use engine::engine::OnConflict;
 use engine::persistence::Outcome;
-use engine::snapshot::{AlreadyRunning, Snapshots};
+use engine::snapshot::AlreadyRunning;
 use engine::{Arg, Args, Command, Cx, Error, Flags, Group};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -105,11 +105,7 @@ fn bgsave(cx: &mut Cx<'_>, args: Args<'_>) -> Result<(), Error> {
         return Ok(());
     }
     // A rewrite that has only just begun may have no snapshot yet.
-    let begun = if is_rewriting(cx) {
-        Err(AlreadyRunning)
-    } else {
-        Snapshots::begin_in_stopped_world(engine, &mut cx.db)
-    };
+    let begun = if is_rewriting(cx) { Err(AlreadyRunning) } else { cx.db.begin_snapshot() };
     match begun {
         Ok(snapshot) => {
             host.save_in_background(snapshot);

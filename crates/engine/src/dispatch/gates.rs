@@ -188,8 +188,8 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
 /// Makes room for what the request may take.
 fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     let is_limited = cx.engine.config.maxmemory() > 0;
-    let room = if is_limited { evict::make_room(cx) } else { Room::Made };
-    cx.engine.tracking.limit_keys(&cx.db);
+    let room = if is_limited { evict::make_room(&mut cx.db) } else { Room::Made };
+    crate::caching::limit_keys(&cx.db);
     // The client learns before the reply what eviction took from its cache.
     deliver_own_pushes(cx);
     let denies = |flags: Flags| flags.has(Flags::DENYOOM);

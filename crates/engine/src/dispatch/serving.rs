@@ -119,7 +119,7 @@ fn serve(
         drop(locks);
     }
     if is_served {
-        engine.tracking.flush_broadcasts(engine);
+        engine.flush_broadcasts();
         waiter.uncount(&engine.stats);
         let written = session.written;
         let resumption = Resumption::new(waiter.token(), out, written);

@@ -2,6 +2,7 @@
 
 use crate::args::Args;
 use crate::background::GAP;
+use crate::caching;
 use crate::clients::Client;
 use crate::commit;
 use crate::cx::Cx;
@@ -57,7 +58,7 @@ pub fn begin_load(
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     cx.begin_transaction();
     commit::databases_change(&mut cx, &going);
-    engine.tracking.invalidate_all(&mut cx.db);
+    caching::invalidate_all(&mut cx.db);
     let mut taken = Taken::default();
     cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
     let emptied = engine.scripts.functions.change(|libraries| {
@@ -81,7 +82,7 @@ pub fn begin_load(
     cx.db.effects.ready.clear();
     cx.db.locks.release();
     engine.disconnect_replicas();
-    engine.tracking.flush_broadcasts(engine);
+    engine.flush_broadcasts();
     Ok(taken)
 }
 

@@ -12,7 +12,7 @@
 
 mod load;
 
-use crate::appliers::{Job, Lanes, Manner, Request, SharedCommands, TOGETHER, fetch};
+use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
 use crate::background::GAP;
 use crate::clients::Client;
@@ -23,6 +23,7 @@ use crate::dispatch::{self, is_held_back};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::journal::JournalPos;
+use crate::lanes::{Lanes, Request, TOGETHER, fetch};
 use crate::locks::Locked;
 use crate::request_keys::RequestKeys;
 use crate::session::Session;
@@ -162,7 +163,7 @@ impl<'t> Follower<'t> {
         run.append();
         let Run { cx, is_over, .. } = run;
         cx.session.db = cx.db.index;
-        engine.tracking.flush_broadcasts(engine);
+        engine.flush_broadcasts();
         drop(cx);
         thread.reader.leave();
         tier::make_room_for_load(engine, Some(&thread.reader));

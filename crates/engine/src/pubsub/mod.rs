@@ -4,14 +4,11 @@
 //! and posted to the mailboxes of the listeners' threads, which encode it in each client's
 //! protocol; messages of one publisher to one listener keep their order.
 
-pub mod monitor;
-pub(crate) mod outbox;
 mod prefixes;
 pub mod tracking;
 
 use crate::clients::Client;
-use crate::engine::Engine;
-use crate::mailbox::{Message, Push};
+use crate::mailbox::{Mailbox, Message, Push};
 use keyspace::HeapString;
 use std::collections::HashMap;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -117,7 +114,7 @@ impl PubSub {
     /// clients got it. `block` is the payload if it came in one.
     pub(crate) fn publish(
         &self,
-        engine: &Engine,
+        mailboxes: &[Mailbox],
         space: Space,
         channel: &[u8],
         payload: &[u8],
@@ -126,14 +123,14 @@ impl PubSub {
         let mut count = 0;
         let mut message = Published { channel, payload, block };
         if let Some(listeners) = self.read(space).get(channel) {
-            count += post_all(engine, listeners, message.of(space));
+            count += post_all(mailboxes, listeners, message.of(space));
         }
         if space == Space::ShardChannels {
             return count;
         }
         for (pattern, listeners) in self.read(Space::Patterns).iter() {
             if is_match(pattern, channel) {
-                count += post_all(engine, listeners, message.of_pattern(pattern));
+                count += post_all(mailboxes, listeners, message.of_pattern(pattern));
             }
         }
         count
@@ -180,12 +177,12 @@ fn count(listeners: &[Arc<Client>]) -> usize {
     listeners.iter().filter(|listener| !listener.is_leaving()).count()
 }
 
-fn post_all(engine: &Engine, listeners: &[Arc<Client>], push: Push) -> usize {
+fn post_all(mailboxes: &[Mailbox], listeners: &[Arc<Client>], push: Push) -> usize {
     let push = Arc::new(push);
     let mut count = 0;
     for listener in listeners.iter().filter(|listener| !listener.is_leaving()) {
         let message = Message::Push(listener.id, Arc::clone(&push));
-        engine.mailboxes[listener.thread].post(message);
+        mailboxes[listener.thread].post(message);
         count += 1;
     }
     count

@@ -5,18 +5,22 @@
 //! change below them.
 
 use super::prefixes::PrefixIndex;
-use crate::args::Args;
-use crate::cx::Cx;
-use crate::db::Db;
-use crate::engine::Engine;
-use crate::interest::{self, StripeInterest};
-use crate::mailbox::{Message, Push};
-use crate::outbox::{Notification, Outbox};
-use crate::table::Resolved;
-use std::collections::{BTreeMap, HashMap};
+use crate::clients::Clients;
+use crate::interest::StripeInterest;
+use crate::mailbox::{Mailbox, Message, Push};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use structs::sync::{lock, read, write};
+
+/// Where the clients that cache are found: the registry of all clients, and the mailboxes of their threads.
+#[derive(Clone, Copy)]
+pub struct Receivers<'r> {
+    /// All clients.
+    pub clients: &'r Clients,
+    /// One a thread.
+    pub mailboxes: &'r [Mailbox],
+}
 
 /// Readers of a key that are remembered before gone connections are dropped from the list: the
 /// list of a key that never changes must not grow for ever.
@@ -106,28 +110,49 @@ impl TrackingTable {
         read(&self.cachers).prefixes().len()
     }
 
-    /// Tells the clients that read a key, whose stripe is locked, that it changed.
-    pub(crate) fn key_changed(
-        &self,
-        outbox: &Outbox<'_>,
-        interest: &mut StripeInterest,
-        key: &[u8],
-        by: u64,
-    ) {
-        let Some(readers) = interest.trackers.remove(key) else { return };
+    /// Takes the clients that read a key, whose stripe is locked: it has changed.
+    pub(crate) fn take_readers(&self, interest: &mut StripeInterest, key: &[u8]) -> Vec<u64> {
+        let Some(readers) = interest.trackers.remove(key) else { return Vec::new() };
         self.keys.fetch_sub(1, Relaxed);
         self.items.fetch_sub(readers.len(), Relaxed);
-        for reader in readers {
-            outbox.keep(Notification::Change { reader, key: key.into(), by });
+        readers
+    }
+
+    /// Remembers that a client has read a key, whose stripe is locked.
+    pub(crate) fn remember(
+        &self,
+        clients: &Clients,
+        interest: &mut StripeInterest,
+        key: &[u8],
+        client: u64,
+    ) {
+        let readers = interest.trackers.entry(Box::from(key)).or_insert_with(|| {
+            self.keys.fetch_add(1, Relaxed);
+            Vec::new()
+        });
+        if !readers.contains(&client) {
+            if readers.len() >= MAX_UNCHECKED && readers.len() == readers.capacity() {
+                let before = readers.len();
+                readers.retain(|&reader| clients.get(reader).is_some());
+                self.items.fetch_sub(before - readers.len(), Relaxed);
+            }
+            readers.push(client);
+            self.items.fetch_add(1, Relaxed);
         }
     }
 
     /// Tells a client that a key which it has read was changed by another one, or itself.
-    pub(crate) fn invalidate(&self, engine: &Engine, reader: u64, key: Box<[u8]>, by: u64) {
+    pub(crate) fn invalidate(
+        &self,
+        receivers: Receivers<'_>,
+        reader: u64,
+        key: Box<[u8]>,
+        by: u64,
+    ) {
         let cachers = read(&self.cachers);
         let Some(cacher) = cachers.all.get(&reader) else { return };
         if cacher.prefixes.is_none() && !(cacher.no_loop && reader == by) {
-            tell(engine, cacher, &invalidation(cacher, Some(vec![key])));
+            tell(receivers, cacher, &invalidation(cacher, Some(vec![key])));
         }
     }
 
@@ -146,14 +171,14 @@ impl TrackingTable {
     /// Tells the broadcasting clients which keys changed: once for all requests that were read
     /// together, so that a client gets one message for a transaction or a pipeline.
     #[inline]
-    pub fn flush_broadcasts(&self, engine: &Engine) {
+    pub fn flush_broadcasts(&self, receivers: Receivers<'_>) {
         if self.has_changed.load(Acquire) {
-            self.tell_broadcasts(engine);
+            self.tell_broadcasts(receivers);
         }
     }
 
     #[cold]
-    fn tell_broadcasts(&self, engine: &Engine) {
+    fn tell_broadcasts(&self, receivers: Receivers<'_>) {
         // Held throughout, so that two threads' messages keep the order of the changes.
         let mut noted = lock(&self.changed);
         let changed = std::mem::take(&mut *noted);
@@ -165,61 +190,28 @@ impl TrackingTable {
                 .of_key(key, |prefix| below.entry(prefix).or_default().push((&**key, *by)));
         }
         for (prefix, keys) in below {
-            tell_prefix(engine, &cachers, prefix, &keys);
+            tell_prefix(receivers, &cachers, prefix, &keys);
         }
         // Not before: another thread whose changes these are goes on to reply when it finds it so.
         self.has_changed.store(false, Release);
     }
 
-    /// Has every client told to forget everything, and forgets what they have read (FLUSHALL). The
-    /// world stands still.
-    pub fn invalidate_all(&self, db: &mut Db<'_>) {
-        db.for_each_stripe_mut(|_, data| {
-            if data.has_attachment() {
-                interest::change(data, |interest| interest.trackers = HashMap::new());
-            }
-        });
-        self.keys.store(0, Relaxed);
-        self.items.store(0, Relaxed);
-        db.outbox.keep(Notification::AllChanged);
-    }
-
     /// Tells every client to forget everything.
-    pub(crate) fn tell_all(&self, engine: &Engine) {
+    pub(crate) fn tell_all(&self, receivers: Receivers<'_>) {
         for cacher in read(&self.cachers).all.values() {
-            tell(engine, cacher, &invalidation(cacher, None));
+            tell(receivers, cacher, &invalidation(cacher, None));
         }
-    }
-
-    /// Keeps `tracking-table-max-keys`: forgets keys, as if they had changed. Nothing is locked.
-    pub fn limit_keys(&self, db: &Db<'_>) {
-        let engine = db.engine;
-        let limit = engine.config.tracking_table_max_keys();
-        if limit == 0 || self.keys.load(Relaxed) <= limit {
-            return;
-        }
-        let stripes = engine.keyspace.stripes().len();
-        let start = db.random() as usize % stripes;
-        for index in (start..stripes).chain(0..start) {
-            let mut data = engine.keyspace.stripe(index).lock();
-            if !data.has_attachment() {
-                continue;
-            }
-            interest::change(&mut data, |interest| {
-                while self.keys.load(Relaxed) > limit
-                    && let Some(key) = interest.trackers.keys().next().cloned()
-                {
-                    self.key_changed(&db.outbox, interest, &key, 0);
-                }
-            });
-        }
-        db.outbox.send();
     }
 }
 
 /// Tells the clients that asked for a prefix which keys below it were changed, and by which client. All get
 /// the same message but those that made a change themselves and do not want to hear of it.
-fn tell_prefix(engine: &Engine, cachers: &Cachers, prefix: usize, keys: &[ChangedKey<'_>]) {
+fn tell_prefix(
+    receivers: Receivers<'_>,
+    cachers: &Cachers,
+    prefix: usize,
+    keys: &[ChangedKey<'_>],
+) {
     let mut of_all: [Option<Arc<Push>>; 2] = [None, None];
     for client in cachers.prefixes().clients(prefix) {
         let Some(cacher) = cachers.all.get(client) else { continue };
@@ -228,7 +220,7 @@ fn tell_prefix(engine: &Engine, cachers: &Cachers, prefix: usize, keys: &[Change
             let others = keys.iter().filter(|(_, by)| !is_own(by));
             let others: Vec<Box<[u8]>> = others.map(|(key, _)| Box::from(*key)).collect();
             if !others.is_empty() {
-                tell(engine, cacher, &invalidation(cacher, Some(others)));
+                tell(receivers, cacher, &invalidation(cacher, Some(others)));
             }
             continue;
         }
@@ -236,7 +228,7 @@ fn tell_prefix(engine: &Engine, cachers: &Cachers, prefix: usize, keys: &[Change
             let all = keys.iter().map(|(key, _)| Box::from(*key)).collect();
             invalidation(cacher, Some(all))
         });
-        tell(engine, cacher, push);
+        tell(receivers, cacher, push);
     }
 }
 
@@ -244,53 +236,18 @@ fn invalidation(cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) -> Arc<Push> {
     Arc::new(Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() })
 }
 
-fn tell(engine: &Engine, cacher: &Cacher, push: &Arc<Push>) {
+fn tell(receivers: Receivers<'_>, cacher: &Cacher, push: &Arc<Push>) {
     let target = cacher.redirect.unwrap_or(cacher.client);
-    match engine.clients.get(target) {
+    match receivers.clients.get(target) {
         Some(client) => {
             let message = Message::Push(client.id, Arc::clone(push));
-            engine.mailboxes[client.thread].post(message);
+            receivers.mailboxes[client.thread].post(message);
         }
         None => {
-            if let Some(client) = engine.clients.get(cacher.client) {
+            if let Some(client) = receivers.clients.get(cacher.client) {
                 let push = Push::TrackingRedirBroken(target);
-                engine.mailboxes[client.thread].post(Message::Push(client.id, Arc::new(push)));
+                receivers.mailboxes[client.thread].post(Message::Push(client.id, Arc::new(push)));
             }
         }
-    }
-}
-
-/// Remembers the keys that a client with a cache has just read; their stripes are locked.
-#[cold]
-pub(crate) fn remember_reads(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
-    let Some(tracking) = &cx.session.tracking else { return };
-    let wanted = match tracking.caching {
-        _ if tracking.broadcast.is_some() => false,
-        Some(caching) => caching && (tracking.opt_in || tracking.opt_out),
-        None => !tracking.opt_in,
-    };
-    if !wanted {
-        return;
-    }
-    let (engine, client) = (cx.engine, cx.session.id());
-    cx.find_keys(row, args);
-    for key in cx.keys.iter() {
-        let name = key.key(args.words()).bytes;
-        let remember = |interest: &mut StripeInterest| {
-            let readers = interest.trackers.entry(Box::from(name)).or_insert_with(|| {
-                engine.tracking.keys.fetch_add(1, Relaxed);
-                Vec::new()
-            });
-            if !readers.contains(&client) {
-                if readers.len() >= MAX_UNCHECKED && readers.len() == readers.capacity() {
-                    let before = readers.len();
-                    readers.retain(|&reader| engine.clients.get(reader).is_some());
-                    engine.tracking.items.fetch_sub(before - readers.len(), Relaxed);
-                }
-                readers.push(client);
-                engine.tracking.items.fetch_add(1, Relaxed);
-            }
-        };
-        cx.db.with_stripe_mut(key.stripe(), |data| interest::change(data, remember));
     }
 }

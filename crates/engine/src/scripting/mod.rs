@@ -2,10 +2,12 @@
 //!
 //! What is known of them is in [`crate::scripts`].
 
+mod eval;
 mod host;
 mod library_loader;
 mod run;
 
+pub(crate) use eval::note_for_monitors;
+pub use eval::{add_script, busy_error, eval, fcall};
 pub use library_loader::LibraryLoader;
-pub use run::{add_script, busy_error, eval, fcall};
-pub(crate) use run::{dispatch, note_for_monitors, request_flags};
+pub(crate) use run::{dispatch, request_flags};

@@ -1,30 +1,26 @@
 //! Running a script: what it locks, where, and what happens when that was wrong.
 
-use super::host::ScriptHost;
-use super::library_loader::LoadHost;
+use super::eval::note_memory;
 use crate::args::Args;
 use crate::background::GAP;
 use crate::blocking::{Suspension, TimeoutReply};
 use crate::cold;
-use crate::command::{Flags, Outcome, ScriptName};
+use crate::command::{Flags, ScriptName};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::UndoLog;
 use crate::dispatch::{self, is_held_back};
 use crate::engine::Engine;
-use crate::error::{Error, NotNow};
+use crate::error::NotNow;
 use crate::evict::{Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::long;
-use crate::monitor::{self, Source};
-use crate::scripts::{
-    Attempt, Kind, Learned, Place, RunningScript, Script, ScriptRules, Target, Verdict, parse_sha,
-};
+use crate::scripts::{Attempt, Kind, Place, RunningScript, Target, Verdict, parse_sha};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::words::Words;
-use resp::{Output, Reply};
+use resp::Output;
 use script::shebang::{ScriptFlags, parse_script};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -83,7 +79,8 @@ pub(crate) fn dispatch(
     let is_missing = target.is_none() && row.command.script != Some(ScriptName::Source);
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
-    let is_out_of_memory = cx.engine.config.maxmemory() > 0 && make_room(cx) == Room::Nowhere;
+    let is_out_of_memory =
+        cx.engine.config.maxmemory() > 0 && make_room(&mut cx.db) == Room::Nowhere;
     if target.as_ref().is_some_and(|target| target.learned().is_long()) {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());
@@ -363,266 +360,5 @@ fn unlock_patiently(cx: &mut Cx<'_>, mode: Mode) {
     cx.thread.reader.leave();
     if mode == Mode::Declared {
         cx.engine.holds.end_script(&cx.engine.mailboxes);
-    }
-}
-
-// ---- the commands -------------------------------------------------------------------------
-
-/// Keys and arguments.
-type Halves<'a> = (&'a [&'a [u8]], &'a [&'a [u8]]);
-
-/// Keys and arguments of a request `… script numkeys [key …] [arg …]`.
-fn split<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
-    let rest = args.from(3);
-    let count = args.integer(2)?;
-    if count > rest.len() as i64 {
-        return Err(Error::text("ERR Number of keys can't be greater than number of args"));
-    }
-    let count =
-        usize::try_from(count).map_err(|_| Error::text("ERR Number of keys can't be negative"))?;
-    Ok(rest.split_at(count))
-}
-
-const NO_SCRIPT: Error = Error::text("NOSCRIPT No matching script.");
-
-/// EVAL and its siblings.
-///
-/// # Errors
-/// That of the request or of the script.
-pub fn eval(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let command = cx.resolved.command;
-    let is_read_only = command.flags.has(Flags::READONLY);
-    if command.script == Some(ScriptName::Digest) && args[1].len() != 40 {
-        return Err(NO_SCRIPT);
-    }
-    let (keys, rest) = split(args)?;
-    let script = find_script(cx, command.script == Some(ScriptName::Digest), args[1])?;
-    let rules = rules(cx, script.flags, is_read_only)?;
-    let prepared = cx.thread.scripts.borrow_mut().prepare(&script.sha, script.code());
-    prepared.map_err(Error::Bytes)?;
-    run_script(cx, rules, Kind::Script, args, |cx, reply| {
-        let thread = cx.thread;
-        let mut local = thread.scripts.borrow_mut();
-        local.interpreter().eval(&script.sha, keys, rest, &mut ScriptHost { cx }, reply)
-    })
-}
-
-fn known_target(cx: &Cx<'_>) -> Option<Target> {
-    cx.attempt.as_ref().and_then(|attempt| attempt.target.clone())
-}
-
-fn find_script(cx: &mut Cx<'_>, is_by_sha: bool, word: &[u8]) -> Result<Arc<Script>, Error> {
-    if let Some(Target::Script(script)) = known_target(cx) {
-        return Ok(script);
-    }
-    if is_by_sha {
-        let found = parse_sha(word).and_then(|sha| cx.engine.scripts.cache.get(&sha));
-        return found.ok_or(NO_SCRIPT);
-    }
-    let script = add_script(cx, word, false)?;
-    if let Some(attempt) = &mut cx.attempt {
-        attempt.target = Some(Target::Script(Arc::clone(&script)));
-    }
-    Ok(script)
-}
-
-/// Compiles a script and keeps it; `stays`: until SCRIPT FLUSH.
-///
-/// # Errors
-/// It cannot be compiled.
-pub fn add_script(cx: &mut Cx<'_>, source: &[u8], stays: bool) -> Result<Arc<Script>, Error> {
-    let sha = structs::sha1::sha1(source);
-    let parsed = parse_script(source).map_err(|text| Error::format(format!("ERR {text}")))?;
-    let code_at = source.len() - parsed.code.len();
-    cx.thread.scripts.borrow_mut().prepare(&sha, parsed.code).map_err(Error::Bytes)?;
-    let source = Box::from(source);
-    let (flags, learned) = (parsed.flags, Learned::default());
-    Ok(cx.engine.scripts.cache.add(Script { sha, source, code_at, flags, learned }, stays))
-}
-
-/// What a script may do, or why it may not run at all.
-fn rules(
-    cx: &Cx<'_>,
-    flags: Option<ScriptFlags>,
-    is_read_only: bool,
-) -> Result<ScriptRules, Error> {
-    let is_full = cx.attempt.as_ref().is_some_and(|attempt| attempt.is_out_of_memory);
-    let Some(flags) = flags else {
-        return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
-    };
-    let only_reads = flags.has(ScriptFlags::NO_WRITES);
-    if cx.db.effects.is_replay {
-        return Ok(ScriptRules { is_read_only: only_reads, ..ScriptRules::default() });
-    }
-    if dispatch::has_stale_data(cx.engine) && !flags.has(ScriptFlags::ALLOW_STALE) {
-        return Err(Error::MasterDown);
-    }
-    if !only_reads && dispatch::refuses_writes_of_clients(cx.engine) {
-        return Err(Error::ReadOnlyReplica);
-    }
-    if is_read_only && !only_reads {
-        let text = "ERR Can not execute a script with write flag using *_ro command.";
-        return Err(Error::text(text));
-    }
-    if is_full && !only_reads && !flags.has(ScriptFlags::ALLOW_OOM) {
-        return Err(Error::text(
-            "OOM allow-oom flag is not set on the script, can not run it when used memory > \
-             'maxmemory'",
-        ));
-    }
-    Ok(ScriptRules { is_read_only: only_reads, is_out_of_memory: false, has_written: false })
-}
-
-/// FCALL and FCALL_RO.
-///
-/// # Errors
-/// That of the request or of the function.
-pub fn fcall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let is_read_only = cx.resolved.command.flags.has(Flags::READONLY);
-    let found = match known_target(cx) {
-        Some(Target::Function(library, function)) => Some((library, function)),
-        _ => cx.engine.scripts.functions.find(args[1]),
-    };
-    let (library, function) = found.ok_or(Error::text("ERR Function not found"))?;
-    let (keys, rest) = split_of_function(args)?;
-    let rules = rules(cx, Some(function.spec.flags), is_read_only)?;
-    let thread = cx.thread;
-    let prepared = {
-        let mut host = LoadHost::patient(cx.engine);
-        thread.scripts.borrow_mut().prepare_library(&cx.engine.scripts, &library, &mut host)
-    };
-    prepared.map_err(Error::Bytes)?;
-    let name = function.spec.name.clone();
-    run_script(cx, rules, Kind::Function, args, |cx, reply| {
-        let mut local = thread.scripts.borrow_mut();
-        let mut host = ScriptHost { cx };
-        local.interpreter().call(library.id, &name, keys, rest, &mut host, reply)
-    })
-}
-
-/// As [`split`], with the error of FCALL for what is no number.
-fn split_of_function<'a>(args: Args<'a>) -> Result<Halves<'a>, Error> {
-    if args.integer(2).is_err() {
-        return Err(Error::text("ERR Bad number of keys provided"));
-    }
-    split(args)
-}
-
-/// Runs a script that is prepared, and answers with its result.
-fn run_script<'c>(
-    cx: &mut Cx<'c>,
-    rules: ScriptRules,
-    kind: Kind,
-    args: Args<'_>,
-    run: impl FnOnce(&mut Cx<'c>, &mut Reply<'_>) -> script::Outcome,
-) -> Outcome {
-    let row = cx.resolved;
-    let is_own_attempt = cx.attempt.is_none();
-    if is_own_attempt {
-        let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);
-        attempt.started = cx.thread.clock.now();
-        cx.attempt = Some(attempt);
-    }
-    if let Some(attempt) = &mut cx.attempt {
-        attempt.kind = kind;
-    }
-    let is_monitored = cx.engine.monitors.load(Relaxed) > 0;
-    if is_monitored {
-        note_for_monitors(cx, row, args);
-    }
-    let before = cx.script.replace(rules);
-    let (db, session_db) = (cx.db.index, cx.session.db);
-    let is_nested = cx.in_transaction;
-    if !is_nested {
-        cx.begin_transaction();
-    }
-    let protocol = cx.reply.protocol();
-    let mut out = Output::default();
-    let outcome = run(cx, &mut Reply::new(&mut out, protocol));
-    if !is_nested {
-        cx.end_transaction();
-    }
-    cx.script = before;
-    cx.db.effects.is_muted = false;
-    (cx.db.index, cx.session.db) = (db, session_db);
-    cx.resolved = row;
-    let verdict = cx.attempt.as_ref().and_then(|attempt| attempt.verdict);
-    end_running(cx);
-    if is_monitored && matches!(verdict, None | Some(Verdict::Killed)) {
-        let lines = cx.attempt.as_mut().map(|attempt| std::mem::take(&mut attempt.monitored));
-        lines.unwrap_or_default().into_iter().for_each(|line| monitor::post(cx.engine, line));
-    }
-    if is_own_attempt {
-        cx.attempt = None;
-    }
-    answer(cx, row, outcome, verdict, kind, out.plain())
-}
-
-/// Notes a request, of the client or of its script, for monitors.
-#[cold]
-pub(crate) fn note_for_monitors(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) {
-    let source = if cx.script.is_some() { Source::Script } else { Source::Client };
-    let line = monitor::line(cx, row.command, args.words(), source);
-    if let Some(attempt) = &mut cx.attempt {
-        attempt.monitored.push(line);
-    }
-}
-
-/// The script is no longer one that can be ended.
-fn end_running(cx: &mut Cx<'_>) {
-    // On a background thread it is one until the last of its attempts.
-    let attempt = cx.attempt.as_mut().filter(|attempt| attempt.place != Place::Background);
-    if let Some(running) = attempt.and_then(|attempt| attempt.running.take()) {
-        cx.engine.scripts.running.remove(&running);
-    }
-    note_memory(cx);
-}
-
-/// Notes what the thread's interpreter uses, for INFO.
-fn note_memory(cx: &Cx<'_>) {
-    let used = cx.thread.scripts.borrow().used_bytes();
-    cx.thread.stats().script_bytes.set(used as u64);
-}
-
-fn answer(
-    cx: &mut Cx<'_>,
-    row: &Resolved,
-    outcome: script::Outcome,
-    verdict: Option<Verdict>,
-    kind: Kind,
-    out: &[u8],
-) -> Outcome {
-    match outcome {
-        script::Outcome::Replied => {
-            cx.reply.raw(out);
-            Ok(())
-        }
-        script::Outcome::Failed(failure) if failure.is_counted => {
-            cx.thread.stats().by_command[row.index].failed.add_own(1);
-            cx.reply.error_bytes(&failure.line);
-            Ok(())
-        }
-        script::Outcome::Failed(failure) => Err(Error::Bytes(failure.line)),
-        script::Outcome::Stopped(place) if verdict == Some(Verdict::Killed) => {
-            let command = match kind {
-                Kind::Script => "SCRIPT KILL",
-                Kind::Function => "FUNCTION KILL",
-            };
-            Err(Error::format(format!("ERR Script killed by user with {command}.{place}")))
-        }
-        script::Outcome::Stopped(_) => Err(Error::StartAgain),
-    }
-}
-
-/// What others are told while a script is in their way.
-pub fn busy_error(engine: &crate::Engine) -> Error {
-    let longest = engine.scripts.running.longest();
-    match longest.map_or(Kind::Script, |running| running.kind) {
-        Kind::Script => Error::text(
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-        ),
-        Kind::Function => Error::text(
-            "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE.",
-        ),
     }
 }

@@ -8,50 +8,28 @@
 //! `docs/internals/snapshots.md` has the whole.
 #![allow(unsafe_code)]
 
-pub mod load;
-pub mod loading;
-pub mod persistence;
+mod sweep;
+mod thaw;
 mod walker;
 
 use crate::clock::Ticks;
 use crate::engine::Engine;
-use crate::journal::{HistoryId, JournalPos};
+use crate::journal::JournalPos;
 use crate::locks::Locks;
 use crate::mailbox::recheck_all;
+use crate::persistence::snapshots::buffer_limit;
+pub use crate::persistence::snapshots::{Cut, Snapshots};
 use crate::scripts::Libraries;
-use config::Config;
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::Shared;
 use keyspace::snapshot::record::Tokens;
-use keyspace::world::Reader;
 use keyspace::{DbIndex, Millis};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use structs::sync::lock;
 use walker::{Walker, ended};
-
-/// The instant of a snapshot.
-#[derive(Clone, Debug)]
-pub struct Cut {
-    /// What the journal has before it is in the snapshot, what comes after is not.
-    pub position: JournalPos,
-    /// When it was.
-    pub time: Millis,
-    /// The history that the position belongs to.
-    pub history: HistoryId,
-    /// The database in which the journal goes on there without a SELECT; any will do if it goes on
-    /// with one. `None` while the journal records nothing: its position stands still then, so it does
-    /// not tell this state from others.
-    pub stream_db: Option<DbIndex>,
-    /// Changes of the data set up to then, of all times.
-    pub changes: u64,
-    /// The libraries of functions.
-    pub libraries: Libraries,
-    /// Whether fields of any hash expire.
-    pub has_timed_fields: bool,
-}
 
 /// Whether fields of any hash expire. `locks` hold the world.
 fn has_timed_fields(engine: &Engine, locks: &Locks<'_>) -> bool {
@@ -86,49 +64,7 @@ pub trait Output: Send {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlreadyRunning;
 
-/// The snapshots of an engine: one at a time.
-#[derive(Default)]
-pub struct Snapshots {
-    is_running: AtomicBool,
-    current: Mutex<Option<Arc<Shared>>>,
-    /// Registrations with the world, which last for ever and are used again.
-    readers: Mutex<Vec<Reader<'static>>>,
-}
-
 impl Snapshots {
-    /// Whether a snapshot is under way.
-    #[inline]
-    pub fn is_running(&self) -> bool {
-        self.is_running.load(Relaxed)
-    }
-
-    /// The snapshot under way, for its figures and to end it.
-    pub fn current(&self) -> Option<Arc<Shared>> {
-        lock(&self.current).clone()
-    }
-
-    /// `CONFIG SET snapshot-buffer-limit` holds for the snapshot under way, too.
-    pub fn follow_limit(&self, config: &Config) {
-        if let Some(shared) = self.current() {
-            shared.set_limit(buffer_limit(config));
-        }
-    }
-
-    /// Memory of the snapshot under way: what it has yet to write, and what it needs for that, in bytes.
-    pub fn held_bytes(&self) -> usize {
-        if !self.is_running() {
-            return 0;
-        }
-        lock(&self.current).as_ref().map_or(0, |shared| shared.held_bytes())
-    }
-
-    /// A write is about to see whether the snapshot is in its way, and will wait if so.
-    pub(crate) fn wait(&self) {
-        if let Some(shared) = &*lock(&self.current) {
-            shared.wait();
-        }
-    }
-
     /// Takes a snapshot of this instant. The caller is outside the world; `at_cut` runs in the
     /// stopped world, before anything else happens.
     pub fn begin(
@@ -151,19 +87,6 @@ impl Snapshots {
         unsafe { locks.hold_world(stopped) };
         Ok(prepared.install(&mut locks, at_cut))
     }
-
-    /// The same for a command that holds the world.
-    pub fn begin_in_stopped_world(
-        engine: &'static Engine,
-        db: &mut crate::db::Db<'_>,
-    ) -> Result<Snapshot, AlreadyRunning> {
-        let prepared = Snapshot::prepare(engine)?;
-        Ok(prepared.install(&mut db.locks, |_| {}))
-    }
-}
-
-fn buffer_limit(config: &Config) -> usize {
-    usize::try_from(config.snapshot_buffer_limit()).unwrap_or(usize::MAX)
 }
 
 /// The purpose of a snapshot.
@@ -188,6 +111,14 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// The same for a command that holds the world, by these locks.
+    pub(crate) fn begin_in_stopped_world(
+        engine: &'static Engine,
+        locks: &mut Locks<'_>,
+    ) -> Result<Snapshot, AlreadyRunning> {
+        Ok(Snapshot::prepare(engine)?.install(locks, |_| {}))
+    }
+
     fn prepare(engine: &'static Engine) -> Result<Snapshot, AlreadyRunning> {
         let snapshots = &engine.snapshots;
         let mut current = lock(&snapshots.current);

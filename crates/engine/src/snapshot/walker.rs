@@ -1,8 +1,9 @@
 //! One thread's part in writing a snapshot: it walks, streams and sweeps, and rests in between.
 
+use super::sweep::{SWEEP_BYTES, Step, Sweep};
+use super::thaw::thaw;
 use super::{Beside, Encode, Output, Snapshot};
 use crate::clock::Ticks;
-use crate::cold::{self, SWEEP_BYTES, Step, Sweep};
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::block_size;
 use keyspace::snapshot::record::Tokens;
@@ -205,7 +206,7 @@ impl<'a> Walker<'a> {
             self.flush(&mut **lock(output))?;
             self.out_db = chunk.db;
         }
-        cold::thaw(self.snapshot.engine, &chunk.bytes, &mut |tokens| {
+        thaw(self.snapshot.engine, &chunk.bytes, &mut |tokens| {
             self.encode(tokens, encode);
             encode.end_of_value(&mut self.out);
             if self.out.len() >= FLUSH {

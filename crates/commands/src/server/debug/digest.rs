@@ -6,7 +6,7 @@
 
 use super::raw;
 use crate::value::view;
-use engine::cold::with_value;
+use engine::cold_values::with_value;
 use engine::{Args, Cx, Outcome};
 use keyspace::{Entry, Kind};
 use rdb::ObjectRef;
@@ -45,7 +45,7 @@ impl Digest {
 pub(super) fn digest(cx: &mut Cx<'_>) -> Outcome {
     let mut total = Digest::default();
     for db in cx.engine.keyspace.used_databases() {
-        if cx.engine.key_count(db, &cx.db) == 0 {
+        if cx.db.key_count(db) == 0 {
             continue;
         }
         total.append(&db.0.to_be_bytes());

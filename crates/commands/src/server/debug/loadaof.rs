@@ -31,7 +31,7 @@ pub(super) fn loadaof(cx: &mut Cx<'_>) -> Outcome {
     // forgotten and transactions repeat what they need not.
     let going: Vec<_> = engine.keyspace.used_databases().map(|db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
-    engine.tracking.invalidate_all(&mut cx.db);
+    engine::caching::invalidate_all(&mut cx.db);
     engine.loading.begin(0, cx.now());
     cx.reply_later(move |reply| {
         if let Err(why) = host.complete_append_log() {

@@ -17,7 +17,7 @@ mod table_stats;
 mod tier;
 
 use crate::table::wrong_subcommand;
-use engine::cold::with_value;
+use engine::cold_values::with_value;
 use engine::{Args, Command, Cx, Error, Flags, Group, Key, Outcome};
 use keyspace::Entry;
 use std::time::Duration;

@@ -3,7 +3,6 @@
 //! Saves everything into the configured file, empties the server and loads the file, while the world
 //! is stopped. Where there is no sound snapshot to load nothing is thrown away.
 
-use engine::snapshot::Snapshots;
 use engine::{Args, Cx, DbIndex, Error, Outcome};
 use keyspace::keyspace::Taken;
 
@@ -38,7 +37,9 @@ pub(super) fn reload(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let engine = cx.engine;
     let Some(host) = engine.host() else { return Err(Error::text("ERR There is no disk")) };
     if !options.no_save {
-        let snapshot = Snapshots::begin_in_stopped_world(engine, &mut cx.db)
+        let snapshot = cx
+            .db
+            .begin_snapshot()
             .map_err(|_| Error::text("ERR Background save already in progress"))?;
         host.save_now(snapshot).map_err(|_| Error::text("ERR"))?;
     }
@@ -59,7 +60,7 @@ fn empty(cx: &mut Cx<'_>) {
     let dbs: Vec<DbIndex> = cx.engine.keyspace.used_databases().collect();
     let going: Vec<_> = dbs.iter().map(|&db| (db, None)).collect();
     engine::commit::databases_change(cx, &going);
-    cx.engine.tracking.invalidate_all(&mut cx.db);
+    engine::caching::invalidate_all(&mut cx.db);
     let mut taken = Taken::default();
     cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
     cx.engine.scripts.functions.flush();

@@ -127,7 +127,8 @@ impl Drop for Loader {
 impl Loader {
     /// The calling thread's loader.
     pub fn new(engine: &'static Engine, settings: Settings) -> Loader {
-        let reader = (!settings.world_is_stopped).then(|| engine.loading.take_reader(engine));
+        let reader = (!settings.world_is_stopped)
+            .then(|| engine.loading.take_reader(engine.keyspace.world()));
         let policy = engine.access_policy();
         let ready = Vec::with_capacity(TOGETHER);
         Loader { engine, settings, policy, reader, ready, counts: Counts::default() }

@@ -4,12 +4,11 @@
 //! number and bytes. While one group is written out the next one is being read, so the disk is asked for
 //! many values at a time and memory has a bound.
 //!
-//! These are the values of entries that changed before their segment's turn came (`cold/sweep.rs`), and
+//! These are the values of entries that changed before their segment's turn came (`snapshot/sweep.rs`), and
 //! all where the store knows no marks.
 
-use super::decode;
+use crate::cold_values::{decode, log_failure};
 use crate::engine::Engine;
-use crate::tier::log_failure;
 use keyspace::cold::store;
 use keyspace::snapshot::record::{ColdHead, Token, Tokens};
 use keyspace::snapshot::write_whole;

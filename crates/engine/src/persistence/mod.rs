@@ -2,11 +2,13 @@
 //! and what has changed since. INFO, LASTSAVE, the save points and the refusal of writes while
 //! snapshots fail all look here; the server's files do the work.
 
+pub mod loading;
+pub mod snapshots;
+
 use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::snapshot::Cut;
 use crate::stats::Counter;
 use keyspace::snapshot::Shared;
+use snapshots::Cut;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use structs::sync::lock;
 pub struct Persistence {
     clock: Clock,
     /// Changes that the last good file has, of all times.
-    saved_changes: AtomicU64,
+    pub(crate) saved_changes: AtomicU64,
     last_save_s: AtomicI64,
     last_failed: AtomicBool,
     last_try_s: AtomicI64,
@@ -200,26 +202,6 @@ pub enum Outcome {
     Failed,
     /// Somebody ended it.
     Cancelled,
-}
-
-impl Engine {
-    /// Changes of the data set of all times.
-    pub fn changes(&self) -> u64 {
-        self.thread_stats.iter().map(|stats| stats.dirty.get()).sum()
-    }
-
-    /// Changes since the last good file.
-    pub fn changes_since_save(&self) -> u64 {
-        self.changes().saturating_sub(self.persistence.saved_changes.load(Relaxed))
-    }
-
-    /// Whether writes are refused because snapshots are asked for and fail.
-    #[inline]
-    pub fn refuses_writes(&self) -> bool {
-        self.persistence.last_failed()
-            && self.config.stop_writes_on_bgsave_error()
-            && !self.config.save_points().is_empty()
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,10 @@
 //! The message is kept, not its receivers: they are looked up when it leaves.
 
 use crate::engine::Engine;
+use crate::events::{Class, Event};
+use crate::interest::StripeInterest;
 use crate::pubsub::Space;
+use keyspace::DbIndex;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -38,6 +41,30 @@ impl<'a> Outbox<'a> {
         self.waiting.borrow_mut().push(notification);
     }
 
+    /// Notes for the clients that read a key, whose stripe is locked, that it changed.
+    pub fn key_changed(&self, interest: &mut StripeInterest, key: &[u8], by: u64) {
+        for reader in self.engine.tracking.take_readers(interest, key) {
+            self.keep(Notification::Change { reader, key: key.into(), by });
+        }
+    }
+
+    /// Notes a keyspace event for the channels that the configuration asks for.
+    pub fn event(&self, db: DbIndex, key: &[u8], event: Event) {
+        let wanted = self.engine.config.notify_keyspace_events();
+        let tell = |channel: Vec<u8>, payload: &[u8]| {
+            let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
+            self.keep(Notification::Message { space: Space::Channels, channel, payload });
+        };
+        if wanted.contains(Class::KEYSPACE) {
+            let mut channel = format!("__keyspace@{}__:", db.0).into_bytes();
+            channel.extend_from_slice(key);
+            tell(channel, event.name.as_bytes());
+        }
+        if wanted.contains(Class::KEYEVENT) {
+            tell(format!("__keyevent@{}__:{}", db.0, event.name).into_bytes(), key);
+        }
+    }
+
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.waiting.get_mut().is_empty()
@@ -57,13 +84,13 @@ impl<'a> Outbox<'a> {
         for notification in waiting.borrow_mut().drain(..) {
             match notification {
                 Notification::Message { space, channel, payload } => {
-                    engine.pubsub.publish(engine, space, &channel, &payload, None);
+                    engine.pubsub.publish(&engine.mailboxes, space, &channel, &payload, None);
                 }
                 Notification::Change { reader, key, by } => {
-                    engine.tracking.invalidate(engine, reader, key, by);
+                    engine.tracking.invalidate(engine.receivers(), reader, key, by);
                 }
                 Notification::Broadcast { key, by } => engine.tracking.note_change(key, by),
-                Notification::AllChanged => engine.tracking.tell_all(engine),
+                Notification::AllChanged => engine.tracking.tell_all(engine.receivers()),
             }
         }
     }

@@ -1,9 +1,8 @@
 //! The state of being loaded: the gate that clients meet meanwhile, and what INFO says of it.
 
-use crate::engine::Engine;
 use crate::stats::Counter;
 use keyspace::Millis;
-use keyspace::world::Reader;
+use keyspace::world::{Reader, World};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use structs::sync::lock;
@@ -107,9 +106,9 @@ impl Loading {
 
     /// A registration with the world for the calling thread, to be given back by
     /// [`Loading::return_reader`].
-    pub(crate) fn take_reader(&self, engine: &'static Engine) -> Reader<'static> {
+    pub(crate) fn take_reader(&self, world: &'static World) -> Reader<'static> {
         let spare = lock(&self.readers).pop();
-        spare.unwrap_or_else(|| engine.keyspace.world().register())
+        spare.unwrap_or_else(|| world.register())
     }
 
     /// Keeps a registration for the next thread; it must be outside.

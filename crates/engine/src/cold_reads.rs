@@ -8,10 +8,6 @@
 //! same one later, begins a new read. A client that has gone in between leaves its failure behind, so
 //! old ones are dropped.
 
-use crate::engine::Engine;
-use crate::mailbox::Message;
-use crate::tier::log_failure;
-use keyspace::cold::store;
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Value};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -52,6 +48,14 @@ enum Read {
     Failed { error: ColdError, untold: Vec<Reader>, since_s: i64 },
 }
 
+/// Reads that are to begin.
+pub(crate) struct ToRead {
+    /// The values.
+    pub wanted: Vec<Wanted>,
+    /// Values that the request has found cold, once for each client that waits for one.
+    pub misses: u64,
+}
+
 /// The values that are being read, and those that have arrived.
 #[derive(Default)]
 pub struct ColdReads {
@@ -61,17 +65,16 @@ pub struct ColdReads {
 }
 
 impl ColdReads {
-    /// Begins the reads that are not under way. The reader, if there is one, is told when each is over. The
-    /// caller holds the locks of the keys.
+    /// Notes that these values are wanted, and returns those whose reads are to begin: they are not under
+    /// way. The reader, if there is one, is told when each is over. The caller holds the locks of the keys.
     ///
     /// # Errors
     /// A value could not be read when this reader asked for it before.
-    pub(crate) fn fetch(
+    pub(crate) fn want(
         &self,
-        engine: &'static Engine,
         wanted: Vec<Wanted>,
         reader: Option<Reader>,
-    ) -> Result<(), ColdError> {
+    ) -> Result<ToRead, ColdError> {
         let (mut to_read, mut misses) = (Vec::new(), 0);
         let mut reads = lock(&self.reads);
         if let Some(reader) = reader {
@@ -92,18 +95,16 @@ impl ColdReads {
                 }
             }
         }
-        drop(reads);
-        engine.tier.misses.add(misses);
-        if !to_read.is_empty() {
-            let locations = to_read.iter().map(|one| one.cold.location).collect();
-            let done = Box::new(move |results| complete(engine, to_read, results));
-            store().expect("entries are cold, so there is a store").fetch(locations, done);
-        }
-        Ok(())
+        Ok(ToRead { wanted: to_read, misses })
     }
 
     /// Notes the end of a read; who waited for it.
-    fn end(&self, one: Wanted, value: Result<Value, ColdError>, now_s: i64) -> Vec<Reader> {
+    pub(crate) fn end(
+        &self,
+        one: Wanted,
+        value: Result<Value, ColdError>,
+        now_s: i64,
+    ) -> Vec<Reader> {
         let mut reads = lock(&self.reads);
         let id = one.id();
         let Some(Read::UnderWay(readers)) = reads.remove(&id) else { return Vec::new() };
@@ -122,6 +123,11 @@ impl ColdReads {
             }
         }
         readers
+    }
+
+    /// Values have arrived: the next thread that takes requests apart is to install them.
+    pub(crate) fn note_arrival(&self) {
+        self.has_arrived.store(true, Release);
     }
 
     /// The values that have arrived since this was last asked.
@@ -145,24 +151,6 @@ fn tell_failure(reads: &mut HashMap<Id, Read>, id: Id, reader: Reader) -> Result
         reads.remove(&id);
     }
     Err(error)
-}
-
-/// Values have been read; on any thread.
-fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, ColdError>>) {
-    let now_s = engine.clock.wall_s();
-    let mut readers = Vec::new();
-    for (one, result) in wanted.into_iter().zip(results) {
-        let value = result.and_then(|payload| super::decode(engine, &payload));
-        let value = value.inspect_err(|error| log_failure(engine, &one.key, error));
-        let ended = engine.cold_reads.end(one, value, now_s);
-        readers.extend(ended);
-    }
-    engine.cold_reads.has_arrived.store(true, Release);
-    readers.sort_unstable_by_key(|reader| reader.client);
-    readers.dedup();
-    for Reader { thread, client } in readers {
-        engine.mailboxes[thread].post(Message::Arrived(client));
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use super::thaw::entry_of;
 use crate::engine::Engine;
-use crate::tier::cold_location;
+use crate::flash::cold_location;
 use keyspace::snapshot::record::{Token, Tokens};
 use keyspace::snapshot::write_whole;
 use keyspace::{DbIndex, Entry, Key, StripeData};

@@ -1,0 +1,148 @@
+//! Reading values that are not in RAM, and putting them back or showing them.
+
+use crate::cold_reads::{Reader, ToRead, Wanted};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::limits;
+use crate::mailbox::Message;
+use crate::value::{self, view};
+use keyspace::cold::store;
+use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, StripeData, Value};
+
+/// Names a value that could not be read in the log, once a second at most: a disk that is broken
+/// fails with every read. The hash stands for the key, which may be private.
+pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdError) {
+    let now_s = engine.clock.wall_s();
+    if engine.tier.may_log_failure(now_s)
+        && let Some(host) = engine.host()
+    {
+        let hash = Key::new(key).hash;
+        host.warn(&format!("The value of the key with hash {hash:016x} can't be read: {reason}"));
+    }
+}
+
+/// Has values read that are not under way. The reader, if there is one, is told when each is over. The
+/// caller holds the locks of the keys.
+///
+/// # Errors
+/// A value could not be read when this reader asked for it before.
+pub(crate) fn fetch(
+    engine: &'static Engine,
+    wanted: Vec<Wanted>,
+    reader: Option<Reader>,
+) -> Result<(), ColdError> {
+    let ToRead { wanted: to_read, misses } = engine.cold_reads.want(wanted, reader)?;
+    engine.tier.misses.add(misses);
+    if !to_read.is_empty() {
+        let locations = to_read.iter().map(|one| one.cold.location).collect();
+        let done = Box::new(move |results| complete(engine, to_read, results));
+        store().expect("entries are cold, so there is a store").fetch(locations, done);
+    }
+    Ok(())
+}
+
+/// Values have been read; on any thread.
+fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, ColdError>>) {
+    let now_s = engine.clock.wall_s();
+    let mut readers = Vec::new();
+    for (one, result) in wanted.into_iter().zip(results) {
+        let value = result.and_then(|payload| decode(engine, &payload));
+        let value = value.inspect_err(|error| log_failure(engine, &one.key, error));
+        let ended = engine.cold_reads.end(one, value, now_s);
+        readers.extend(ended);
+    }
+    engine.cold_reads.note_arrival();
+    readers.sort_unstable_by_key(|reader| reader.client);
+    readers.dedup();
+    for Reader { thread, client } in readers {
+        engine.mailboxes[thread].post(Message::Arrived(client));
+    }
+}
+
+pub(crate) fn unreadable(ColdError(reason): &ColdError) -> Error {
+    Error::format(format!("ERR the value of a key could not be read: {reason}"))
+}
+
+/// Installs the values that have arrived. The caller is inside the world and holds no stripe.
+#[inline]
+pub(crate) fn install_arrived(engine: &Engine) {
+    for (one, value) in engine.cold_reads.take_arrived() {
+        install(engine, &one, value);
+    }
+}
+
+#[cold]
+fn install(engine: &Engine, one: &Wanted, value: Value) {
+    let key = Key::new(&one.key);
+    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
+    if stripe.install(one.db, key, one.cold, value) {
+        engine.tier.promotions.add(1);
+    }
+}
+
+/// Reads the value of an entry of a stripe that is locked, for a hold: what is held is in RAM.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read_for_hold(
+    engine: &Engine,
+    data: &mut StripeData,
+    db: DbIndex,
+    key: Key<'_>,
+) -> Result<(), ColdError> {
+    let Some(cold) = data.cold(db, key) else { return Ok(()) };
+    let value = read(engine, cold.location)?;
+    data.install(db, key, cold, value);
+    Ok(())
+}
+
+/// Shows an entry with its value, which is read if need be and not kept.
+///
+/// # Errors
+/// It cannot be read.
+pub fn with_value<R>(
+    engine: &Engine,
+    entry: &Entry,
+    look: impl FnOnce(&Entry) -> R,
+) -> Result<R, Error> {
+    let Some(cold) = entry.cold() else { return Ok(look(entry)) };
+    let value = read(engine, cold.location);
+    let value = value.inspect_err(|error| log_failure(engine, entry.key(), error));
+    let value = value.map_err(|error| unreadable(&error))?;
+    Ok(look(&Entry::new(entry.key(), value, entry.expiry(), entry.access())))
+}
+
+pub(crate) fn read(engine: &Engine, location: ColdLocation) -> Result<Value, ColdError> {
+    let store = store().expect("entries are cold, so there is a store");
+    decode(engine, &store.read(location)?)
+}
+
+/// The form in which a store keeps a value: DUMP's, with its checksum.
+pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
+    rdb::dump(view(entry), value::compression(&engine.config))
+}
+
+pub(crate) fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError> {
+    let object = rdb::restore(payload, &limits::all(&engine.config, &engine.debug));
+    object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
+}
+
+/// Takes the value of a key out of RAM; `keep` is given it and says where it is. Says whether it
+/// did: not if there is no such key, its value is a number or cold already, or a long command
+/// holds it. The caller is inside the world and holds no stripe.
+pub fn make_cold(
+    engine: &Engine,
+    db: DbIndex,
+    key: &[u8],
+    keep: impl FnOnce(Vec<u8>) -> ColdLocation,
+) -> bool {
+    let key = Key::new(key);
+    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
+    if !stripe.may_make_cold(db, key) {
+        return false;
+    }
+    let payload = stripe.find(db, key).map(|entry| encode(engine, entry));
+    let entry = payload.and_then(|payload| stripe.make_cold(db, key, keep(payload)));
+    drop(stripe);
+    entry.map(|entry| engine.background.free_entry(entry)).is_some()
+}

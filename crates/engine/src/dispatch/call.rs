@@ -1,0 +1,149 @@
+//! Running a command whose locks are held: its values, its error, its figures.
+
+use super::logging::log_command;
+use super::refuse;
+use crate::args::Args;
+use crate::blocking::{BlockRequest, TimeoutReply, Until};
+use crate::caching;
+use crate::cold;
+use crate::command::Flags;
+use crate::commit;
+use crate::cx::Cx;
+use crate::error::Error;
+use crate::latency::Slow;
+use crate::scripting;
+use crate::session::Fate;
+use crate::table::Resolved;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Runs a command inside a transaction or a script ([`Cx::begin_transaction`]), whose locks are held:
+/// those of all keys that it names, or the world. It passes no gate, and it does not block.
+///
+/// Its reply is written to `cx.reply`; a caller that wants it elsewhere has it [captured](Cx::capture).
+/// What it changed is committed, and joins the one entry of the journal.
+///
+/// # Errors
+/// The command's own, which is its reply as well, and is counted.
+pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
+    cx.keys.clear();
+    let outcome = call(cx, row, args);
+    cx.block_request = None;
+    if cx.engine.monitors.load(Relaxed) > 0 {
+        if cx.script.is_some() {
+            if !row.command.flags.any(crate::monitor::HIDDEN) {
+                scripting::note_for_monitors(cx, row, args);
+            }
+        } else {
+            crate::monitor::feed(cx, row.command, args.words());
+        }
+    }
+    commit::commit(cx, args);
+    outcome
+}
+
+/// Runs a command whose locks are held, and turns its error into its reply.
+///
+/// # Errors
+/// The same error.
+#[inline]
+pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
+    let started = cx.reply.place();
+    let before = cx.last_end;
+    cx.resolved = row;
+    cx.session.last_command = row.index + 1;
+    let outcome = run_row(cx, row, args);
+    let stats = cx.thread.stats();
+    let command_stats = &stats.by_command[row.index];
+    if let Err(error) = &outcome {
+        cx.reply.truncate(started);
+        match error {
+            Error::TakesLong => {
+                run_later(cx);
+                return Ok(());
+            }
+            Error::StartAgain => return outcome,
+            _ => {
+                cx.block_request = None;
+                command_stats.failed.add_own(1);
+                refuse(cx, error);
+            }
+        }
+    }
+    let clock = &cx.thread.clock;
+    cx.last_end = clock.now();
+    let nanoseconds = clock.nanoseconds(before, cx.last_end);
+    if let Some(request) = &mut cx.block_request {
+        // It counts when it is over.
+        request.spent_ns = nanoseconds;
+        cx.session.commands += 1;
+        return outcome;
+    }
+    command_stats.count(nanoseconds, cx.engine.config.latency_tracking());
+    let is_fast = row.command.flags.has(Flags::FAST);
+    cx.engine.note_latency(if is_fast { Slow::FastCommand } else { Slow::Command }, nanoseconds);
+    stats.commands.add_own(1);
+    cx.session.commands += 1;
+    // EXEC has run others.
+    cx.session.last_command = row.index + 1;
+    if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
+        caching::remember_reads(cx, row, args);
+    }
+    log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));
+    if cx.is_over_output_limit() {
+        overflow(cx, started);
+    }
+    outcome
+}
+
+/// Runs a command whose locks are held and nothing around it, but reads the cold values that it needs.
+///
+/// # Errors
+/// The command's own, or a value cannot be read.
+#[inline]
+pub(crate) fn run_row(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Error> {
+    let started = cx.reply.place();
+    if keyspace::cold::entries() > 0 && !cx.may_wait() {
+        cold::read_in_place(cx, row, args)?;
+    }
+    match (row.command.run)(cx, args) {
+        Err(Error::Cold) => run_with_values(cx, row, args, started),
+        outcome => outcome,
+    }
+}
+
+/// Runs a command again that has met cold values it does not name, once they are read.
+#[cold]
+fn run_with_values(
+    cx: &mut Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+    started: usize,
+) -> Result<(), Error> {
+    let mut outcome = Err(Error::Cold);
+    while matches!(outcome, Err(Error::Cold)) && cold::read_met(&mut cx.db)? {
+        cx.reply.truncate(started);
+        outcome = (row.command.run)(cx, args);
+    }
+    outcome
+}
+
+/// The command has looked at its key and will look again on a background thread, where it counts.
+#[cold]
+fn run_later(cx: &mut Cx<'_>) {
+    // What a command goes on to change is no hit.
+    if cx.resolved.command.flags.has(Flags::READONLY) {
+        cx.db.hits.set(cx.db.hits.get().saturating_sub(1));
+    }
+    let (until, on_timeout) = (Until::Background, TimeoutReply::Null);
+    cx.block_request =
+        Some(BlockRequest { until, deadline: None, on_timeout, words: None, spent_ns: 0 });
+}
+
+/// The reply exceeds what the client may have: it is closed without getting it. The rest of a
+/// transaction still runs.
+#[cold]
+fn overflow(cx: &mut Cx<'_>, started: usize) {
+    cx.reply.truncate(started);
+    cx.session.overflows = true;
+    cx.session.fate = Fate::Close;
+}

@@ -1,0 +1,94 @@
+//! Figures that the counters of all threads make together.
+
+use super::Engine;
+use crate::rates::Traffic;
+use crate::stats::{Counter, ThreadStats};
+use std::sync::atomic::Ordering::Relaxed;
+use structs::sync::lock;
+
+impl Engine {
+    /// Changes of the data set of all times.
+    pub fn changes(&self) -> u64 {
+        self.thread_stats.iter().map(|stats| stats.dirty.get()).sum()
+    }
+
+    /// Changes since the last good file.
+    pub fn changes_since_save(&self) -> u64 {
+        self.changes().saturating_sub(self.persistence.saved_changes.load(Relaxed))
+    }
+
+    /// Whether writes are refused because snapshots are asked for and fail.
+    #[inline]
+    pub fn refuses_writes(&self) -> bool {
+        self.persistence.last_failed()
+            && self.config.stop_writes_on_bgsave_error()
+            && !self.config.save_points().is_empty()
+    }
+
+    /// Counts an error reply by its code.
+    pub fn count_error(&self, line: &[u8]) {
+        self.stats.errors.add(1);
+        let code = line.split(|&b| b == b' ').next().unwrap_or_default();
+        let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
+        let mut errors = lock(&self.errors);
+        // A client that makes up codes must not fill the memory.
+        if errors.len() < 128 || errors.contains_key(&code) {
+            *errors.entry(code).or_default() += 1;
+        }
+    }
+
+    /// Bytes of all threads' interpreters of scripts.
+    pub fn interpreter_bytes(&self) -> u64 {
+        self.thread_stats.iter().map(|thread| thread.script_bytes.get()).sum()
+    }
+
+    /// Forgets all statistics (CONFIG RESETSTAT).
+    pub fn reset_stats(&self) {
+        let stats = &self.stats;
+        for counter in [
+            &stats.expired,
+            &stats.evicted,
+            &stats.evicted_clients,
+            &stats.connections,
+            &stats.rejected_connections,
+            &stats.errors,
+            &stats.query_buffer_disconnections,
+            &stats.output_buffer_disconnections,
+            &stats.unconfirmed_writes,
+            &stats.expire_cycles_cut_short,
+            &stats.expire_cycle_ms,
+            &self.tier.misses,
+        ] {
+            counter.set(0);
+        }
+        for thread in &self.thread_stats {
+            let counters = [&thread.commands, &thread.hits, &thread.misses, &thread.net_in];
+            for counter in counters.into_iter().chain([&thread.net_out, &thread.reads]) {
+                counter.set(0);
+            }
+            thread.writes.set(0);
+            thread.by_command.iter().for_each(|command| command.reset());
+        }
+        lock(&self.errors).clear();
+        self.scripts.cache.reset_evicted();
+        self.background.reset_freed();
+        self.persistence.reset_saves();
+        self.append_log.figures.reset();
+        self.rates.reset();
+        self.stale_share.reset();
+        self.over_limit.reset();
+    }
+
+    /// Takes a sample of the threads' counters for [`Engine::rates`].
+    pub fn sample_rates(&self, now: keyspace::Millis) {
+        let total = |counter: fn(&ThreadStats) -> &Counter| {
+            self.thread_stats.iter().map(|stats| counter(stats).get()).sum()
+        };
+        let traffic = Traffic {
+            commands: total(|s| &s.commands),
+            net_in: total(|s| &s.net_in),
+            net_out: total(|s| &s.net_out),
+        };
+        self.rates.sample(now.0, traffic);
+    }
+}
