@@ -11,7 +11,7 @@ use crate::value::entry;
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Entry, Key, Millis, Stripe};
+use keyspace::{DbIndex, Entry, Key, Keyspace, Millis, Stripe};
 use rdb::file::{Access, Record};
 use rdb::{Decoder, Kind, Limits, Object};
 
@@ -28,6 +28,8 @@ pub struct Settings {
     pub keeps_expired: bool,
     /// A key that is there already is replaced; otherwise that is an error.
     pub replaces: bool,
+    /// Keys go into the data set beside the one that is served ([`crate::loading::SecondDataSet`]).
+    pub is_beside: bool,
     /// The starter of the load has stopped the world.
     pub world_is_stopped: bool,
     /// The time.
@@ -109,11 +111,17 @@ struct Ready {
 /// One thread's loader.
 pub struct Loader {
     engine: &'static Engine,
+    keyspace: &'static Keyspace,
     settings: Settings,
     policy: Policy,
     reader: Option<Reader<'static>>,
     ready: Vec<Ready>,
     counts: Counts,
+}
+
+/// The keyspace that is loaded into.
+fn target(engine: &Engine, is_beside: bool) -> &Keyspace {
+    if is_beside { &engine.loading.beside(&engine.keyspace).keyspace } else { &engine.keyspace }
 }
 
 impl Drop for Loader {
@@ -131,7 +139,8 @@ impl Loader {
             .then(|| engine.loading.take_reader(engine.keyspace.world()));
         let policy = engine.access_policy();
         let ready = Vec::with_capacity(TOGETHER);
-        Loader { engine, settings, policy, reader, ready, counts: Counts::default() }
+        let keyspace = target(engine, settings.is_beside);
+        Loader { engine, keyspace, settings, policy, reader, ready, counts: Counts::default() }
     }
 
     /// How it loads.
@@ -164,7 +173,7 @@ impl Loader {
         self.ready.push(Ready {
             db: DbIndex(head.db),
             hash: key.hash,
-            stripe: self.engine.keyspace.stripe_of(key),
+            stripe: self.keyspace.stripe_of(key),
             entry: entry(&head.key, object, head.expiry_ms.map(Millis), self.access(head.access)),
         });
         self.insert()
@@ -251,7 +260,7 @@ impl Loader {
         self.ready.push(Ready {
             db: DbIndex(record.db),
             hash: key.hash,
-            stripe: self.engine.keyspace.stripe_of(key),
+            stripe: self.keyspace.stripe_of(key),
             entry,
         });
         Ok(())
@@ -259,7 +268,7 @@ impl Loader {
 
     /// Inserts what is ready.
     fn insert(&mut self) -> Result<(), BadRecord> {
-        let keyspace = &self.engine.keyspace;
+        let keyspace = self.keyspace;
         if let Some(reader) = &self.reader {
             reader.enter();
         }
@@ -340,8 +349,8 @@ pub fn take_everything(engine: &Engine) -> Taken {
 /// Makes room for so many keys in a database that is empty, so that its tables need not grow. They
 /// are spread over the stripes by chance: three standard deviations above the average are enough
 /// for nearly all of them.
-pub fn reserve(engine: &Engine, db: DbIndex, keys: u64, expiring: u64, world_is_stopped: bool) {
-    let stripes = engine.keyspace.stripes();
+pub fn reserve(engine: &Engine, db: DbIndex, keys: u64, expiring: u64, settings: &Settings) {
+    let stripes = target(engine, settings.is_beside).stripes();
     let share = |count: u64| {
         let mean = count as f64 / stripes.len() as f64;
         if mean < 16.0 { 0 } else { (mean + 3.0 * mean.sqrt()) as usize }
@@ -350,7 +359,7 @@ pub fn reserve(engine: &Engine, db: DbIndex, keys: u64, expiring: u64, world_is_
     if db.0 >= engine.keyspace.databases() || keys == 0 {
         return;
     }
-    let stopped = (!world_is_stopped).then(|| engine.keyspace.world().stop());
+    let stopped = (!settings.world_is_stopped).then(|| engine.keyspace.world().stop());
     for stripe in stripes {
         stripe.lock().reserve(db, keys, expiring);
     }

@@ -48,6 +48,22 @@ impl Keyspace {
         Keyspace { stripes, databases, assignment, common }
     }
 
+    /// Another keyspace, empty, in the same world: what is loaded into it can be exchanged with the contents
+    /// of this one.
+    pub fn beside(&self) -> Keyspace {
+        let has_slots = self.assignment == Assignment::BySlot;
+        let common = &self.common;
+        let stripes: Box<[Stripe]> =
+            (0..STRIPES).map(|_| Stripe::new(Arc::clone(common), has_slots)).collect();
+        let stripes = stripes.try_into().ok().expect("there are as many as were made");
+        Keyspace {
+            stripes,
+            databases: self.databases,
+            assignment: self.assignment,
+            common: Arc::clone(common),
+        }
+    }
+
     /// Number of databases.
     pub fn databases(&self) -> u32 {
         self.databases
@@ -224,6 +240,44 @@ pub(crate) mod tests {
         assert_eq!(used(), [0, 77]);
         with(&keyspace, b"b", |s, _| assert_eq!(s.take_db(DbIndex(77))[0].entries().len(), 1));
         assert_eq!(used(), [0]);
+    }
+
+    #[test]
+    fn a_keyspace_beside_is_exchanged_with_the_first() {
+        let keyspace = Keyspace::new(16, Assignment::ByHash);
+        let beside = keyspace.beside();
+        let put = |keyspace: &Keyspace, db, name: &'static [u8]| {
+            with(keyspace, name, |s, key| {
+                drop(s.put(
+                    DbIndex(db),
+                    key.hash,
+                    Entry::new_string(name, b"v", Some(Millis(9)), 0),
+                ));
+            });
+        };
+        let has = |keyspace: &Keyspace, db, name: &'static [u8]| {
+            with(keyspace, name, |s, key| s.find(DbIndex(db), key).is_some())
+        };
+        put(&keyspace, 0, b"old");
+        put(&keyspace, 3, b"old");
+        put(&beside, 0, b"new");
+        put(&beside, 7, b"new");
+        assert!(!has(&keyspace, 0, b"new") && !has(&beside, 0, b"old"));
+        for (stripe, other) in keyspace.stripes().iter().zip(beside.stripes()) {
+            stripe.lock().exchange(&mut other.lock());
+        }
+        for (now, name, other, dbs) in
+            [(&keyspace, &b"new"[..], &beside, [0, 7]), (&beside, b"old", &keyspace, [0, 3])]
+        {
+            assert!(dbs.iter().all(|&db| has(now, db, name) && !has(other, db, name)));
+        }
+        let mut taken = Taken::default();
+        let dbs: Vec<_> = keyspace.used_databases().collect();
+        for stripe in beside.stripes() {
+            taken.take(&mut stripe.lock(), dbs.iter().copied());
+        }
+        assert_eq!(taken.keys(), 2);
+        assert_eq!(keyspace.used_databases().map(|db| db.0).collect::<Vec<_>>(), [0, 7]);
     }
 
     #[test]

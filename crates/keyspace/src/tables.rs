@@ -278,6 +278,15 @@ impl StripeData {
             .for_each(|(slot, tables)| self.give_tables(TableId { db: a, slot }, tables));
     }
 
+    /// Exchanges all tables with those of the same stripe of a keyspace beside this one; the world must
+    /// stand still. A snapshot of this stripe ends.
+    pub fn exchange(&mut self, other: &mut StripeData) {
+        assert!(self.holds().is_empty(), "tables were exchanged that a long command reads");
+        self.abandon_snapshot();
+        std::mem::swap(&mut self.first, &mut other.first);
+        std::mem::swap(&mut self.others, &mut other.others);
+    }
+
     fn move_all(&mut self, db: DbIndex) -> Vec<(Option<Slot>, DbTables)> {
         let ids: Vec<TableId> = self.ids_of(db).collect();
         let moved = ids.into_iter().map(|id| (id.slot, self.move_tables(id)));

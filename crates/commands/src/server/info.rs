@@ -245,8 +245,8 @@ pub(crate) fn human(bytes: u64) -> String {
 
 fn persistence(cx: &Cx<'_>, out: &mut String) {
     let progress = cx.engine.loading.progress(cx.now());
-    line(out, "loading", u8::from(progress.is_some()));
-    line(out, "async_loading", 0);
+    line(out, "loading", u8::from(cx.engine.loading.is_on()));
+    line(out, "async_loading", u8::from(cx.engine.loading.is_beside()));
     rdb(cx, out);
     append_log(cx, out);
     line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());

@@ -291,7 +291,11 @@ fn subscription(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refu
 
 fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
     if !cx.engine.loading.is_on() {
-        return Ok(());
+        let is_refused = row.command.flags.has(Flags::NO_ASYNC_LOADING);
+        return match is_refused && cx.engine.loading.is_beside() {
+            true => Err(Error::Loading.into()),
+            false => Ok(()),
+        };
     }
     let is_allowed = row.command.flags.has(Flags::LOADING);
     let queue_is_not = queue_of(cx, row).is_some_and(Multi::may_not_load);

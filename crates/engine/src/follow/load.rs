@@ -15,7 +15,9 @@ use crate::thread::ThreadContext;
 use keyspace::DbIndex;
 use keyspace::keyspace::Taken;
 use resp::Output;
+use std::mem::take;
 use std::sync::Arc;
+use structs::sync::lock;
 
 /// The term in which something was begun is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +46,32 @@ pub fn begin_load(
     term: u64,
     beginning: &Beginning,
 ) -> Result<Taken, Over> {
+    replace(engine, thread, term, beginning, None)
+}
+
+/// The snapshot is loaded beside the data set ([`crate::loading::SecondDataSet`]): takes that away as
+/// [`begin_load`] does, and puts the loaded one into its place at the same moment. The stream goes on in
+/// this database.
+///
+/// # Errors
+/// Another term has begun. Nothing has happened.
+pub fn exchange(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    term: u64,
+    beginning: &Beginning,
+    stream_db: DbIndex,
+) -> Result<Taken, Over> {
+    replace(engine, thread, term, beginning, Some(stream_db))
+}
+
+fn replace(
+    engine: &'static Engine,
+    thread: &ThreadContext,
+    term: u64,
+    beginning: &Beginning,
+    loaded: Option<DbIndex>,
+) -> Result<Taken, Over> {
     let client = Client::unconnected(0, thread.index, engine.clock.wall());
     let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
     let mut replies = Output::default();
@@ -61,11 +89,22 @@ pub fn begin_load(
     caching::invalidate_all(&mut cx.db);
     let mut taken = Taken::default();
     cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
-    let emptied = engine.scripts.functions.change(|libraries| {
-        *libraries = Libraries::default();
+    let beside = loaded.map(|_| engine.loading.beside(&engine.keyspace));
+    if let Some(beside) = beside {
+        let keyspace = &beside.keyspace;
+        cx.db.for_each_stripe_mut(|index, stripe| {
+            stripe.exchange(&mut keyspace.stripe(index).lock());
+        });
+        // Watched keys that have come.
+        commit::databases_change(&mut cx, &going);
+    }
+    let libraries =
+        beside.map_or_else(Libraries::default, |beside| take(&mut lock(&beside.libraries)));
+    let replaced = engine.scripts.functions.change(|all| {
+        *all = libraries;
         Ok::<(), Over>(())
     });
-    emptied?;
+    replaced?;
     match beginning.bytes {
         Some(bytes) => engine.loading.begin(bytes, cx.now()),
         None => engine.loading.end(),
@@ -73,9 +112,13 @@ pub fn begin_load(
     engine.safe.remove_all_copies();
     engine.give_up_all_writes();
     engine.journal.begin_history(beginning.history, beginning.position);
+    if let Some(db) = loaded {
+        engine.journal.keep();
+        engine.journal.note_db(db);
+    }
     let mut link = engine.upstream.link();
-    link.is_incomplete = true;
-    link.stream_db = DbIndex(0);
+    link.is_incomplete = loaded.is_none();
+    link.stream_db = loaded.unwrap_or_default();
     drop(link);
     cx.end_transaction();
     commit::commit(&mut cx, Args::new(&[]));

@@ -36,7 +36,7 @@ use resp::Output;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub use load::{Beginning, Over, begin_load, end_load};
+pub use load::{Beginning, Over, begin_load, end_load, exchange};
 
 /// Applies a stream; see the module's documentation.
 pub struct Follower<'t> {

@@ -1,16 +1,45 @@
 //! The state of being loaded: the gate that clients meet meanwhile, and what INFO says of it.
 
+use crate::scripts::Libraries;
 use crate::stats::Counter;
-use keyspace::Millis;
+use keyspace::keyspace::Taken;
 use keyspace::world::{Reader, World};
-use std::sync::Mutex;
+use keyspace::{DbIndex, Keyspace, Millis};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
+use std::sync::{Mutex, OnceLock};
 use structs::sync::lock;
+
+/// A second data set, into which a snapshot is loaded while the first one is served.
+pub struct SecondDataSet {
+    /// Its keys.
+    pub keyspace: Keyspace,
+    /// Its libraries of functions.
+    pub libraries: Mutex<Libraries>,
+}
+
+impl SecondDataSet {
+    /// Takes everything out of it, to be freed. The thread is outside the world of `served`, the first
+    /// data set.
+    pub fn take(&self, served: &Keyspace) -> Taken {
+        let stopped = served.world().stop();
+        *lock(&self.libraries) = Libraries::default();
+        let dbs: Vec<DbIndex> = served.used_databases().collect();
+        let mut taken = Taken::default();
+        for stripe in self.keyspace.stripes() {
+            taken.take(&mut stripe.lock(), dbs.iter().copied());
+        }
+        drop(stopped);
+        taken
+    }
+}
 
 /// Whether, what and how far.
 #[derive(Default)]
 pub struct Loading {
     is_on: AtomicBool,
+    /// Something is loaded beside the data set, which is served.
+    is_beside: AtomicBool,
+    beside: OnceLock<SecondDataSet>,
     is_cancelled: AtomicBool,
     started_ms: AtomicI64,
     total_bytes: AtomicU64,
@@ -46,16 +75,42 @@ impl Loading {
     /// Closes the gate: commands that do not say otherwise are refused until [`Loading::end`].
     /// `total_bytes` are those of all files to come.
     pub fn begin(&self, total_bytes: u64, now: Millis) {
+        self.begin_figures(total_bytes, now);
+        self.is_on.store(true, SeqCst);
+    }
+
+    /// Something is loaded beside the data set from now on, until [`Loading::end`]. Few commands are
+    /// refused.
+    pub fn begin_beside(&self, total_bytes: u64, now: Millis) {
+        self.begin_figures(total_bytes, now);
+        self.is_beside.store(true, SeqCst);
+    }
+
+    fn begin_figures(&self, total_bytes: u64, now: Millis) {
         self.started_ms.store(now.0, Relaxed);
         self.total_bytes.store(total_bytes, Relaxed);
         self.loaded_bytes.store(0, Relaxed);
         self.rdb_used_bytes.store(0, Relaxed);
-        self.is_on.store(true, SeqCst);
     }
 
     /// Opens the gate.
     pub fn end(&self) {
         self.is_on.store(false, SeqCst);
+        self.is_beside.store(false, SeqCst);
+    }
+
+    /// Whether something is loaded beside the data set, which is served.
+    #[inline]
+    pub fn is_beside(&self) -> bool {
+        self.is_beside.load(Relaxed)
+    }
+
+    /// The second data set, which is made when it is first needed.
+    pub fn beside(&self, served: &Keyspace) -> &SecondDataSet {
+        self.beside.get_or_init(|| SecondDataSet {
+            keyspace: served.beside(),
+            libraries: Mutex::default(),
+        })
     }
 
     /// Whether a load is under way.
@@ -86,7 +141,7 @@ impl Loading {
 
     /// How far the load is; `None` if there is none.
     pub fn progress(&self, now: Millis) -> Option<Progress> {
-        if !self.is_on() {
+        if !self.is_on() && !self.is_beside() {
             return None;
         }
         let started_ms = self.started_ms.load(Relaxed);

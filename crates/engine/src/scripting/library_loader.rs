@@ -10,6 +10,7 @@ use script::shebang::parse_library;
 use script::{Host, Interpreter, LogLevel, ReplicateTo, Stop};
 use std::sync::Arc;
 use std::time::Duration;
+use structs::sync::lock;
 
 /// A library of a client's that is loaded for longer is refused.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,12 +43,14 @@ impl Library {
 pub struct LibraryLoader {
     engine: &'static Engine,
     interpreter: Option<Box<Interpreter>>,
+    is_beside: bool,
 }
 
 impl LibraryLoader {
-    /// A loader, whose interpreter is made when it is needed.
-    pub fn new(engine: &'static Engine) -> LibraryLoader {
-        LibraryLoader { engine, interpreter: None }
+    /// A loader, whose interpreter is made when it is needed. Where it loads beside the data set, the
+    /// libraries that are there do not matter.
+    pub fn new(engine: &'static Engine, is_beside: bool) -> LibraryLoader {
+        LibraryLoader { engine, interpreter: None, is_beside }
     }
 
     /// Adds the library of this source; with `replaces` in place of one of its name.
@@ -56,8 +59,13 @@ impl LibraryLoader {
     /// What is wrong with it, as a client would be told.
     pub fn load(&mut self, source: &[u8], replaces: bool) -> Result<(), Error> {
         let interpreter = self.interpreter.get_or_insert_with(new_interpreter);
-        let library = make(self.engine, interpreter, source, replaces, Patience::Unlimited)?;
+        let any_name = replaces || self.is_beside;
+        let library = make(self.engine, interpreter, source, any_name, Patience::Unlimited)?;
         let library = Arc::new(library);
+        if self.is_beside {
+            let beside = self.engine.loading.beside(&self.engine.keyspace);
+            return lock(&beside.libraries).add(library, replaces).map_err(Error::from);
+        }
         let functions = &self.engine.scripts.functions;
         functions.change(|all| all.add(Arc::clone(&library), replaces)).map_err(Error::from)
     }

@@ -69,6 +69,7 @@ impl Options {
                 limits: engine::limits::all(&engine.config, &engine.debug),
                 keeps_expired: false,
                 replaces: false,
+                is_beside: false,
                 world_is_stopped: false,
                 now: engine::clock::now(),
             },

@@ -68,7 +68,7 @@ impl<'o, 'r> Scan<'o, 'r> {
                 .accept_newer(options.accepts_newer),
             cuts: Vec::new(),
             large: None,
-            libraries: LibraryLoader::new(engine),
+            libraries: LibraryLoader::new(engine, options.settings.is_beside),
             report: Report::default(),
             owed: Duration::ZERO,
         }
@@ -207,8 +207,8 @@ impl<'o, 'r> Scan<'o, 'r> {
         let left = self.end.saturating_sub(self.scanner.position());
         let most = if self.end == u64::MAX { 0 } else { left / KEY_BYTES };
         let db = DbIndex(self.scanner.db());
-        let is_stopped = self.options.settings.world_is_stopped;
-        load::reserve(self.engine, db, keys.min(most), expiring.min(most), is_stopped);
+        let settings = &self.options.settings;
+        load::reserve(self.engine, db, keys.min(most), expiring.min(most), settings);
     }
 
     fn function(&mut self, source: &[u8]) -> Result<(), Ended> {

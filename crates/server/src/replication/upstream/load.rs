@@ -2,7 +2,9 @@
 //!
 //! By `repl-diskless-load` the snapshot is written into a file first, which takes the place of the
 //! configured one once it is loaded, or it is loaded while it arrives. In the first case the old data set is served until
-//! all has come. All cores load.
+//! all has come. With `swapdb` it is loaded beside the old data set ([`beside`]). All cores load.
+
+mod beside;
 
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
@@ -148,6 +150,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         SnapshotEnd::Length(bytes) => Some(bytes),
         SnapshotEnd::Mark(_) => None,
     };
+    let way = Way::of(engine);
     let first = uplink.input.rest().to_vec();
     uplink.input = Received::default();
     let Some(mut socket) = uplink.socket.take() else {
@@ -156,8 +159,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     let keeps_alive = socket.try_clone().ok();
     let last = Instant::now();
     let mut progress = Progress { engine, term: uplink.term, total_bytes, keeps_alive: None, last };
-    let loads_at_once = loads_at_once(engine);
-    let from = if loads_at_once { "to parser" } else { "to disk" };
+    let from = if way == Way::File { "to disk" } else { "to parser" };
     match promise.end {
         SnapshotEnd::Length(bytes) => {
             log!(Notice, "MASTER <-> REPLICA sync: receiving {bytes} bytes from master {from}");
@@ -169,7 +171,14 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
             );
         }
     }
-    let outcome = if loads_at_once {
+    if way == Way::Beside {
+        progress.keeps_alive = keeps_alive;
+        let input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
+        let loaded = beside::receive(uplink, &promise, input, total_bytes)?;
+        uplink.socket = Some(socket);
+        return Ok(loaded);
+    }
+    let outcome = if way == Way::AtOnce {
         progress.keeps_alive = keeps_alive;
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
         let report =
@@ -221,13 +230,25 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     Ok(Loaded { stream_db, rest })
 }
 
-/// Whether the snapshot is loaded while it arrives.
-fn loads_at_once(engine: &Engine) -> bool {
-    match engine.config.repl_diskless_load() {
-        // A file keeps the old data set as long.
-        ReplDisklessLoad::Disabled | ReplDisklessLoad::SwapDb => false,
-        ReplDisklessLoad::OnEmptyDb => holds_nothing(engine),
-        ReplDisklessLoad::FlushBeforeLoad => true,
+/// Where a snapshot goes while it arrives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Into a file.
+    File,
+    /// Into the data set.
+    AtOnce,
+    /// Into a data set beside it.
+    Beside,
+}
+
+impl Way {
+    fn of(engine: &Engine) -> Way {
+        match engine.config.repl_diskless_load() {
+            ReplDisklessLoad::Disabled => Way::File,
+            ReplDisklessLoad::OnEmptyDb if !holds_nothing(engine) => Way::File,
+            ReplDisklessLoad::OnEmptyDb | ReplDisklessLoad::FlushBeforeLoad => Way::AtOnce,
+            ReplDisklessLoad::SwapDb => Way::Beside,
+        }
     }
 }
 
@@ -263,6 +284,15 @@ fn write_file(input: &mut dyn Read) -> io::Result<(ReceivedFile, u64)> {
     Ok((received, bytes))
 }
 
+/// The history and the position that a snapshot is a moment of.
+fn begun_at(promise: &Promise) -> (History, JournalPos) {
+    match promise.from {
+        Some((id, position)) => (History { id, second: None }, position),
+        // It counts no positions: so this server's followers cannot go on from here.
+        None => (History::new(), JournalPos(0)),
+    }
+}
+
 /// Empties the data set and loads the snapshot into it.
 fn install(
     uplink: &Uplink<'_>,
@@ -277,11 +307,7 @@ fn install(
     if let Some(snapshot) = engine.snapshots.current() {
         snapshot.end();
     }
-    let (id, position) = match promise.from {
-        Some((id, position)) => (History { id, second: None }, position),
-        // It counts no positions: so this server's followers cannot go on from here.
-        None => (History::new(), JournalPos(0)),
-    };
+    let (id, position) = begun_at(promise);
     empty(uplink, id, position, Some(bytes.unwrap_or(0)))?;
     signals::set_loading(true);
     log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");

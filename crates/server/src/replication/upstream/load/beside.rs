@@ -1,0 +1,106 @@
+//! `repl-diskless-load swapdb`: the snapshot is loaded into a second data set, which takes the place of the
+//! first one when all has come. If it does not come, the first one stays as it is.
+//!
+//! If the snapshot is of the same history, the first data set is an earlier state of the same data, and is
+//! served meanwhile. Otherwise clients are told that data is being loaded, as in Redis.
+
+use super::{Failure, Loaded, SnapshotInput, Watcher, begun_at};
+use crate::log;
+use crate::persistence::load::{self, Report, Source, load_rdb};
+use crate::process::{os_error, signals};
+use crate::replication::upstream::Uplink;
+use engine::DbIndex;
+use engine::follow::{Beginning, exchange};
+use replication::replica::Promise;
+use std::io::Read;
+
+/// Receives and loads a snapshot.
+///
+/// # Errors
+/// The data set is what it was.
+pub fn receive(
+    uplink: &Uplink<'_>,
+    promise: &Promise,
+    input: SnapshotInput<'_, impl Read, impl Watcher>,
+    total_bytes: Option<u64>,
+) -> Result<Loaded, Failure> {
+    let outcome = load(uplink, promise, input, total_bytes)
+        .and_then(|(report, rest)| install(uplink, promise, &report, rest));
+    signals::set_loading(false);
+    if outcome.is_err() {
+        let engine = uplink.engine;
+        engine.loading.end();
+        engine
+            .background
+            .free_tables(engine.loading.beside(&engine.keyspace).take(&engine.keyspace));
+        uplink.aof.resume();
+        if engine.upstream.term() != uplink.term {
+            return Err(Failure::Over);
+        }
+    }
+    outcome
+}
+
+/// Loads the snapshot to its end, beside the data set.
+fn load(
+    uplink: &Uplink<'_>,
+    promise: &Promise,
+    mut input: SnapshotInput<'_, impl Read, impl Watcher>,
+    total_bytes: Option<u64>,
+) -> Result<(Report, Vec<u8>), Failure> {
+    let engine = uplink.engine;
+    let at = engine::clock::now();
+    let has_history = engine.journal.is_history_known() && !engine.upstream.is_incomplete();
+    let own = has_history.then(|| engine.journal.history().id);
+    let is_same = promise.from.is_some_and(|(id, _)| own == Some(id));
+    if is_same {
+        log!(
+            Notice,
+            "MASTER <-> REPLICA sync: Loading DB in memory, the old data is served meanwhile"
+        );
+        engine.loading.begin_beside(total_bytes.unwrap_or(0), at);
+    } else {
+        log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
+        signals::set_loading(true);
+        engine.loading.begin(total_bytes.unwrap_or(0), at);
+    }
+    let mut options = load::Options::configured(engine);
+    options.settings.keeps_expired = true;
+    options.settings.is_beside = true;
+    let source = Source {
+        input: &mut input,
+        name: "the stream from the master".to_owned(),
+        offset: 0,
+        end: total_bytes.unwrap_or(u64::MAX),
+        begun: &mut || {},
+    };
+    let report = load_rdb(engine, source, &options).map_err(|why| {
+        Failure::Failed(format!("Failed trying to load the MASTER synchronization DB: {why}"))
+    })?;
+    let rest = input.finish().map_err(|error| {
+        Failure::Failed(format!("Bad end of the snapshot from MASTER: {}", os_error(&error)))
+    })?;
+    Ok((report, rest))
+}
+
+/// Puts what was loaded into the place of the data set.
+fn install(
+    uplink: &Uplink<'_>,
+    promise: &Promise,
+    report: &Report,
+    rest: Vec<u8>,
+) -> Result<Loaded, Failure> {
+    let engine = uplink.engine;
+    log!(Notice, "MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
+    uplink.aof.suspend();
+    if let Some(snapshot) = engine.snapshots.current() {
+        snapshot.end();
+    }
+    let (history, position) = begun_at(promise);
+    let stream_db = DbIndex(report.stream_db.unwrap_or(0));
+    let beginning = Beginning { history, position, bytes: None };
+    let old = exchange(engine, uplink.thread, uplink.term, &beginning, stream_db)?;
+    engine.background.free_tables(old);
+    uplink.aof.resume();
+    Ok(Loaded { stream_db, rest })
+}
