@@ -17,7 +17,7 @@ pub struct ScriptRules {
     pub is_read_only: bool,
     /// There was too little memory when it began, and it has not said that it can do with that.
     pub is_out_of_memory: bool,
-    /// It has changed something: from then on it comes to its end, whatever memory that takes.
+    /// It has changed something: from then on it comes to its end, whatever the state of the server.
     pub has_written: bool,
 }
 
