@@ -2,8 +2,9 @@
 
 use crate::locks::{Locked, Locks};
 use crate::memory;
+use crate::outgrown::Outgrown;
 use crate::snapshot::{Shared, StripeSnapshot};
-use crate::stripe::{Common, DbTables, Outgrown, Stripe, StripeData};
+use crate::stripe::{Common, DbTables, Stripe, StripeData};
 use crate::types::{DbIndex, Key, Slot, decide_hashes};
 use crate::world::World;
 use std::sync::Arc;

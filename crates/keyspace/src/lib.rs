@@ -20,6 +20,7 @@ pub mod keyspace;
 pub mod kind;
 pub mod locks;
 pub mod memory;
+pub mod outgrown;
 pub mod slots;
 pub mod snapshot;
 pub mod stripe;

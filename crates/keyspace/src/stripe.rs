@@ -5,27 +5,26 @@
 //! None of them knows about expiry rules, effects or commands; the engine builds on them.
 #![allow(unsafe_code)]
 
+mod guards;
+
 use crate::byte_lock::ByteLock;
-use crate::cold::ColdLocation;
 use crate::entry::Entry;
 use crate::field_times::FieldTimes;
 use crate::holds::Hold;
 use crate::kind::Object;
-use crate::snapshot::{BigRef, Chunk, StripeSnapshot, Touch, Urgency};
+use crate::outgrown::Outgrown;
+use crate::snapshot::{StripeSnapshot, Touch};
 use crate::tables::TableId;
 use crate::types::{DbIndex, Key, Millis};
-use crate::world::{Grace, World};
+use crate::world::World;
 use std::any::Any;
 use std::cell::UnsafeCell;
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
 use structs::heap_string::HeapString;
-use structs::sync::{lock, wait_timeout};
-use structs::table::{Buckets, Item, Table};
+use structs::table::{Item, Table};
 
 /// An entry that expires, as the index of such entries holds it: an alias, not an owner.
 #[repr(transparent)]
@@ -75,73 +74,6 @@ impl DbTables {
     /// The hashes with fields that expire.
     pub fn field_times(&self) -> &FieldTimes {
         &self.field_times
-    }
-}
-
-/// Bytes of outgrown arrays beyond which those whose tables grow free some themselves.
-const MAX_OUTGROWN_BYTES: usize = 16 << 20;
-
-/// Arrays that tables have outgrown, until no prefetch can be looking at them and they are freed:
-/// by an idle thread, or else by the threads that cause the growth.
-#[derive(Default)]
-pub struct Outgrown {
-    waiting: Mutex<Waiting>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    arrays: VecDeque<(Grace, Buckets)>,
-    bytes: usize,
-}
-
-impl Waiting {
-    /// The oldest, if every thread has stopped looking at it.
-    fn pop(&mut self, world: &World) -> Option<Buckets> {
-        let (_, buckets) = self.arrays.pop_front_if(|(grace, _)| world.has_passed(grace))?;
-        self.bytes -= buckets.bytes();
-        Some(buckets)
-    }
-}
-
-impl Outgrown {
-    /// Takes an array in. Where too many wait, it frees up to two of the oldest: then the work is
-    /// spread over the threads that cause it.
-    fn add(&self, world: &World, buckets: Buckets) {
-        let grace = world.grace();
-        let mut waiting = lock(&self.waiting);
-        let is_first = waiting.arrays.is_empty();
-        waiting.bytes += buckets.bytes();
-        waiting.arrays.push_back((grace, buckets));
-        let most = if waiting.bytes > MAX_OUTGROWN_BYTES { 2 } else { 0 };
-        let free: [_; 2] = std::array::from_fn(|at| (at < most).then(|| waiting.pop(world)));
-        drop(waiting);
-        drop(free);
-        if is_first {
-            self.arrived.notify_one();
-        }
-    }
-
-    /// How many arrays wait, and their bytes.
-    #[cfg(test)]
-    pub fn waiting(&self) -> (usize, usize) {
-        let waiting = lock(&self.waiting);
-        (waiting.arrays.len(), waiting.bytes)
-    }
-
-    /// Waits until there is an array, for so long at most.
-    pub fn wait(&self, patience: Duration) {
-        let waiting = lock(&self.waiting);
-        drop(wait_timeout(&self.arrived, waiting, patience, |waiting| waiting.arrays.is_empty()));
-    }
-
-    /// Frees the arrays that every thread has stopped looking at.
-    pub fn collect(&self, world: &World) {
-        let mut waiting = lock(&self.waiting);
-        let free = std::iter::from_fn(|| waiting.pop(world)).collect();
-        // A thread that grows a table must not wait until the system has them.
-        drop(waiting);
-        Buckets::free(free);
     }
 }
 
@@ -219,109 +151,6 @@ impl StripeData {
     pub(crate) fn next_cold_version(&mut self) -> u8 {
         self.cold_version = self.cold_version.wrapping_add(1);
         self.cold_version
-    }
-
-    /// Installs or removes a snapshot's hook.
-    pub(crate) fn set_snapshot(&mut self, hook: Option<Box<StripeSnapshot>>) {
-        self.snapshot = hook;
-        self.note_guards();
-    }
-
-    /// Whether a snapshot needs something of the stripe.
-    #[cfg(test)]
-    pub(crate) fn has_snapshot(&self) -> bool {
-        self.snapshot.is_some()
-    }
-
-    /// Lets the snapshot's hook look at the stripe, if there is one.
-    pub(crate) fn with_snapshot<R>(
-        &mut self,
-        work: impl FnOnce(&mut StripeSnapshot, &StripeData) -> R,
-    ) -> Option<R> {
-        let mut hook = self.snapshot.take()?;
-        let result = work(&mut hook, self);
-        self.snapshot = Some(hook);
-        Some(result)
-    }
-
-    /// Whether a change of this key should wait for a snapshot: the bytes it would hand over are
-    /// too many just now, or its value is too big to be handed over. Says so of no key that can be
-    /// changed at once. If a client waits, the value's turn comes next.
-    pub fn is_delayed(&mut self, db: DbIndex, hash: u64, touch: Touch, urgency: Urgency) -> bool {
-        let delays = self.with_snapshot(|hook, data| hook.delays(data, db, hash, touch, urgency));
-        delays.unwrap_or(false)
-    }
-
-    /// The next entries that a snapshot's walk takes; `None` if the walk through this stripe is at
-    /// its end.
-    pub fn walk_snapshot(&mut self) -> Option<Chunk> {
-        let chunk = self.with_snapshot(StripeSnapshot::walk)?;
-        if chunk.is_none() {
-            self.end_snapshot_if_done();
-        }
-        chunk
-    }
-
-    /// The next piece of a big value of a snapshot, of about `most` bytes; `false` if it is the
-    /// last.
-    pub fn stream_snapshot(&mut self, value: BigRef, out: &mut Vec<u8>, most: usize) -> bool {
-        let goes_on = self.with_snapshot(|hook, data| hook.stream(data, value, out, most));
-        if goes_on == Some(false) {
-            self.end_snapshot_if_done();
-        }
-        goes_on.unwrap_or(false)
-    }
-
-    /// The entry with this hash whose cold value a snapshot has marked here: its token and the database
-    /// that it was in. From now on it is not marked. `None` if it was not.
-    pub fn take_marked(&mut self, hash: u64, location: ColdLocation) -> Option<Chunk> {
-        let taken = self.with_snapshot(|hook, data| hook.take_marked(data, hash, location));
-        self.end_snapshot_if_done();
-        taken.flatten()
-    }
-
-    /// Ends a snapshot in this stripe that is not through.
-    pub(crate) fn abandon_snapshot(&mut self) {
-        self.with_snapshot(StripeSnapshot::abandon);
-        self.set_snapshot(None);
-    }
-
-    fn end_snapshot_if_done(&mut self) {
-        if self.snapshot.as_mut().is_some_and(|hook| hook.ends()) {
-            self.set_snapshot(None);
-        }
-    }
-
-    fn note_guards(&mut self) {
-        self.is_guarded = self.snapshot.is_some() || self.holds.is_some();
-    }
-
-    pub(crate) fn holds(&self) -> &[Hold] {
-        self.holds.as_deref().map_or(&[], |holds| holds)
-    }
-
-    /// To add to or take from; [`StripeData::drop_empty_holds`] after taking.
-    pub(crate) fn holds_mut(&mut self) -> &mut Vec<Hold> {
-        self.is_guarded = true;
-        self.holds.get_or_insert_default()
-    }
-
-    pub(crate) fn drop_empty_holds(&mut self) {
-        self.holds = self.holds.take().filter(|holds| !holds.is_empty());
-        self.note_guards();
-    }
-
-    #[inline]
-    pub(crate) fn before_change(&mut self, db: DbIndex, hash: u64, touch: Touch) {
-        if self.is_guarded {
-            self.ask_guards(db, hash, touch);
-        }
-    }
-
-    #[cold]
-    fn ask_guards(&mut self, db: DbIndex, hash: u64, touch: Touch) {
-        assert!(!self.is_held(hash), "a key was changed that a long command holds");
-        self.with_snapshot(|hook, data| hook.before_change(data, db, hash, touch));
     }
 
     /// The entry, expired or not.
