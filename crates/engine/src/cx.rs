@@ -188,7 +188,7 @@ impl Cx<'_> {
     /// Whether so many bytes are to be copied or cleared on a background thread: then the command
     /// returns [`Error::TakesLong`](crate::Error::TakesLong). For commands that are run too often to be
     /// [estimated](crate::effort) before, and have only looked at their one key so far: by one
-    /// counted look if they only read, by [`Db::target_string`] and its like if they write.
+    /// counted look if they only read, by [`Db::string_for_write`] and its like if they write.
     #[inline]
     pub fn is_for_background(&self, bytes: usize) -> bool {
         bytes > MAX_IN_PLACE && self.may_be_put_off()

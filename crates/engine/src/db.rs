@@ -199,13 +199,13 @@ impl<'a> Db<'a> {
     // ---- reading ------------------------------------------------------------------------
 
     /// The entry, for a look that must leave no trace at all.
-    pub fn glimpse(&self, key: Key<'_>) -> Option<&Entry> {
+    pub fn lookup_no_effects(&self, key: Key<'_>) -> Option<&Entry> {
         self.find(key).filter(|entry| !entry.is_expired(self.horizon))
     }
 
     /// The entry, without counting a hit or touching the key.
     #[inline]
-    pub fn peek(&self, key: Key<'_>) -> Option<&Entry> {
+    pub fn lookup_no_stats(&self, key: Key<'_>) -> Option<&Entry> {
         let entry = self.find(key)?;
         if entry.is_expired(self.horizon) {
             if self.engine.is_frozen() {
@@ -221,8 +221,8 @@ impl<'a> Db<'a> {
     /// The entry, counted as a hit or miss, but not touched, and without an event: what OBJECT
     /// looks at.
     #[inline]
-    pub fn inspect(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.peek(key);
+    pub fn lookup_no_notify(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.lookup_no_stats(key);
         let counter = if entry.is_some() { &self.hits } else { &self.misses };
         counter.set(counter.get() + 1);
         entry
@@ -231,8 +231,8 @@ impl<'a> Db<'a> {
     /// The entry, counted but not touched: what commands use that look at the key and not at its
     /// value (EXISTS, TTL, TYPE).
     #[inline]
-    pub fn look(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.inspect(key);
+    pub fn lookup_no_touch(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.lookup_no_notify(key);
         if entry.is_none() && self.engine.notifies(Class::KEY_MISS) {
             self.miss(key);
         }
@@ -241,16 +241,16 @@ impl<'a> Db<'a> {
 
     /// The entry, counted and touched: what ordinary reading commands use.
     #[inline]
-    pub fn entry(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.look(key)?;
+    pub fn lookup_read(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.lookup_no_touch(key)?;
         self.touch(entry);
         Some(entry)
     }
 
-    /// [`Db::entry`] of a key that the request does not name, for its value (the patterns of SORT).
+    /// [`Db::lookup_read`] of a key that the request does not name, for its value (the patterns of SORT).
     /// One whose value is not in RAM is left out: ask [`Db::check_values`] before the result counts.
     pub fn value(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.entry(key)?;
+        let entry = self.lookup_read(key)?;
         if entry.is_cold() {
             self.cold_met.borrow_mut().push((self.index, Box::from(key.bytes)));
             return None;
@@ -267,8 +267,8 @@ impl<'a> Db<'a> {
 
     /// The entry, touched but not counted: what commands use that go on to change the key.
     #[inline]
-    pub fn target(&self, key: Key<'_>) -> Option<&Entry> {
-        let entry = self.peek(key)?;
+    pub fn lookup_write(&self, key: Key<'_>) -> Option<&Entry> {
+        let entry = self.lookup_no_stats(key)?;
         self.touch(entry);
         Some(entry)
     }
@@ -310,35 +310,35 @@ impl<'a> Db<'a> {
     /// Whether the key is there; counted, but not touched.
     #[inline]
     pub fn exists(&self, key: Key<'_>) -> bool {
-        self.look(key).is_some()
+        self.lookup_no_touch(key).is_some()
     }
 
     /// The value of a string key.
     #[inline]
     pub fn string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
-        string_of(self.entry(key))
+        string_of(self.lookup_read(key))
     }
 
     /// The value of a key of type `T`: `List`, `Set`, `Hash` or `Zset`.
     #[inline]
     pub fn read<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        object_of(self.entry(key))
+        object_of(self.lookup_read(key))
     }
 
     /// [`Db::string`] of a key that the command goes on to change: not counted.
     #[inline]
-    pub fn target_string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
-        string_of(self.target(key))
+    pub fn string_for_write(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
+        string_of(self.lookup_write(key))
     }
 
     /// [`Db::read`] of a key that the command goes on to change: not counted.
     #[inline]
-    pub fn target_object<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
-        object_of(self.target(key))
+    pub fn object_for_write<T: Object>(&self, key: Key<'_>) -> Result<Option<&T>, Error> {
+        object_of(self.lookup_write(key))
     }
 
     /// When the key expires; `None` too if it is absent.
     pub fn expiry(&self, key: Key<'_>) -> Option<Millis> {
-        self.peek(key)?.expiry()
+        self.lookup_no_stats(key)?.expiry()
     }
 }

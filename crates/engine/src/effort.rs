@@ -87,7 +87,7 @@ impl Db<'_> {
     /// The number of elements of a key's value, whatever its type; a string counts by its length.
     /// For estimates: nothing is counted or touched.
     pub fn size(&self, key: Key<'_>) -> usize {
-        self.glimpse(key).map_or(0, |entry| {
+        self.lookup_no_effects(key).map_or(0, |entry| {
             let is_string = entry.kind().is_string();
             if is_string { entry.value_bytes() / BYTES_PER_UNIT } else { entry.elements() }
         })

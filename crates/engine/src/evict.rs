@@ -18,7 +18,7 @@ use keyspace::{DbIndex, Entry, Key, Millis};
 use std::time::Duration;
 
 /// Chosen entries that were gone when they were to be evicted, before there is nothing to evict.
-const PATIENCE: usize = 4 * STRIPES;
+const MAX_ATTEMPTS: usize = 4 * STRIPES;
 /// Stripes drawn before all are walked through.
 const DRAWS: usize = 256;
 
@@ -133,7 +133,7 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
         {
             return Room::Nowhere;
         }
-        let Some(candidate) = choose(db, policy).filter(|_| in_vain < PATIENCE) else {
+        let Some(candidate) = choose(db, policy).filter(|_| in_vain < MAX_ATTEMPTS) else {
             // What was evicted may still wait to be freed.
             return if excess() == 0 { Room::Made } else { Room::Nowhere };
         };

@@ -109,9 +109,9 @@ impl Upstream {
     }
 
     /// Waits for another term, but not for longer than this.
-    pub fn wait_for_change(&self, term: u64, patience: Duration) {
+    pub fn wait_for_change(&self, term: u64, timeout: Duration) {
         let link = self.link();
-        drop(wait_timeout(&self.changed, link, patience, |_| self.term() == term));
+        drop(wait_timeout(&self.changed, link, timeout, |_| self.term() == term));
     }
 
     /// Another term begins, with this primary or with none.

@@ -120,8 +120,8 @@ impl Keyspace {
     }
 
     /// Waits until a table has outgrown an array, for so long at most.
-    pub fn wait_for_outgrown(&self, patience: Duration) {
-        self.common.outgrown.wait(patience);
+    pub fn wait_for_outgrown(&self, timeout: Duration) {
+        self.common.outgrown.wait(timeout);
     }
 
     /// Frees outgrown arrays that no thread can be reading any more; to be called after

@@ -59,9 +59,9 @@ impl Outgrown {
     }
 
     /// Waits until there is an array, for so long at most.
-    pub fn wait(&self, patience: Duration) {
+    pub fn wait(&self, timeout: Duration) {
         let waiting = lock(&self.waiting);
-        drop(wait_timeout(&self.arrived, waiting, patience, |waiting| waiting.arrays.is_empty()));
+        drop(wait_timeout(&self.arrived, waiting, timeout, |waiting| waiting.arrays.is_empty()));
     }
 
     /// Frees the arrays that every thread has stopped looking at.

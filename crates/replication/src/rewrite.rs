@@ -1,7 +1,7 @@
 //! When the append-only log is rewritten by itself, and how long to wait when that fails.
 
 /// Failures in a row from which on retrying slows down.
-const PATIENCE: u64 = 3;
+const MAX_FAILURES: u64 = 3;
 /// The longest wait between two attempts, in minutes.
 const MAX_MINUTES: i64 = 60;
 
@@ -40,7 +40,7 @@ impl Backoff {
     /// May an attempt begin now (seconds since the epoch), after so many failures in a row? Those that
     /// a person asks for need not wait. Where the failures are forgotten, so are the waits.
     pub fn ask(&mut self, failures: u64, now_s: i64) -> Answer {
-        if failures < PATIENCE {
+        if failures < MAX_FAILURES {
             *self = Backoff::default();
             return Answer::Now;
         }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Between two rounds of housekeeping.
 const ROUND_MS: i64 = 100;
 /// How long one moment may take, with its background threads, before the test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Output after which a client's further requests have to wait for the next turn.
 const TURN_OUTPUT: usize = 1 << 20;
 
@@ -127,7 +127,7 @@ impl Connections {
 
     /// Runs and delivers until nothing is left to do at this moment.
     pub fn settle(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             assert!(Instant::now() < deadline, "what was begun does not come to an end");
             let has_run = self.run_requests() | self.deliver_mail();

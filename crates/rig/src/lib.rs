@@ -98,8 +98,8 @@ impl Link {
     }
 
     /// The same; if nothing has arrived, time passes until something does, for so long at most.
-    pub fn await_output(&self, patience: Duration) -> Vec<u8> {
-        let mut left = patience;
+    pub fn await_output(&self, timeout: Duration) -> Vec<u8> {
+        let mut left = timeout;
         while !self.has_output() && !self.is_closed() && !left.is_zero() {
             self.rig.advance(STEP);
             left = left.saturating_sub(STEP);

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// How long a start waits for an address that is in use.
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -38,12 +38,12 @@ fn bind_patiently(net: &Net, specs: &[ListenSpec]) -> Result<(), BindError> {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        let is_over = started.elapsed() >= PATIENCE || signals::requested().is_some();
+        let is_over = started.elapsed() >= TIMEOUT || signals::requested().is_some();
         if error.error.kind() != ErrorKind::AddrInUse || is_over {
             return Err(error);
         }
         if !std::mem::replace(&mut is_told, true) {
-            let seconds = PATIENCE.as_secs();
+            let seconds = TIMEOUT.as_secs();
             log!(Notice, "{error}. Trying again for {seconds} seconds");
         }
         std::thread::sleep(PAUSE);

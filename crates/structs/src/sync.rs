@@ -27,10 +27,10 @@ pub fn write<T: ?Sized>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 pub fn wait_timeout<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,
-    patience: Duration,
+    timeout: Duration,
     still: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
-    let result = condition.wait_timeout_while(guard, patience, still);
+    let result = condition.wait_timeout_while(guard, timeout, still);
     result.unwrap_or_else(PoisonError::into_inner).0
 }
 

@@ -20,7 +20,7 @@ pub(crate) const SPARE: usize = 2;
 /// Free segments that are provided beyond them.
 const AHEAD: usize = 2;
 /// Free segments beyond which files are removed.
-const MOST_FREE: usize = SPARE + AHEAD + 4;
+const MAX_FREE: usize = SPARE + AHEAD + 4;
 /// Segments below which half-empty ones are no waste to speak of.
 const FEW_SEGMENTS: u64 = 8;
 
@@ -214,9 +214,9 @@ impl Tier {
     }
 
     /// Waits until there may be something for [`Tier::maintain`] to do, for so long at most.
-    pub fn wait(&self, patience: Duration) {
+    pub fn wait(&self, timeout: Duration) {
         let guard = lock(&self.is_awake);
-        *wait_timeout(&self.woken, guard, patience, |is_awake| !*is_awake) = false;
+        *wait_timeout(&self.woken, guard, timeout, |is_awake| !*is_awake) = false;
     }
 
     /// Keeps enough segments free: takes back those that are empty, makes new ones, and moves values out of
@@ -270,7 +270,7 @@ impl Tier {
         segment.generation.fetch_add(1, AcqRel);
         lock(&segment.memory).end = 0;
         let mut free = lock(&self.free);
-        let surplus = free.len() >= MOST_FREE || (self.is_too_large() && free.len() > SPARE);
+        let surplus = free.len() >= MAX_FREE || (self.is_too_large() && free.len() > SPARE);
         if surplus && self.disk.remove(number).is_ok() {
             segment.set_state(State::Absent);
             self.existing.fetch_sub(1, Relaxed);

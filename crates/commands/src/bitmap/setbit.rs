@@ -54,7 +54,7 @@ fn setbit(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let (index, mask) = ((offset >> 3) as usize, 0x80 >> (offset & 7));
     if cx.is_for_background(index) {
-        let len = cx.db.target_string(key)?.map_or(0, |old| old.len());
+        let len = cx.db.string_for_write(key)?.map_or(0, |old| old.len());
         if cx.is_for_background(index.saturating_sub(len)) {
             return Err(Error::TakesLong);
         }

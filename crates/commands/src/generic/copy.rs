@@ -79,13 +79,13 @@ fn copy(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let access = cx.db.fresh_access();
     let Some(copy) =
-        cx.db.entry(from).map(|entry| entry.duplicate(to.bytes, entry.expiry(), access))
+        cx.db.lookup_read(from).map(|entry| entry.duplicate(to.bytes, entry.expiry(), access))
     else {
         cx.reply.integer(0);
         return Ok(());
     };
     let done = cx.db.in_db(options.db, |db| {
-        let free = options.replace || db.peek(to).is_none();
+        let free = options.replace || db.lookup_no_stats(to).is_none();
         if free {
             db.recreate(to, copy);
             db.changed(to, TO);

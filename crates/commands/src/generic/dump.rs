@@ -70,7 +70,7 @@ pub static RESTORE: Command = Command {
 };
 
 fn dump(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    match cx.db.entry(args.key(1)).map(value::view) {
+    match cx.db.lookup_read(args.key(1)).map(value::view) {
         Some(object) => {
             let payload = rdb::dump(object, value::compression(&cx.engine.config));
             cx.reply.bulk(&payload);
@@ -123,7 +123,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if !options.replace {
         // A deletion that the history has: what repeats it must not find the key either.
         cx.db.remove_expired(key);
-        if cx.db.glimpse(key).is_some() {
+        if cx.db.lookup_no_effects(key).is_some() {
             return Err(Error::text("BUSYKEY Target key name already exists."));
         }
     }

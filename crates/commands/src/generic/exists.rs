@@ -49,7 +49,7 @@ fn exists(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn touch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let touches = std::mem::replace(&mut cx.db.touches, true);
     let mut count = 0;
-    cx.db.for_each_key(args, 1, 1, |db, _, key| count += i64::from(db.entry(key).is_some()));
+    cx.db.for_each_key(args, 1, 1, |db, _, key| count += i64::from(db.lookup_read(key).is_some()));
     cx.db.touches = touches;
     cx.reply.integer(count);
     Ok(())

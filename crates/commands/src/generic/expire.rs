@@ -196,7 +196,7 @@ fn set_expiry(cx: &mut Cx<'_>, args: Args<'_>, unit_ms: i64, is_relative: bool) 
     let base = if is_relative { cx.now().0 } else { 0 };
     let at = number.checked_mul(unit_ms).and_then(|ms| ms.checked_add(base)).ok_or(invalid)?;
     let key = args.key(1);
-    let Some(entry) = cx.db.target(key) else {
+    let Some(entry) = cx.db.lookup_write(key) else {
         cx.reply.integer(0);
         return Ok(());
     };

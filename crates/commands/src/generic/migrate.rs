@@ -156,7 +156,8 @@ fn migrate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let db = args.integer(4)?;
     if !cx.may_wait() {
         // Under the locks of a reactor.
-        let is_there = options.keys.clone().any(|at| cx.db.glimpse(args.key(at)).is_some());
+        let is_there =
+            options.keys.clone().any(|at| cx.db.lookup_no_effects(args.key(at)).is_some());
         if !is_there {
             cx.reply.simple("NOKEY");
             return Ok(());
@@ -325,7 +326,7 @@ impl Target<'_> {
     /// The request that makes a key there; `None` if it is not here.
     fn request(&self, cx: &Cx<'_>, at: usize) -> Result<Option<Vec<u8>>, Error> {
         let key = self.args.key(at);
-        let Some(entry) = cx.db.entry(key) else { return Ok(None) };
+        let Some(entry) = cx.db.lookup_read(key) else { return Ok(None) };
         // What is left of a millisecond is one.
         let ttl_ms = entry.expiry().map_or(0, |at| (at.0 - cx.now().0).max(1));
         let compression = value::compression(&cx.engine.config);

@@ -31,7 +31,7 @@ fn move_key(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR source and destination objects are the same"));
     }
     let key = args.key(1);
-    let is_free = cx.db.in_db(target, |db| db.peek(key).is_none());
+    let is_free = cx.db.in_db(target, |db| db.lookup_no_stats(key).is_none());
     let entry = if is_free { cx.db.take(key) } else { None };
     let moved = entry.is_some();
     if let Some(entry) = entry {

@@ -122,7 +122,7 @@ fn is_lfu(cx: &Cx<'_>) -> bool {
 }
 
 fn object_encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    match cx.db.inspect(args.key(2)) {
+    match cx.db.lookup_no_notify(args.key(2)) {
         Some(entry) => cx.reply.bulk(entry.encoding().as_bytes()),
         None => cx.reply.null(),
     }
@@ -130,7 +130,7 @@ fn object_encoding(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn object_refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    match cx.db.inspect(args.key(2)) {
+    match cx.db.lookup_no_notify(args.key(2)) {
         Some(_) => cx.reply.integer(1),
         None => cx.reply.null(),
     }
@@ -140,7 +140,7 @@ fn object_refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn object_idletime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let now = cx.now().0;
     let is_lfu = is_lfu(cx);
-    match cx.db.inspect(args.key(2)) {
+    match cx.db.lookup_no_notify(args.key(2)) {
         None => cx.reply.null(),
         Some(_) if is_lfu => {
             return Err(Error::text(
@@ -159,7 +159,7 @@ fn object_idletime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn object_freq(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let now = cx.now().0;
     let (is_lfu, policy) = (is_lfu(cx), cx.db.access_policy());
-    match cx.db.inspect(args.key(2)) {
+    match cx.db.lookup_no_notify(args.key(2)) {
         None => cx.reply.null(),
         Some(_) if !is_lfu => {
             return Err(Error::text(

@@ -19,7 +19,7 @@ pub static PERSIST: Command = Command {
 
 fn persist(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let had_expiry = cx.db.target(key).is_some_and(|entry| entry.expiry().is_some());
+    let had_expiry = cx.db.lookup_write(key).is_some_and(|entry| entry.expiry().is_some());
     if had_expiry {
         cx.db.set_expiry(key, None);
         cx.db.changed(key, events::PERSIST);

@@ -62,13 +62,13 @@ fn renamenx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn move_value(cx: &mut Cx<'_>, args: Args<'_>, only_if_free: bool) -> Result<bool, Error> {
     let (from, to) = (args.key(1), args.key(2));
-    if cx.db.target(from).is_none() {
+    if cx.db.lookup_write(from).is_none() {
         return Err(Error::NoSuchKey);
     }
     if from.bytes == to.bytes {
         return Ok(!only_if_free);
     }
-    if only_if_free && cx.db.target(to).is_some() {
+    if only_if_free && cx.db.lookup_write(to).is_some() {
         return Ok(false);
     }
     let Some(entry) = cx.db.take(from) else { return Err(Error::NoSuchKey) };

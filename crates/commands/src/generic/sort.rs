@@ -281,7 +281,7 @@ impl<'a> Request<'a> {
         args: Args<'_>,
         find: &pattern::Find<'_>,
     ) -> Result<Option<Sorted>, Error> {
-        let loaded = self.load(db, db.entry(args.key(1)))?;
+        let loaded = self.load(db, db.lookup_read(args.key(1)))?;
         if !db.is_wanted() {
             // It may be only a part.
             return Ok(None);
@@ -375,7 +375,7 @@ fn len(entry: &Entry) -> usize {
 fn estimate(db: &Db<'_>, args: Args<'_>) -> usize {
     let Ok(request) = Request::parse(args, true) else { return 0 };
     let key = args.key(1);
-    let is_set = db.glimpse(key).is_some_and(|entry| entry.object::<Set>().is_some());
+    let is_set = db.lookup_no_effects(key).is_some_and(|entry| entry.object::<Set>().is_some());
     let len = db.size(key);
     if request.by == By::Nothing && !is_set {
         request.range(len).len().saturating_mul(2)

@@ -104,7 +104,7 @@ fn pexpiretime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn answer(cx: &mut Cx<'_>, args: Args<'_>, figure: Figure) -> Outcome {
-    let number = match cx.db.look(args.key(1)) {
+    let number = match cx.db.lookup_no_touch(args.key(1)) {
         None => -2,
         Some(entry) => entry.expiry().map_or(-1, |at| figure(at, cx.now())),
     };

@@ -34,7 +34,7 @@ fn hgetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let fields = counted(args, at + 1, 1)?;
     let (key, horizon) = (args.key(1), cx.db.horizon().0);
     // The type is looked at before the number.
-    cx.db.target_object::<Hash>(key)?;
+    cx.db.object_for_write::<Hash>(key)?;
     let expiry = options.resolve_for_fields(args, cx.now(), "hgetex", Expiry::Clear)?;
     cx.db.read::<Hash>(key)?;
     let Some(expiry) = expiry else { return read(cx, key, fields) };
@@ -75,7 +75,7 @@ fn hgetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn read(cx: &mut Cx<'_>, key: Key<'_>, fields: &[&[u8]]) -> Outcome {
     let horizon = cx.db.horizon().0;
     let Cx { db, reply, .. } = cx;
-    let live = db.target_object::<Hash>(key)?.map(|hash| hash.live(horizon));
+    let live = db.object_for_write::<Hash>(key)?.map(|hash| hash.live(horizon));
     reply.array(fields.len());
     for field in fields {
         match live.and_then(|live| live.get(field)) {

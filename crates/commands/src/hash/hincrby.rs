@@ -53,7 +53,7 @@ fn hincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limits = limits::hash(&cx.engine.config);
     // The old value is judged before a key could be created.
     let horizon = cx.db.horizon().0;
-    let live = cx.db.target_object::<Hash>(key)?.map(|hash| hash.live(horizon));
+    let live = cx.db.object_for_write::<Hash>(key)?.map(|hash| hash.live(horizon));
     let old = match live.and_then(|live| live.get(args[2])) {
         Some(old) => old.to_int().ok_or(Error::text("ERR hash value is not an integer"))?,
         None => 0,
@@ -84,7 +84,7 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR value is NaN or Infinity"));
     }
     let horizon = cx.db.horizon().0;
-    let live = cx.db.target_object::<Hash>(key)?.map(|hash| hash.live(horizon));
+    let live = cx.db.object_for_write::<Hash>(key)?.map(|hash| hash.live(horizon));
     let old = live.and_then(|live| live.get(args[2]));
     let old = old.map_or_else(|| b"0".to_vec(), |old| old.to_vec());
     let old = LongDouble::parse(&old).ok_or(Error::text("ERR hash value is not a float"))?;
@@ -128,7 +128,7 @@ enum Kept {
 }
 
 fn keep_expiry(cx: &Cx<'_>, key: Key<'_>, field: &[u8]) -> Result<Kept, Error> {
-    let Some(hash) = cx.db.target_object::<Hash>(key)?.filter(|hash| hash.is_timed()) else {
+    let Some(hash) = cx.db.object_for_write::<Hash>(key)?.filter(|hash| hash.is_timed()) else {
         return Ok(Kept::Nothing);
     };
     Ok(match hash.expiry(field).flatten() {

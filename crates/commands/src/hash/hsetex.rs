@@ -115,7 +115,7 @@ impl<'a> Request<'a> {
 fn hsetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let request = Request::parse(args)?;
     let (key, horizon) = (args.key(1), cx.db.horizon().0);
-    let live = cx.db.target_object::<Hash>(key)?.map(|hash| hash.live(horizon));
+    let live = cx.db.object_for_write::<Hash>(key)?.map(|hash| hash.live(horizon));
     if !request.of_key.is_met(live.is_some()) {
         cx.reply.integer(0);
         return Ok(());

@@ -23,7 +23,8 @@ pub static PFADD: Command = Command {
 };
 
 fn pfadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let changes = match checked(cx.db.target_string(args.key(1))?)?.map(|(encoding, _)| encoding) {
+    let changes = match checked(cx.db.string_for_write(args.key(1))?)?.map(|(encoding, _)| encoding)
+    {
         Some(Encoding::Dense) => add_in_place(cx, args)?,
         Some(Encoding::Sparse) | None => add_to_copy(cx, args)?,
     };
@@ -42,7 +43,7 @@ fn places<'a>(args: Args<'a>) -> impl Iterator<Item = (usize, u8)> + 'a {
 /// Raises dense registers where they are: 12 KB are too much to copy for one element, and most
 /// elements raise none.
 fn add_in_place(cx: &mut Cx<'_>, args: Args<'_>) -> Result<u64, Error> {
-    let Some((_, bytes)) = checked(cx.db.target_string(args.key(1))?)? else { return Ok(0) };
+    let Some((_, bytes)) = checked(cx.db.string_for_write(args.key(1))?)? else { return Ok(0) };
     if places(args).all(|(index, value)| hyperloglog::dense_register(bytes, index) >= value) {
         return Ok(0);
     }
@@ -55,7 +56,7 @@ fn add_in_place(cx: &mut Cx<'_>, args: Args<'_>) -> Result<u64, Error> {
 fn add_to_copy(cx: &mut Cx<'_>, args: Args<'_>) -> Result<u64, Error> {
     let key = args.key(1);
     let max_sparse = cx.engine.config.hll_sparse_max_bytes();
-    let found = checked(cx.db.target_string(key)?)?;
+    let found = checked(cx.db.string_for_write(key)?)?;
     let mut changes = u64::from(found.is_none());
     let mut bytes = found.map_or_else(hyperloglog::empty, |(_, bytes)| bytes.to_vec());
     for place in places(args) {

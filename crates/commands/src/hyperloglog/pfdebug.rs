@@ -24,7 +24,7 @@ pub static PFDEBUG: Command = Command {
 
 fn pfdebug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(2);
-    let found = checked(cx.db.target_string(key)?)?;
+    let found = checked(cx.db.string_for_write(key)?)?;
     let (encoding, bytes) = found.ok_or(Error::text("ERR The specified key does not exist"))?;
     if args.is(1, "encoding") {
         cx.reply.simple(if encoding == Encoding::Dense { "dense" } else { "sparse" });
@@ -53,7 +53,7 @@ fn pfdebug(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// Says whether the value was sparse. The change of the encoding is repeated elsewhere, too.
 fn make_dense(cx: &mut Cx<'_>, args: Args<'_>) -> Result<bool, Error> {
     let key = args.key(2);
-    let Some((_, bytes)) = checked(cx.db.target_string(key)?)? else { return Ok(false) };
+    let Some((_, bytes)) = checked(cx.db.string_for_write(key)?)? else { return Ok(false) };
     let mut bytes = bytes.to_vec();
     let is_changed = hyperloglog::to_dense(&mut bytes).map_err(corrupted)?;
     if is_changed {

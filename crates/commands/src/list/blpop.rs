@@ -99,7 +99,7 @@ fn pop_one(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
     let deadline = parse_timeout(args[last], cx.now())?;
     for index in 1..last {
         let key = args.key(index);
-        if cx.db.target_object::<List>(key)?.is_some() {
+        if cx.db.object_for_write::<List>(key)?.is_some() {
             cx.reply.array(2);
             cx.reply.bulk(key.bytes);
             pop(cx, key, end, 1)?;
@@ -167,7 +167,7 @@ pub(crate) fn parse_pop_count(args: Args<'_>, at: usize) -> Result<usize, Error>
 fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
     for index in options.keys.clone() {
         let key = args.key(index);
-        let Some(len) = cx.db.target_object::<List>(key)?.map(List::len) else { continue };
+        let Some(len) = cx.db.object_for_write::<List>(key)?.map(List::len) else { continue };
         let count = options.count.min(len);
         cx.reply.array(2);
         cx.reply.bulk(key.bytes);

@@ -153,10 +153,10 @@ fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) ->
 fn move_element(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End) -> Result<bool, Error> {
     let (source, destination) = (args.key(1), args.key(2));
     let limits = limits::list(&cx.engine.config, &cx.engine.debug);
-    if cx.db.target_object::<List>(source)?.is_none() {
+    if cx.db.object_for_write::<List>(source)?.is_none() {
         return Ok(false);
     }
-    cx.db.target_object::<List>(destination)?;
+    cx.db.object_for_write::<List>(destination)?;
     let Some(list) = cx.db.write::<List>(source)? else { return Ok(false) };
     let Some(element) = list.pop(from, &limits, |element| element.to_vec()) else {
         return Ok(false);

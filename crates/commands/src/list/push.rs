@@ -103,7 +103,7 @@ fn rpushx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 }
 
 fn push_if_there(cx: &mut Cx<'_>, args: Args<'_>, end: End) -> Outcome {
-    if cx.db.target_object::<List>(args.key(1))?.is_none() {
+    if cx.db.object_for_write::<List>(args.key(1))?.is_none() {
         cx.reply.integer(0);
         return Ok(());
     }

@@ -133,7 +133,7 @@ fn memory_usage(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         at += 2;
     }
-    match cx.db.peek(args.key(2)).map(|entry| entry.memory_usage()) {
+    match cx.db.lookup_no_stats(args.key(2)).map(|entry| entry.memory_usage()) {
         // With its place in the table.
         Some(bytes) => cx.reply.integer((bytes + size_of::<usize>()) as i64),
         None => cx.reply.null(),

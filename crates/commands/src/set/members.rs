@@ -192,9 +192,9 @@ fn smembers(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn smove(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (source, destination, member) = (args.key(1), args.key(2), args[3]);
     let limits = limits::set(&cx.engine.config);
-    let is_there = cx.db.target_object::<Set>(source)?.map(|set| set.contains(member));
+    let is_there = cx.db.object_for_write::<Set>(source)?.map(|set| set.contains(member));
     if is_there.is_some() {
-        cx.db.target_object::<Set>(destination)?;
+        cx.db.object_for_write::<Set>(destination)?;
     }
     if is_there != Some(true) || source.bytes == destination.bytes {
         cx.reply.integer(i64::from(is_there == Some(true)));

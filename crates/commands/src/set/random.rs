@@ -82,7 +82,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     if is_read_whole {
         // Redis reads such a set and deletes it: a hit, which popping some members is not.
-        db.inspect(key);
+        db.lookup_no_notify(key);
     }
     if wanted > 0 {
         report(cx, key, wanted, popped);

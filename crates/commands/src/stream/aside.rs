@@ -21,7 +21,7 @@ pub(super) fn edit<R>(
     if entries < MANY {
         return Ok(db.write::<Stream>(key)?.map(change));
     }
-    let Some(mut copy) = db.target_object::<Stream>(key)?.cloned() else { return Ok(None) };
+    let Some(mut copy) = db.object_for_write::<Stream>(key)?.cloned() else { return Ok(None) };
     let result = change(&mut copy);
     if let Some(stream) = db.write::<Stream>(key)? {
         let old = std::mem::replace(stream, copy);

@@ -79,7 +79,7 @@ fn propagate_claims(
     write: impl FnOnce(&mut Effect<'_>, &Group),
 ) {
     // A copy costs next to nothing, and the journal is written while nothing else is borrowed.
-    let stream = cx.db.glimpse(key).and_then(|entry| entry.object::<Stream>()).cloned();
+    let stream = cx.db.lookup_no_effects(key).and_then(|entry| entry.object::<Stream>()).cloned();
     cx.db.propagate_as(|p| {
         if let Some(group) = stream.as_ref().and_then(|stream| stream.group(name)) {
             write(p, group);

@@ -53,7 +53,7 @@ fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     const ENTRIES: u64 = 20;
     let max_entries = db.engine.config.stream_node_max_entries();
     let trim = trim_options::parse(args, false, max_entries).ok().and_then(|parsed| parsed.trim);
-    let stream = db.glimpse(args.key(1)).and_then(|entry| entry.object::<Stream>());
+    let stream = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Stream>());
     trim.zip(stream).map_or(0, |(trim, stream)| (stream.trim_effort(&trim) / ENTRIES) as usize)
 }
 
@@ -61,7 +61,8 @@ fn xtrim(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let options = trim_options::parse(args, false, cx.engine.config.stream_node_max_entries())?;
     let Some(trim) = options.trim else { return Ok(()) };
     let key = args.key(1);
-    let effort = cx.db.target_object::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
+    let effort =
+        cx.db.object_for_write::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
     let trimmed = aside::edit(&mut cx.db, key, effort, |stream| apply(&options, trim, stream))?;
     let Some(trimmed) = trimmed.filter(|trimmed| trimmed.deleted > 0) else {
         cx.reply.integer(0);

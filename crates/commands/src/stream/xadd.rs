@@ -92,7 +92,7 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, now_ms) = (args.key(1), cx.now().0 as u64);
     let too_large = words.iter().map(|word| word.len()).sum::<usize>() > MAX_BYTES;
     if let Some(trim) = options.trim {
-        let stream = cx.db.target_object::<Stream>(key)?;
+        let stream = cx.db.object_for_write::<Stream>(key)?;
         let effort = stream.map_or(0, |stream| stream.trim_effort(&trim));
         if effort >= aside::MANY && cx.is_for_background(usize::MAX) {
             return Err(Error::TakesLong);
@@ -128,7 +128,8 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Trimmed>, Error> {
     let Some(trim) = options.trim else { return Ok(None) };
     let key = args.key(1);
-    let effort = cx.db.target_object::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
+    let effort =
+        cx.db.object_for_write::<Stream>(key)?.map_or(0, |stream| stream.trim_effort(&trim));
     let trimmed =
         aside::edit(&mut cx.db, key, effort, |stream| trimming::apply(options, trim, stream))?;
     if trimmed.as_ref().is_some_and(|trimmed| trimmed.deleted > 0) {

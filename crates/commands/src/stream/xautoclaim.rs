@@ -70,7 +70,7 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 }
 
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
-    let stream = db.glimpse(args.key(1)).and_then(|entry| entry.object::<Stream>());
+    let stream = db.lookup_no_effects(args.key(1)).and_then(|entry| entry.object::<Stream>());
     let pending = stream.and_then(|stream| stream.group(args[2]));
     let most = pending.map_or(0, structs::stream::Group::pending_count);
     parse(args).map_or(0, |options| options.count.min(most).saturating_mul(16))

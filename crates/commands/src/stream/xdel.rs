@@ -42,7 +42,7 @@ pub static XDELEX: Command = Command {
 fn xdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     // A key that is not there makes the IDs no matter.
-    if cx.db.target_object::<Stream>(key)?.is_none() {
+    if cx.db.object_for_write::<Stream>(key)?.is_none() {
         cx.reply.integer(0);
         return Ok(());
     }

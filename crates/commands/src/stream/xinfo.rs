@@ -191,7 +191,8 @@ fn parse(args: Args<'_>) -> Result<Option<usize>, Option<Error>> {
 fn effort(db: &Db<'_>, args: Args<'_>) -> usize {
     let Ok(Some(count)) = parse(args) else { return 0 };
     let most = if count == 0 { usize::MAX } else { count };
-    let Some(stream) = db.glimpse(args.key(2)).and_then(|entry| entry.object::<Stream>()) else {
+    let Some(stream) = db.lookup_no_effects(args.key(2)).and_then(|entry| entry.object::<Stream>())
+    else {
         return 0;
     };
     let of_groups: usize = stream
@@ -207,7 +208,7 @@ fn xinfo_stream(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let full =
         parse(args).map_err(|error| error.unwrap_or_else(|| wrong_subcommand("XINFO", args)))?;
     let Cx { db, reply, .. } = cx;
-    let Some(stream) = db.target_object::<Stream>(args.key(2))? else { return Ok(()) };
+    let Some(stream) = db.object_for_write::<Stream>(args.key(2))? else { return Ok(()) };
     reply.map(if full.is_some() { 9 } else { 10 });
     let counters = stream.counters();
     integer(reply, "length", counters.length as i64);

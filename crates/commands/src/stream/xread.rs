@@ -139,14 +139,14 @@ fn serve(
     after: StreamId,
 ) -> Result<bool, Error> {
     let key = options.key(args, index);
-    let Some(stream) = cx.db.target_object::<Stream>(key)? else { return Ok(false) };
+    let Some(stream) = cx.db.object_for_write::<Stream>(key)? else { return Ok(false) };
     if stream.edge(true).is_none_or(|last| last <= after) {
         return Ok(false);
     }
     let range = Range::between(after.next().unwrap_or(StreamId::MAX), StreamId::MAX);
     begin_key(cx, key.bytes);
     let Cx { db, reply, .. } = cx;
-    if let Some(stream) = db.target_object::<Stream>(key)? {
+    if let Some(stream) = db.object_for_write::<Stream>(key)? {
         entries::write_range(reply, stream, range, options.limit());
     }
     Ok(true)

@@ -152,7 +152,9 @@ fn parts<'a>(
 fn serve(cx: &mut Cx<'_>, part: &Part<'_>) -> Result<bool, Error> {
     let has_any = match part.wanted {
         Wanted::History(_) => true,
-        Wanted::New => cx.db.target_object::<Stream>(part.key)?.is_some_and(|s| has_any(s, part)),
+        Wanted::New => {
+            cx.db.object_for_write::<Stream>(part.key)?.is_some_and(|s| has_any(s, part))
+        }
     };
     if has_any {
         begin_key(cx, part.key.bytes);

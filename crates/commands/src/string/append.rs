@@ -43,7 +43,7 @@ const EVENT: Event = event(Class::STRING, "append");
 
 fn append(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let len = match cx.db.target_string(key)? {
+    let len = match cx.db.string_for_write(key)? {
         None => {
             cx.db.set_string(key, args[2], SetExpiry::Clear);
             args[2].len()

@@ -21,7 +21,7 @@ fn delifeq(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
     let mut digits = [0; structs::numbers::INT_MAX_LEN];
     let is_equal =
-        cx.db.target_string(key)?.is_some_and(|value| value.bytes(&mut digits) == args[2]);
+        cx.db.string_for_write(key)?.is_some_and(|value| value.bytes(&mut digits) == args[2]);
     if is_equal {
         cx.db.delete(key);
         cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));

@@ -92,7 +92,7 @@ fn setrange(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let out_of_range = |_| Error::OutOfRange("offset is out of range");
     let offset = usize::try_from(args.integer(2)?).map_err(out_of_range)?;
     let (key, value) = (args.key(1), args[3]);
-    let old_len = cx.db.target_string(key)?.map(|old| old.len());
+    let old_len = cx.db.string_for_write(key)?.map(|old| old.len());
     if value.is_empty() {
         cx.reply.integer(old_len.unwrap_or(0) as i64);
         return Ok(());

@@ -27,7 +27,7 @@ const EVENT: Event = event(Class::STRING, "incrbyfloat");
 
 fn incrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let old = match cx.db.target_string(key)? {
+    let old = match cx.db.string_for_write(key)? {
         Some(old) => LongDouble::parse(&old.to_vec()).ok_or(Error::NotFloat)?,
         None => LongDouble::parse(b"0").ok_or(Error::NotFloat)?,
     };

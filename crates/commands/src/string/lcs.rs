@@ -76,7 +76,9 @@ fn parse(args: Args<'_>) -> Result<Options, Error> {
 
 /// Every byte of the one is compared with every byte of the other, some thirty in a unit.
 fn compared(db: &Db<'_>, args: Args<'_>) -> usize {
-    let len = |index| db.glimpse(args.key(index)).and_then(|e| e.string()).map_or(0, |s| s.len());
+    let len = |index| {
+        db.lookup_no_effects(args.key(index)).and_then(|e| e.string()).map_or(0, |s| s.len())
+    };
     len(1).saturating_mul(len(2)) / 32
 }
 

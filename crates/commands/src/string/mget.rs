@@ -64,7 +64,7 @@ pub static MSETNX: Command = Command {
 fn mget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.array(args.len() - 1);
     for index in 1..args.len() {
-        let string = cx.db.entry(args.key(index)).and_then(|entry| entry.string());
+        let string = cx.db.lookup_read(args.key(index)).and_then(|entry| entry.string());
         write_string(&mut cx.reply, string);
         if cx.is_over_output_limit() || !cx.db.is_wanted() {
             break;
@@ -89,7 +89,8 @@ fn mset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn msetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     check_pairs(args, "msetnx")?;
-    let is_free = (1..args.len()).step_by(2).all(|index| cx.db.peek(args.key(index)).is_none());
+    let is_free =
+        (1..args.len()).step_by(2).all(|index| cx.db.lookup_no_stats(args.key(index)).is_none());
     if is_free {
         set_all(cx, args);
     }

@@ -77,8 +77,8 @@ fn msetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let pairs = || (2..options.end).step_by(2).map(|at| (args.key(at), args[at + 1]));
     let allowed = match options.condition {
         Condition::Always => true,
-        Condition::NonePresent => pairs().all(|(key, _)| cx.db.peek(key).is_none()),
-        Condition::AllPresent => pairs().all(|(key, _)| cx.db.peek(key).is_some()),
+        Condition::NonePresent => pairs().all(|(key, _)| cx.db.lookup_no_stats(key).is_none()),
+        Condition::AllPresent => pairs().all(|(key, _)| cx.db.lookup_no_stats(key).is_some()),
     };
     if allowed {
         pairs().for_each(|(key, value)| store(cx, key, value, options.expiry));

@@ -204,15 +204,15 @@ fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -
     let old = if options.returns_old {
         cx.db.string(key)?
     } else if matches!(options.condition, Condition::IfEqual(_)) {
-        cx.db.target_string(key)?
+        cx.db.string_for_write(key)?
     } else {
         None
     };
     let old = old.map(StringRef::to_heap_string);
     let allowed = match options.condition {
         Condition::Always => true,
-        Condition::IfAbsent => cx.db.target(key).is_none(),
-        Condition::IfPresent => cx.db.target(key).is_some(),
+        Condition::IfAbsent => cx.db.lookup_write(key).is_none(),
+        Condition::IfPresent => cx.db.lookup_write(key).is_some(),
         Condition::IfEqual(wanted) => old.as_ref().is_some_and(|old| old.as_slice() == wanted),
     };
     if allowed {
@@ -256,7 +256,7 @@ fn store(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], expiry: Expiry) {
 
 fn setnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(1);
-    let is_absent = cx.db.target(key).is_none();
+    let is_absent = cx.db.lookup_write(key).is_none();
     if is_absent {
         cx.db.set_string(key, args[2], SetExpiry::Clear);
         cx.db.changed(key, events::SET);

@@ -252,11 +252,11 @@ fn parse_keys(cx: &Cx<'_>, args: Args<'_>, at: usize) -> Result<Range<usize>, Er
     let keys = at + 1..at + 1 + count;
     // A key of another type is found before an option that makes no sense.
     for index in keys.clone() {
-        let kind = cx.db.glimpse(args.key(index)).map(Entry::kind);
+        let kind = cx.db.lookup_no_effects(args.key(index)).map(Entry::kind);
         if !matches!(kind, None | Some(Kind::Set | Kind::Zset)) {
             // The keys up to this one have been looked for all the same.
             for looked_at in keys.start..=index {
-                let _ = cx.db.entry(args.key(looked_at));
+                let _ = cx.db.lookup_read(args.key(looked_at));
             }
             return Err(Error::WrongType);
         }
@@ -355,7 +355,7 @@ impl Input<'_> {
 fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<Input<'c>>, Error> {
     let mut inputs = Vec::with_capacity(request.keys.len());
     for (index, &weight) in request.keys.clone().zip(&request.weights) {
-        let value = match cx.db.entry(args.key(index)) {
+        let value = match cx.db.lookup_read(args.key(index)) {
             None => Members::None,
             Some(entry) => {
                 let set = entry.object::<Set>().map(Members::Set);

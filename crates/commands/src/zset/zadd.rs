@@ -144,7 +144,7 @@ pub(crate) fn zadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             longest = longest.max(args[index + 1].len());
         }
     }
-    if options.xx && cx.db.target_object::<Zset>(key)?.is_none() {
+    if options.xx && cx.db.object_for_write::<Zset>(key)?.is_none() {
         cx.reply.integer(0);
         return Ok(());
     }

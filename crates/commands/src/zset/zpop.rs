@@ -142,7 +142,7 @@ fn pop(cx: &mut Cx<'_>, args: Args<'_>, end: Extreme) -> Outcome {
                 as usize),
             _ => return Err(Error::Syntax),
         };
-    let len = cx.db.target_object::<Zset>(key)?.map_or(0, Zset::len);
+    let len = cx.db.object_for_write::<Zset>(key)?.map_or(0, Zset::len);
     let pairs = count.unwrap_or(1).min(len);
     let is_nested = cx.reply.is_resp3() && count.is_some();
     cx.reply.array(if is_nested { pairs } else { pairs * 2 });
@@ -199,7 +199,7 @@ fn blocking_pop(cx: &mut Cx<'_>, args: Args<'_>, end: Extreme) -> Outcome {
     let deadline = parse_timeout(args[last], cx.now())?;
     for index in 1..last {
         let key = args.key(index);
-        if cx.db.target_object::<Zset>(key)?.is_some() {
+        if cx.db.object_for_write::<Zset>(key)?.is_some() {
             cx.reply.array(3);
             cx.reply.bulk(key.bytes);
             return pop_pairs(cx, key, end, 1, false);
@@ -232,7 +232,7 @@ fn parse(args: Args<'_>, at: usize) -> Result<Options, Error> {
 fn pop_several(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<bool, Error> {
     for index in options.keys.clone() {
         let key = args.key(index);
-        let Some(len) = cx.db.target_object::<Zset>(key)?.map(Zset::len) else { continue };
+        let Some(len) = cx.db.object_for_write::<Zset>(key)?.map(Zset::len) else { continue };
         let pairs = options.count.min(len);
         cx.reply.array(2);
         cx.reply.bulk(key.bytes);

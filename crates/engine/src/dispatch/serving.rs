@@ -166,7 +166,7 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
 /// `false` if a long command is in the way, or they cannot be had soon beside others.
 fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
     /// Attempts before a lock that is taken beside a long command counts as that one's.
-    const PATIENCE: usize = 1000;
+    const MAX_ATTEMPTS: usize = 1000;
     /// Attempts while other locks are held, for which others may be waiting.
     const PATIENCE_WITH_LOCKS: usize = 100;
     if !guest.db.locks.is_empty() {
@@ -179,7 +179,7 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
     let mut attempts = 0;
     while guest.db.locks.extend(&need).is_err() {
         attempts += 1;
-        if attempts > PATIENCE && guest.engine.holds.any() {
+        if attempts > MAX_ATTEMPTS && guest.engine.holds.any() {
             return false;
         }
         std::thread::yield_now();

@@ -4,7 +4,7 @@ use super::Engine;
 use config::ClientMemory;
 
 /// A limit below this is raised to it: a server must be able to serve a client.
-const LEAST_LIMIT: u64 = 128 << 10;
+const MIN_LIMIT: u64 = 128 << 10;
 
 impl Engine {
     /// The bytes that clients may take together; `None` without a limit.
@@ -21,7 +21,7 @@ impl Engine {
                 (u128::from(of) * u128::from(percent) / 100) as u64
             }
         };
-        Some(limit.max(LEAST_LIMIT))
+        Some(limit.max(MIN_LIMIT))
     }
 
     /// The bytes in use that `maxmemory` limits.

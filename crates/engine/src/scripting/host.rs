@@ -247,7 +247,7 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     }
     // A script on a background thread makes way for all that would wait for its end: at once for the one
     // that cannot be undone, and for the world when it has had its time.
-    let had_its_time = elapsed >= attempt.patience;
+    let had_its_time = elapsed >= attempt.min_time;
     let is_in_the_way =
         engine.scripts.turn_waits() || (had_its_time && cx.thread.reader.is_wanted());
     if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {

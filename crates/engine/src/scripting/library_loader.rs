@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long the loading of a library may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Patience {
+enum TimeLimit {
     /// Half a second: a client can try again.
     Limited,
     /// As long as it takes: it was accepted before, and comes from a file or from a primary.
@@ -32,10 +32,10 @@ impl Library {
     /// What is wrong with it, as a client is told.
     pub fn make(cx: &mut Cx<'_>, source: &[u8], replaces: bool) -> Result<Library, Error> {
         let thread = cx.thread;
-        let patience =
-            if cx.db.effects.is_replay { Patience::Unlimited } else { Patience::Limited };
+        let time_limit =
+            if cx.db.effects.is_replay { TimeLimit::Unlimited } else { TimeLimit::Limited };
         let mut local = thread.scripts.borrow_mut();
-        make(cx.engine, local.interpreter(), source, replaces, patience)
+        make(cx.engine, local.interpreter(), source, replaces, time_limit)
     }
 }
 
@@ -60,7 +60,7 @@ impl LibraryLoader {
     pub fn load(&mut self, source: &[u8], replaces: bool) -> Result<(), Error> {
         let interpreter = self.interpreter.get_or_insert_with(new_interpreter);
         let any_name = replaces || self.is_beside;
-        let library = make(self.engine, interpreter, source, any_name, Patience::Unlimited)?;
+        let library = make(self.engine, interpreter, source, any_name, TimeLimit::Unlimited)?;
         let library = Arc::new(library);
         if self.is_beside {
             let beside = self.engine.loading.beside(&self.engine.keyspace);
@@ -76,7 +76,7 @@ fn make(
     interpreter: &mut Interpreter,
     source: &[u8],
     replaces: bool,
-    patience: Patience,
+    time_limit: TimeLimit,
 ) -> Result<Library, Error> {
     let (name, code) =
         parse_library(source).map_err(|text| Error::format(format!("ERR {text}")))?;
@@ -86,7 +86,7 @@ fn make(
         return Err(LoadError::LibraryExists(name).into());
     }
     let id = functions.next_id();
-    let mut host = LoadHost { engine, since: engine.clock.now(), patience };
+    let mut host = LoadHost { engine, since: engine.clock.now(), time_limit };
     let specs = interpreter.load(id, code, &mut host).map_err(Error::Bytes)?;
     let function = |spec| Arc::new(Function { spec, learned: Learned::default() });
     let functions = specs.into_iter().map(function).collect();
@@ -106,13 +106,13 @@ impl From<LoadError> for Error {
 pub(super) struct LoadHost<'h> {
     engine: &'h Engine,
     since: Ticks,
-    patience: Patience,
+    time_limit: TimeLimit,
 }
 
 impl<'h> LoadHost<'h> {
     /// For a library that has been loaded before, by another thread.
     pub fn patient(engine: &'h Engine) -> LoadHost<'h> {
-        LoadHost { engine, since: engine.clock.now(), patience: Patience::Unlimited }
+        LoadHost { engine, since: engine.clock.now(), time_limit: TimeLimit::Unlimited }
     }
 }
 
@@ -128,8 +128,8 @@ impl Host for LoadHost<'_> {
     }
     fn replicate_to(&mut self, _: ReplicateTo) {}
     fn tick(&mut self) -> Result<(), Stop> {
-        let is_over =
-            self.patience == Patience::Limited && self.engine.clock.elapsed(self.since) > TIMEOUT;
+        let is_over = self.time_limit == TimeLimit::Limited
+            && self.engine.clock.elapsed(self.since) > TIMEOUT;
         if is_over { Err(Stop) } else { Ok(()) }
     }
 }

@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// A script on a background thread keeps others from stopping the world for no longer.
-const MOST_PATIENCE: Duration = Duration::from_millis(100);
+const MAX_MIN_TIME: Duration = Duration::from_millis(100);
 
 /// How a script is locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -308,7 +308,7 @@ fn run_patiently(
         let mut attempt =
             Attempt::new(target.clone(), Place::Background, &declared, is_out_of_memory);
         attempt.running = Some(Arc::clone(&running));
-        attempt.patience = spent.min(MOST_PATIENCE);
+        attempt.min_time = spent.min(MAX_MIN_TIME);
         let started = cx.thread.clock.now();
         let verdict = run_once(cx, row, args, attempt, mode);
         spent += cx.thread.clock.elapsed(started);

@@ -87,7 +87,7 @@ pub(crate) struct Attempt {
     pub running: Option<Arc<RunningScript>>,
     /// For so long it does not make way for the world. An attempt that always would could be undone for
     /// ever, so this is what the attempts before it have taken together, up to 100 ms.
-    pub patience: Duration,
+    pub min_time: Duration,
     /// What monitors are shown when it has come to its end: an attempt that is undone has not happened.
     pub monitored: Vec<Box<[u8]>>,
 }
@@ -111,7 +111,7 @@ impl Attempt {
             is_out_of_memory,
             kind: Kind::Script,
             running: None,
-            patience: Duration::ZERO,
+            min_time: Duration::ZERO,
             monitored: Vec::new(),
         }
     }

@@ -8,11 +8,11 @@ use crate::{Error, Kind, Object};
 use structs::stream::{Malformed, StreamBuilder, StreamId};
 
 /// Bytes of the smallest block, group, pending entry, consumer, and entry of a consumer.
-const LEAST_BLOCK: usize = 2;
-const LEAST_GROUP: usize = 5;
-const LEAST_PENDING: usize = 25;
-const LEAST_CONSUMER: usize = 10;
-const LEAST_OWN: usize = 16;
+const MIN_BLOCK: usize = 2;
+const MIN_GROUP: usize = 5;
+const MIN_PENDING: usize = 25;
+const MIN_CONSUMER: usize = 10;
+const MIN_OWN: usize = 16;
 
 fn corrupt(Malformed(what): Malformed) -> Error {
     Error::Corrupt(what)
@@ -22,7 +22,7 @@ impl Decoder<'_> {
     /// A stream behind its type byte.
     pub(super) fn stream(&mut self, kind: Kind) -> Result<Object, Error> {
         let mut builder = StreamBuilder::default();
-        for _ in 0..self.count(LEAST_BLOCK)? {
+        for _ in 0..self.count(MIN_BLOCK)? {
             let id = self.string()?;
             let id = id.as_ref().try_into().map_err(|_| Error::Corrupt("Stream node key"))?;
             builder.block(StreamId::from_bytes(id), &self.string()?).map_err(corrupt)?;
@@ -33,7 +33,7 @@ impl Decoder<'_> {
             _ => Some((self.id_lengths()?, self.id_lengths()?, self.length()?)),
         };
         builder.counters(length, last_id, later).map_err(corrupt)?;
-        for _ in 0..self.count(LEAST_GROUP)? {
+        for _ in 0..self.count(MIN_GROUP)? {
             self.group(kind, &mut builder)?;
         }
         builder.finish().map(Object::Stream).map_err(corrupt)
@@ -46,16 +46,16 @@ impl Decoder<'_> {
             _ => self.length()? as i64,
         };
         builder.group(&name, last_id, reads).map_err(corrupt)?;
-        for _ in 0..self.count(LEAST_PENDING)? {
+        for _ in 0..self.count(MIN_PENDING)? {
             let (id, time) = (self.id()?, self.time()?);
             builder.pending(id, time, self.length()?).map_err(corrupt)?;
         }
-        for _ in 0..self.count(LEAST_CONSUMER)? {
+        for _ in 0..self.count(MIN_CONSUMER)? {
             let (name, seen) = (self.string()?, self.time()?);
             // Old files tell no more than that a consumer that was seen was active.
             let active = if kind == Kind::StreamListpacks3 { self.time()? } else { seen };
             builder.consumer(&name, seen, active).map_err(corrupt)?;
-            for _ in 0..self.count(LEAST_OWN)? {
+            for _ in 0..self.count(MIN_OWN)? {
                 builder.own(self.id()?).map_err(corrupt)?;
             }
         }

@@ -129,9 +129,9 @@ pub struct Primary {
 }
 
 /// How often the allowance of a replica doubles at most.
-const MOST_DOUBLINGS: u32 = 16;
+const MAX_DOUBLINGS: u32 = 16;
 /// Servers whose failures are remembered.
-const MOST_SERVERS: usize = 1000;
+const MAX_SERVERS: usize = 1000;
 
 impl Primary {
     /// The replicas that have asked for the stream, in the order of their clients.
@@ -249,9 +249,9 @@ impl Primary {
     pub fn cut_off(&mut self, client: u64) {
         let Some(link) = self.links.get(&client).filter(|link| !link.has_caught_up) else { return };
         let server = link.server();
-        if self.failures.len() < MOST_SERVERS || self.failures.contains_key(&server) {
+        if self.failures.len() < MAX_SERVERS || self.failures.contains_key(&server) {
             let failures = self.failures.entry(server).or_default();
-            *failures = (*failures + 1).min(MOST_DOUBLINGS);
+            *failures = (*failures + 1).min(MAX_DOUBLINGS);
         }
     }
 

@@ -287,13 +287,13 @@ impl Net {
     }
 
     /// The calling reactor has run its last request. Where all stop, waits for the others, for
-    /// `patience` at most.
-    pub(super) fn end_service(&self, patience: Duration) {
+    /// `timeout` at most.
+    pub(super) fn end_service(&self, timeout: Duration) {
         let mut serving = lock(&self.serving);
         *serving -= 1;
         self.served.notify_all();
         if self.is_stopping() {
-            drop(wait_timeout(&self.served, serving, patience, |serving| *serving > 0));
+            drop(wait_timeout(&self.served, serving, timeout, |serving| *serving > 0));
         }
     }
 

@@ -268,8 +268,8 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
 
 /// Ends the snapshot under way, and gives it time to delete its temporary file.
 fn end_running(engine: &Engine) {
-    const PATIENCE: Duration = Duration::from_secs(1);
-    let until = Instant::now() + PATIENCE;
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let until = Instant::now() + TIMEOUT;
     if let Some(running) = engine.snapshots.current() {
         running.end();
     }

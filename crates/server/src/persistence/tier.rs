@@ -13,8 +13,8 @@ use tier::{Settings, Tier};
 /// Threads that read and write: as many operations are under way at a time.
 const THREADS: usize = 8;
 /// Memory for what is not on the disk yet, in bytes: at most, at least, and as a share of `maxmemory`.
-const MOST_BUFFERED: u64 = 16 << 20;
-const LEAST_BUFFERED: u64 = 1 << 20;
+const MAX_BUFFERED: u64 = 16 << 20;
+const MIN_BUFFERED: u64 = 1 << 20;
 const BUFFERED_SHARE: u64 = 32;
 /// Segments per stream of new values: a small tier has fewer streams.
 const SEGMENTS_PER_STREAM: u64 = 16;
@@ -73,8 +73,8 @@ fn settings(engine: &Engine, config: &Config) -> Settings {
         _ => max_bytes / segment_bytes / SEGMENTS_PER_STREAM,
     };
     let buffer_bytes = match config.maxmemory() {
-        0 => MOST_BUFFERED,
-        limit => (limit / BUFFERED_SHARE).clamp(LEAST_BUFFERED, MOST_BUFFERED),
+        0 => MAX_BUFFERED,
+        limit => (limit / BUFFERED_SHARE).clamp(MIN_BUFFERED, MAX_BUFFERED),
     };
     let streams = fitting.clamp(1, threads.max(1)) as usize;
     Settings { segment_bytes, max_bytes, buffer_bytes, streams }

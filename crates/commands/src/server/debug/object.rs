@@ -105,7 +105,7 @@ pub(super) fn sdslen(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn listpack(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(2);
-    if cx.db.peek(key).is_none() {
+    if cx.db.lookup_no_stats(key).is_none() {
         return Err(Error::NoSuchKey);
     }
     let text = raw(cx, key, |entry| (entry.encoding() == "listpack").then(|| elements(entry)));
@@ -117,7 +117,7 @@ pub(super) fn listpack(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn quicklist(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(2);
-    if cx.db.peek(key).is_none() {
+    if cx.db.lookup_no_stats(key).is_none() {
         return Err(Error::NoSuchKey);
     }
     let with_elements = args.get(3).is_some_and(switch);

@@ -18,7 +18,7 @@ pub(super) fn populate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     for number in 0..count {
         let name = [prefix, b":", number.to_string().as_bytes()].concat();
         let key = Key::new(&name);
-        if cx.db.peek(key).is_some() {
+        if cx.db.lookup_no_stats(key).is_some() {
             continue;
         }
         let mut value = format!("value:{number}").into_bytes();

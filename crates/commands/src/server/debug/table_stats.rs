@@ -75,7 +75,7 @@ pub(super) fn htstats(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 pub(super) fn htstats_key(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let key = args.key(2);
-    if cx.db.peek(key).is_none() {
+    if cx.db.lookup_no_stats(key).is_none() {
         return Err(Error::NoSuchKey);
     }
     let (slots, items) = raw(cx, key, table_of)?.flatten().ok_or(Error::text(

@@ -514,9 +514,9 @@ impl Aof {
     /// Writes what is there, forces it to the disk, and ends; with the server.
     pub fn stop(&self) {
         /// How long a rewrite may take to notice that it is over.
-        const PATIENCE: Duration = Duration::from_secs(1);
+        const TIMEOUT: Duration = Duration::from_secs(1);
         self.is_stopping.store(true, Release);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         // Beside a load there is none, though it keeps others from beginning one.
         let is_rewriting = || {
             let figures = &self.engine.append_log.figures;
