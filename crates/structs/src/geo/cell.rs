@@ -78,23 +78,26 @@ impl Cell {
 
     /// The cell so many columns to the east and rows to the north (−1, 0 or 1); beyond the edge of the
     /// map it is the one at the opposite edge.
+    ///
+    /// A point on the map's eastern or northern edge lies in a column or row behind the last one. As in
+    /// Redis, a neighbor stays in it unless it moves along that direction.
     pub fn neighbor(self, east: i32, north: i32) -> Cell {
         let used = u64::MAX >> (64 - 2 * self.step);
-        let columns = step_along(self.bits, east, LONGITUDE_BITS, LATITUDE_BITS & used);
-        let rows = step_along(self.bits, north, LATITUDE_BITS, LONGITUDE_BITS & used);
-        Cell { bits: (columns | rows) & used, step: self.step }
+        let columns = step_along(self.bits, east, LONGITUDE_BITS, LATITUDE_BITS, used);
+        let rows = step_along(self.bits, north, LATITUDE_BITS, LONGITUDE_BITS, used);
+        Cell { bits: columns | rows, step: self.step }
     }
 }
 
-/// Adds `by` to the number whose bits are at `own`; `others` are set so that a carry passes over them.
-fn step_along(bits: u64, by: i32, own: u64, others: u64) -> u64 {
-    let number = bits & own;
-    let moved = match by {
+/// Adds `by` to the number whose bits are at `own`, as far as they are `used`; `others` are set so that a
+/// carry passes over them.
+fn step_along(bits: u64, by: i32, own: u64, others: u64, used: u64) -> u64 {
+    let (number, others) = (bits & own, others & used);
+    match by {
         0 => number,
-        1 => number.wrapping_add(others.wrapping_add(1)),
-        _ => (number | others).wrapping_sub(others.wrapping_add(1)),
-    };
-    moved & own
+        1 => number.wrapping_add(others.wrapping_add(1)) & own & used,
+        _ => (number | others).wrapping_sub(others.wrapping_add(1)) & own & used,
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +115,15 @@ mod tests {
         assert_eq!(area.latitudes.max, north.latitudes.min);
         let edge = Cell::around(Point { longitude: 179.99, latitude: 0.0 }, 8);
         assert_eq!(edge.neighbor(1, 0).area().longitudes.min, -180.0);
+    }
+
+    #[test]
+    fn a_cell_behind_the_last_column_and_row_keeps_what_does_not_move() {
+        let corner = Cell::around(Point { longitude: LONGITUDES.max, latitude: LATITUDES.max }, 1);
+        assert_eq!(corner.bits, 0b1100);
+        assert_eq!(corner.neighbor(1, 0).bits, 0b0110);
+        assert_eq!(corner.neighbor(0, -1).bits, 0b1001);
+        assert_eq!(corner.neighbor(-1, -1).bits, 0b0011);
     }
 
     proptest! {
