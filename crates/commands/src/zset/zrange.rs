@@ -12,6 +12,7 @@ use engine::{
 };
 use keyspace::Value;
 use std::ops::Range;
+use structs::listpack::Element;
 use structs::zset::Zset;
 
 /// `ZRANGE`.
@@ -398,12 +399,20 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let bounds = parse_bounds(args[3], args[4], &options)?;
     let (destination, source) = (args.key(1), args.key(2));
     let limits = limits::zset(&cx.engine.config);
-    let (mut result, mut ranks) = (Zset::new(), 0..0);
+    let (mut result, mut ranks, mut source_len) = (Zset::new(), 0..0, 0);
     if let Some(zset) = cx.db.read::<Zset>(source)? {
         ranks = select(zset, &bounds, &options);
-        for (member, score) in zset.range(ranks.clone()) {
-            member.with_bytes(|member| result.insert(member, score, &limits));
+        source_len = zset.len();
+        // Where ranks are asked for, the encoding is chosen beforehand; and they are stored in the
+        // order asked for. Both decide whether a negative zero is still one: a listpack does not keep it.
+        if options.by == By::Rank {
+            result.will_grow(ranks.len(), 0, &limits);
         }
+        let mut store = |(member, score): (Element<'_>, f64)| {
+            member.with_bytes(|member| result.insert(member, score, &limits));
+        };
+        let members = zset.range(ranks.clone());
+        if options.reverse { members.rev().for_each(&mut store) } else { members.for_each(store) }
     }
     let len = result.len();
     if len > 0 {
@@ -419,10 +428,20 @@ fn zrangestore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             if len == 0 {
                 return p.command(&[b"DEL", destination.bytes]);
             }
-            p.begin(5);
-            [b"ZRANGESTORE", destination.bytes, source.bytes].iter().for_each(|word| p.word(word));
-            p.integer(ranks.start as i64);
-            p.integer(ranks.end as i64 - 1);
+            // As a range of scores, of which a replica does not know the number beforehand either.
+            let (min, max, first): (&[u8], &[u8], usize) = match options.reverse {
+                true => (b"+inf", b"-inf", source_len - ranks.end),
+                false => (b"-inf", b"+inf", ranks.start),
+            };
+            p.begin(if options.reverse { 10 } else { 9 });
+            let words = [b"ZRANGESTORE", destination.bytes, source.bytes, min, max, b"BYSCORE"];
+            words.iter().for_each(|word| p.word(word));
+            if options.reverse {
+                p.word(b"REV");
+            }
+            p.word(b"LIMIT");
+            p.integer(first as i64);
+            p.integer(ranks.len() as i64);
         });
     }
     cx.reply.integer(len as i64);
