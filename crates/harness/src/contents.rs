@@ -11,6 +11,11 @@ pub type Contents = BTreeMap<(u32, Vec<u8>), (String, i64)>;
 /// Databases that are looked at.
 const DATABASES: u32 = 16;
 
+/// What a group's lag begins with in [`contents`] if the group has all entries before it and none of
+/// them is deleted, or there is none. Redis 8 shows their number then. Valkey goes by what was ever added
+/// and read, and so counts trimmed entries too, or does not know.
+pub const LAG_OF_ALL: &str = "lag=all:";
+
 /// What a server holds now. The client is in database 0 afterwards.
 ///
 /// # Panics
@@ -85,6 +90,7 @@ fn stream(client: &mut Client, key: &[u8]) -> String {
                 "consumers" => with_pending(value, &|consumer| {
                     chosen(consumer, CONSUMER, &|_, value| format!("{value:?}"))
                 }),
+                "lag" if is_before_all(&full, group) => format!("all:{value:?}"),
                 _ => format!("{value:?}"),
             })
         }),
@@ -92,6 +98,23 @@ fn stream(client: &mut Client, key: &[u8]) -> String {
     });
     let entries = client.command(&[&b"XRANGE"[..], key, b"-", b"+"]).expect("entries");
     format!("{shown} {entries:?}")
+}
+
+/// Whether [`LAG_OF_ALL`] is true of a group.
+fn is_before_all(stream: &Reply, group: &Reply) -> bool {
+    let first = id(stream, "recorded-first-entry-id");
+    let (read, deleted) = (id(group, "last-delivered-id"), id(stream, "max-deleted-entry-id"));
+    // Without entries, the first has the lowest ID.
+    first == (0, 0) || (read < first && deleted < first)
+}
+
+/// The ID in a field of a list of names and values.
+fn id(reply: &Reply, field: &str) -> (u64, u64) {
+    let pairs = reply.elements().unwrap_or_default().chunks_exact(2);
+    let mut named = pairs.filter(|pair| pair[0].text() == Some(field.as_bytes()));
+    let text = named.next().expect("the field is there")[1].shown();
+    let (time, number) = text.split_once('-').expect("an ID");
+    (time.parse().expect("a number"), number.parse().expect("a number"))
 }
 
 /// The named fields of a list of names and values.

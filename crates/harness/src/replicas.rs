@@ -2,7 +2,7 @@
 //! be cut.
 
 use crate::client::Client;
-use crate::contents::{Contents, contents};
+use crate::contents::{Contents, LAG_OF_ALL, contents};
 use crate::info::{field, number};
 use crate::rng::Rng;
 use crate::server::{Options, Program, Server};
@@ -173,29 +173,32 @@ pub fn compare(primary: &Server, replica: &Server) {
     eventually("the replica has everything", || {
         number(&mut theirs, "master_repl_offset") == number(&mut ours, "master_repl_offset")
     });
-    let is_old = [&mut ours, &mut theirs].map(is_redis_7_0).contains(&true);
+    let versions = [&mut ours, &mut theirs].map(|client| field(client, "redis_version"));
+    let is_any = |version| versions.iter().any(|one| one.starts_with(version));
     let seen = |client: &mut Client| {
-        let contents = contents(client);
-        if is_old { without_estimates(contents) } else { contents }
+        let mut contents = contents(client);
+        if is_any("7.0.") {
+            // It estimates by other rules how many entries a group has read, and how many are left.
+            forget(&mut contents, "entries-read=", 2);
+        }
+        if is_any("8.") {
+            forget(&mut contents, LAG_OF_ALL, 1);
+        }
+        contents
     };
     assert_same(&seen(&mut ours), &seen(&mut theirs));
 }
 
-fn is_redis_7_0(client: &mut Client) -> bool {
-    field(client, "redis_version").starts_with("7.0.")
-}
-
-/// Without what Redis 7.0 estimates by other rules: how many entries a group has read, and how many are left.
-fn without_estimates(mut contents: Contents) -> Contents {
+/// Takes so many words out of every value wherever they begin in this way.
+fn forget(contents: &mut Contents, beginning: &str, words: usize) {
     for (value, _) in contents.values_mut() {
-        let mut groups = value.split("entries-read=");
-        let mut rest = groups.next().unwrap_or_default().to_owned();
-        for group in groups {
-            rest += group.splitn(3, ' ').nth(2).unwrap_or_default();
+        let mut parts = value.split(beginning);
+        let mut rest = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            rest += part.splitn(words + 1, ' ').nth(words).unwrap_or_default();
         }
         *value = rest;
     }
-    contents
 }
 
 /// Compares what two servers hold, or one at two moments.

@@ -63,6 +63,34 @@ fn a_replica_of_redis() {
     follows(&reference().beside("redis-server"));
 }
 
+/// What [`compare`] leaves out where one of the two is Redis 8.
+#[test]
+fn redis_counts_the_lag_of_trimmed_streams_otherwise() {
+    let lags = |program: &Program| {
+        let server = start(program, &[]);
+        let mut client = server.client();
+        let mut lag = || {
+            let groups = ask(&mut client, &["XINFO", "GROUPS", "s"]);
+            let group = groups.elements().expect("groups")[0].elements().expect("fields").to_vec();
+            assert_eq!(group[10], Reply::Bulk(b"lag".to_vec()));
+            group[11].integer().expect("a lag")
+        };
+        let mut other = server.client();
+        ok(&mut other, &["XGROUP", "CREATE", "s", "g", "0", "MKSTREAM"]);
+        for id in ["1", "2", "3", "4", "5", "6"] {
+            ask(&mut other, &["XADD", "s", id, "f", "v"]);
+        }
+        ask(&mut other, &["XREADGROUP", "GROUP", "g", "c", "COUNT", "2", "STREAMS", "s", ">"]);
+        ["4", "3", "0"].map(|length| {
+            ask(&mut other, &["XTRIM", "s", "MAXLEN", length]);
+            lag()
+        })
+    };
+    assert_eq!(lags(&Program::under_test()), [4, 4, 4]);
+    assert_eq!(lags(&reference()), [4, 4, 4]);
+    assert_eq!(lags(&reference().beside("redis-server")), [4, 3, 0]);
+}
+
 #[test]
 fn a_replica_of_redis_7() {
     follows(&Program::redis_7().expect("there is Redis 7"));
