@@ -98,6 +98,9 @@ fn rules(
 ) -> Result<ScriptRules, Error> {
     let is_full = cx.attempt.as_ref().is_some_and(|attempt| attempt.is_out_of_memory);
     let Some(flags) = flags else {
+        if dispatch::has_stale_data(cx.engine) && !cx.db.effects.is_replay {
+            return Err(Error::MasterDown);
+        }
         return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
     };
     let only_reads = flags.has(ScriptFlags::NO_WRITES);
