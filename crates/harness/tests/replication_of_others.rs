@@ -30,7 +30,9 @@ fn error(reply: Reply) -> String {
 /// Follows a primary under writes, loading its snapshot in both ways, and cuts the link at random bytes.
 fn follows(program: &Program) {
     for (mode, is_diskless) in [("disabled", "yes"), ("flush-before-load", "no")] {
-        let primary = start(program, &["--repl-diskless-sync", is_diskless]);
+        // What is written while the first snapshot is taken in is kept, however slow that is.
+        let options = ["--repl-diskless-sync", is_diskless, "--repl-backlog-size", "64mb"];
+        let primary = start(program, &options);
         fill(&primary, 1, 3000);
         let link = Link::to(primary.address()).expect("a link");
         let replica = dunlin(&["--repl-diskless-load", mode]);

@@ -165,7 +165,9 @@ fn wait_for_replicas(engine: &Engine) -> Target {
     let timeout = Duration::from_secs(engine.config.shutdown_timeout().into());
     let waits = |stage: &Stage| matches!(stage, Stage::Waits(request) if !request.now);
     let target = Target::now(engine);
-    if timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
+    // To pause writes would be to wait for the script, which may have no end.
+    let is_held_up = engine.scripts.running.is_busy();
+    if is_held_up || timeout.is_zero() || target.is_reached(engine) || !waits(&stage()) {
         return target;
     }
     let until = Instant::now() + timeout;
