@@ -86,6 +86,25 @@ fn a_replica_resumes_after_its_own_restart() {
 }
 
 #[test]
+fn a_replica_that_got_no_command_resumes_after_its_restart() {
+    for program in peers() {
+        for preamble in ["yes", "no"] {
+            // The primary sends nothing of its own, so the log is a base alone.
+            let primary = start(&program, &["--repl-ping-replica-period", "3600"]);
+            fill(&primary, 1, 500);
+            let mut replica =
+                replica_of(&primary, &["--appendonly", "yes", "--aof-use-rdb-preamble", preamble]);
+            until_not_rewriting(&mut replica.client());
+            replica.restart().expect("it starts again");
+            until_linked(&replica);
+            compare(&primary, &replica);
+            let full = number(&mut primary.client(), "sync_full");
+            assert_eq!(full, 1, "a restart needs no snapshot, preamble {preamble}");
+        }
+    }
+}
+
+#[test]
 fn local_writes_of_a_replica_are_in_its_log_and_nowhere_else() {
     let primary = start(&Program::reference().expect("there is a reference"), &[]);
     fill(&primary, 2, 300);

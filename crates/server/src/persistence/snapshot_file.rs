@@ -5,7 +5,9 @@ use super::aof_records::command;
 pub use super::rdb_frame::RdbFrame;
 use super::unbuffered::UnbufferedFile;
 use engine::DbIndex;
+use engine::journal::push_select;
 use engine::snapshot::{Cut, Output};
+use replication::Place;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,6 +55,8 @@ pub struct SnapshotFile {
     options: Options,
     frame: RdbFrame,
     db: Option<DbIndex>,
+    /// What comes behind the last of the commands.
+    end: Vec<u8>,
 }
 
 impl SnapshotFile {
@@ -70,6 +74,7 @@ impl SnapshotFile {
             frame: RdbFrame::new(options.checksum, options.content.version(), sizes),
             db: None,
             options,
+            end: Vec::new(),
         };
         if let Content::Commands { timestamp } = this.options.content {
             if timestamp {
@@ -80,6 +85,7 @@ impl SnapshotFile {
                 command(&mut libraries, &[b"FUNCTION", b"LOAD", &library.source]);
             }
             this.append(&libraries)?;
+            this.end = place_of(cut);
             return Ok(this);
         }
         let header = this.frame.header(cut, this.options.content);
@@ -106,10 +112,9 @@ impl SnapshotFile {
 
     /// Ends the file and forces it to the disk; how many bytes it has.
     pub fn complete(&mut self) -> io::Result<u64> {
-        if !self.has_commands() {
-            let end = self.frame.end();
-            self.write(&end)?;
-        }
+        let end =
+            if self.has_commands() { std::mem::take(&mut self.end) } else { self.frame.end() };
+        self.write(&end)?;
         let file = self.file.take().expect("it is completed once");
         let bytes = file.len();
         file.finish()?;
@@ -123,6 +128,17 @@ impl SnapshotFile {
         self.has_name = true;
         sync_folder_of(target)
     }
+}
+
+/// Where in the replication stream the commands of a snapshot end, and for which database the stream goes
+/// on: an increment behind them may be empty.
+fn place_of(cut: &Cut) -> Vec<u8> {
+    let mut end = Vec::new();
+    if let Some(db) = cut.stream_db {
+        push_select(&mut end, db);
+        end.extend_from_slice(Place { id: cut.history, position: cut.position }.line().as_bytes());
+    }
+    end
 }
 
 impl Content {
@@ -142,7 +158,7 @@ impl Output for SnapshotFile {
     fn write(&mut self, db: DbIndex, bytes: &[u8]) -> io::Result<()> {
         if self.db != Some(db) && self.has_commands() {
             let mut select = Vec::new();
-            command(&mut select, &[b"SELECT", db.0.to_string().as_bytes()]);
+            push_select(&mut select, db);
             self.append(&select)?;
             self.db = Some(db);
         }
