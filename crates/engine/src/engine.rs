@@ -37,6 +37,7 @@ use crate::pressure::{InVain, OverLimit};
 use crate::pubsub::PubSub;
 use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
+use crate::session::Session;
 use crate::snapshot::Snapshot;
 use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
@@ -334,6 +335,12 @@ impl Engine {
         let engine: &'static Engine = engine;
         engine.background.set_contexts(move |job_thread| engine.context(threads + job_thread));
         engine
+    }
+
+    /// A session of the server itself, which serves no client.
+    pub(crate) fn own_session(&self, thread: &ThreadContext) -> Session {
+        let client = Client::unconnected(0, thread.index, self.clock.wall());
+        Session::new(Arc::new(client), self.acl.default_user(), true)
     }
 
     /// The context of the calling thread, whose counters have this index.

@@ -13,7 +13,6 @@
 use crate::appliers::{Appliers, Job, MIN_JOBS, Manner, Part, SharedCommands};
 use crate::args::Args;
 use crate::background::Purpose;
-use crate::clients::Client;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
@@ -85,6 +84,29 @@ impl Manner {
         cx
     }
 
+    /// Runs commands of one key each, in order. Returns those that failed.
+    pub fn run_jobs(
+        self,
+        cx: &mut Cx<'_>,
+        source: &SharedCommands,
+        jobs: &[Job],
+    ) -> Vec<(usize, Error)> {
+        let (mut failures, mut words) = (Vec::new(), Vec::new());
+        for jobs in jobs.chunks(TOGETHER) {
+            fetch(cx.engine, cx.db.index, jobs);
+            cx.start_timing();
+            for job in jobs {
+                source.words(job.command, &mut words);
+                cx.db.locks.acquire_patiently(Locked::One(job.stripe));
+                let args = Args::new(&words).with_hash(job.row.single_key, job.hash);
+                if let Err(error) = self.run(cx, job.row, args) {
+                    failures.push((job.command, error));
+                }
+            }
+        }
+        failures
+    }
+
     /// Runs a command whose stripes are locked, and unlocks these.
     pub fn run(self, cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
         let outcome = self.apply(cx, row, args);
@@ -126,8 +148,7 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub fn new(engine: &'static Engine, thread: &ThreadContext) -> Lanes {
-        let client = Client::unconnected(0, thread.index, engine.clock.wall());
-        let session = Session::new(Arc::new(client), engine.acl.default_user(), true);
+        let session = engine.own_session(thread);
         Lanes { engine, session, replies: Output::default() }
     }
 
@@ -143,18 +164,9 @@ impl Lanes {
     fn run_lane(&mut self, thread: &ThreadContext, part: &Part, lane: &[Job]) {
         self.session.db = part.db;
         let mut cx = part.manner.context(self.engine, thread, &mut self.session, &mut self.replies);
-        let mut words = Vec::new();
-        for jobs in lane.chunks(TOGETHER) {
-            fetch(self.engine, part.db, jobs);
-            cx.start_timing();
-            for job in jobs {
-                part.source.words(job.command, &mut words);
-                cx.db.locks.acquire_patiently(Locked::One(job.stripe));
-                let args = Args::new(&words).with_hash(job.row.single_key, job.hash);
-                if let Err(error) = part.manner.run(&mut cx, job.row, args) {
-                    lock(&part.failures).push((job.command, error));
-                }
-            }
+        let failures = part.manner.run_jobs(&mut cx, &part.source, lane);
+        if !failures.is_empty() {
+            lock(&part.failures).extend(failures);
         }
     }
 }

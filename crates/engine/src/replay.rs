@@ -9,13 +9,11 @@
 
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
-use crate::clients::Client;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::lanes::{Lanes, Request, TOGETHER, fetch};
-use crate::locks::Locked;
+use crate::lanes::{Lanes, Request};
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -55,8 +53,7 @@ enum Planned {
 impl<'t> Replay<'t> {
     /// Begins in database 0. The thread must be outside the world.
     pub fn new(engine: &'static Engine, thread: &'t ThreadContext) -> Replay<'t> {
-        let client = Client::unconnected(0, thread.index, engine.clock.wall());
-        let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
+        let mut session = engine.own_session(thread);
         session.db = DbIndex(0);
         let lanes = Lanes::new(engine, thread);
         Replay { engine, thread, session, replies: Output::default(), lanes }
@@ -137,17 +134,7 @@ impl<'t> Replay<'t> {
                 continue;
             }
             let jobs: Vec<Job> = jobs.collect();
-            for jobs in jobs.chunks(TOGETHER) {
-                fetch(engine, cx.db.index, jobs);
-                for job in jobs {
-                    source.words(job.command, &mut words);
-                    let args = Args::new(&words).with_hash(job.row.single_key, job.hash);
-                    cx.db.locks.acquire_patiently(Locked::One(job.stripe));
-                    if let Err(error) = Manner::File.run(&mut cx, job.row, args) {
-                        failures.push((job.command, error));
-                    }
-                }
-            }
+            failures.extend(Manner::File.run_jobs(&mut cx, source, &jobs));
         }
         cx.session.db = cx.db.index;
         drop(cx);

@@ -3,20 +3,17 @@
 use crate::args::Args;
 use crate::background::GAP;
 use crate::caching;
-use crate::clients::Client;
 use crate::commit;
 use crate::cx::Cx;
 use crate::dispatch;
 use crate::engine::Engine;
 use crate::journal::{History, JournalPos};
 use crate::scripts::functions::Libraries;
-use crate::session::Session;
 use crate::thread::ThreadContext;
 use keyspace::DbIndex;
 use keyspace::keyspace::Taken;
 use resp::Output;
 use std::mem::take;
-use std::sync::Arc;
 use structs::sync::lock;
 
 /// The term in which something was begun is over.
@@ -72,8 +69,7 @@ fn replace(
     beginning: &Beginning,
     loaded: Option<DbIndex>,
 ) -> Result<Taken, Over> {
-    let client = Client::unconnected(0, thread.index, engine.clock.wall());
-    let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
+    let mut session = engine.own_session(thread);
     let mut replies = Output::default();
     let mut cx = Cx::new(engine, thread, &mut session, engine.clock.wall(), &mut replies);
     while dispatch::stop_world_from_outside(&mut cx).is_err() {

@@ -15,7 +15,6 @@ mod load;
 use crate::appliers::{Job, Manner, SharedCommands};
 use crate::args::Args;
 use crate::background::GAP;
-use crate::clients::Client;
 use crate::command::Flags;
 use crate::commit;
 use crate::cx::Cx;
@@ -77,6 +76,15 @@ enum Kind {
     Other,
 }
 
+impl Kind {
+    fn single(&self) -> Option<Job> {
+        match *self {
+            Kind::Single(job) => Some(job),
+            Kind::Nothing | Kind::GetAck | Kind::Other => None,
+        }
+    }
+}
+
 impl Piece {
     /// Entries that stand in these bytes from `begin` on.
     pub fn new(engine: &Engine, bytes: &Arc<Vec<u8>>, begin: usize, entries: Entries) -> Piece {
@@ -112,8 +120,7 @@ impl Piece {
 impl<'t> Follower<'t> {
     /// A stream that goes on in this database. The thread must be outside the world.
     pub fn new(engine: &'static Engine, thread: &'t ThreadContext, db: DbIndex) -> Follower<'t> {
-        let client = Client::unconnected(0, thread.index, engine.clock.wall());
-        let mut session = Session::new(Arc::new(client), engine.acl.default_user(), true);
+        let mut session = engine.own_session(thread);
         session.db = db;
         let lanes = Lanes::new(engine, thread);
         Follower { engine, thread, session, replies: Output::default(), lanes }
@@ -252,10 +259,7 @@ impl<'i> Run<'_, 'i> {
         meanwhile: Option<impl FnOnce()>,
     ) {
         let (thread, engine) = (self.cx.thread, self.cx.engine);
-        let jobs = entries.iter().filter_map(|(_, kind)| match kind {
-            Kind::Single(job) => Some(*job),
-            _ => None,
-        });
+        let jobs = entries.iter().filter_map(|(_, kind)| kind.single());
         self.let_others_stop_the_world();
         if self.is_over {
             return;
@@ -281,16 +285,13 @@ impl<'i> Run<'_, 'i> {
         let mut words = Vec::new();
         for together in entries.chunks(TOGETHER) {
             fetched.clear();
-            fetched.extend(together.iter().filter_map(|(_, kind)| match kind {
-                Kind::Single(job) => Some(*job),
-                _ => None,
-            }));
+            fetched.extend(together.iter().filter_map(|(_, kind)| kind.single()));
             fetch(engine, self.cx.db.index, &fetched);
             self.cx.start_timing();
             for (entry, kind) in together {
-                if let Kind::Single(job) = kind {
+                if let Some(job) = kind.single() {
                     piece.source.words(job.command, &mut words);
-                    self.repeat_single(job, &words, entry);
+                    self.repeat_single(&job, &words, entry);
                 }
                 if self.is_over {
                     return;
