@@ -98,7 +98,7 @@ impl ColdReads {
         Ok(ToRead { wanted: to_read, misses })
     }
 
-    /// Notes the end of a read; who waited for it.
+    /// Notes the end of a read. Returns the waiters for it.
     pub(crate) fn end(
         &self,
         one: Wanted,

@@ -129,7 +129,7 @@ fn a_paused_peer_that_leaves_is_noticed(backend: Backend) {
         peer.say("pause\n");
         if flood {
             // Enough that the socket is no longer read, and little enough to fit the kernel's
-            // buffers: nobody can see the end of a stream that is stopped before its end.
+            // buffers: the end of a stream that is stopped before its end cannot be seen.
             peer.say(&"x".repeat(100 << 10));
         }
         peer.tcp().shutdown(Shutdown::Both).unwrap();
@@ -344,7 +344,7 @@ impl Releaser {
                 if round.is_multiple_of(3) {
                     std::thread::sleep(Duration::from_micros(u64::from(round % 64)));
                 }
-                // Nobody comes back to what was forgotten.
+                // No thread comes back to what was forgotten.
                 if written != released {
                     net.release(written);
                     released = written;
@@ -370,7 +370,7 @@ impl Drop for Releaser {
 }
 
 fn held_replies_leave_in_order_whenever_they_are_released(backend: Backend) {
-    // Where there is only one, nobody else's release makes up for one that was missed.
+    // Where there is only one, no other release makes up for one that was missed.
     for peers in [6, 1] {
         let server = Server::start(backend, 2);
         let _releaser = Releaser::start(&server);
@@ -393,7 +393,7 @@ fn hold_again_and_again(peer: &mut Peer, number: u32) {
                 assert_eq!([peer.line(), peer.line()], ["a", "b"]);
             }
             _ if n % 16 < 4 => {
-                // Too large to be sent by who releases it.
+                // Too large to be sent by the thread that releases it.
                 peer.say(&format!("big 20000\nhold {n}\n"));
                 assert_eq!(peer.line().len(), 20_000);
             }
@@ -505,7 +505,7 @@ fn connections_are_spread_evenly(backend: Backend) {
         count[peer.id().thread()] += 1;
     }
     assert_eq!(count, [20, 20]);
-    // Who comes later fills the gaps.
+    // Later connections fill the gaps.
     let gone: Vec<ConnId> =
         peers.iter_mut().map(Peer::id).filter(|id| id.thread() == 0).take(10).collect();
     for id in &gone {

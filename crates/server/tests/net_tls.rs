@@ -339,7 +339,7 @@ fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {
     let patience = Some(std::time::Duration::from_millis(300));
     tcp.set_write_timeout(patience).unwrap();
     tcp.set_read_timeout(patience).unwrap();
-    // Nobody reads what does not fit the kernel's buffers, so this comes to a halt.
+    // The peer reads nothing of what does not fit the kernel's buffers, so this comes to a halt.
     let mut sent = 0;
     while sent < LINES && peer.stream.get_mut().write_all(text.as_bytes()).is_ok() {
         sent += 1000;

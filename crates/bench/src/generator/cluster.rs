@@ -11,12 +11,12 @@ use structs::crc16::{SLOTS, key_slot};
 pub struct Topology {
     /// The primaries.
     pub nodes: Vec<Address>,
-    /// By slot, the index of its primary; [`NOBODY`] if there is none.
+    /// By slot, the index of its primary; [`NO_PRIMARY`] if there is none.
     pub slots: Vec<u16>,
 }
 
 /// The primary of a slot that has none.
-pub const NOBODY: u16 = u16::MAX;
+pub const NO_PRIMARY: u16 = u16::MAX;
 
 impl Topology {
     /// A single server, which serves every slot.
@@ -40,7 +40,8 @@ impl Topology {
     }
 
     fn read(ranges: &[Reply], asked: &Address) -> Option<Topology> {
-        let mut topology = Topology { nodes: Vec::new(), slots: vec![NOBODY; usize::from(SLOTS)] };
+        let mut topology =
+            Topology { nodes: Vec::new(), slots: vec![NO_PRIMARY; usize::from(SLOTS)] };
         for range in ranges {
             let Reply::List(range) = range else { return None };
             let [Reply::Integer(first), Reply::Integer(last), Reply::List(primary), ..] =

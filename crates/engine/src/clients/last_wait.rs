@@ -38,7 +38,7 @@ impl LastWait {
         lock(&self.replies).push(reply);
     }
 
-    /// The clients that wait, who are to be told that the server goes on.
+    /// The replies to the clients that wait: the server goes on.
     pub fn take_replies(&self) -> Vec<LateReply> {
         std::mem::take(&mut lock(&self.replies))
     }

@@ -163,7 +163,7 @@ impl Mailbox {
         }
         waiting.messages.push(message);
         // Under the lock, as in `take`: were it true while nothing is there, the next message would
-        // wake nobody.
+        // wake no thread.
         let was_empty = !self.has_mail.swap(true, AcqRel);
         drop(waiting);
         if was_empty && let Some(wake) = self.wake.get() {

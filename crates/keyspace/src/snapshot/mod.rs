@@ -83,7 +83,7 @@ pub struct Shared {
     keys: AtomicU64,
     /// Entries that are marked: their values come later ([`crate::cold::ColdStore::mark`]).
     marked: AtomicUsize,
-    /// Tells those who wait to try again.
+    /// Tells the waiting writers to try again.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 

@@ -11,7 +11,7 @@ pub const BACKGROUND: i32 = 5;
 
 /// Makes the calling thread, and no other, nicer by `steps`, as far as that goes.
 pub fn lower_current_thread(steps: i32) -> io::Result<()> {
-    // SAFETY: plain numbers; who 0 is the calling thread on Linux. −1 may be a value as well as an
+    // SAFETY: plain numbers; 0 means the calling thread on Linux. −1 may be a value as well as an
     // error, and there is no error for oneself.
     let now = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
     // SAFETY: as above.

@@ -65,7 +65,7 @@ pub struct Watch {
     notes: Mutex<Vec<Note>>,
     changed: Condvar,
     mail: Mutex<Vec<(usize, Message)>>,
-    /// Messages that found nobody.
+    /// Messages to connections that had gone.
     lost: Mutex<usize>,
     woken: Mutex<usize>,
     /// What replies that are held wait for: the number of them so far.
