@@ -54,12 +54,13 @@ fn words(pairs: &[(&str, String)]) -> Vec<String> {
     pairs.iter().flat_map(|(name, value)| [format!("--{name}"), value.clone()]).collect()
 }
 
-fn follows_by_tls(program: &Program, name: &str, load: &str) {
-    let authority = Authority::new(&format!("upstream-{name}"));
+/// A server with a port for TLS that asks for certificates, its authority and files, and that port.
+fn peer(program: &Program, name: &str) -> (Authority, Files, u16, Server) {
+    let authority = Authority::new(name);
     ["primary", "replica"].iter().for_each(|name| drop(authority.sign(name)));
     let files = Files::of(program, &authority, name);
     let port = free_port().expect("a port");
-    let primary = start(
+    let server = start(
         program,
         &words(&[
             ("tls-port", port.to_string()),
@@ -69,6 +70,11 @@ fn follows_by_tls(program: &Program, name: &str, load: &str) {
             ("tls-auth-clients", "yes".to_owned()),
         ]),
     );
+    (authority, files, port, server)
+}
+
+fn follows_by_tls(program: &Program, name: &str, load: &str) {
+    let (authority, _files, port, primary) = peer(program, &format!("upstream-{name}"));
     let (mut ours, mut rng) = (primary.client(), Rng::new(1));
     (0..3000).for_each(|_| write(&mut ours, &mut rng));
     ok(&mut ours, &["SELECT", "0"]);
@@ -163,20 +169,7 @@ fn what_does_not_fit_is_said_and_can_be_mended() {
 }
 
 fn moves_keys_by_tls(program: &Program, name: &str) {
-    let authority = Authority::new(&format!("migrate-{name}"));
-    ["primary", "replica"].iter().for_each(|name| drop(authority.sign(name)));
-    let files = Files::of(program, &authority, &format!("migrate-{name}"));
-    let port = free_port().expect("a port");
-    let target = start(
-        program,
-        &words(&[
-            ("tls-port", port.to_string()),
-            ("tls-cert-file", files.path("primary.crt")),
-            ("tls-key-file", files.path("primary.key")),
-            ("tls-ca-cert-file", files.path("ca.crt")),
-            ("tls-auth-clients", "yes".to_owned()),
-        ]),
-    );
+    let (authority, _files, port, target) = peer(program, &format!("migrate-{name}"));
     let source = start(
         &Program::under_test(),
         &words(&[

@@ -5,14 +5,13 @@
 //! all has come. With `swapdb` it is loaded beside the old data set ([`beside`]). All cores load.
 
 mod beside;
+mod received_file;
 
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
 use super::received::Received;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
-use crate::persistence::snapshot_file::sync_folder_of;
-use crate::persistence::temporaries;
 use crate::process::{os_error, signals};
 use crate::socket::Socket;
 use config::ReplDisklessLoad;
@@ -22,11 +21,11 @@ use engine::journal::{History, JournalPos};
 use engine::upstream::Transfer;
 use engine::{DbIndex, Engine};
 use keyspace::Stripe;
+use received_file::write_file;
 use replication::replica::Promise;
 use replication::wire::SnapshotEnd;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What was loaded.
@@ -103,42 +102,6 @@ impl Read for Alive<'_, '_> {
     }
 }
 
-/// A snapshot that is received into a file, which goes unless it takes the place of the configured one.
-struct ReceivedFile {
-    path: PathBuf,
-    /// Locked, so that another process that starts here knows that it is in use.
-    _file: File,
-}
-
-impl ReceivedFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes it the configured snapshot, since it is loaded.
-    fn replace_snapshot(self, engine: &Engine) {
-        let target = engine.config.dbfilename().as_path().to_path_buf();
-        // A save that is under way would put an older data set into its place.
-        engine.persistence.end_running();
-        let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
-        if let Err(error) = renamed {
-            log!(
-                Warning,
-                "Failed trying to rename the temp DB into {}: {}",
-                target.display(),
-                os_error(&error)
-            );
-        }
-    }
-}
-
-impl Drop for ReceivedFile {
-    fn drop(&mut self) {
-        // It has another name, or it is in nothing's way if it cannot be removed.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 /// Receives a snapshot and loads it.
 ///
 /// # Errors
@@ -183,12 +146,9 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
         let report =
             install(uplink, &promise, &mut input, "the stream from the master", total_bytes);
-        report.and_then(|report| match input.finish() {
+        report.and_then(|report| match read_end(input) {
             Ok(rest) => Ok((report, rest)),
-            Err(error) => {
-                let why = format!("Bad end of the snapshot from MASTER: {}", os_error(&error));
-                Err(throw_away(uplink, Failure::Failed(why)))
-            }
+            Err(why) => Err(throw_away(uplink, why)),
         })
     } else {
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
@@ -263,27 +223,6 @@ fn holds_nothing(engine: &Engine) -> bool {
     holds_nothing
 }
 
-/// Writes the snapshot into a file; its size.
-fn write_file(input: &mut dyn Read) -> io::Result<(ReceivedFile, u64)> {
-    let path = PathBuf::from(temporaries::received());
-    let mut file = File::create(&path)?;
-    let received = ReceivedFile { path, _file: file.try_clone()? };
-    file.try_lock().map_err(io::Error::from)?;
-    let mut piece = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        match input.read(&mut piece)? {
-            0 => break,
-            read => {
-                file.write_all(&piece[..read])?;
-                bytes += read as u64;
-            }
-        }
-    }
-    file.sync_all()?;
-    Ok((received, bytes))
-}
-
 /// The history and the position that a snapshot is a moment of.
 fn begun_at(promise: &Promise) -> (History, JournalPos) {
     match promise.from {
@@ -303,14 +242,39 @@ fn install(
 ) -> Result<Report, Failure> {
     let engine = uplink.engine;
     log!(Notice, "MASTER <-> REPLICA sync: Flushing old data");
-    uplink.aof.suspend();
-    if let Some(snapshot) = engine.snapshots.current() {
-        snapshot.end();
-    }
+    end_writers(uplink);
     let (id, position) = begun_at(promise);
     empty(uplink, id, position, Some(bytes.unwrap_or(0)))?;
     signals::set_loading(true);
     log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
+    load_snapshot(engine, input, name, bytes, Target::DataSet)
+        .map_err(|why| throw_away(uplink, why))
+}
+
+/// Ends what reads the old data set to write it into a file: the append-only log and a snapshot.
+fn end_writers(uplink: &Uplink<'_>) {
+    uplink.aof.suspend();
+    if let Some(snapshot) = uplink.engine.snapshots.current() {
+        snapshot.end();
+    }
+}
+
+/// Where a snapshot is loaded into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    DataSet,
+    /// The second one.
+    Beside,
+}
+
+/// Loads a snapshot of the primary.
+fn load_snapshot(
+    engine: &'static Engine,
+    input: &mut dyn Read,
+    name: &str,
+    bytes: Option<u64>,
+    target: Target,
+) -> Result<Report, Failure> {
     let source = Source {
         input,
         name: name.to_owned(),
@@ -321,9 +285,16 @@ fn install(
     let mut options = load::Options::configured(engine);
     // The primary says when a key is gone.
     options.settings.keeps_expired = true;
+    options.settings.is_beside = target == Target::Beside;
     load_rdb(engine, source, &options).map_err(|why| {
-        let why = format!("Failed trying to load the MASTER synchronization DB: {why}");
-        throw_away(uplink, Failure::Failed(why))
+        Failure::Failed(format!("Failed trying to load the MASTER synchronization DB: {why}"))
+    })
+}
+
+/// Reads the end of a snapshot that was loaded while it arrived; the beginning of the stream behind it.
+fn read_end(input: SnapshotInput<'_, impl Read, impl Watcher>) -> Result<Vec<u8>, Failure> {
+    input.finish().map_err(|error| {
+        Failure::Failed(format!("Bad end of the snapshot from MASTER: {}", os_error(&error)))
     })
 }
 

@@ -4,10 +4,12 @@
 //! If the snapshot is of the same history, the first data set is an earlier state of the same data, and is
 //! served meanwhile. Otherwise clients are told that data is being loaded, as in Redis.
 
-use super::{Failure, Loaded, SnapshotInput, Watcher, begun_at};
+use super::{
+    Failure, Loaded, SnapshotInput, Target, Watcher, begun_at, end_writers, load_snapshot, read_end,
+};
 use crate::log;
-use crate::persistence::load::{self, Report, Source, load_rdb};
-use crate::process::{os_error, signals};
+use crate::persistence::load::Report;
+use crate::process::signals;
 use crate::replication::upstream::Uplink;
 use engine::DbIndex;
 use engine::follow::{Beginning, exchange};
@@ -64,22 +66,9 @@ fn load(
         signals::set_loading(true);
         engine.loading.begin(total_bytes.unwrap_or(0), at);
     }
-    let mut options = load::Options::configured(engine);
-    options.settings.keeps_expired = true;
-    options.settings.is_beside = true;
-    let source = Source {
-        input: &mut input,
-        name: "the stream from the master".to_owned(),
-        offset: 0,
-        end: total_bytes.unwrap_or(u64::MAX),
-        begun: &mut || {},
-    };
-    let report = load_rdb(engine, source, &options).map_err(|why| {
-        Failure::Failed(format!("Failed trying to load the MASTER synchronization DB: {why}"))
-    })?;
-    let rest = input.finish().map_err(|error| {
-        Failure::Failed(format!("Bad end of the snapshot from MASTER: {}", os_error(&error)))
-    })?;
+    let name = "the stream from the master";
+    let report = load_snapshot(engine, &mut input, name, total_bytes, Target::Beside)?;
+    let rest = read_end(input)?;
     Ok((report, rest))
 }
 
@@ -92,10 +81,7 @@ fn install(
 ) -> Result<Loaded, Failure> {
     let engine = uplink.engine;
     log!(Notice, "MASTER <-> REPLICA sync: Swapping active DB with loaded DB");
-    uplink.aof.suspend();
-    if let Some(snapshot) = engine.snapshots.current() {
-        snapshot.end();
-    }
+    end_writers(uplink);
     let (history, position) = begun_at(promise);
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
     let beginning = Beginning { history, position, bytes: None };

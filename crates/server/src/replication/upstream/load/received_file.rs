@@ -1,0 +1,71 @@
+//! The file that a snapshot is received into (`repl-diskless-load disabled`).
+
+use crate::log;
+use crate::persistence::snapshot_file::sync_folder_of;
+use crate::persistence::temporaries;
+use crate::process::os_error;
+use engine::Engine;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// A snapshot that is received into a file, which goes unless it takes the place of the configured one.
+pub struct ReceivedFile {
+    path: PathBuf,
+    /// Locked, so that another process that starts here knows that it is in use.
+    _file: File,
+}
+
+impl ReceivedFile {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes it the configured snapshot, since it is loaded.
+    pub fn replace_snapshot(self, engine: &Engine) {
+        let target = engine.config.dbfilename().as_path().to_path_buf();
+        // A save that is under way would put an older data set into its place.
+        engine.persistence.end_running();
+        let renamed = std::fs::rename(&self.path, &target).and_then(|()| sync_folder_of(&target));
+        if let Err(error) = renamed {
+            log!(
+                Warning,
+                "Failed trying to rename the temp DB into {}: {}",
+                target.display(),
+                os_error(&error)
+            );
+        }
+    }
+}
+
+impl Drop for ReceivedFile {
+    fn drop(&mut self) {
+        // It has another name, or it is in nothing's way if it cannot be removed.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Writes the snapshot into a file; its size.
+///
+/// # Errors
+/// The link or the disk fails. No file is left.
+pub fn write_file(input: &mut dyn Read) -> io::Result<(ReceivedFile, u64)> {
+    let path = PathBuf::from(temporaries::received());
+    let mut file = File::create(&path)?;
+    let received = ReceivedFile { path, _file: file.try_clone()? };
+    file.try_lock().map_err(io::Error::from)?;
+    let mut piece = vec![0; 1 << 20];
+    let mut bytes = 0;
+    loop {
+        match input.read(&mut piece)? {
+            0 => break,
+            read => {
+                file.write_all(&piece[..read])?;
+                bytes += read as u64;
+            }
+        }
+    }
+    file.sync_all()?;
+    Ok((received, bytes))
+}
