@@ -25,6 +25,23 @@ fn replica_by(program: &Program, primary: &Server, arguments: &[&str]) -> Server
     Server::start(program, Options::arguments(&all)).expect("it starts")
 }
 
+/// Tools that wait for the end of a save look at the field, and Redis counts what is sent to replicas. A replica
+/// that has just come gets no PING, so the position stays that of the writes.
+#[test]
+fn a_snapshot_for_replicas_is_a_save_that_leaves_the_position_alone() {
+    let primary = primary(&["--repl-ping-replica-period", "3600"]);
+    let mut client = primary.client();
+    ok(&mut client, &["DEBUG", "POPULATE", "100"]);
+    let before = number(&mut client, "master_repl_offset");
+    ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "1000000"]);
+    let replica = replica_by(&Program::under_test(), &primary, &[]);
+    eventually("it is sent", || number(&mut client, "rdb_bgsave_in_progress") == 1);
+    ok(&mut client, &["CONFIG", "SET", "rdb-key-save-delay", "0"]);
+    eventually("the link is up", || is_linked(&mut replica.client()));
+    eventually("it was sent", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    assert_eq!(number(&mut client, "master_repl_offset"), before);
+}
+
 #[test]
 fn three_replicas_synchronise_at_once_and_resume_after_a_cut() {
     synchronise_and_resume(&Program::reference().expect("there is a reference"));

@@ -292,7 +292,9 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(out, "current_save_keys_processed", keys);
     line(out, "current_save_keys_total", total);
     line(out, "rdb_changes_since_last_save", cx.engine.changes_since_save());
-    line(out, "rdb_bgsave_in_progress", u8::from(running.is_some()));
+    // In Redis a snapshot for replicas is a save in the background, too.
+    let is_saving = running.is_some() || cx.engine.replicas.primary().is_sending();
+    line(out, "rdb_bgsave_in_progress", u8::from(is_saving));
     line(out, "rdb_last_save_time", state.last_save_s());
     line(out, "rdb_last_bgsave_status", if state.last_failed() { "err" } else { "ok" });
     line(out, "rdb_last_bgsave_time_sec", state.last_seconds());

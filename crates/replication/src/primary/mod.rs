@@ -275,6 +275,11 @@ impl Primary {
         self.links.remove(&client)
     }
 
+    /// Whether a snapshot is on its way to replicas.
+    pub fn is_sending(&self) -> bool {
+        self.is_sending
+    }
+
     /// The snapshot for a group was sent, or it failed. Replicas that failed are disconnected by the
     /// caller: their streams are broken in the middle.
     pub fn sent(&mut self, group: &Group, now: Millis) {
@@ -307,9 +312,14 @@ impl Primary {
         let timeout_ms = settings.timeout_s.saturating_mul(1000) as i64;
         let is_due =
             |last: Option<Millis>, period: i64| last.is_none_or(|at| now.0 - at.0 >= period);
-        if self.replicas().next().is_some() && is_due(self.last_ping, period_ms) {
+        // Periods follow each other whether there are replicas or not, so one that has just come gets no PING
+        // at once: until a period is over, its position is that of the writes.
+        let pinged = *self.last_ping.get_or_insert(now);
+        if now.0 - pinged.0 >= period_ms {
             self.last_ping = Some(now);
-            actions.push(Action::Ping);
+            if self.replicas().next().is_some() {
+                actions.push(Action::Ping);
+            }
         }
         for link in self.links.values() {
             // A replica that receives or loads a snapshot is quiet; the sender watches it.

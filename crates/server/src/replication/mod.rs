@@ -72,9 +72,6 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
         engine.journal.stop_keeping();
         log!(Notice, "Replication backlog freed after {ttl_s} seconds without connected replicas.");
     }
-    if engine.replicas.count() == 0 {
-        return;
-    }
     engine.replicas.count_again(now, engine.config.min_replicas_max_lag());
     let actions = engine.replicas.primary().tick(&engine.replication_settings(), now);
     for action in actions {
