@@ -163,6 +163,12 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
+            Effect::Other("min-replicas-max-lag") => {
+                // The next write is judged by it, not only one after the next count.
+                let now = engine::clock::now();
+                self.engine.replicas.count_again(now, config.min_replicas_max_lag());
+                Ok(())
+            }
             Effect::Other("tier-max-size") => match self.engine.tier.get() {
                 Some(tier) => {
                     tier.set_max_bytes(config.tier_max_size()).map_err(|error| error.to_string())
