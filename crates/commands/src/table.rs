@@ -166,6 +166,34 @@ mod tests {
         });
     }
 
+    /// A user that may do with the key what the row says may send every request of it (`most_access`).
+    #[test]
+    fn a_function_for_the_only_key_takes_access_away_from_what_the_row_says() {
+        const ACCESS: [KeyFlags; 4] =
+            [KeyFlags::ACCESS, KeyFlags::UPDATE, KeyFlags::INSERT, KeyFlags::DELETE];
+        let words: Vec<&[u8]> = ["x", "k", "get", "set", "ifeq", "incrby", "u8", "1", "overflow"]
+            .iter()
+            .map(|word| word.as_bytes())
+            .collect();
+        check(|row| {
+            let Some(find) = row.command.find_keys.filter(|_| row.single_key > 0) else {
+                return Ok(());
+            };
+            for first in 2..words.len() {
+                let request = [&words[..2], &words[first..], &words[2..first]].concat();
+                let mut found = Vec::new();
+                let _ = find(&request, &mut |word, flags| found.push((word, flags)));
+                let is_within = found.iter().all(|&(word, flags)| {
+                    let has_no_more =
+                        |&bit: &KeyFlags| !flags.has(bit) || row.command.keys[0].flags.has(bit);
+                    word == row.single_key && ACCESS.iter().all(has_no_more)
+                });
+                ensure(is_within, "its function finds more than its specification says")?;
+            }
+            Ok(())
+        });
+    }
+
     #[test]
     fn inexpressible_keys_have_a_function() {
         check(|row| {

@@ -1,6 +1,6 @@
 //! Finding a command's row by its name, quickly: a small perfect-enough hash table built once.
 
-use crate::command::{Begin, Command, Find, Flags};
+use crate::command::{Begin, Channels, Command, Find, Flags, KeyFlags};
 use crate::error::Error;
 use crate::name::PackedName;
 
@@ -17,6 +17,9 @@ pub struct Resolved {
     pub index: usize,
     /// The word of the only key, where every request has exactly one at the same place; else 0.
     pub single_key: usize,
+    /// What a request does at most with its only key, if it has one at a fixed place and names no channel.
+    /// A user that may do that with the key may send the request, whatever its other words are.
+    pub(crate) most_access: Option<KeyFlags>,
     /// When it runs with the world stopped.
     pub(crate) world: WorldUse,
 }
@@ -49,6 +52,17 @@ impl Resolved {
     /// Whether this request of a command that runs no queue needs the world stopped.
     pub(crate) fn needs_world(&self, words: &[&[u8]]) -> bool {
         self.world == WorldUse::Always || self.command.needs_world.is_some_and(|ask| ask(words))
+    }
+}
+
+/// The word of the only key of a command's requests, and what they do with it, where each has exactly one
+/// at the same place.
+fn single_key(command: &Command) -> Option<(usize, KeyFlags)> {
+    let [spec] = command.keys else { return None };
+    let is_certain = !spec.flags.any(KeyFlags::NOT_KEY.with(KeyFlags::INCOMPLETE));
+    match (spec.begin, spec.find) {
+        (Begin::Index(at), Find::Range { last: 0, .. }) if is_certain => Some((at, spec.flags)),
+        _ => None,
     }
 }
 
@@ -126,20 +140,16 @@ impl CommandTable {
             Some(parent) => format!("{}|{}", parent.name, command.name),
             None => command.name.to_owned(),
         };
-        let single_key = match command.keys {
-            [spec] => match (spec.begin, spec.find) {
-                (Begin::Index(at), Find::Range { last: 0, .. })
-                    if !spec.flags.has(crate::command::KeyFlags::NOT_KEY)
-                        && !spec.flags.has(crate::command::KeyFlags::INCOMPLETE) =>
-                {
-                    at
-                }
-                _ => 0,
-            },
-            _ => 0,
-        };
-        let (index, world) = (self.all.len(), WorldUse::of(command));
-        self.all.push(Resolved { command, parent, full_name, index, single_key, world });
+        let (single_key, access) = single_key(command).unzip();
+        self.all.push(Resolved {
+            command,
+            parent,
+            full_name,
+            index: self.all.len(),
+            single_key: single_key.unwrap_or(0),
+            most_access: access.filter(|_| matches!(command.channels, Channels::None)),
+            world: WorldUse::of(command),
+        });
     }
 
     /// Every command and subcommand, in the order of their indexes.

@@ -31,13 +31,18 @@ impl AllowedCommands {
         self.is_all
     }
 
+    /// Whether every request of this row is allowed.
+    #[inline]
+    pub fn has_bit(&self, row: &Resolved) -> bool {
+        self.bits.get(row.index / 64).is_some_and(|bits| bits >> (row.index % 64) & 1 == 1)
+    }
+
     /// Whether a request of this row is allowed.
     pub fn allow(&self, row: &Resolved, words: &[&[u8]]) -> bool {
-        let bit =
-            self.bits.get(row.index / 64).is_some_and(|bits| bits >> (row.index % 64) & 1 == 1);
-        bit || self.first_args.iter().any(|(index, first)| {
+        let is_this = |(index, first): &(usize, Vec<u8>)| {
             *index == row.index && words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(first))
-        })
+        };
+        self.has_bit(row) || self.first_args.iter().any(is_this)
     }
 
     fn set(&mut self, row: &Resolved, allowed: bool) {

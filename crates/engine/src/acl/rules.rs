@@ -125,16 +125,15 @@ impl User {
         Err(nearest)
     }
 
-    /// Whether the user's own selector allows this request of a command with one key at a fixed place.
-    /// `false` may also mean that only [`User::check`] can say.
+    /// Whether a selector allows this request of a command with one key at a fixed place, whatever its
+    /// options make of the key. `false` may also mean that only [`User::check`] can say.
     #[inline]
     pub(crate) fn allows_one_key(&self, row: &Resolved, words: &[&[u8]]) -> bool {
-        match (row.command.keys, words.get(row.single_key)) {
-            ([spec], Some(key)) if row.single_key > 0 && row.command.find_keys.is_none() => {
-                self.root.allows_one_key(row, spec, key)
-            }
-            _ => false,
-        }
+        let (Some(access), Some(key)) = (row.most_access, words.get(row.single_key)) else {
+            return false;
+        };
+        let allows = |selector: &Selector| selector.allows_one_key(row, access, key);
+        allows(&self.root) || self.selectors.iter().any(allows)
     }
 
     /// Whether a selector that allows the request allows to read every key.

@@ -4,7 +4,7 @@
 use super::Denial;
 use super::commands::{AllowedCommands, allows_channel};
 use super::rules::Refusal;
-use crate::command::{Channels, Databases, Flags, KeyFlags, KeySpec};
+use crate::command::{Channels, Databases, Flags, KeyFlags};
 use crate::request_keys::RequestKey;
 use crate::table::{CommandTable, Resolved};
 use keyspace::DbIndex;
@@ -216,13 +216,11 @@ impl Selector {
         self.check_databases(request)
     }
 
-    /// Whether a request whose command has the one key specification `spec` is allowed, which names this
-    /// key. `false` may also mean that only [`Selector::check`] can say.
-    pub(super) fn allows_one_key(&self, row: &Resolved, spec: &KeySpec, key: &[u8]) -> bool {
-        self.databases.is_none()
-            && self.commands.allow(row, &[])
-            && matches!(row.command.channels, Channels::None)
-            && self.allows_key(key, spec.flags)
+    /// Whether a request is allowed that does no more than `access` to this key, which is all that it
+    /// names. `false` may also mean that only [`Selector::check`] can say.
+    #[inline]
+    pub(super) fn allows_one_key(&self, row: &Resolved, access: KeyFlags, key: &[u8]) -> bool {
+        self.databases.is_none() && self.commands.has_bit(row) && self.allows_key(key, access)
     }
 
     fn allows_key(&self, key: &[u8], flags: KeyFlags) -> bool {

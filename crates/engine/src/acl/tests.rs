@@ -16,11 +16,18 @@ static GET: Command = Command {
     arity: 2,
     ..Command::ROW
 };
+/// It may read, but does so only if it is asked to.
 static SET: Command = Command {
     name: "set",
     flags: Flags::WRITE,
     group: Group::String,
-    keys: &[KeySpec::one(KeyFlags::OW.with(KeyFlags::UPDATE))],
+    keys: &[KeySpec::one(RO.with(KeyFlags::UPDATE).with(KeyFlags::VARIABLE))],
+    find_keys: Some(|words, found| {
+        let reads = words.get(3).is_some_and(|word| *word == b"get");
+        let access = if reads { RO } else { KeyFlags::OW };
+        found(1, access.with(KeyFlags::UPDATE));
+        Ok(())
+    }),
     arity: -3,
     ..Command::ROW
 };
@@ -127,6 +134,27 @@ fn a_user_may_send_what_its_rules_allow() {
     check(&acl, "bob", "set x1 v", Err(Denial::Key));
     change(&acl, "bob", "db=1");
     check(&acl, "bob", "get a1", Err(Denial::Database));
+}
+
+#[test]
+fn the_short_way_takes_the_most_that_a_command_may_do_with_its_key() {
+    let acl = acl(b"");
+    change(&acl, "bob", "on >x ~a* %W~w* +get +set (%R~x* +get)");
+    let user = acl.user(b"bob").expect("the user is there");
+    for (request, expected) in [
+        ("set a1 v", true),
+        ("set a1 v get", true),
+        ("get x1", true),
+        // It is allowed, which only its other words show.
+        ("set w1 v", false),
+        ("set w1 v get", false),
+    ] {
+        let words = words(request);
+        let row = acl.table.lookup(&words).expect("the command is in the table");
+        assert_eq!(user.allows_one_key(row, &words), expected, "{request}");
+    }
+    check(&acl, "bob", "set w1 v", Ok(()));
+    check(&acl, "bob", "set w1 v get", Err(Denial::Key));
 }
 
 #[test]
