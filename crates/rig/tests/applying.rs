@@ -1,4 +1,4 @@
-//! The stream of a primary applied by several threads: the order of each key is kept, and whoever stops the
+//! The stream of a primary applied by several threads: the order of each key is kept, and a thread that stops the
 //! world finds a whole prefix of the stream.
 
 use commands::rows;
