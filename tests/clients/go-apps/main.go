@@ -1,4 +1,5 @@
-// Libraries on top of go-redis: redsync (locks), redis_rate (limits) and asynq (queues), all by scripts.
+// Libraries on top of go-redis: redsync (locks), redis_rate (limits) and asynq (queues), all by scripts. And rueidis,
+// which caches in the client, with Centrifuge on top of it: streams and presence by scripts.
 package main
 
 import (
@@ -11,11 +12,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/centrifugal/centrifuge"
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 )
 
 var (
@@ -183,11 +186,84 @@ func queues() {
 	}
 }
 
+// Values that are cached in the client, which the server tells when they change.
+func caching() {
+	client := must(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{address}}))
+	defer client.Close()
+	set := func(key, value string) {
+		check("rueidis set", client.Do(ctx, client.B().Set().Key(key).Value(value).Build()).Error(), nil)
+	}
+	get := func(key string) (string, bool) {
+		result := client.DoCache(ctx, client.B().Get().Key(key).Cache(), time.Minute)
+		return must(result.ToString()), result.IsCacheHit()
+	}
+	set("cached", "1")
+	for n := range 3 {
+		value, isHit := get("cached")
+		check("rueidis cache", []any{value, isHit}, []any{"1", n > 0})
+	}
+	set("cached", "2")
+	until("rueidis invalidation", func() bool { value, _ := get("cached"); return value == "2" })
+	var group sync.WaitGroup
+	var right atomic.Int64
+	for n := range 20 {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for m := range 100 {
+				key := fmt.Sprint("key:", n, ":", m)
+				if err := client.Do(ctx, client.B().Set().Key(key).Value(key).Build()).Error(); err != nil {
+					fail(err)
+				}
+				if value, _ := get(key); value == key {
+					right.Add(1)
+				}
+			}
+		}()
+	}
+	group.Wait()
+	check("rueidis caches what was written", right.Load(), int64(2000))
+	script := rueidis.NewLuaScript("return {KEYS[1], ARGV[1]}")
+	words := must(script.Exec(ctx, client, []string{"k"}, []string{"v"}).AsStrSlice())
+	check("rueidis script", words, []string{"k", "v"})
+}
+
+// The engine of a messaging server: history in streams and in lists, presence in hashes and sorted sets.
+func messaging() {
+	node := must(centrifuge.New(centrifuge.Config{}))
+	shard := must(centrifuge.NewRedisShard(node, centrifuge.RedisShardConfig{Address: address}))
+	shards := []*centrifuge.RedisShard{shard}
+	for _, lists := range []bool{false, true} {
+		config := centrifuge.RedisBrokerConfig{Shards: shards, Prefix: fmt.Sprint("history", lists), UseLists: lists}
+		broker := must(centrifuge.NewRedisBroker(node, config))
+		for n := range 10 {
+			options := centrifuge.PublishOptions{HistorySize: 5, HistoryTTL: time.Minute}
+			_, _, err := broker.Publish("channel", fmt.Appendf(nil, "%d", n), options)
+			check("Centrifuge publish", err, nil)
+		}
+		every := centrifuge.HistoryOptions{Filter: centrifuge.HistoryFilter{Limit: -1}}
+		kept, top, err := broker.History("channel", every)
+		check("Centrifuge history", []any{len(kept), top.Offset, string(kept[0].Data), err}, []any{5, uint64(10), "5", nil})
+		check("Centrifuge removes history", broker.RemoveHistory("channel"), nil)
+	}
+	manager := must(centrifuge.NewRedisPresenceManager(node, centrifuge.RedisPresenceManagerConfig{Shards: shards}))
+	for n := range 5 {
+		client := fmt.Sprint("client", n)
+		info := &centrifuge.ClientInfo{ClientID: client, UserID: fmt.Sprint("user", n%2)}
+		check("Centrifuge adds presence", manager.AddPresence("channel", client, info), nil)
+	}
+	check("Centrifuge presence", len(must(manager.Presence("channel"))), 5)
+	stats := must(manager.PresenceStats("channel"))
+	check("Centrifuge counts", []int{stats.NumClients, stats.NumUsers}, []int{5, 2})
+}
+
 func main() {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	client.FlushAll(ctx)
 	locks(client)
 	rates(client)
 	queues()
+	caching()
+	messaging()
 	client.FlushAll(ctx)
 }

@@ -1,8 +1,9 @@
-// Programs of web servers: sessions of Express (connect-redis), limits (rate-limiter-flexible), queues
+// Programs of web servers: sessions of Express (connect-redis), limits (rate-limiter-flexible, Bottleneck), queues
 // (Bull, Bee-Queue, node-resque), and Socket.IO's two ways to join several servers.
 const assert = require("node:assert");
 const http = require("node:http");
 const BeeQueue = require("bee-queue");
+const Bottleneck = require("bottleneck");
 const Bull = require("bull");
 const session = require("express-session");
 const { RedisStore } = require("connect-redis");
@@ -87,6 +88,27 @@ async function limiters() {
   await assert.rejects(blocking.consume("x"), ({ msBeforeNext: ms }) => ms > 60_000);
   check("rate-limiter-flexible blocks", [(await blocking.get("x")).consumedPoints, await blocking.delete("x"), await blocking.get("x")], [2, true, null]);
   await client.quit();
+}
+
+// Two limiters share one limit.
+async function bottleneck() {
+  const options = { id: "limiter", datastore: "ioredis", Redis, clientOptions: { host, port }, maxConcurrent: 3, minTime: 2, reservoir: 1000 };
+  const limiters = [];
+  for (let n = 0; n < 2; n++) {
+    limiters.push(new Bottleneck({ ...options, clearDatastore: n === 0 }));
+    await limiters[n].ready();
+  }
+  let [running, most] = [0, 0];
+  const run = async (n) => {
+    most = Math.max(most, ++running);
+    await pause(5);
+    running--;
+    return n;
+  };
+  const jobs = Array.from({ length: 60 }, (_, n) => limiters[n % 2].schedule({ priority: n % 9 }, run, n));
+  check("Bottleneck runs all", await Promise.all(jobs), Array.from({ length: 60 }, (_, n) => n));
+  check("Bottleneck limits", [most <= 3, await limiters[0].currentReservoir()], [true, 940]);
+  for (const each of limiters) await each.disconnect();
 }
 
 async function bull() {
@@ -185,7 +207,7 @@ async function sockets(label, adapters) {
 async function main() {
   const client = new Redis({ host, port });
   await client.flushall();
-  for (const part of [sessions, limiters, bull, bee, nodeResque]) await part();
+  for (const part of [sessions, limiters, bottleneck, bull, bee, nodeResque]) await part();
   const publishers = [new Redis({ host, port }), new Redis({ host, port })];
   await sockets("Socket.IO messages", publishers.map((each) => createAdapter(each, each.duplicate())));
   const writers = [await nodeRedis(), await nodeRedis()];
