@@ -1,58 +1,57 @@
-//! Segments as files in a folder, read and written past the page cache by a pool of threads.
+//! Segments as files in a folder, read and written past the page cache, through io_uring or by threads.
 //!
 //! The folder belongs to one process: it holds a lock file as long as it lives. What an earlier process
 //! has left is removed at the start, and everything at the end.
 #![allow(unsafe_code)] // fallocate(2)
 
-use crate::disk::{Disk, Operation, Work};
-use std::collections::{HashMap, VecDeque};
+use crate::disk::{Disk, Operation};
+use crate::queue::{Carrier, Job};
+use crate::threads::Pool;
+use crate::uring::Ring;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 use std::thread::JoinHandle;
-use structs::sync::{lock, read, wait, write};
+use structs::sync::{read, write};
 
 const LOCK_NAME: &str = "dunlin-tier.lock";
 const PREFIX: &str = "dunlin-tier-";
 const SUFFIX: &str = ".segment";
+
+/// How reads and writes are carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backend {
+    /// Through io_uring, by one thread.
+    Uring,
+    /// By a pool of threads.
+    Threads,
+}
+
+/// Starts a thread.
+pub type Spawn<'s> = dyn Fn(Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> + 's;
 
 /// Segments in a folder.
 pub struct Files {
     folder: PathBuf,
     lock: File,
     open: RwLock<HashMap<u32, Arc<File>>>,
-    shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    backend: Backend,
+    carrier: Box<dyn Carrier>,
     has_direct: AtomicBool,
 }
 
-struct Shared {
-    queue: Mutex<Queue>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Queue {
-    reads: VecDeque<(Arc<File>, u64, Operation)>,
-    writes: VecDeque<(Arc<File>, u64, Operation)>,
-    is_closed: bool,
-}
-
 impl Files {
-    /// Takes a folder, which is made if there is none, and removes the segments that are in it. `spawn` starts
-    /// a thread; there are `threads` of them.
+    /// Takes a folder, which is made if there is none, and removes the segments that are in it. Where io_uring is
+    /// wanted but refused there are threads.
     ///
     /// # Errors
     /// The folder cannot be used, or another process has it.
-    pub fn open(
-        folder: &Path,
-        threads: usize,
-        spawn: impl Fn(Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>,
-    ) -> io::Result<Files> {
+    pub fn open(folder: &Path, wanted: Backend, spawn: &Spawn<'_>) -> io::Result<Files> {
         std::fs::create_dir_all(folder)?;
         let lock_path = folder.join(LOCK_NAME);
         let lock = OpenOptions::new().write(true).create(true).truncate(false).open(lock_path)?;
@@ -65,14 +64,18 @@ impl Files {
             Err(std::fs::TryLockError::Error(error)) => return Err(error),
         }
         remove_segments(folder)?;
-        let shared = Arc::new(Shared { queue: Mutex::default(), arrived: Condvar::new() });
-        let threads = (0..threads.max(1)).map(|index| {
-            let shared = Arc::clone(&shared);
-            spawn(Box::new(move || serve(&shared, index == 0)))
-        });
-        let threads = Mutex::new(threads.collect::<io::Result<_>>()?);
+        let ring = if wanted == Backend::Uring { Ring::new(spawn).ok() } else { None };
+        let (backend, carrier): (_, Box<dyn Carrier>) = match ring {
+            Some(ring) => (Backend::Uring, Box::new(ring)),
+            None => (Backend::Threads, Box::new(Pool::new(spawn)?)),
+        };
         let (open, has_direct) = (RwLock::default(), AtomicBool::new(true));
-        Ok(Files { folder: folder.to_owned(), lock, open, shared, threads, has_direct })
+        Ok(Files { folder: folder.to_owned(), lock, open, backend, carrier, has_direct })
+    }
+
+    /// How reads and writes are carried out.
+    pub fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Whether the page cache is passed by, which not every file system allows.
@@ -100,12 +103,7 @@ impl Files {
 
     /// Ends all operations that were begun, and removes the segments and the lock file.
     pub fn close(&self) {
-        lock(&self.shared.queue).is_closed = true;
-        self.shared.arrived.notify_all();
-        for thread in std::mem::take(&mut *lock(&self.threads)) {
-            // A thread that panicked has ended the process.
-            let _ = thread.join();
-        }
+        self.carrier.close();
         write(&self.open).clear();
         // What is left is removed by the next process that uses the folder.
         let _ = remove_segments(&self.folder);
@@ -160,61 +158,9 @@ impl Disk for Files {
 
     fn submit(&self, operations: Vec<Operation>) {
         let open = read(&self.open);
-        let mut queue = lock(&self.shared.queue);
-        for operation in operations {
-            let file = Arc::clone(&open[&operation.segment]);
-            let at = u64::from(operation.offset);
-            match operation.work {
-                Work::Read(_) => queue.reads.push_back((file, at, operation)),
-                Work::Write(_) => queue.writes.push_back((file, at, operation)),
-            }
-            self.shared.arrived.notify_one();
-        }
+        let job =
+            |operation: Operation| Job { file: Arc::clone(&open[&operation.segment]), operation };
+        let jobs = operations.into_iter().map(job).collect();
+        self.carrier.submit(jobs);
     }
-}
-
-/// Carries out operations until the files are closed and nothing is left to do. Reads go first, since clients
-/// wait for them; but one thread prefers writes, so that these make progress whatever is read.
-fn serve(shared: &Shared, prefers_writes: bool) {
-    let mut queue = lock(&shared.queue);
-    loop {
-        let Queue { reads, writes, .. } = &mut *queue;
-        let (first, second) = if prefers_writes { (writes, reads) } else { (reads, writes) };
-        let next = first.pop_front().or_else(|| second.pop_front());
-        let Some((file, at, operation)) = next else {
-            if queue.is_closed {
-                return;
-            }
-            queue = wait(&shared.arrived, queue);
-            continue;
-        };
-        drop(queue);
-        let Operation { len, work, done, .. } = operation;
-        let (work, result) = match work {
-            Work::Read(mut bytes) => {
-                let result = read_all(&file, &mut bytes[..len], at);
-                (Work::Read(bytes), result)
-            }
-            Work::Write(bytes) => {
-                let result = file.write_all_at(&bytes[..len], at).map(|()| len);
-                (Work::Write(bytes), result)
-            }
-        };
-        done(work, result);
-        queue = lock(&shared.queue);
-    }
-}
-
-/// Reads until the buffer is full or the file ends.
-fn read_all(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match file.read_at(&mut bytes[done..], at + done as u64) {
-            Ok(0) => break,
-            Ok(read) => done += read,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(done)
 }

@@ -14,12 +14,15 @@ mod figures;
 pub mod files;
 mod location;
 mod marks;
+mod queue;
 mod reader;
 mod record;
 mod segments;
 mod slot;
 mod sweep;
+mod threads;
 mod tier;
+mod uring;
 mod window;
 mod writer;
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tier::files::Files;
+use tier::files::{Backend, Files};
 use tier::{Location, Owners, Refused, Relocation, Settings, Tier};
 
 /// A folder that is removed at the end.
@@ -24,8 +24,8 @@ impl Folder {
         files.map(name).collect()
     }
 
-    fn open(&self) -> std::io::Result<Files> {
-        Files::open(&self.0, 2, |run| std::thread::Builder::new().spawn(run))
+    fn open(&self, backend: Backend) -> std::io::Result<Files> {
+        Files::open(&self.0, backend, &|run| std::thread::Builder::new().spawn(run))
     }
 }
 
@@ -50,12 +50,22 @@ impl Owners for NoOwners {
 }
 
 #[test]
-fn values_come_back_and_files_go() {
-    let folder = Folder::new("tier");
+fn values_come_back_and_files_go_with_threads() {
+    values_come_back_and_files_go(Backend::Threads);
+}
+
+#[test]
+fn values_come_back_and_files_go_with_io_uring() {
+    // Where it is refused these are threads, too.
+    values_come_back_and_files_go(Backend::Uring);
+}
+
+fn values_come_back_and_files_go(backend: Backend) {
+    let folder = Folder::new(&format!("tier-{backend:?}"));
     std::fs::write(folder.0.join("dunlin-tier-7.segment"), "of an earlier process")
         .expect("it can");
     std::fs::write(folder.0.join("somebody-else"), "stays").expect("it can be written");
-    let files = Arc::new(folder.open().expect("it is free"));
+    let files = Arc::new(folder.open(backend).expect("it is free"));
     assert!(!folder.names().contains(&"dunlin-tier-7.segment".to_owned()));
     let settings =
         Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
@@ -94,9 +104,9 @@ fn values_come_back_and_files_go() {
 #[test]
 fn a_folder_belongs_to_one_process() {
     let folder = Folder::new("tier-lock");
-    let first = folder.open().expect("it is free");
-    let error = folder.open().err().expect("it is in use");
+    let first = folder.open(Backend::Uring).expect("it is free");
+    let error = folder.open(Backend::Uring).err().expect("it is in use");
     assert!(error.to_string().contains("in use by another process"), "{error}");
     first.close();
-    folder.open().expect("it is free again").close();
+    folder.open(Backend::Uring).expect("it is free again").close();
 }

@@ -2,16 +2,14 @@
 
 use crate::log;
 use crate::process::thread;
-use config::Config;
+use config::{Config, IoBackend};
 use engine::Engine;
 use engine::tier::Entries;
 use std::sync::Arc;
 use std::time::Duration;
-use tier::files::Files;
+use tier::files::{Backend, Files};
 use tier::{Settings, Tier};
 
-/// Threads that read and write: as many operations are under way at a time.
-const THREADS: usize = 8;
 /// Memory for what is not on the disk yet, in bytes: at most, at least, and as a share of `maxmemory`.
 const MAX_BUFFERED: u64 = 16 << 20;
 const MIN_BUFFERED: u64 = 1 << 20;
@@ -43,7 +41,14 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     }
     let cannot = |why: String| format!("Can't use tier-dir '{}': {why}", folder.to_string_lossy());
     let spawn = |run: Box<dyn FnOnce() + Send>| thread::spawn("tier-io", run);
-    let files = Files::open(folder.as_path(), THREADS, spawn).map_err(|e| cannot(e.to_string()))?;
+    let wanted = match config.io_backend() {
+        IoBackend::Epoll => Backend::Threads,
+        IoBackend::Auto | IoBackend::IoUring => Backend::Uring,
+    };
+    let files = Files::open(folder.as_path(), wanted, &spawn).map_err(|e| cannot(e.to_string()))?;
+    if files.backend() != wanted {
+        log!(Notice, "The tier's disk is read and written by threads, since io_uring is refused.");
+    }
     let files = Arc::new(files);
     let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings(engine, config))
         .map_err(|error| cannot(error.to_string()))?;
