@@ -44,8 +44,20 @@ pub enum Relocation {
     Gone,
     /// The entry cannot be changed now.
     Held,
+    /// No entry can be looked at for longer than the cleaner may wait: new segments may be wanted meanwhile.
+    Later,
     /// The value was not taken in.
     Refused(Refused),
+}
+
+/// Whether cleaning a segment goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Moving {
+    On,
+    /// It makes no sense.
+    Over,
+    /// Not now.
+    Later,
 }
 
 impl Tier {
@@ -78,16 +90,19 @@ impl Tier {
     }
 
     /// Moves away what is referred to of a segment. What cannot be moved stays where it is: the segment
-    /// is used again when that has gone by itself.
-    pub(crate) fn clean(self: &Arc<Self>, number: u32, owners: &dyn Owners) {
+    /// is used again when that has gone by itself. `false` if it is to be gone on with later.
+    pub(crate) fn clean(self: &Arc<Self>, number: u32, owners: &dyn Owners) -> bool {
         let segment = self.segments.get(number);
         // A failing read does not end cleaning: the values stay in place, and readers meet the error.
-        let _ = self.move_values(number, segment, owners);
+        if let Ok(false) = self.move_values(number, segment, owners) {
+            return false;
+        }
         let live = segment.live.load(Acquire);
         if live == 0 {
             self.counters.segments_cleaned.fetch_add(1, Relaxed);
         }
         segment.stuck_at.store(live + 1, Relaxed);
+        true
     }
 
     fn move_values(
@@ -95,7 +110,7 @@ impl Tier {
         number: u32,
         segment: &Segment,
         owners: &dyn Owners,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let end = lock(&segment.memory).end;
         let generation = segment.generation.load(Relaxed);
         let mut window = Window::new(number, end);
@@ -115,38 +130,42 @@ impl Tier {
             };
             at += location.len() as u32;
             let hash = self.alias(location).unwrap_or(record.hash);
-            if !self.move_value(location, Record { hash, ..record }, owners) {
-                return Ok(());
+            match self.move_value(location, Record { hash, ..record }, owners) {
+                Moving::On => {}
+                Moving::Over => return Ok(true),
+                Moving::Later => return Ok(false),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Whether it makes sense to go on.
     fn move_value(
         self: &Arc<Self>,
         location: Location,
         record: Record<'_>,
         owners: &dyn Owners,
-    ) -> bool {
+    ) -> Moving {
         for _ in 0..PAUSES {
             let mut append = || self.append_survivor(record);
             match owners.relocate(record.hash, location, &mut append) {
                 Relocation::Moved => {
                     self.forget_alias(location);
                     self.discard(location);
-                    return true;
+                    return Moving::On;
                 }
-                Relocation::Gone | Relocation::Held => return true,
+                Relocation::Gone | Relocation::Held => return Moving::On,
+                Relocation::Later => return Moving::Later,
                 Relocation::Refused(Refused::Busy) if self.failing.load(Relaxed) == 0 => {
+                    // What ends before this is seen by the wait's time limit.
+                    self.cleaner_waits.store(true, Release);
                     if !self.disk.poll() {
                         self.wait(PAUSE);
                     }
                 }
-                Relocation::Refused(_) => return false,
+                Relocation::Refused(_) => return Moving::Over,
             }
         }
-        false
+        Moving::Over
     }
 }
 

@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::figures::{Counters, Figures};
 use crate::location::{Location, MAX_SEGMENT_BYTES};
 use crate::record::HEADER;
+use crate::room::{Room, Told};
 use crate::segments::{Segments, State};
 use crate::writer::{Failed, PIECE};
 use std::collections::{HashMap, VecDeque};
@@ -17,10 +18,13 @@ use structs::sync::{lock, wait_timeout};
 
 /// Free segments that only the cleaner may use.
 pub(crate) const SPARE: usize = 2;
-/// Free segments that are provided beyond them.
-const AHEAD: usize = 2;
+/// Free segments that are made beyond them, as long as there may be more. Writers use them up while files are
+/// made.
+const MADE_AHEAD: usize = 4;
+/// The same where there may be no more: each is cleaned for, and takes from what cleaning has to choose from.
+const CLEANED_AHEAD: usize = 1;
 /// Free segments beyond which files are removed.
-const MAX_FREE: usize = SPARE + AHEAD + 4;
+const MAX_FREE: usize = SPARE + MADE_AHEAD + 2;
 /// Segments below which half-empty ones are no waste to speak of.
 const FEW_SEGMENTS: u64 = 8;
 
@@ -85,6 +89,10 @@ pub struct Tier {
     pub(crate) pieces: Mutex<Vec<AlignedBytes>>,
     /// Bytes of all pieces in memory.
     pub(crate) buffered: AtomicU64,
+    /// What is on its way to the disk, and what waits for it.
+    pub(crate) room: Room,
+    /// The cleaner waits for a write to end.
+    pub(crate) cleaner_waits: AtomicBool,
     pub(crate) counters: Counters,
     is_awake: Mutex<bool>,
     woken: Condvar,
@@ -122,6 +130,8 @@ impl Tier {
             is_full: AtomicBool::new(false),
             pieces: Mutex::default(),
             buffered: AtomicU64::new(0),
+            room: Room::new(),
+            cleaner_waits: AtomicBool::new(false),
             counters: Counters::default(),
             is_awake: Mutex::default(),
             woken: Condvar::new(),
@@ -130,7 +140,8 @@ impl Tier {
 
     fn check_max(settings: Settings, max_bytes: u64) -> Result<(), SettingsError> {
         // One for each stream, those of the cleaner, and one that can be cleaned.
-        let least = (settings.streams.max(1) + 1 + SPARE + AHEAD) as u64 * settings.segment_bytes;
+        let least =
+            (settings.streams.max(1) + 2 + SPARE + CLEANED_AHEAD) as u64 * settings.segment_bytes;
         if max_bytes > 0 && max_bytes < least {
             return Err(SettingsError::TooSmall(least));
         }
@@ -149,6 +160,12 @@ impl Tier {
         Ok(())
     }
 
+    /// Says what to call when values are taken in again, or none for a while, after one was refused as busy.
+    /// It is to be called once, and must not wait.
+    pub fn on_room(&self, told: Told) {
+        self.room.set_told(told);
+    }
+
     /// The longest payload that [`Tier::append`] takes, in bytes.
     pub fn max_payload(&self) -> usize {
         self.max_record() - HEADER
@@ -160,7 +177,13 @@ impl Tier {
 
     /// Free segments that there should be.
     pub(crate) fn wanted_free(&self) -> usize {
-        SPARE + AHEAD
+        SPARE + if self.may_grow() { MADE_AHEAD } else { CLEANED_AHEAD }
+    }
+
+    /// Whether another segment is allowed.
+    fn may_grow(&self) -> bool {
+        let max = self.max_bytes.load(Relaxed);
+        max == 0 || (self.existing.load(Relaxed) + 1) * self.settings.segment_bytes <= max
     }
 
     /// Nothing refers to a value any more. It does not wait.
@@ -225,18 +248,32 @@ impl Tier {
         self.write_again();
         self.forget_stuck();
         self.collect();
-        self.provide();
-        while self.wants_cleaning() {
-            let Some(victim) = self.choose_victim() else { break };
-            if self.segments.get(victim).needs.marked() > 0 && !self.is_short() {
-                break;
-            }
-            self.clean(victim, owners);
-            self.collect();
-            self.provide();
+        let is_full = self.clean_as_needed(owners) && lock(&self.free).len() <= SPARE;
+        if is_full && !self.is_full.swap(true, Relaxed) {
+            // There is nothing to wait for.
+            self.room.tell();
         }
-        let is_full = lock(&self.free).len() <= SPARE;
         self.is_full.store(is_full, Relaxed);
+    }
+
+    /// Moves values until enough segments are free and not more than half of all is waste. Whether free ones
+    /// are short and no more can be had. Those that writers have taken since they were provided do not count:
+    /// there are more to come.
+    fn clean_as_needed(self: &Arc<Self>, owners: &dyn Owners) -> bool {
+        loop {
+            let is_short = !self.provide();
+            if !is_short && !self.is_mostly_waste() {
+                return false;
+            }
+            let Some(victim) = self.choose_victim() else { return is_short };
+            if !is_short && self.segments.get(victim).needs.marked() > 0 {
+                return false;
+            }
+            if !self.clean(victim, owners) {
+                return false;
+            }
+            self.collect();
+        }
     }
 
     /// Has segments tried again now and then of which something could not be moved.
@@ -269,15 +306,14 @@ impl Tier {
         let segment = self.segments.get(number);
         segment.generation.fetch_add(1, AcqRel);
         lock(&segment.memory).end = 0;
-        let mut free = lock(&self.free);
-        let surplus = free.len() >= MAX_FREE || (self.is_too_large() && free.len() > SPARE);
+        let free = lock(&self.free).len();
+        let surplus = free >= MAX_FREE || (self.is_too_large() && free > SPARE);
         if surplus && self.disk.remove(number).is_ok() {
             segment.set_state(State::Absent);
             self.existing.fetch_sub(1, Relaxed);
             lock(&self.absent).push(number);
         } else {
-            segment.set_state(State::Free);
-            free.push_back(number);
+            self.add_free(number);
         }
     }
 
@@ -286,37 +322,42 @@ impl Tier {
         max > 0 && self.existing.load(Relaxed) * self.settings.segment_bytes > max
     }
 
-    /// Makes segments until enough are free or no more can be made.
-    fn provide(&self) {
-        let max = self.max_bytes.load(Relaxed);
+    /// Makes segments until enough are free; `false` if they are not and no more can be made.
+    fn provide(&self) -> bool {
         while lock(&self.free).len() < self.wanted_free() {
-            let bytes = (self.existing.load(Relaxed) + 1) * self.settings.segment_bytes;
-            if max > 0 && bytes > max {
-                return;
+            if !self.may_grow() || self.make_segment().is_none() {
+                // As many as would be cleaned for are enough, though the disk has no room for more.
+                return lock(&self.free).len() >= SPARE + CLEANED_AHEAD;
             }
-            let absent = lock(&self.absent).pop();
-            let Some(number) = absent.or_else(|| self.segments.add()) else { return };
-            if self.disk.create(number, self.settings.segment_bytes).is_err() {
-                // The disk is full, most likely; it is tried again with the next round.
-                lock(&self.absent).push(number);
-                return;
-            }
-            self.existing.fetch_add(1, Relaxed);
-            self.segments.get(number).set_state(State::Free);
-            lock(&self.free).push_back(number);
         }
+        true
     }
 
-    fn is_short(&self) -> bool {
-        lock(&self.free).len() < self.wanted_free()
+    /// Makes a segment. If it cannot be made the disk is full, most likely; the next round tries again.
+    fn make_segment(&self) -> Option<()> {
+        let absent = lock(&self.absent).pop();
+        let number = absent.or_else(|| self.segments.add())?;
+        if self.disk.create(number, self.settings.segment_bytes).is_err() {
+            lock(&self.absent).push(number);
+            return None;
+        }
+        self.existing.fetch_add(1, Relaxed);
+        self.add_free(number);
+        Some(())
     }
 
-    /// Whether free segments are short, or more than half of all is waste.
-    fn wants_cleaning(&self) -> bool {
+    fn add_free(&self, number: u32) {
+        self.segments.get(number).set_state(State::Free);
+        lock(&self.free).push_back(number);
+        self.room.tell();
+    }
+
+    /// Whether more than half of the segments in use is waste.
+    fn is_mostly_waste(&self) -> bool {
         let free = lock(&self.free).len() as u64;
         let used = self.existing.load(Relaxed).saturating_sub(free);
         let live = self.counters.live_bytes.load(Relaxed);
-        self.is_short() || (used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2)
+        used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2
     }
 
     /// Counts and sizes of this moment.

@@ -24,7 +24,7 @@ const KEPT_PIECES: usize = 8;
 /// A value was not taken in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// As much waits for the disk as may: try again.
+    /// As much waits for the disk as may: try again when [`Tier::on_room`] says so.
     Busy,
     /// There is no segment for it, and none can be had.
     Full,
@@ -67,7 +67,13 @@ impl Tier {
         }
         let record = Record { hash, kind, payload };
         let stream = stream % (self.streams.len() - 1);
-        let location = self.append_to(stream, From::Outside, record)?;
+        let location = match self.append_to(stream, From::Outside, record) {
+            Err(Refused::Busy) => {
+                self.room.set_mark();
+                self.append_to(stream, From::Outside, record)?
+            }
+            result => result?,
+        };
         self.counters.values.fetch_add(1, Relaxed);
         self.counters.appended.fetch_add(1, Relaxed);
         self.counters.appended_bytes.fetch_add(location.len() as u64, Relaxed);
@@ -143,6 +149,7 @@ impl Tier {
     fn write(self: &Arc<Self>, piece: Failed) {
         let Failed { segment, offset, len, bytes } = piece;
         let tier = Arc::clone(self);
+        self.room.begin_write(len);
         self.disk.submit(vec![Operation {
             segment,
             offset,
@@ -161,9 +168,10 @@ impl Tier {
         result: io::Result<usize>,
     ) {
         let Work::Write(bytes) = work else { unreachable!("a write gives back what it wrote") };
+        let of = self.segments.get(segment);
         if result.is_ok_and(|written| written == len) {
             self.counters.disk_write_bytes.fetch_add(len as u64, Relaxed);
-            let mut memory = lock(&self.segments.get(segment).memory);
+            let mut memory = lock(&of.memory);
             memory.writing.retain(|piece| piece.offset != offset);
             drop(memory);
             self.give_back(bytes);
@@ -172,7 +180,12 @@ impl Tier {
             self.failing.fetch_add(1, Relaxed);
             lock(&self.failed).push(Failed { segment, offset, len, bytes });
         }
-        self.wake();
+        self.room.end_write(len);
+        // Maintenance looks at all segments, which is not worth it for every piece.
+        let is_empty = of.state() == State::Sealed && of.live.load(Acquire) == 0;
+        if is_empty || self.cleaner_waits.swap(false, AcqRel) {
+            self.wake();
+        }
     }
 
     /// Tries the writes again that failed, those left out that nothing needs.

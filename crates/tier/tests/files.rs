@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tier::files::{Backend, Files};
 use tier::{Location, Owners, Refused, Relocation, Settings, Tier};
@@ -109,4 +110,38 @@ fn a_folder_belongs_to_one_process() {
     assert!(error.to_string().contains("in use by another process"), "{error}");
     first.close();
     folder.open(Backend::Uring).expect("it is free again").close();
+}
+
+/// A writer that is as fast as can be uses segments up while new ones are made. That is no full tier.
+#[test]
+fn a_tier_that_can_grow_is_never_full() {
+    let folder = Folder::new("tier-grows");
+    let files = Arc::new(folder.open(Backend::Uring).expect("it is free"));
+    let settings =
+        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
+    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings).expect("it is possible");
+    tier.maintain(&NoOwners);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    tier.on_room(Box::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
+    let writer = Arc::clone(&tier);
+    let writer = std::thread::spawn(move || {
+        let (payload, mut busy) = (vec![7; 100_000], 0);
+        for number in 0..1000 {
+            while let Err(refused) = writer.append(0, number, 0, &payload) {
+                assert_eq!(refused, Refused::Busy);
+                busy += 1;
+                std::thread::yield_now();
+            }
+        }
+        busy
+    });
+    while !writer.is_finished() {
+        tier.maintain(&NoOwners);
+    }
+    let busy = writer.join().expect("it is never refused for long");
+    files.close();
+    assert!(busy == 0 || calls.load(Ordering::Relaxed) > 0, "refused {busy} times and not told");
 }

@@ -161,6 +161,8 @@ struct Keys {
     values: Mutex<Vec<Value>>,
     snapshot: Mutex<Option<Taken>>,
     is_held: Mutex<bool>,
+    /// Nothing can be looked at: the world is stopped, as it were.
+    is_stopped: Mutex<bool>,
 }
 
 impl Keys {
@@ -179,6 +181,9 @@ impl Owners for Keys {
         from: Location,
         append: &mut dyn FnMut() -> Result<Location, Refused>,
     ) -> Relocation {
+        if *self.is_stopped.lock().expect("no other thread") {
+            return Relocation::Later;
+        }
         let mut values = self.values();
         let found = values.iter_mut().find(|value| value.hash == hash && value.location == from);
         let Some(value) = found else { return Relocation::Gone };
@@ -415,6 +420,8 @@ impl Run {
             76 => {
                 let mut held = self.keys.is_held.lock().expect("no other thread");
                 *held = !*held && self.rng.one_in(8);
+                let mut stopped = self.keys.is_stopped.lock().expect("no other thread");
+                *stopped = !*stopped && self.rng.one_in(8);
             }
             75 | 77..82 => self.tier.maintain(&self.keys),
             82 => (0..120).for_each(|_| self.delete()),
@@ -434,6 +441,7 @@ impl Run {
             self.snapshot();
         }
         *self.keys.is_held.lock().expect("no other thread") = false;
+        *self.keys.is_stopped.lock().expect("no other thread") = false;
         for _ in 0..3 {
             self.tier.maintain(&self.keys);
             while self.disk.step() {}
@@ -532,4 +540,35 @@ fn what_is_not_on_the_disk_yet_can_be_read() {
     assert_eq!(run.tier.read(location).as_deref(), Ok(&b"value"[..]));
     let figures = run.tier.figures();
     assert_eq!((figures.reads, figures.reads_from_memory), (1, 1));
+}
+
+/// What has stopped the world may be waiting for a segment.
+#[test]
+fn segments_are_made_while_nothing_can_be_moved() {
+    let mut run = Run::new(1, Faults::default());
+    run.disk.state().capacity = usize::MAX;
+    let payload = vec![7; 200_000];
+    let append = |run: &mut Run, count: usize| {
+        let before = run.keys.values().len();
+        while run.keys.values().len() < before + count {
+            match run.tier.append(0, 1, 0, &payload) {
+                Ok(location) => {
+                    let payload = payload.clone();
+                    run.keys.values().push(Value { hash: 1, location, payload });
+                }
+                Err(_) => {
+                    while run.disk.step() {}
+                    run.tier.maintain(&run.keys);
+                }
+            }
+        }
+    };
+    append(&mut run, 80);
+    *run.keys.is_stopped.lock().expect("no other thread") = true;
+    (0..60).for_each(|_| run.delete());
+    // More than half is waste, so that cleaning is due.
+    append(&mut run, 8);
+    *run.keys.is_stopped.lock().expect("no other thread") = false;
+    run.finish();
+    assert!(run.met.moved > 0);
 }

@@ -4,6 +4,7 @@ use crate::log;
 use crate::process::thread;
 use config::{Config, IoBackend};
 use engine::Engine;
+use engine::mailbox::recheck_all;
 use engine::tier::Entries;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,11 @@ use tier::{Settings, Tier};
 const MAX_BUFFERED: u64 = 16 << 20;
 const MIN_BUFFERED: u64 = 1 << 20;
 const BUFFERED_SHARE: u64 = 32;
-/// Segments per stream of new values: a small tier has fewer streams.
-const SEGMENTS_PER_STREAM: u64 = 16;
+/// Segments that a tier of limited size has at least: a few are always open or kept free, and the fewer there are
+/// the more those weigh on what cleaning has to move. Of 64 they cost a fifth of all writes.
+const FEWEST_SEGMENTS: u64 = 128;
+/// Segments per stream of new values: a small tier has one.
+const SEGMENTS_PER_STREAM: u64 = 128;
 /// How often segments are looked at though nothing asks for it.
 const ROUND: Duration = Duration::from_millis(100);
 
@@ -55,6 +59,7 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     if !engine.tier.attach(Arc::clone(&tier)) {
         return Err(cannot("the process has a tier already".to_owned()));
     }
+    tier.on_room(Box::new(move || recheck_all(&engine.mailboxes)));
     if config.maxmemory() == 0 {
         log!(Warning, "tier-dir is set but maxmemory is not: nothing goes to the tier.");
     }
@@ -70,8 +75,9 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
 }
 
 fn settings(engine: &Engine, config: &Config) -> Settings {
-    let segment_bytes = config.tier_segment_size() / 4096 * 4096;
     let max_bytes = config.tier_max_size();
+    let most = if max_bytes == 0 { u64::MAX } else { (max_bytes / FEWEST_SEGMENTS).max(1 << 20) };
+    let segment_bytes = config.tier_segment_size().min(most) / 4096 * 4096;
     let threads = engine.mailboxes.len() as u64;
     let fitting = match max_bytes {
         0 => threads,
