@@ -66,6 +66,8 @@ pub struct Db<'a> {
     pub(crate) cold_met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
     /// What others are told of it.
     pub(crate) outbox: Outbox<'a>,
+    /// Values that were taken out of RAM to make room.
+    pub(crate) demoted: Cell<u32>,
     pub(crate) hits: Cell<u64>,
     pub(crate) misses: Cell<u64>,
     pub(crate) random: RefCell<Rng>,
@@ -111,6 +113,7 @@ impl<'a> Db<'a> {
             stale: RefCell::default(),
             cold_met: RefCell::default(),
             outbox: Outbox::new(engine),
+            demoted: Cell::new(0),
             hits: Cell::new(0),
             misses: Cell::new(0),
             random: RefCell::new(random),

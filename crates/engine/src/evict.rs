@@ -45,6 +45,9 @@ fn longest(tenacity: u32) -> Duration {
     }
 }
 
+/// How long a command works that needs no memory itself.
+const WITHOUT_CLAIM: Duration = Duration::from_micros(20);
+
 /// An entry that could go.
 struct Candidate {
     stripe: usize,
@@ -53,8 +56,17 @@ struct Candidate {
     score: u64,
 }
 
+/// What room is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Claim {
+    /// A command that may need memory.
+    Memory,
+    /// Another command. Where there is a tier it does not work for those that fill memory.
+    Nothing,
+}
+
 /// Demotes or evicts until memory is below the limit, or time is up.
-pub(crate) fn make_room(db: &mut Db<'_>) -> Room {
+pub(crate) fn make_room(db: &mut Db<'_>, claim: Claim) -> Room {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
     if engine.limited_bytes() <= limit {
@@ -64,7 +76,12 @@ pub(crate) fn make_room(db: &mut Db<'_>) -> Room {
         tier::demote_ahead(db, limit);
         return Room::Made;
     }
-    evict_down_to(db, limit)
+    let tenacity = engine.config.maxmemory_eviction_tenacity();
+    let longest = match claim {
+        Claim::Nothing if engine.tier.get().is_some() => WITHOUT_CLAIM,
+        _ => longest(tenacity),
+    };
+    evict_down_to(db, limit, longest)
 }
 
 /// Whether the memory limit asks for anything, now that no command runs.
@@ -88,22 +105,22 @@ pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
     if engine.limited_bytes() <= limit || engine.evicts_nothing() {
         return tier::demote_ahead(db, limit);
     }
-    matches!(evict_down_to(db, limit), Room::Coming | Room::DiskIsBehind)
+    let longest = longest(engine.config.maxmemory_eviction_tenacity());
+    matches!(evict_down_to(db, limit, longest), Room::Coming | Room::DiskIsBehind)
 }
 
-fn evict_down_to(db: &mut Db<'_>, limit: u64) -> Room {
+fn evict_down_to(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
     let engine = db.engine;
-    let room = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit));
+    let room = engine.timed(Slow::EvictionCycle, || evict_for_a_while(db, limit, longest));
     engine.over_limit.note(room == Room::Made, &engine.clock);
     room
 }
 
 /// What is to be freed is fixed at the start and counted by what the entries held: messages to
 /// clients that cached them take memory too, and must not make the next entries go.
-fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
+fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
     let engine = db.engine;
-    let (began, longest) =
-        (engine.clock.now(), longest(engine.config.maxmemory_eviction_tenacity()));
+    let began = engine.clock.now();
     let policy = match engine.config.import_mode() {
         true => MaxmemoryPolicy::NoEviction,
         false => engine.config.maxmemory_policy(),
@@ -115,6 +132,8 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64) -> Room {
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
     if let Some(tier) = engine.tier.get() {
+        // Nothing is lost by demotion, so that it does not wait for what is being freed.
+        let excess = || engine.limited_bytes().saturating_sub(limit);
         match tier::demote(db, tier, &excess, began, longest) {
             Demoted::Enough => return Room::Made,
             Demoted::TimeUp => return Room::Coming,

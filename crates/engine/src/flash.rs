@@ -3,7 +3,7 @@
 use crate::stats::Counter;
 use keyspace::cold::{Fetched, set_store};
 use keyspace::{ColdError, ColdLocation, ColdStore, Millis};
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tier::{Location, Tier};
 
@@ -18,6 +18,8 @@ pub struct FlashTier {
     in_vain_until_ms: AtomicI64,
     /// The second in which a value that could not be read was last named in the log.
     failure_logged_s: AtomicI64,
+    /// Whether values are worth compressing.
+    pub(crate) compressing: Compressing,
     /// Values that left RAM.
     pub demotions: Counter,
     /// What their entries held, in bytes.
@@ -57,6 +59,37 @@ impl FlashTier {
     /// Begins to use a tier; once in a process, before there are clients. Says whether it did.
     pub fn attach(&self, tier: Arc<Tier>) -> bool {
         set_store(Box::new(Store(Arc::clone(&tier)))) && self.tier.set(tier).is_ok()
+    }
+}
+
+/// Whether compressing values pays. It takes a tenth of what demotion costs, for nothing where the values are
+/// compressed or random already. So after many values in a row that it did not make smaller, a few are tried.
+#[derive(Default)]
+pub(crate) struct Compressing {
+    /// Values in a row that it was of no use for.
+    in_vain: AtomicU32,
+    /// Values that it was not tried on.
+    skipped: AtomicU32,
+}
+
+impl Compressing {
+    /// Values in a row, after which it is tried on one of so many.
+    const PATIENCE: u32 = 64;
+    const ONE_IN: u32 = 32;
+
+    /// Whether it is to be tried on the next value. Threads that ask at once need not agree.
+    pub fn is_due(&self) -> bool {
+        self.in_vain.load(Relaxed) < Self::PATIENCE
+            || self.skipped.fetch_add(1, Relaxed).is_multiple_of(Self::ONE_IN)
+    }
+
+    /// What it has made of a value's bytes. A tenth less is of use.
+    pub fn note(&self, before: usize, after: usize) {
+        if after < before / 10 * 9 {
+            self.in_vain.store(0, Relaxed);
+        } else if self.in_vain.load(Relaxed) < Self::PATIENCE {
+            self.in_vain.fetch_add(1, Relaxed);
+        }
     }
 }
 
@@ -121,4 +154,27 @@ impl ColdStore for Store {
 
 fn unreadable(error: tier::ReadError) -> ColdError {
     ColdError(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compression_is_tried_rarely_where_it_is_of_no_use() {
+        let compressing = Compressing::default();
+        let tried = |count: usize, after: usize| {
+            let due = (0..count).filter(|_| {
+                let is_due = compressing.is_due();
+                if is_due {
+                    compressing.note(1000, after);
+                }
+                is_due
+            });
+            due.count()
+        };
+        assert_eq!(tried(500, 800), 500);
+        assert_eq!(tried(64 + 320, 1000), 64 + 10);
+        assert!(tried(500, 800) > 450, "it is found to be of use again");
+    }
 }

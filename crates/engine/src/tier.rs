@@ -8,16 +8,17 @@
 //! `docs/internals/tier.md` has the whole.
 
 use crate::clock::Ticks;
-use crate::cold_values::encode;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::flash::cold_location;
+use crate::value::{self, view};
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Moved, StripeData};
-use std::cell::RefCell;
+use rdb::Compression;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 use structs::random::Rng;
@@ -35,6 +36,8 @@ const LONGEST: Duration = Duration::from_micros(400);
 /// How long a thread that loads waits for the disk at a stretch, and how often before it goes on.
 const LOAD_PAUSE: Duration = Duration::from_millis(1);
 const LOAD_PAUSES: u32 = 5000;
+/// How long the tier's thread waits while the world is stopped.
+const LONGEST_STOP: Duration = Duration::from_millis(5);
 /// Bytes of a cold entry with a short key.
 const COLD_BYTES: usize = 32;
 
@@ -58,8 +61,12 @@ impl Owners for Entries {
         from: Location,
         append: &mut dyn FnMut() -> Result<Location, Refused>,
     ) -> Relocation {
-        let keyspace = &self.engine.keyspace;
-        self.reader.enter();
+        let (keyspace, clock) = (&self.engine.keyspace, &self.engine.clock);
+        // What has stopped the world may wait for new segments.
+        let began = clock.now();
+        if !self.reader.enter_unless(|| clock.elapsed(began) > LONGEST_STOP) {
+            return Relocation::Later;
+        }
         // The stripe follows from the hash as long as slots have no part in it.
         let stripe = keyspace.stripe_of(Key { bytes: b"", hash });
         let to = || append().map(cold_location);
@@ -94,6 +101,8 @@ struct Search<'s> {
     policy: Policy,
     now: Millis,
     random: &'s dyn Fn() -> u64,
+    /// Counts the values that were demoted.
+    demoted: &'s Cell<u32>,
 }
 
 /// Demotes until `excess` is 0, for so long at most.
@@ -105,7 +114,8 @@ pub(crate) fn demote(
     longest: Duration,
 ) -> Demoted {
     let (engine, random) = (db.engine, || db.random());
-    let search = Search { engine, tier, policy: db.policy, now: db.now(), random: &random };
+    let (policy, now, demoted) = (db.policy, db.now(), &db.demoted);
+    let search = Search { engine, tier, policy, now, random: &random, demoted };
     search.demote(excess, began, longest)
 }
 
@@ -152,7 +162,7 @@ fn demote_for_load(
     let random = RefCell::new(Rng::from_entropy());
     let random = || random.borrow_mut().next_u64();
     let (policy, now) = (engine.access_policy(), engine.clock.wall());
-    let search = Search { engine, tier, policy, now, random: &random };
+    let search = Search { engine, tier, policy, now, random: &random, demoted: &Cell::new(0) };
     let excess = || engine.limited_bytes().saturating_sub(wanted);
     for _ in 0..LOAD_PAUSES {
         if let Some(reader) = reader {
@@ -190,6 +200,7 @@ impl Search<'_> {
                 Ok(0) => in_vain += 1,
                 Ok(bytes) => {
                     freed += bytes as u64;
+                    self.demoted.update(|count| count.saturating_add(1));
                     in_vain = 0;
                 }
                 Err(Refused::Busy) => return Demoted::DiskIsBehind,
@@ -247,6 +258,17 @@ impl Sizes {
         let is_hot = !entry.is_cold() && entry.kind() != Kind::Integer;
         is_hot && (self.least..=self.most).contains(&entry.value_bytes())
     }
+}
+
+/// A value in DUMP's form, compressed if that has been of use lately.
+fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
+    let compression = value::compression(&engine.config);
+    if compression == Compression::Off || !engine.tier.compressing.is_due() {
+        return rdb::dump(view(entry), Compression::Off);
+    }
+    let payload = rdb::dump(view(entry), compression);
+    engine.tier.compressing.note(entry.value_bytes(), payload.len());
+    payload
 }
 
 /// Takes the value of an entry out of RAM; how many bytes that frees, 0 if it has to stay.

@@ -37,6 +37,10 @@ pub struct Peer {
     pub transport_flags: u64,
 }
 
+/// Values that make room for others before other clients get a turn: a client that fills memory works for it,
+/// and with twenty of them the next one would wait for milliseconds.
+const DEMOTED_AT_A_TIME: u32 = 4;
+
 /// What [`Worker::feed`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FeedResult {
@@ -62,7 +66,7 @@ pub enum Next {
         /// Bytes of the word.
         len: usize,
     },
-    /// There is too much output for now: feed again in the next turn.
+    /// There is too much output for now, or others should have a turn: feed again in the next turn.
     Again,
     /// The session is suspended: do not feed until it is resumed.
     Suspended,
@@ -320,7 +324,7 @@ impl Worker {
                     cut = Some(cause);
                     break;
                 }
-                if cx.reply.len() > most_output {
+                if cx.reply.len() > most_output || cx.db.demoted.get() >= DEMOTED_AT_A_TIME {
                     cut = Some(Next::Again);
                     break;
                 }

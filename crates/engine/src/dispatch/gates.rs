@@ -15,7 +15,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::evict::{self, Room};
+use crate::evict::{self, Claim, Room};
 use crate::pause::{Actions, Purpose};
 use crate::table::Resolved;
 use crate::transaction::Multi;
@@ -187,20 +187,23 @@ fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), 
 
 /// Makes room for what the request may take.
 fn memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    let is_limited = cx.engine.config.maxmemory() > 0;
-    let room = if is_limited { evict::make_room(&mut cx.db) } else { Room::Made };
+    if cx.engine.config.maxmemory() == 0 {
+        crate::caching::limit_keys(&cx.db);
+        deliver_own_pushes(cx);
+        return Ok(());
+    }
+    let denies = |flags: Flags| flags.has(Flags::DENYOOM);
+    let claims = denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM);
+    let room = evict::make_room(&mut cx.db, if claims { Claim::Memory } else { Claim::Nothing });
     crate::caching::limit_keys(&cx.db);
     // The client learns before the reply what eviction took from its cache.
     deliver_own_pushes(cx);
-    let denies = |flags: Flags| flags.has(Flags::DENYOOM);
-    if matches!(room, Room::Made | Room::Coming)
-        || !(denies(row.command.flags) || queue_has(cx, row, Flags::DENYOOM))
-    {
+    if matches!(room, Room::Made | Room::Coming) || !claims {
         return Ok(());
     }
     if room == Room::DiskIsBehind {
         cx.engine.tier.throttled.add(1);
-        return Err(NotNow::Busy.into());
+        return Err(NotNow::Held.into());
     }
     Err(Error::OutOfMemory.into())
 }

@@ -12,7 +12,7 @@ use crate::db::UndoLog;
 use crate::dispatch::{self, is_held_back};
 use crate::engine::Engine;
 use crate::error::NotNow;
-use crate::evict::{Room, make_room};
+use crate::evict::{Claim, Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::long;
 use crate::scripts::{Attempt, Kind, Place, RunningScript, Target, Verdict, parse_sha};
@@ -80,7 +80,7 @@ pub(crate) fn dispatch(
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
     let is_out_of_memory =
-        cx.engine.config.maxmemory() > 0 && make_room(&mut cx.db) == Room::Nowhere;
+        cx.engine.config.maxmemory() > 0 && make_room(&mut cx.db, Claim::Memory) == Room::Nowhere;
     if target.as_ref().is_some_and(|target| target.learned().is_long()) {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());

@@ -35,6 +35,8 @@ pub(super) struct Core {
     pub dead: Vec<(u32, Close)>,
     /// Connections whose left-over input can be presented again.
     pub rerun: Vec<Token>,
+    /// One that is to be tried again has consumed something.
+    pub has_progress: bool,
     /// Connections whose next request could not run.
     pub retries: Vec<Token>,
     pub pool: Pool,
@@ -69,6 +71,7 @@ impl Core {
             dirty: Vec::new(),
             dead: Vec::new(),
             rerun: Vec::new(),
+            has_progress: false,
             retries: Vec::new(),
             pool: Pool::default(),
             holding: Default::default(),

@@ -246,6 +246,7 @@ fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
         NextInput::Word { arrived, len } => fill(link, arrived, len),
         NextInput::Retry if left > 0 => {
             link.flags |= flag::RETRY;
+            core.has_progress |= consumed.bytes > 0;
             core.retries.push(token);
         }
         NextInput::Retry => {}

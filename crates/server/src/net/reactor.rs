@@ -303,7 +303,9 @@ impl<H: Handler> Reactor<H> {
                 Event::AcceptFailed { key, errno } => self.on_accept_failed(key, errno),
             }
         }
-        self.fruitless = if events.is_empty() { self.fruitless.saturating_add(1) } else { 0 };
+        let has_progress = std::mem::take(&mut self.core.has_progress);
+        let is_fruitless = events.is_empty() && !has_progress;
+        self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
         self.batch.events = events;
         self.batch.events.clear();
         if !self.batch.accepted.is_empty() {
