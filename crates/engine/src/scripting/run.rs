@@ -79,8 +79,14 @@ pub(crate) fn dispatch(
     let is_missing = target.is_none() && row.command.script != Some(ScriptName::Source);
     let declares = target.as_ref().is_some_and(|target| target.learned().declares_keys());
     let mut mode = if declares || is_missing { Mode::Declared } else { Mode::World };
-    let is_out_of_memory =
-        cx.engine.config.maxmemory() > 0 && make_room(&mut cx.db, Claim::Memory) == Room::Nowhere;
+    let is_limited = cx.engine.config.maxmemory() > 0;
+    let room = if is_limited { make_room(&mut cx.db, Claim::Memory) } else { Room::Made };
+    if room == Room::DiskIsBehind && !row.command.flags.has(Flags::READONLY) {
+        // Its writes cannot wait one by one.
+        cx.engine.tier.throttled.add(1);
+        return Err(NotNow::Held);
+    }
+    let is_out_of_memory = room == Room::Nowhere;
     if target.as_ref().is_some_and(|target| target.learned().is_long()) {
         begin_in_background(cx, row, args, mode, is_out_of_memory);
         return Ok(());
