@@ -55,6 +55,24 @@ fn follows(program: &Program) {
     }
 }
 
+/// A primary that takes the replica for an old version has no form for such hashes.
+#[test]
+fn fields_that_expire_come_with_the_snapshot() {
+    for program in [Program::under_test(), reference()] {
+        let primary = start(&program, &[]);
+        let mut ours = primary.client();
+        ok(&mut ours, &["HSET", "h", "a", "1", "b", "2"]);
+        ok(&mut ours, &["HPEXPIREAT", "h", "99999999999999", "FIELDS", "1", "a"]);
+        let replica = dunlin(&[]);
+        let mut theirs = replica.client();
+        follow(&mut theirs, primary.port());
+        until_linked(&replica);
+        let expires = ask(&mut theirs, &["HPEXPIRETIME", "h", "FIELDS", "2", "a", "b"]);
+        assert_eq!(expires, ask(&mut ours, &["HPEXPIRETIME", "h", "FIELDS", "2", "a", "b"]));
+        compare(&primary, &replica);
+    }
+}
+
 #[test]
 fn a_replica_of_the_reference() {
     follows(&reference());

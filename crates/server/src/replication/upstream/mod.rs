@@ -38,9 +38,9 @@ const PIECE: usize = 256 << 10;
 const TOGETHER: usize = 1024;
 /// The longest line of the handshake.
 const LONGEST_LINE: usize = 1 << 10;
-/// What replicas say their version is. Valkey sends the newest form of RDB that this version reads,
+/// What replicas say their version is. A primary sends the newest form of RDB that this version of Valkey reads,
 /// which is the newest that this server reads.
-const VERSION: &str = "8.0.0";
+const VERSION: &str = "9.1.0";
 
 /// Starts the thread.
 ///
