@@ -74,6 +74,8 @@ pub enum Databases {
     Selected,
     /// All of them.
     All,
+    /// The one that its first argument names, which is the selected one from then on.
+    Chosen,
     /// Those that some words name; the function calls back with each such word.
     Named(FindWords),
 }

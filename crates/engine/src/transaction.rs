@@ -1,10 +1,10 @@
 //! MULTI's queue. The commands themselves are in the commands crate.
 
-use crate::command::Flags;
+use crate::command::{Databases, Flags};
 use crate::request_keys::RequestKeys;
 use crate::table::Resolved;
 use crate::words::Words;
-use keyspace::Keyspace;
+use keyspace::{DbIndex, Keyspace};
 
 /// A queued command.
 pub struct Queued {
@@ -33,6 +33,8 @@ pub struct Multi {
     /// A command does more than to read or change keys that it names, in the selected database.
     must_stay: bool,
     bytes: usize,
+    /// The database that a queued command selects, if any does.
+    selected: Option<DbIndex>,
     /// A command could not be queued, so EXEC will refuse.
     pub is_broken: bool,
 }
@@ -57,7 +59,17 @@ impl Multi {
             || row.command.keys.is_empty()
             || row.command.script.is_some();
         self.bytes += words.memory_bytes();
+        if let Databases::Chosen = row.command.databases {
+            let number = argv.get(1).and_then(|word| structs::numbers::parse_i64(word));
+            let db = number.and_then(|number| u32::try_from(number).ok());
+            let db = db.filter(|&db| db < keyspace.databases()).map(DbIndex);
+            self.selected = db.or(self.selected);
+        }
         self.queue.push(Queued { row, words });
+    }
+    /// The database that the next command will find selected, if a queued one selects any.
+    pub(crate) fn selected(&self) -> Option<DbIndex> {
+        self.selected
     }
     /// The keys of all commands.
     pub(crate) fn keys(&self) -> &RequestKeys {

@@ -12,7 +12,7 @@ pub static SELECT: Command = Command {
     complexity: "O(1)",
     summary: "Changes the selected database.",
     args: &[Arg::new("index", ArgKind::Integer)],
-    databases: Databases::Named(|_, found| found(1)),
+    databases: Databases::Chosen,
     run: select,
     ..Command::ROW
 };

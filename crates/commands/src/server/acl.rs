@@ -406,7 +406,8 @@ fn acl_dryrun(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::Arity(row.full_name.clone().into()));
     }
     let keys = RequestKeys::of(&cx.engine.keyspace, row.command, words);
-    let request = Request { row, words, keys: &keys, db: cx.db.index };
+    let databases = cx.engine.keyspace.databases();
+    let request = Request { row, words, keys: &keys, db: cx.db.index, databases };
     let Err((denial, word)) = user.check(&request) else {
         cx.reply.ok();
         return Ok(());

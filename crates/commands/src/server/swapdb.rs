@@ -21,13 +21,14 @@ pub static SWAPDB: Command = Command {
 };
 
 fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let index = |word, text| {
-        let number =
-            structs::numbers::parse_i64(word).and_then(|number| i32::try_from(number).ok());
-        if number.is_some() { parse_db(cx, word) } else { Err(Error::text(text)) }
+    let number = |word, text: &'static str| {
+        let number = structs::numbers::parse_i64(word);
+        number.and_then(|number| i32::try_from(number).ok()).ok_or(Error::text(text))
     };
-    let first = index(args[1], "ERR invalid first DB index")?;
-    let second = index(args[2], "ERR invalid second DB index")?;
+    // Both have to be numbers before either has to be a database.
+    number(args[1], "ERR invalid first DB index")?;
+    number(args[2], "ERR invalid second DB index")?;
+    let (first, second) = (parse_db(cx, args[1])?, parse_db(cx, args[2])?);
     engine::commit::databases_change(cx, &[(first, Some(second)), (second, Some(first))]);
     cx.db.for_each_stripe_mut(|_, stripe| stripe.swap_dbs(first, second));
     cx.db.add_dirty(1);

@@ -34,14 +34,14 @@ pub const DEFAULT_USER: &str = "default";
 /// What of a request is denied. A selector that denies a later one came nearer to allowing it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Denial {
+    /// A database.
+    Database,
     /// The command.
     Command,
     /// A key.
     Key,
     /// A channel.
     Channel,
-    /// A database.
-    Database,
 }
 
 impl Denial {

@@ -32,6 +32,7 @@ pub(super) enum Refusal {
     ChannelsAfterAll,
     UnknownCommand,
     FirstArgOfSubcommand,
+    DatabaseRange,
 }
 
 impl Refusal {
@@ -56,6 +57,7 @@ impl Refusal {
             }
             Refusal::UnknownCommand => "Unknown command or category name in ACL",
             Refusal::FirstArgOfSubcommand => "Allowing first-arg of a subcommand is not supported",
+            Refusal::DatabaseRange => "The provided database ID is out of range",
         }
     }
 }

@@ -20,8 +20,30 @@ pub struct Request<'r> {
     pub words: &'r [&'r [u8]],
     /// Its keys.
     pub keys: &'r [RequestKey],
-    /// The selected database.
+    /// The selected database, or the one that will be when a queued request runs.
     pub db: DbIndex,
+    /// Number of databases.
+    pub databases: u32,
+}
+
+/// The first word that names a database which is not allowed. Where one of the words names no database
+/// at all, the command itself refuses the request.
+fn denied_database(
+    allowed: &[u32],
+    request: &Request<'_>,
+    find: impl FnOnce(&mut dyn FnMut(usize)),
+) -> Option<usize> {
+    let (mut denied, mut is_possible) = (None, true);
+    find(&mut |word| {
+        let number = request.words.get(word).and_then(|word| numbers::parse_i64(word));
+        let db = number.and_then(|number| u32::try_from(number).ok());
+        match db.filter(|&db| db < request.databases) {
+            Some(db) if denied.is_none() && !allowed.contains(&db) => denied = Some(word),
+            Some(_) => {}
+            None => is_possible = false,
+        }
+    });
+    denied.filter(|_| is_possible)
 }
 
 /// What may be done with keys of a pattern.
@@ -128,14 +150,10 @@ impl Selector {
             [b'+', name @ ..] if !name.is_empty() => self.commands.apply(table, name, true),
             [b'-', name @ ..] if !name.is_empty() => self.commands.apply(table, name, false),
             _ if rule.len() > 3 && rule[..3].eq_ignore_ascii_case(b"db=") => {
-                let number = |word: &[u8]| {
-                    numbers::parse_i64(word)
-                        .and_then(|db| u32::try_from(db).ok())
-                        .ok_or(Refusal::Syntax)
-                };
                 let mut databases = Vec::new();
                 for word in rule[3..].split(|&byte| byte == b',') {
-                    databases.push(number(word)?);
+                    let number = numbers::parse_i64(word).ok_or(Refusal::Syntax)?;
+                    databases.push(u32::try_from(number).map_err(|_| Refusal::DatabaseRange)?);
                 }
                 databases.sort_unstable();
                 databases.dedup();
@@ -150,7 +168,8 @@ impl Selector {
         if self.all_keys {
             return Err(Refusal::KeysAfterAll);
         }
-        let at = rule.iter().position(|&byte| byte == b'~').ok_or(Refusal::Syntax)?;
+        // Without `~` the pattern is empty, as in Redis.
+        let at = rule.iter().position(|&byte| byte == b'~').unwrap_or(rule.len());
         let mut access = Access { read: false, write: false };
         for letter in &rule[..at] {
             match letter.to_ascii_uppercase() {
@@ -162,7 +181,7 @@ impl Selector {
         if !access.read && !access.write {
             return Err(Refusal::Syntax);
         }
-        self.add_keys(&rule[at + 1..], access)
+        self.add_keys(rule.get(at + 1..).unwrap_or_default(), access)
     }
 
     fn add_keys(&mut self, pattern: &[u8], access: Access) -> Result<(), Refusal> {
@@ -202,6 +221,7 @@ impl Selector {
     /// # Errors
     /// The first of it that is not, and the word that names it.
     pub(super) fn check(&self, request: &Request<'_>) -> Result<(), (Denial, usize)> {
+        self.check_databases(request)?;
         let command = request.row.command;
         let is_always_allowed = command.flags.has(Flags::NO_AUTH);
         if !is_always_allowed && !self.commands.allow(request.row, request.words) {
@@ -212,8 +232,7 @@ impl Selector {
                 return Err((Denial::Key, key.word()));
             }
         }
-        self.check_channels(request)?;
-        self.check_databases(request)
+        self.check_channels(request)
     }
 
     /// Whether a request is allowed that does no more than `access` to this key, which is all that it
@@ -264,21 +283,18 @@ impl Selector {
         let command = request.row.command;
         // SELECT and SWAPDB have only to do with the databases that they name.
         let is_data = command.flags.any(Flags::WRITE.with(Flags::READONLY));
-        let names_all = matches!(command.databases, Databases::Named(_));
+        let names_all = matches!(command.databases, Databases::Named(_) | Databases::Chosen);
         let touches_data = crate::keys::has_keys(command) || (is_data && !names_all);
-        let mut denied = None;
-        let mut named = |word: usize| {
-            let db = request.words.get(word).and_then(|word| numbers::parse_i64(word));
-            let db = db.and_then(|db| u32::try_from(db).ok());
-            if denied.is_none() && db.is_none_or(|db| !databases.contains(&db)) {
-                denied = Some(word);
+        let denied = match command.databases {
+            Databases::Selected => None,
+            Databases::All => {
+                (0..request.databases).any(|db| !databases.contains(&db)).then_some(0)
+            }
+            Databases::Chosen => denied_database(databases, request, |found| found(1)),
+            Databases::Named(find) => {
+                denied_database(databases, request, |found| find(request.words, found))
             }
         };
-        match command.databases {
-            Databases::Selected => {}
-            Databases::All => denied = Some(0),
-            Databases::Named(find) => find(request.words, &mut named),
-        }
         let is_selected_denied = touches_data && !databases.contains(&request.db.0);
         match denied.or(is_selected_denied.then_some(0)) {
             Some(word) => Err((Denial::Database, word)),

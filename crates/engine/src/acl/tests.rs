@@ -63,7 +63,7 @@ fn check(acl: &Acl, name: &str, request: &str, expected: Result<(), Denial>) {
     let words = words(request);
     let row = acl.table.lookup(&words).expect("the command is in the table");
     let keys = RequestKeys::of(&keyspace, row.command, &words);
-    let request = Request { row, words: &words, keys: &keys, db: DbIndex(0) };
+    let request = Request { row, words: &words, keys: &keys, db: DbIndex(0), databases: 16 };
     let user = acl.user(name.as_bytes()).expect("the user is there");
     // The short way says no more than the long one.
     assert!(!user.allows_one_key(row, &words) || user.check(&request).is_ok());
@@ -132,8 +132,11 @@ fn a_user_may_send_what_its_rules_allow() {
     change(&acl, "bob", "(%R~x* +get)");
     check(&acl, "bob", "get x1", Ok(()));
     check(&acl, "bob", "set x1 v", Err(Denial::Key));
+    // The other selector came nearer.
     change(&acl, "bob", "db=1");
-    check(&acl, "bob", "get a1", Err(Denial::Database));
+    check(&acl, "bob", "get a1", Err(Denial::Key));
+    change(&acl, "ann", "on ~* +@all db=1");
+    check(&acl, "ann", "get a1", Err(Denial::Database));
 }
 
 #[test]

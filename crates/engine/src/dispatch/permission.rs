@@ -7,6 +7,7 @@ use crate::command::Flags;
 use crate::cx::Cx;
 use crate::error::Error;
 use crate::table::Resolved;
+use keyspace::DbIndex;
 use std::sync::Arc;
 
 /// A request that the client's user may not send.
@@ -47,8 +48,8 @@ pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
     }
     let (user, row) = (Arc::clone(user), cx.resolved);
     cx.find_keys(row, args);
-    let db = cx.db.index;
-    user.lets_read_any_key(&Request { row, words: args.words(), keys: &cx.keys, db })
+    let (db, databases) = (selected_database(cx), cx.engine.keyspace.databases());
+    user.lets_read_any_key(&Request { row, words: args.words(), keys: &cx.keys, db, databases })
 }
 
 /// Whether a script may run this command, which it only asks.
@@ -57,6 +58,11 @@ pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     let answer = ask(cx, row, args);
     cx.keys.clear();
     answer.is_ok()
+}
+
+/// The database that a request finds selected, after the commands that are queued before it.
+fn selected_database(cx: &Cx<'_>) -> DbIndex {
+    cx.session.multi.as_ref().and_then(|multi| multi.selected()).unwrap_or(cx.db.index)
 }
 
 /// What the user denies, and the word that names it.
@@ -76,8 +82,9 @@ fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, u
         cx.find_keys(row, args);
         &cx.keys[..]
     };
+    let (db, databases) = (selected_database(cx), cx.engine.keyspace.databases());
     let user = cx.session.user.current(&cx.engine.acl);
-    user.check(&Request { row, words: args.words(), keys, db: cx.db.index })
+    user.check(&Request { row, words: args.words(), keys, db, databases })
 }
 
 /// As [`check`], for a command that EXEC runs.
@@ -121,6 +128,7 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
         () => "toplevel",
     };
     let user = cx.session.user.name().as_bytes().to_vec();
+    cx.session.last_command = row.index + 1;
     let refused = Refused::new(denial.name(), context, object, user, cx.now());
     if !cx.session.is_guest {
         cx.session.publish(cx.now().0);
