@@ -17,7 +17,11 @@ pub static TIME: Command = Command {
 };
 
 fn time(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let since = cx.engine.clock.since_epoch();
+    let now = || cx.engine.clock.since_epoch();
+    let since = match &mut cx.script {
+        Some(rules) => *rules.time.get_or_insert_with(now),
+        None => now(),
+    };
     cx.reply.array(2);
     cx.reply.bulk_integer(since.as_secs() as i64);
     cx.reply.bulk_integer(i64::from(since.subsec_micros()));

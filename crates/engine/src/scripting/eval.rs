@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::locks::Locked;
 use crate::monitor::{self, Source};
 use crate::scripts::{
-    Attempt, Kind, Learned, Place, Script, ScriptRules, Target, Verdict, parse_sha,
+    Attempt, Kind, LastUse, Learned, Place, Script, ScriptRules, Target, Verdict, parse_sha,
 };
 use crate::table::Resolved;
 use resp::{Output, Reply};
@@ -47,6 +47,7 @@ pub fn eval(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let (keys, rest) = split(args)?;
     let script = find_script(cx, command.script == Some(ScriptName::Digest), args[1])?;
+    script.touch(cx.now());
     let rules = rules(cx, script.flags, is_read_only)?;
     let prepared = cx.thread.scripts.borrow_mut().prepare(&script.sha, script.code());
     prepared.map_err(Error::Bytes)?;
@@ -86,8 +87,9 @@ pub fn add_script(cx: &mut Cx<'_>, source: &[u8], stays: bool) -> Result<Arc<Scr
     let code_at = source.len() - parsed.code.len();
     cx.thread.scripts.borrow_mut().prepare(&sha, parsed.code).map_err(Error::Bytes)?;
     let source = Box::from(source);
-    let (flags, learned) = (parsed.flags, Learned::default());
-    Ok(cx.engine.scripts.cache.add(Script { sha, source, code_at, flags, learned }, stays))
+    let (flags, learned, used) = (parsed.flags, Learned::default(), LastUse::default());
+    let script = Script { sha, source, code_at, flags, learned, used };
+    Ok(cx.engine.scripts.cache.add(script, stays))
 }
 
 /// What a script may do, or why it may not run at all.
@@ -101,7 +103,11 @@ fn rules(
         if dispatch::has_stale_data(cx.engine) && !cx.db.effects.is_replay {
             return Err(Error::MasterDown);
         }
-        return Ok(ScriptRules { is_read_only, is_out_of_memory: is_full, has_written: false });
+        return Ok(ScriptRules {
+            is_read_only,
+            is_out_of_memory: is_full,
+            ..ScriptRules::default()
+        });
     };
     let only_reads = flags.has(ScriptFlags::NO_WRITES);
     if cx.db.effects.is_replay {
@@ -123,7 +129,7 @@ fn rules(
              'maxmemory'",
         ));
     }
-    Ok(ScriptRules { is_read_only: only_reads, is_out_of_memory: false, has_written: false })
+    Ok(ScriptRules { is_read_only: only_reads, ..ScriptRules::default() })
 }
 
 /// FCALL and FCALL_RO.

@@ -19,6 +19,8 @@ pub struct ScriptRules {
     pub is_out_of_memory: bool,
     /// It has changed something: from then on it comes to its end, whatever the state of the server.
     pub has_written: bool,
+    /// The time of day that TIME tells it, once it has asked: time stands still for a script.
+    pub time: Option<Duration>,
 }
 
 /// Where a script runs.

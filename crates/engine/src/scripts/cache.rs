@@ -1,14 +1,16 @@
 //! The scripts of EVAL and SCRIPT LOAD by their digests.
 //!
-//! EVAL's are forgotten in the order in which they came when there are more than 500; those that
-//! SCRIPT LOAD was asked to keep stay until SCRIPT FLUSH. Threads keep what they have looked up for as
-//! long as the generation stands.
+//! Of those of EVAL the least recently used one is forgotten when there are more than 500; those that SCRIPT
+//! LOAD was asked to keep stay until SCRIPT FLUSH. Threads keep what they have looked up for as long as the
+//! generation stands and the script is not marked as forgotten. Times of use are kept to the millisecond: a
+//! script that all threads run is written to once in a millisecond, not by every request.
 
 use super::learned::Learned;
+use keyspace::Millis;
 use script::Sha;
 use script::shebang::ScriptFlags;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 use structs::sync::lock;
 
@@ -30,9 +32,31 @@ pub struct Script {
     pub flags: Option<ScriptFlags>,
     /// What its runs have shown.
     pub learned: Learned,
+    /// Its last use.
+    pub used: LastUse,
+}
+
+/// When a script was last used, and whether it is in the cache.
+#[derive(Debug, Default)]
+pub struct LastUse {
+    at_ms: AtomicI64,
+    is_forgotten: AtomicBool,
 }
 
 impl Script {
+    /// It is used now.
+    #[inline]
+    pub fn touch(&self, now: Millis) {
+        if self.used.at_ms.load(Relaxed) != now.0 {
+            self.used.at_ms.store(now.0, Relaxed);
+        }
+    }
+
+    /// Whether it was forgotten, so that its digest names nothing any more.
+    pub fn is_forgotten(&self) -> bool {
+        self.used.is_forgotten.load(Relaxed)
+    }
+
     /// What is compiled.
     pub fn code(&self) -> &[u8] {
         &self.source[self.code_at..]
@@ -50,7 +74,7 @@ pub struct Cache {
 struct Scripts {
     by_sha: HashMap<Sha, Arc<Script>>,
     /// Those of EVAL, the oldest first.
-    evaluated: VecDeque<Sha>,
+    evaluated: Vec<Arc<Script>>,
     bytes: usize,
     evicted: u64,
 }
@@ -66,7 +90,7 @@ impl Cache {
         let mut scripts = lock(&self.scripts);
         if let Some(known) = scripts.by_sha.get(&script.sha).cloned() {
             if stays {
-                scripts.evaluated.retain(|sha| *sha != known.sha);
+                scripts.evaluated.retain(|script| script.sha != known.sha);
             }
             return known;
         }
@@ -74,11 +98,11 @@ impl Cache {
         scripts.bytes += script.source.len() + ENTRY_BYTES;
         scripts.by_sha.insert(script.sha, Arc::clone(&script));
         if !stays {
-            scripts.evaluated.push_back(script.sha);
-            if scripts.evaluated.len() > MAX_EVALUATED {
+            // Before it is in the list, so that it is not the one to go.
+            if scripts.evaluated.len() == MAX_EVALUATED {
                 scripts.evict();
-                self.generation.fetch_add(1, SeqCst);
             }
+            scripts.evaluated.push(Arc::clone(&script));
         }
         script
     }
@@ -91,7 +115,7 @@ impl Cache {
         self.generation.fetch_add(1, SeqCst);
     }
 
-    /// Changes when a script is forgotten.
+    /// Changes when all scripts are forgotten.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(SeqCst)
@@ -111,11 +135,14 @@ impl Cache {
 
 impl Scripts {
     fn evict(&mut self) {
-        let Some(sha) = self.evaluated.pop_front() else { return };
-        if let Some(script) = self.by_sha.remove(&sha) {
-            self.bytes -= script.source.len() + ENTRY_BYTES;
-            self.evicted += 1;
-        }
+        let last_use = |(_, script): &(usize, &Arc<Script>)| script.used.at_ms.load(Relaxed);
+        // Of several the first, which came before the others.
+        let Some((at, _)) = self.evaluated.iter().enumerate().min_by_key(last_use) else { return };
+        let script = self.evaluated.remove(at);
+        script.used.is_forgotten.store(true, Relaxed);
+        self.by_sha.remove(&script.sha);
+        self.bytes -= script.source.len() + ENTRY_BYTES;
+        self.evicted += 1;
     }
 }
 
@@ -127,22 +154,26 @@ mod tests {
         let source = number.to_string().into_bytes().into_boxed_slice();
         let sha = structs::sha1::sha1(&source);
         let learned = Learned::default();
-        cache.add(Script { sha, source, code_at: 0, flags: None, learned }, stays);
+        let used = LastUse::default();
+        cache.add(Script { sha, source, code_at: 0, flags: None, learned, used }, stays);
         sha
     }
 
     #[test]
-    fn the_oldest_of_eval_are_forgotten() {
+    fn the_least_recently_used_of_eval_is_forgotten() {
         let cache = Cache::default();
         let loaded = add(&cache, 0, true);
         let (first, second) = (add(&cache, 1, false), add(&cache, 2, false));
         // SCRIPT LOAD of what EVAL has brought.
         add(&cache, 2, true);
-        let generation = cache.generation();
-        for number in 3..503 {
+        let third = add(&cache, 3, false);
+        let kept = [&first, &third].map(|sha| cache.get(sha).unwrap());
+        kept[0].touch(Millis(1));
+        for number in 4..503 {
             add(&cache, number, false);
         }
-        assert!(cache.get(&first).is_none() && cache.generation() > generation);
+        assert!(cache.get(&third).is_none() && kept[1].is_forgotten());
+        assert!(cache.get(&first).is_some() && !kept[0].is_forgotten());
         assert!(cache.get(&loaded).is_some() && cache.get(&second).is_some());
         let (count, _, evicted) = cache.figures();
         assert_eq!((count, evicted), (502, 1));

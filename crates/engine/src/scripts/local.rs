@@ -11,6 +11,9 @@ use std::sync::Arc;
 const IDENTITY: Identity =
     Identity { name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
 
+/// Number of scripts below which those that are forgotten may stay.
+const LEAST_PURGED: usize = 1000;
+
 /// An interpreter for the calling thread.
 pub(crate) fn new_interpreter() -> Box<Interpreter> {
     Box::new(Interpreter::new(&IDENTITY, structs::hashing::os_random()))
@@ -22,6 +25,8 @@ pub struct Local {
     interpreter: Option<Box<Interpreter>>,
     generation: u64,
     scripts: HashMap<Sha, Arc<Script>>,
+    /// Number of scripts from which on those that are forgotten are looked for.
+    purge_at: usize,
     libraries_version: u64,
 }
 
@@ -48,10 +53,14 @@ impl Local {
     /// The script of this digest.
     pub(crate) fn find(&mut self, shared: &Scripts, sha: &Sha) -> Option<Arc<Script>> {
         self.follow(shared);
-        if let Some(script) = self.scripts.get(sha) {
+        if let Some(script) = self.scripts.get(sha).filter(|script| !script.is_forgotten()) {
             return Some(Arc::clone(script));
         }
         let script = shared.cache.get(sha)?;
+        if self.scripts.len() >= self.purge_at {
+            self.scripts.retain(|_, script| !script.is_forgotten());
+            self.purge_at = LEAST_PURGED.max(2 * self.scripts.len());
+        }
         self.scripts.insert(*sha, Arc::clone(&script));
         Some(script)
     }

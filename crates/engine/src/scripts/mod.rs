@@ -15,7 +15,7 @@ mod running;
 
 pub use attempt::ScriptRules;
 pub(crate) use attempt::{Attempt, Place, Target, Verdict};
-pub use cache::{Cache, Script};
+pub use cache::{Cache, LastUse, Script};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
 pub use local::Local;
