@@ -6,6 +6,11 @@ use crate::stats::{Counter, ThreadStats};
 use std::sync::atomic::Ordering::Relaxed;
 use structs::sync::lock;
 
+/// Number of codes of error replies from which on those that scripts make up are counted together.
+const MAX_ERROR_CODES: usize = 128;
+/// What they are counted as.
+const ERRORSTATS_OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
+
 impl Engine {
     /// Changes of the data set of all times.
     pub fn changes(&self) -> u64 {
@@ -31,10 +36,12 @@ impl Engine {
         let code = line.split(|&b| b == b' ').next().unwrap_or_default();
         let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
         let mut errors = lock(&self.errors);
-        // A client that makes up codes must not fill the memory.
-        if errors.len() < 128 || errors.contains_key(&code) {
-            *errors.entry(code).or_default() += 1;
-        }
+        // A script that makes up codes must not fill the memory, nor hide the codes of the server.
+        let is_like_ours = code.bytes().all(|byte| byte.is_ascii_uppercase());
+        let most = if is_like_ours { 2 * MAX_ERROR_CODES } else { MAX_ERROR_CODES };
+        let is_made_up = errors.len() >= most && !errors.contains_key(&code);
+        let code = if is_made_up { ERRORSTATS_OVERFLOW.to_owned() } else { code };
+        *errors.entry(code).or_default() += 1;
     }
 
     /// Bytes of all threads' interpreters of scripts.
@@ -47,6 +54,7 @@ impl Engine {
         let stats = &self.stats;
         for counter in [
             &stats.expired,
+            &stats.expired_fields,
             &stats.evicted,
             &stats.evicted_clients,
             &stats.connections,
