@@ -48,6 +48,11 @@ pub struct Effects {
     pub(crate) ready: Vec<(DbIndex, Box<[u8]>)>,
 }
 
+/// The command that says that a key is gone.
+pub fn deletion(is_lazy: bool) -> &'static [u8] {
+    if is_lazy { b"UNLINK" } else { b"DEL" }
+}
+
 impl Effects {
     /// Whether the journal is to get an entry of what is done.
     #[inline]
@@ -55,11 +60,18 @@ impl Effects {
         journal.is_recording() && !self.is_stream
     }
 
-    /// Notes that a key was deleted which no command asked to delete.
+    /// Notes that a key was deleted which no command asked to delete; `is_lazy`: a replica may free it in the
+    /// background.
     #[inline]
-    pub(crate) fn propagate_deletion(&mut self, journal: &Journal, db: DbIndex, key: &[u8]) {
+    pub(crate) fn propagate_deletion(
+        &mut self,
+        journal: &Journal,
+        db: DbIndex,
+        key: &[u8],
+        is_lazy: bool,
+    ) {
         if self.is_recorded(journal) {
-            self.entry.command(db, &[b"DEL", key]);
+            self.entry.command(db, &[deletion(is_lazy), key]);
         }
     }
 

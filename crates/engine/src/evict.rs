@@ -260,7 +260,9 @@ fn evict(db: &mut Db<'_>, candidate: &Candidate) -> usize {
             engine.stats.evicted.add(1);
             bytes = entry.memory_usage();
             db.discard(entry);
-            db.effects.propagate_deletion(&engine.journal, candidate.db, &candidate.key);
+            let is_lazy = engine.config.lazyfree_lazy_eviction();
+            let (journal, index) = (&engine.journal, candidate.db);
+            db.effects.propagate_deletion(journal, index, &candidate.key, is_lazy);
             db.changed(key, events::EVICTED);
         }
     });

@@ -2,6 +2,7 @@
 
 use crate::draw::draw_repeated;
 use crate::list::{negatable, write};
+use engine::effects;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
     Outcome, event,
@@ -57,7 +58,7 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     let mut rng = Rng::seeded(cx.db.random());
     let Cx { db, reply, .. } = cx;
-    let journals = db.engine.journal.is_recording();
+    let is_journaled = db.engine.journal.is_recording();
     let Some(set) = db.write::<Set>(key)? else {
         if count.is_some() {
             reply.set(0);
@@ -69,6 +70,8 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut popped = Vec::new();
     let wanted = count.map_or(1, |count| (count as usize).min(set.len()));
     let is_read_whole = count.is_some() && wanted == set.len();
+    // Of a set that is popped whole the journal has the deletion.
+    let journals = is_journaled && !is_read_whole;
     if count.is_some() {
         reply.set(wanted);
     }
@@ -85,15 +88,19 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         db.lookup_no_notify(key);
     }
     if wanted > 0 {
-        report(cx, key, wanted, popped);
+        report(cx, key, wanted, popped, is_read_whole);
     }
     Ok(())
 }
 
 /// `popped` is for the journal, if anybody reads it.
-fn report(cx: &mut Cx<'_>, key: Key<'_>, count: usize, popped: Vec<Vec<u8>>) {
+fn report(cx: &mut Cx<'_>, key: Key<'_>, count: usize, popped: Vec<Vec<u8>>, is_whole: bool) {
     cx.db.changed_in(key, event(Class::SET, "spop"), count as u64);
+    let deletion = effects::deletion(cx.engine.config.lazyfree_lazy_server_del());
     cx.db.propagate_as(|p| {
+        if is_whole {
+            return p.command(&[deletion, key.bytes]);
+        }
         p.begin(2 + popped.len());
         p.word(b"SREM");
         p.word(key.bytes);

@@ -159,6 +159,7 @@ pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
         cx.db.discard(entry);
         cx.engine.stats.expired.add(1);
         cx.db.changed(key, events::EXPIRED);
-        cx.db.propagate_as(|p| p.command(&[b"DEL", key.bytes]));
+        let deletion = engine::effects::deletion(cx.engine.config.lazyfree_lazy_expire());
+        cx.db.propagate_as(|p| p.command(&[deletion, key.bytes]));
     }
 }

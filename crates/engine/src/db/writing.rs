@@ -46,6 +46,11 @@ impl<'a> Db<'a> {
         }
     }
 
+    fn propagate_expiry(&mut self, index: DbIndex, key: Key<'_>) {
+        let is_lazy = self.engine.config.lazyfree_lazy_expire();
+        self.effects.propagate_deletion(&self.engine.journal, index, key.bytes, is_lazy);
+    }
+
     /// Deletes a key because its time has come.
     pub(crate) fn expire(&mut self, key: Key<'_>) {
         let index = self.index;
@@ -56,7 +61,7 @@ impl<'a> Db<'a> {
         if is_kept {
             // The next command that finds it after the long command deletes it. To this command it
             // is gone already, and so it must be to a reader of the journal.
-            self.effects.propagate_deletion(&self.engine.journal, index, key.bytes);
+            self.propagate_expiry(index, key);
             return;
         }
         if let Some(entry) = self.data_mut(key).remove(index, key) {
@@ -69,7 +74,7 @@ impl<'a> Db<'a> {
             if let Some(entry) = entry {
                 self.engine.timed(Slow::ExpireDel, || self.discard(entry));
             }
-            self.effects.propagate_deletion(&self.engine.journal, index, key.bytes);
+            self.propagate_expiry(index, key);
             self.effects.expired += 1;
             self.effects.dirty += 1;
             self.report(key, Some(events::EXPIRED), Cause::Time);
