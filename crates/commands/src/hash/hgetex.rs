@@ -2,7 +2,9 @@
 //!
 //! The values, and another expiry for those fields that are there. One that has passed removes them.
 
-use super::fields::{FIELDS, counted, report_expiries, report_passed};
+use super::fields::{
+    FIELDS, WRONG_COUNT, counted, find_fields, report_expiries, report_passed,
+};
 use crate::list::write;
 use crate::string::expiry::{EXPIRE_OR_PERSIST, Expiry, ExpiryOptions};
 use engine::{
@@ -27,11 +29,16 @@ pub static HGETEX: Command = Command {
 };
 
 fn hgetex(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    let end = find_fields(args, 2).ok_or(WRONG_COUNT)?;
     let (mut options, mut at) = (ExpiryOptions::default(), 2);
-    while at + 1 < args.len() && !args.is(at, "fields") {
+    while at < end {
         at += options.take(args, at, "persist").ok_or(Error::Syntax)?;
     }
-    let fields = counted(args, at + 1, 1)?;
+    // `FIELDS` is no time.
+    if at > end {
+        return Err(Error::Syntax);
+    }
+    let fields = counted(args, end + 1, 1)?;
     let (key, horizon) = (args.key(1), cx.db.horizon().0);
     // The type is looked at before the number.
     cx.db.object_for_write::<Hash>(key)?;

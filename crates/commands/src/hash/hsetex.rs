@@ -81,12 +81,10 @@ struct Request<'a> {
 impl<'a> Request<'a> {
     fn parse(args: Args<'a>) -> Result<Request<'a>, Error> {
         // Without the fields nothing else is looked at.
-        if find_fields(args, 2).is_none() {
-            return Err(WRONG_COUNT);
-        }
+        let end = find_fields(args, 2).ok_or(WRONG_COUNT)?;
         let (mut of_key, mut of_fields) = (Presence::Any, Presence::Any);
         let (mut expiry, mut at) = (ExpiryOptions::default(), 2);
-        while at + 1 < args.len() && !args.is(at, "fields") {
+        while at < end {
             let (is_fine, words) = if args.is(at, "nx") {
                 (of_key.take(Presence::Absent), 1)
             } else if args.is(at, "xx") {
@@ -104,7 +102,11 @@ impl<'a> Request<'a> {
             }
             at += words;
         }
-        Ok(Request { of_key, of_fields, expiry, words: counted(args, at + 1, 2)? })
+        // `FIELDS` is no time.
+        if at > end {
+            return Err(Error::Syntax);
+        }
+        Ok(Request { of_key, of_fields, expiry, words: counted(args, end + 1, 2)? })
     }
 
     fn fields(&self) -> impl Iterator<Item = &'a [u8]> {

@@ -206,15 +206,15 @@ fn report(cx: &mut Cx<'_>, key: Key<'_>, name: &'static str) {
 }
 
 fn xgroup_create(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    // MKSTREAM, ENTRIESREAD and its number: more words are refused before any is looked at.
-    if args.len() > 8 {
-        return Err(wrong_subcommand("XGROUP", args));
-    }
     let (makes, reads) = parse(args, true)?;
     let key = args.key(2);
     let found = cx.db.write::<Stream>(key)?.map(|stream| stream.counters().last_id);
     if found.is_none() && !makes {
         return Err(NO_KEY);
+    }
+    // MKSTREAM, ENTRIESREAD and its number, each once.
+    if args.len() > 8 {
+        return Err(wrong_subcommand("XGROUP", args));
     }
     let start = match args[4] {
         b"$" => found.unwrap_or(StreamId::MIN),
