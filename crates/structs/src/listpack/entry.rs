@@ -296,6 +296,7 @@ pub(super) unsafe fn previous(end: *const u8) -> *const u8 {
 
 /// The length in bytes of the entry at the start of `bytes`, or `None` if there is no complete
 /// and well-formed one. Reads nothing but `bytes`, whatever is in them.
+#[inline]
 pub(super) fn checked_len(bytes: &[u8]) -> Option<usize> {
     let tag = *bytes.first()?;
     let body = match tag {
@@ -313,6 +314,10 @@ pub(super) fn checked_len(bytes: &[u8]) -> Option<usize> {
         TAG_INT64 => 9,
         _ => return None,
     };
+    // Nearly every entry is so short, and comparing slices of any length is a call.
+    if body <= 127 {
+        return (usize::from(*bytes.get(body)?) == body).then_some(body + 1);
+    }
     let (backlen, size) = encode_backlen(body);
     (bytes.get(body..body + size)? == &backlen[..size]).then_some(body + size)
 }
