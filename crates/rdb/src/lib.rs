@@ -33,7 +33,7 @@ pub use encode::{Compression, Encoder, NODE_PACKED, NODE_PLAIN};
 pub use error::Error;
 pub use kind::Kind;
 pub use object::{Limits, Object, ObjectRef};
-pub use payload::{dump, restore, restore_unverified, verify};
+pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};
 
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;

@@ -31,7 +31,7 @@ pub fn restore(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
     restore_body(body, is_valkey(payload), limits)
 }
 
-/// The same without a look at version and checksum, for tests that make up payloads.
+/// The same without a look at version and checksum: these were looked at, or a test has made the payload up.
 pub fn restore_unverified(payload: &[u8], limits: &Limits) -> Result<Object, Error> {
     let (body, _) = payload.split_last_chunk::<FOOTER>().ok_or(Error::Truncated)?;
     restore_body(body, is_valkey(payload), limits)
@@ -50,11 +50,27 @@ fn restore_body(body: &[u8], is_valkey: bool, limits: &Limits) -> Result<Object,
 }
 
 /// Checks the footer of a payload and returns what is in front of it.
+///
+/// # Errors
+/// The payload is too short, of a version that this one does not know, or damaged.
 pub fn verify(payload: &[u8]) -> Result<&[u8], Error> {
+    verify_up_to(payload, NEWEST_VERSION)
+}
+
+/// The same for a payload whose version may be newer (`rdb-version-check relaxed`); its value is read if its form
+/// is known.
+///
+/// # Errors
+/// The payload is too short, or damaged.
+pub fn verify_relaxed(payload: &[u8]) -> Result<&[u8], Error> {
+    verify_up_to(payload, u16::MAX)
+}
+
+fn verify_up_to(payload: &[u8], newest: u16) -> Result<&[u8], Error> {
     let (body, footer) = payload.split_last_chunk::<FOOTER>().ok_or(Error::Truncated)?;
     let [low, high, checksum @ ..] = *footer;
     let version = u16::from_le_bytes([low, high]);
-    if version == 0 || version > NEWEST_VERSION {
+    if version == 0 || version > newest {
         return Err(Error::Version(version));
     }
     if crc64(0, &payload[..payload.len() - checksum.len()]) != u64::from_le_bytes(checksum) {

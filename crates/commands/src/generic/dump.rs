@@ -3,6 +3,7 @@
 //! The payload is Redis's; one from elsewhere is validated in full before anything changes.
 
 use crate::{limits, value};
+use config::RdbVersionCheck;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, KeyFlags, KeySpec, Millis,
     Outcome, event,
@@ -170,13 +171,14 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn load(cx: &Cx<'_>, payload: &[u8]) -> Result<Object, Error> {
     let limits = limits::all(&cx.engine.config, &cx.engine.debug);
-    let object = if cx.engine.debug.skips_checksums() {
-        rdb::restore_unverified(payload, &limits)
-    } else {
-        rdb::verify(payload)
-            .map_err(|_| Error::text("ERR DUMP payload version or checksum are wrong"))?;
-        rdb::restore(payload, &limits)
-    };
+    if !cx.engine.debug.skips_checksums() {
+        let verified = match cx.engine.config.rdb_version_check() {
+            RdbVersionCheck::Strict => rdb::verify(payload),
+            RdbVersionCheck::Relaxed => rdb::verify_relaxed(payload),
+        };
+        verified.map_err(|_| Error::text("ERR DUMP payload version or checksum are wrong"))?;
+    }
+    let object = rdb::restore_unverified(payload, &limits);
     object.map_err(|error| {
         if let Some(host) = cx.engine.host() {
             host.verbose(&format!("RESTORE was given a payload that is not sound: {error}"));

@@ -50,7 +50,9 @@ fn pair(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
 fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
     match *bytes {
         [LONG_LENGTH, a, b, c, d, ref rest @ ..] => {
-            Some((u32::from_le_bytes([a, b, c, d]) as usize, rest))
+            let length = u32::from_le_bytes([a, b, c, d]) as usize;
+            // No server has ever written a short length in the long form.
+            (length >= usize::from(LONG_LENGTH)).then_some((length, rest))
         }
         [LONG_LENGTH | END, ..] | [] => None,
         [length, ref rest @ ..] => Some((usize::from(length), rest)),
