@@ -108,7 +108,8 @@ pub static CONFIG: Command = Command {
 };
 
 fn config_get(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let found = cx.engine.config.get(args.from(2));
+    let mut found = cx.engine.config.get(args.from(2));
+    found.sort();
     cx.reply.map(found.len());
     for (name, value) in &found {
         cx.reply.bulk(name);
