@@ -192,11 +192,17 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
     match engine.table.resolve(args.words()) {
         Ok(row) => Some(row),
         Err(error) => {
+            // A client that has not authenticated does not learn which commands there are.
+            let row = engine.table.find(args[0]);
+            let may_authenticate = row.is_some_and(|row| row.command.flags.has(Flags::NO_AUTH));
+            let error = match gates::is_authenticated(cx) || may_authenticate {
+                true => error,
+                false => Error::NoAuth,
+            };
             if let Some(multi) = &mut cx.session.multi {
                 multi.is_broken = true;
             }
             let started = cx.reply.place();
-            let row = engine.table.find(args[0]);
             if row.is_some_and(|row| row.command.flags.has(Flags::RUNS_QUEUE)) {
                 abort_exec(cx, &error);
             } else {

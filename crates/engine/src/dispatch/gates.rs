@@ -142,9 +142,13 @@ fn protected_error() -> Error {
     )
 }
 
+/// Whether the client may send commands at all.
+pub(super) fn is_authenticated(cx: &Cx<'_>) -> bool {
+    cx.session.authenticated || cx.engine.acl.is_open()
+}
+
 fn authentication(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    let is_known = cx.session.authenticated || cx.engine.acl.is_open();
-    if is_known || row.command.flags.has(Flags::NO_AUTH) {
+    if is_authenticated(cx) || row.command.flags.has(Flags::NO_AUTH) {
         return Ok(());
     }
     Err(Error::NoAuth.into())
