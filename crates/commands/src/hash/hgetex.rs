@@ -2,9 +2,7 @@
 //!
 //! The values, and another expiry for those fields that are there. One that has passed removes them.
 
-use super::fields::{
-    FIELDS, WRONG_COUNT, counted, find_fields, report_expiries, report_passed,
-};
+use super::fields::{FIELDS, WRONG_COUNT, counted, find_fields, report_expiries, report_passed};
 use crate::list::write;
 use crate::string::expiry::{EXPIRE_OR_PERSIST, Expiry, ExpiryOptions};
 use engine::{
