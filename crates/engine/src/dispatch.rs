@@ -243,6 +243,10 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     cx.session.multi = None;
     crate::watching::unwatch(&mut cx.db, cx.session);
+    if let Error::Redirect(..) = error {
+        // The client repeats the transaction at the primary.
+        return refuse(cx, error);
+    }
     let line = error.line();
     let mut text = b"EXECABORT Transaction discarded because of: ".to_vec();
     text.extend_from_slice(line.strip_prefix(b"ERR ").unwrap_or(&line));

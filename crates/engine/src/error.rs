@@ -40,6 +40,8 @@ pub enum Error {
     Loading,
     /// A write on a replica.
     ReadOnlyReplica,
+    /// The client is sent to the primary, at this host and port.
+    Redirect(String, u16),
     /// The replica has lost its primary, and does not answer with what it has.
     MasterDown,
     /// A value that the command needs is not in RAM ([`Db::value`](crate::Db::value)): dispatch has
@@ -106,6 +108,7 @@ impl Error {
             Error::ReadOnlyReplica => {
                 "READONLY You can't write against a read only replica.".into()
             }
+            Error::Redirect(host, port) => format!("REDIRECT {host}:{port}").into(),
             Error::MasterDown => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
                     .into()

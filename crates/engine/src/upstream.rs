@@ -73,6 +73,11 @@ impl Upstream {
     }
 
     /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to be
+    /// Host and port of the primary.
+    pub(crate) fn primary(&self) -> Option<(String, u16)> {
+        self.link().primary.clone()
+    }
+
     /// replaced by it unless somebody asks for that.
     pub fn is_incomplete(&self) -> bool {
         self.link().is_incomplete

@@ -55,6 +55,38 @@ fn follows(program: &Program) {
     }
 }
 
+#[test]
+fn a_replica_sends_clients_to_its_primary_that_understand_it() {
+    let (primary, replica) = (dunlin(&[]), dunlin(&[]));
+    let connect = || {
+        let mut client = replica.client();
+        ok(&mut client, &["CLIENT", "CAPA", "redirect"]);
+        client
+    };
+    let (mut queueing, mut waiting, mut client) = (connect(), connect(), connect());
+    ok(&mut queueing, &["MULTI"]);
+    ok(&mut queueing, &["SET", "k", "v"]);
+    waiting.send(&["BLPOP", "nothing", "0"]).expect("it is sent");
+    let mut other = replica.client();
+    eventually("it waits", || number(&mut other, "blocked_clients") == 1);
+    follow(&mut other, primary.port());
+    until_linked(&replica);
+    let redirection = format!("REDIRECT {}", primary.address());
+    assert_eq!(error(waiting.reply().expect("a reply")), redirection);
+    assert_eq!(error(ask(&mut queueing, &["EXEC"])), redirection);
+    assert_eq!(error(ask(&mut client, &["GET", "k"])), redirection);
+    assert_eq!(error(ask(&mut client, &["SET", "k", "v"])), redirection);
+    ok(&mut client, &["PING"]);
+    ok(&mut client, &["READONLY"]);
+    ok(&mut client, &["GET", "k"]);
+    assert_eq!(error(ask(&mut client, &["SET", "k", "v"])), redirection);
+    ok(&mut client, &["READWRITE"]);
+    assert_eq!(error(ask(&mut client, &["GET", "k"])), redirection);
+    // A client that does not ask for it reads here, and may not write.
+    ok(&mut other, &["GET", "k"]);
+    assert!(error(ask(&mut other, &["SET", "k", "v"])).starts_with("READONLY"));
+}
+
 /// A primary that takes the replica for an old version has no form for such hashes.
 #[test]
 fn fields_that_expire_come_with_the_snapshot() {

@@ -1,6 +1,7 @@
 //! `ASKING`, `READONLY`, `READWRITE`: what a client of a cluster says of its next requests.
 //!
-//! A server that is no node serves all keys to all clients, so READONLY and READWRITE change nothing.
+//! READONLY and READWRITE also say whether a client that can be sent to another server (`CLIENT CAPA redirect`)
+//! reads from a replica.
 
 use engine::{Args, Command, Cx, Flags, Group, Outcome};
 
@@ -26,7 +27,7 @@ pub static READONLY: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Enables read-only queries for a connection to a Valkey replica node.",
-    run: ok,
+    run: readonly,
     ..Command::ROW
 };
 
@@ -39,11 +40,18 @@ pub static READWRITE: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Enables read-write queries for a connection to a Valkey replica node.",
-    run: ok,
+    run: readwrite,
     ..Command::ROW
 };
 
-fn ok(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+fn readonly(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.session.reads_replica = true;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn readwrite(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    cx.session.reads_replica = false;
     cx.reply.ok();
     Ok(())
 }

@@ -36,6 +36,7 @@ pub(crate) fn letters(bits: u64) -> String {
         (flag::NO_EVICT, 'e'),
         (flag::NO_TOUCH, 'T'),
         (flag::IMPORT_SOURCE, 'I'),
+        (flag::READS_REPLICA, 'r'),
     ];
     let text: String =
         known.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| *letter).collect();

@@ -37,6 +37,7 @@ fn reset(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     session.no_touch = false;
     session.is_import_source = false;
     session.no_evict = false;
+    session.reads_replica = false;
     session.client.names().name.clear();
     cx.db.index = DbIndex(0);
     cx.db.touches = true;

@@ -11,6 +11,7 @@
 
 use super::suspension::Resumption;
 use keyspace::HeapString;
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock};
 use structs::sync::lock;
@@ -34,7 +35,7 @@ pub enum Message {
         /// The suspension's.
         token: u64,
         /// With this error, or as if the time were up.
-        error: Option<&'static str>,
+        error: Option<Cow<'static, str>>,
     },
     /// The client is to be closed.
     Kill(u64),

@@ -167,6 +167,8 @@ pub mod flag {
     pub const PRIMARY: u64 = 1 << 16;
     /// `I`: imports data.
     pub const IMPORT_SOURCE: u64 = 1 << 17;
+    /// `r`: READONLY.
+    pub const READS_REPLICA: u64 = 1 << 18;
 }
 
 impl Client {

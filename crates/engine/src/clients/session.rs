@@ -135,6 +135,8 @@ pub struct Session {
     pub no_evict: bool,
     /// CLIENT CAPA REDIRECT: it understands being sent to another server.
     pub can_redirect: bool,
+    /// READONLY: it reads from a replica although it could be sent to the primary.
+    pub reads_replica: bool,
     /// What it waits for.
     pub suspension: Option<Suspension>,
     /// What happens after the replies.
@@ -192,6 +194,7 @@ impl Session {
             is_import_source: false,
             no_evict: false,
             can_redirect: false,
+            reads_replica: false,
             suspension: None,
             fate: Fate::Open,
             is_local: false,
@@ -340,6 +343,7 @@ impl Session {
         set(self.no_touch, flag::NO_TOUCH);
         set(self.is_import_source, flag::IMPORT_SOURCE);
         set(self.can_redirect, flag::CAN_REDIRECT);
+        set(self.reads_replica, flag::READS_REPLICA);
         set(self.fate != Fate::Open, flag::CLOSING);
         live.flags.store(flags, Relaxed);
         live.last_seen_ms.store(now_ms, Relaxed);

@@ -5,6 +5,7 @@ use super::watching::Watching;
 use crate::journal::JournalPos;
 use keyspace::Millis;
 use resp::Output;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Why a session does not read further requests.
@@ -19,7 +20,7 @@ pub struct Suspension {
     /// Whether CLIENT REPLY keeps its reply from the client.
     pub(crate) is_silent: bool,
     /// The error in place of the reply, if it was ended from outside with one.
-    pub(crate) error: Option<&'static str>,
+    pub(crate) error: Option<Cow<'static, str>>,
     /// Whether the client may cache what the reply says: what it has to forget comes after that.
     pub(crate) is_cached: bool,
 }

@@ -49,10 +49,11 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 14] = [
+pub(super) const CLIENT: [Gate; 15] = [
     protection,
     authentication,
     permission,
+    redirection,
     pause,
     journal_space,
     pending_messages,
@@ -163,6 +164,28 @@ fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<
     // Those of the script itself, or of the command before.
     cx.keys.clear();
     super::permission::check(cx, row, args).map_err(|denied| denied.script_error(cx, row).into())
+}
+
+/// A replica sends a client to the primary that understands it (`CLIENT CAPA redirect`). While this server
+/// hands its role over it is not known yet which one that will be.
+fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if !cx.session.can_redirect || !cx.engine.upstream.is_replica() {
+        return Ok(());
+    }
+    let writes = may_write(cx, row);
+    let reads = flags_of(cx, row).has(Flags::READONLY) || queue_has(cx, row, Flags::READONLY);
+    if !writes && (!reads || cx.session.reads_replica) {
+        return Ok(());
+    }
+    if cx.engine.failover.is_on()
+        && let Some(pause) = cx.engine.pause.in_force(cx.now())
+    {
+        return Err(NotNow::Paused { until: pause.until }.into());
+    }
+    match cx.engine.upstream.primary() {
+        Some((host, port)) => Err(Error::Redirect(host, port).into()),
+        None => Ok(()),
+    }
 }
 
 /// CLIENT PAUSE, the last snapshot before a shutdown, and FAILOVER.

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::mailbox::Message;
 use crate::thread::ThreadContext;
 use keyspace::DbIndex;
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Mutex};
 
@@ -60,8 +61,11 @@ impl Engine {
     fn unblock_all(&self) {
         for client in self.clients.all() {
             if let Some(token) = client.call_off_wait(&self.stats) {
-                let (client, thread) = (client.id, client.thread);
-                let error = Some(ROLE_CHANGED);
+                let (client, thread, flags) = (client.id, client.thread, client.flags());
+                let can_redirect = flags & flag::CAN_REDIRECT != 0;
+                let primary = can_redirect.then(|| self.upstream.primary()).flatten();
+                let redirect = |(host, port)| Cow::Owned(format!("REDIRECT {host}:{port}"));
+                let error = Some(primary.map_or(Cow::Borrowed(ROLE_CHANGED), redirect));
                 self.mailboxes[thread].post(Message::Unblock { client, token, error });
             }
         }

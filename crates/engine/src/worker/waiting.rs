@@ -10,6 +10,7 @@ use journal::JournalPos;
 use journal::safe::Gate;
 use keyspace::Millis;
 use resp::{Output, Reply};
+use std::borrow::Cow;
 
 impl Worker {
     /// Ends a suspension with a reply from elsewhere; `false` if it was not this one.
@@ -91,7 +92,7 @@ impl Worker {
         &mut self,
         session: &mut Session,
         token: u64,
-        error: Option<&'static str>,
+        error: Option<Cow<'static, str>>,
         out: &mut Output,
     ) -> bool {
         let Some(suspension) = session.suspension.as_mut().filter(|s| s.token == token) else {
@@ -131,7 +132,7 @@ impl Worker {
             );
             blocking::end(&mut db, waiter);
             self.context.reader.leave();
-            if let Some(error) = suspension.error {
+            if let Some(error) = &suspension.error {
                 engine.count_error(error.as_bytes());
                 let row = session.last_command - 1;
                 self.context.stats().by_command[row].rejected.add_own(1);
@@ -140,7 +141,7 @@ impl Worker {
         // CLIENT REPLY OFF or SKIP may have been in force when the command came.
         if !suspension.is_silent {
             let mut reply = Reply::new(out, session.protocol);
-            match suspension.error {
+            match &suspension.error {
                 Some(error) => reply.error(error),
                 None => suspension.on_timeout.write(self.engine, &mut reply),
             }

@@ -2,6 +2,7 @@
 
 use engine::mailbox::Message;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use std::borrow::Cow;
 
 /// `CLIENT UNBLOCK`.
 pub static CLIENT_UNBLOCK: Command = Command {
@@ -41,6 +42,7 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let client = u64::try_from(id).ok().and_then(|id| cx.engine.clients.get(id));
     let token = client.as_ref().and_then(|client| client.call_off_wait(&cx.engine.stats));
     if let (Some(client), Some(token)) = (client, token) {
+        let error = error.map(Cow::Borrowed);
         let message = Message::Unblock { client: client.id, token, error };
         cx.engine.mailboxes[client.thread].post(message);
     }
