@@ -156,6 +156,8 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let value = read(db.engine, one.cold.location);
     let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
     let value = value.map_err(|error| unreadable(&error))?;
-    let installed = db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value));
+    let installed = db.with_stripe_mut(stripe, |data| {
+        data.install(one.db, key, one.cold, value, one.record())
+    });
     if installed { Ok(()) } else { Err(Error::Cold) }
 }

@@ -8,7 +8,7 @@
 //! same one later, begins a new read. A client that has gone in between leaves its failure behind, so
 //! old ones are dropped.
 
-use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Value};
+use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Record, Value};
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
@@ -28,6 +28,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
+    /// What becomes of its record when it is put back. A command that changes the value has no use for it.
+    pub fn record(&self) -> Record {
+        if self.reads { Record::Stays } else { Record::Goes }
+    }
+
     fn id(&self) -> Id {
         (Key::new(&self.key).hash, self.cold.location, self.cold.version)
     }

@@ -7,7 +7,7 @@ use crate::limits;
 use crate::mailbox::Message;
 use crate::value::{self, view};
 use keyspace::cold::store;
-use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, StripeData, Value};
+use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, Record, StripeData, Value};
 
 /// Names a value that could not be read in the log, once a second at most: a disk that is broken
 /// fails with every read. The hash stands for the key, which may be private.
@@ -75,7 +75,7 @@ pub(crate) fn install_arrived(engine: &Engine) {
 fn install(engine: &Engine, one: &Wanted, value: Value) {
     let key = Key::new(&one.key);
     let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-    if stripe.install(one.db, key, one.cold, value) {
+    if stripe.install(one.db, key, one.cold, value, one.record()) {
         engine.tier.promotions.add(1);
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn read_for_hold(
 ) -> Result<(), ColdError> {
     let Some(cold) = data.cold(db, key) else { return Ok(()) };
     let value = read(engine, cold.location)?;
-    data.install(db, key, cold, value);
+    data.install(db, key, cold, value, Record::Stays);
     Ok(())
 }
 

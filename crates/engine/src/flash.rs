@@ -22,6 +22,8 @@ pub struct FlashTier {
     pub(crate) compressing: Compressing,
     /// Values that left RAM.
     pub demotions: Counter,
+    /// Those of them that had a copy on flash, so that nothing was encoded or written.
+    pub demotions_without_write: Counter,
     /// What their entries held, in bytes.
     pub demoted_bytes: Counter,
     /// Values that were put back.

@@ -283,17 +283,29 @@ fn demote_value(
         return Ok(0);
     }
     let Some(entry) = data.find(db, key) else { return Ok(0) };
-    let (bytes, kind, payload) = (entry.memory_usage(), entry.kind(), encode(engine, entry));
+    let bytes = entry.memory_usage();
+    if entry.copy().is_some() {
+        let was = data.make_cold_again(db, key);
+        engine.background.free_entry(was.expect("it was asked whether it can"));
+        engine.tier.demotions_without_write.add(1);
+        return Ok(note_demotion(engine, bytes));
+    }
+    let (kind, payload) = (entry.kind(), encode(engine, entry));
     let location = match tier.append(key.hash as usize, key.hash, kind as u8, &payload) {
         Err(Refused::TooLong) => return Ok(0),
         result => result?,
     };
     let was = data.make_cold(db, key, cold_location(location));
     engine.background.free_entry(was.expect("it was asked whether it can"));
+    Ok(note_demotion(engine, bytes))
+}
+
+/// Counts a value that has left RAM, whose entry had so many bytes; how many bytes that frees.
+fn note_demotion(engine: &Engine, bytes: usize) -> usize {
     let freed = bytes.saturating_sub(COLD_BYTES);
     engine.tier.demotions.add(1);
     engine.tier.demoted_bytes.add(freed as u64);
-    Ok(freed)
+    freed
 }
 
 /// Demotes all values that can be, whatever their size, or those of some keys of the database (DEBUG TIER DEMOTE). How

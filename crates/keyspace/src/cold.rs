@@ -16,6 +16,9 @@
 //! what they were when it was asked for. A store that reuses a location waits for the reads of the
 //! old value first, so the version only has to tell apart what happened during one read.
 //!
+//! A value that is put back may keep its record as a *copy* ([`crate::Entry::copy`]), so that it can
+//! leave again without being written. Every change of the value gives the copy up.
+//!
 //! Where values go is the business of a [`ColdStore`], of which a process has one at most. It learns
 //! from the entry itself, when this is dropped, that a value is not needed any more: no way to
 //! delete, overwrite or flush a key has to think of it.
@@ -91,6 +94,7 @@ pub trait ColdStore: Send + Sync {
 
 static STORE: OnceLock<Box<dyn ColdStore>> = OnceLock::new();
 static ENTRIES: AtomicUsize = AtomicUsize::new(0);
+static COPIES: AtomicUsize = AtomicUsize::new(0);
 
 /// Says where the values of cold entries are; once in a process, before the first goes cold. Says
 /// whether it was the first to do so.
@@ -112,6 +116,35 @@ pub fn entries() -> usize {
 /// An entry has become cold.
 pub(crate) fn count() {
     ENTRIES.fetch_add(1, Relaxed);
+}
+
+/// Number of entries whose value is in RAM and has a copy, in all keyspaces of the process.
+pub fn copies() -> usize {
+    COPIES.load(Relaxed)
+}
+
+/// A cold entry has gone, and its location has another owner.
+pub(crate) fn uncount() {
+    ENTRIES.fetch_sub(1, Relaxed);
+}
+
+/// A value was put back and keeps its copy.
+pub(crate) fn count_copy() {
+    COPIES.fetch_add(1, Relaxed);
+}
+
+/// A value has left RAM for its copy.
+pub(crate) fn uncount_copy() {
+    COPIES.fetch_sub(1, Relaxed);
+}
+
+/// A copy is not needed any more.
+#[cold]
+pub(crate) fn release_copy(location: ColdLocation) {
+    if let Some(store) = store() {
+        store.release(location);
+    }
+    uncount_copy();
 }
 
 /// A cold entry has got another key.

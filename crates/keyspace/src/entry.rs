@@ -1,15 +1,16 @@
 //! An entry: key, value, expiry and access bits in one block behind one pointer.
 //!
 //! ```text
-//!  word (u32):  31 unused │ 30 cold │ 29 wide │ 28 expires │ 27-24 kind │ 23-0 access bits
+//!  word (u32):  31 copied │ 30 cold │ 29 wide │ 28 expires │ 27-24 kind │ 23-0 access bits
 //!
-//!  a short string      word │ klen u8 │ vlen u8 │ [expiry i64] │ key │ value
-//!  a longer one        word │ klen u32 │ vlen u32 │ [expiry] │ key │ value        (wide)
-//!  number, big string  word │ klen u32 │ payload 8 B │ [expiry] │ key
-//!  list, set, hash …   word │ klen u32 │ payload 16 B │ [expiry] │ key
+//!  a short string      word │ klen u8 │ vlen u8 │ [copy u64] │ [expiry i64] │ key │ value
+//!  a longer one        word │ klen u32 │ vlen u32 │ [copy] │ [expiry] │ key │ value        (wide)
+//!  number, big string  word │ klen u32 │ payload 8 B │ [copy] │ [expiry] │ key
+//!  list, set, hash …   word │ klen u32 │ payload 16 B │ [copy] │ [expiry] │ key
 //! ```
 //!
-//! A cold entry, whose value is not in RAM, looks otherwise: see [`crate::cold`].
+//! A cold entry, whose value is not in RAM, looks otherwise: see [`crate::cold`]. An entry that is
+//! *copied* has its value in RAM and the location of the same value elsewhere (0: it has been given up).
 //!
 //! A 16-byte key with a 1-byte value takes a 24-byte block. A string value lives inside the entry
 //! unless a block of its own wastes less (500 bytes: 544 instead of 640) or it is edited in place
@@ -36,16 +37,18 @@ use structs::table::Item;
 const EXPIRES: u32 = 1 << 28;
 const WIDE: u32 = 1 << 29;
 const COLD: u32 = kind::COLD << 24;
+const COPIED: u32 = kind::COPIED << 24;
 const ACCESS: u32 = (1 << 24) - 1;
 /// Inline strings above this many bytes get a block of their own whatever it wastes.
 const INLINE_MAX: usize = 4096;
 
-/// The offset of the key by the seven tag bits (kind, expires, wide, cold).
-const KEY_OFFSET: [u8; 128] = {
-    let mut table = [0; 128];
+/// The offset of the key by the eight tag bits (kind, expires, wide, cold, copied).
+const KEY_OFFSET: [u8; 256] = {
+    let mut table = [0; 256];
     let mut tag = 0;
-    while tag < 128 {
+    while tag < 256 {
         let (kind, expires, wide) = (tag & 15, tag >> 4 & 1, tag >> 5 & 1);
+        let copied = if tag & kind::COLD as usize == 0 { tag >> 7 } else { 0 };
         let header = if tag & kind::COLD as usize != 0 {
             if wide == 1 { 20 } else { 16 }
         } else if kind == Kind::InlineString as usize {
@@ -55,7 +58,7 @@ const KEY_OFFSET: [u8; 128] = {
         } else {
             24
         };
-        table[tag] = (header + 8 * expires) as u8;
+        table[tag] = (header + 8 * expires + 8 * copied) as u8;
         tag += 1;
     }
     table
@@ -159,6 +162,7 @@ struct Shape {
     kind: Kind,
     wide: bool,
     is_cold: bool,
+    is_copied: bool,
     key_len: usize,
     value_len: usize,
 }
@@ -166,7 +170,14 @@ struct Shape {
 impl Shape {
     fn string(key_len: usize, value_len: usize, expires: bool) -> Shape {
         let wide = key_len > 255 || value_len > 255;
-        let inline = Shape { kind: Kind::InlineString, wide, is_cold: false, key_len, value_len };
+        let inline = Shape {
+            kind: Kind::InlineString,
+            wide,
+            is_cold: false,
+            is_copied: false,
+            key_len,
+            value_len,
+        };
         if value_len > INLINE_MAX {
             return Shape { kind: Kind::HeapString, ..inline };
         }
@@ -187,6 +198,7 @@ impl Shape {
             | if expires { EXPIRES } else { 0 }
             | if wide { WIDE } else { 0 }
             | if self.is_cold { COLD } else { 0 }
+            | if self.is_copied { COPIED } else { 0 }
     }
     fn key_offset(self, expires: bool) -> usize {
         KEY_OFFSET[(self.tag(expires) >> 24) as usize] as usize
@@ -219,8 +231,21 @@ impl Entry {
     }
 
     fn new_raw_string(key: &[u8], value: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        Entry::new_copied_string(key, value, expiry, access, None)
+    }
+
+    /// A string, kept as text, of which there is a copy at a location.
+    pub(crate) fn new_copied_string(
+        key: &[u8],
+        value: &[u8],
+        expiry: Option<Millis>,
+        access: u32,
+        copy: Option<ColdLocation>,
+    ) -> Entry {
         let shape = Shape::string(key.len(), value.len(), expiry.is_some());
+        let shape = Shape { is_copied: copy.is_some(), ..shape };
         let entry = Entry::allocate(shape, key, expiry, access);
+        entry.write_copy(copy);
         if shape.kind == Kind::HeapString {
             let raw = HeapString::from_bytes(value).into_raw();
             // SAFETY: the payload of this kind is one pointer.
@@ -275,7 +300,8 @@ impl Entry {
     }
 
     fn plain(kind: Kind, key: &[u8]) -> Shape {
-        Shape { kind, wide: false, is_cold: false, key_len: key.len(), value_len: 0 }
+        let key_len = key.len();
+        Shape { kind, wide: false, is_cold: false, is_copied: false, key_len, value_len: 0 }
     }
 
     /// The same entry without its value, which is at a location.
@@ -288,6 +314,15 @@ impl Entry {
         let summary = Summary::new(self.value_bytes(), self.encoding(), self.elements());
         cold::count();
         Entry::new_cold(self.key(), kind, cold, summary, self.expiry(), self.access())
+    }
+
+    /// The same entry with a copy of its value at a location, which belongs to it from now on.
+    pub(crate) fn with_copy(self, copy: Option<ColdLocation>) -> Entry {
+        if copy.is_none() {
+            return self;
+        }
+        let (key, expiry, access) = (self.key().to_vec(), self.expiry(), self.access());
+        self.rebuilt_with(&key, expiry, access, copy)
     }
 
     fn string_len(&self) -> usize {
@@ -380,7 +415,7 @@ impl Entry {
 
     #[inline]
     fn key_offset(word: u32) -> usize {
-        KEY_OFFSET[(word >> 24 & 127) as usize] as usize
+        KEY_OFFSET[(word >> 24) as usize] as usize
     }
 
     #[inline]
@@ -444,6 +479,59 @@ impl Entry {
         debug_assert!(self.is_cold(), "only cold entries have a summary");
         // SAFETY: a block has eight bytes at least.
         unsafe { Summary { size: self.at(5).read(), shape: self.at(7).read() } }
+    }
+
+    /// Where a copy of the value is, if that is in RAM.
+    #[inline]
+    pub fn copy(&self) -> Option<ColdLocation> {
+        // SAFETY: the entry has this field.
+        let at = unsafe { self.copy_field()?.read_unaligned() };
+        (at != 0).then_some(ColdLocation(at))
+    }
+
+    /// Whether there is room for the location of a copy.
+    #[inline]
+    pub fn is_copied(&self) -> bool {
+        self.word() & (COPIED | COLD) == COPIED
+    }
+
+    /// The 8 bytes in front of key and expiry.
+    #[inline]
+    fn copy_field(&self) -> Option<*mut u64> {
+        let word = self.word();
+        let behind = if word & EXPIRES == 0 { 8 } else { 16 };
+        // SAFETY: a copied entry has these bytes.
+        self.is_copied().then(|| unsafe { self.at(Entry::key_offset(word) - behind).cast() })
+    }
+
+    fn write_copy(&self, copy: Option<ColdLocation>) {
+        if let (Some(field), Some(ColdLocation(at))) = (self.copy_field(), copy) {
+            // SAFETY: the entry has this field and is new.
+            unsafe { field.write_unaligned(at) }
+        }
+    }
+
+    /// Gives the copy away: it does not belong to the entry any more.
+    pub(crate) fn take_copy(&mut self) -> Option<ColdLocation> {
+        let copy = self.copy();
+        if let Some(field) = self.copy_field() {
+            // SAFETY: the entry has this field and is borrowed exclusively.
+            unsafe { field.write_unaligned(0) }
+        }
+        copy
+    }
+
+    /// Gives the copy up, and the room for its location: the value is about to change. The block may move.
+    pub(crate) fn drop_copy(&mut self) {
+        if !self.is_copied() {
+            return;
+        }
+        if let Some(copy) = self.take_copy() {
+            cold::release_copy(copy);
+        }
+        let old = std::mem::replace(self, Entry::placeholder());
+        let (key, expiry, access) = (old.key().to_vec(), old.expiry(), old.access());
+        *self = old.rebuilt_with(&key, expiry, access, None);
     }
 
     /// When it expires.
@@ -518,8 +606,17 @@ impl Entry {
     }
 
     /// The value, if it is a `T`, to change it.
+    ///
+    /// # Panics
+    /// In debug builds, if there is a copy, which would not be one any more.
     #[inline]
     pub fn object_mut<T: Object>(&mut self) -> Option<&mut T> {
+        debug_assert!(self.copy().is_none(), "a value was changed of which there is a copy");
+        self.payload_mut()
+    }
+
+    #[inline]
+    fn payload_mut<T: Object>(&mut self) -> Option<&mut T> {
         // SAFETY: an entry of `T`'s kind holds a `T`.
         (self.value_kind() == T::KIND).then(|| unsafe { &mut *self.payload::<T>() })
     }
@@ -530,7 +627,8 @@ impl Entry {
         if self.word() >> 24 & (15 | kind::COLD) != Kind::Hash as u32 {
             return None;
         }
-        self.object_mut::<Hash>().filter(|hash| hash.is_timed())
+        // What is noted there is no part of the value.
+        self.payload_mut::<Hash>().filter(|hash| hash.is_timed())
     }
 
     /// When to look at it for fields that have expired, as its stripe has it.
@@ -640,7 +738,8 @@ impl Entry {
     #[inline]
     pub fn overwrite_string(&mut self, value: &[u8]) -> bool {
         let word = self.word();
-        if word >> 24 & (15 | kind::COLD) != Kind::InlineString as u32 {
+        // What has a copy gets another block, without one.
+        if word >> 24 & (15 | kind::COLD | kind::COPIED) != Kind::InlineString as u32 {
             return self.kind() == Kind::Integer
                 && structs::numbers::parse_i64(value).is_some_and(|n| self.overwrite_integer(n));
         }
@@ -682,6 +781,7 @@ impl Entry {
 
     /// The string in a block of its own, to edit it; `None` if the value is no string.
     pub fn heap_string(&mut self) -> Option<&mut HeapString> {
+        self.drop_copy();
         if self.value_kind() != Kind::HeapString {
             let bytes = self.string()?.to_vec();
             let string = HeapString::from_bytes(&bytes);
@@ -720,10 +820,24 @@ impl Entry {
     /// The same value under another key; the expiry stays.
     pub fn rekeyed(self, key: &[u8]) -> Entry {
         let (expiry, access) = (self.expiry(), self.access());
-        if let Some(cold) = self.cold() {
-            cold::renamed(cold.location, Key::new(key).hash);
+        if let Some(location) = self.location() {
+            cold::renamed(location, Key::new(key).hash);
         }
         self.rebuilt(key, expiry, access)
+    }
+
+    /// Where the value is outside RAM, be that all there is of it or a copy.
+    pub(crate) fn location(&self) -> Option<ColdLocation> {
+        self.cold().map(|cold| cold.location).or_else(|| self.copy())
+    }
+
+    /// Drops a cold entry whose location belongs to another entry from now on.
+    pub(crate) fn forget_location(self) {
+        assert!(self.is_cold(), "only cold entries have nothing else");
+        cold::uncount();
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the value is not here, and the entry is not used any more.
+        unsafe { this.free_block() }
     }
 
     /// The value of a cold entry is somewhere else now.
@@ -733,7 +847,19 @@ impl Entry {
         unsafe { self.payload::<u64>().write(location.0) }
     }
 
-    fn rebuilt(self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+    fn rebuilt(mut self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
+        let copy = self.take_copy();
+        self.rebuilt_with(key, expiry, access, copy)
+    }
+
+    /// Its value in another block. The copy that it has, if any, is no longer its own.
+    fn rebuilt_with(
+        mut self,
+        key: &[u8],
+        expiry: Option<Millis>,
+        access: u32,
+        copy: Option<ColdLocation>,
+    ) -> Entry {
         if let Some(cold) = self.cold() {
             let new = Entry::new_cold(key, self.kind(), cold, self.summary(), expiry, access);
             let old = ManuallyDrop::new(self);
@@ -744,10 +870,13 @@ impl Entry {
         match self.kind() {
             Kind::InlineString => {
                 let bytes = self.string().map(StringRef::to_vec).unwrap_or_default();
-                Entry::new_raw_string(key, &bytes, expiry, access)
+                self.take_copy();
+                Entry::new_copied_string(key, &bytes, expiry, access, copy)
             }
             kind => {
-                let new = Entry::allocate(Entry::plain(kind, key), key, expiry, access);
+                let shape = Shape { is_copied: copy.is_some(), ..Entry::plain(kind, key) };
+                let new = Entry::allocate(shape, key, expiry, access);
+                new.write_copy(copy);
                 let len = if kind.is_string() { 8 } else { 16 };
                 let old = ManuallyDrop::new(self);
                 // SAFETY: the payload moves to an entry of the same kind, and only the old block
@@ -804,6 +933,9 @@ impl Drop for Entry {
             cold::release(cold.location);
             // SAFETY: the value is not here, and the entry is not used any more.
             return unsafe { self.free_block() };
+        }
+        if let Some(copy) = self.copy() {
+            cold::release_copy(copy);
         }
         // SAFETY: drops what the kind says the payload holds, once, and then its block.
         unsafe {

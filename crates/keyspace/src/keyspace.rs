@@ -175,6 +175,7 @@ pub(crate) mod tests {
     use crate::cold::{store, tests::keep};
     use crate::entry::Entry;
     use crate::kind::Value;
+    use crate::thaw::Record;
     use crate::types::Millis;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -192,11 +193,11 @@ pub(crate) mod tests {
     }
 
     /// Reads the value of a key, if it is cold.
-    fn thaw(keyspace: &Keyspace, name: &[u8]) {
+    fn thaw(keyspace: &Keyspace, name: &[u8], record: Record) {
         with(keyspace, name, |data, key| {
             let Some(cold) = data.cold(DB, key) else { return };
             let value = store().expect("it is set").read(cold.location).expect("it is kept");
-            assert!(data.install(DB, key, cold, Value::String(value)));
+            assert!(data.install(DB, key, cold, Value::String(value), record));
         });
     }
 
@@ -304,7 +305,7 @@ pub(crate) mod tests {
     proptest! {
         #[test]
         fn strings_with_and_without_expiry_agree_with_a_model(
-            ops in proptest::collection::vec((0u8..9, 0u8..40, 0usize..700), 0..if cfg!(miri) { 12 } else { 400 }),
+            ops in proptest::collection::vec((0u8..10, 0u8..40, 0usize..700), 0..if cfg!(miri) { 12 } else { 400 }),
             has_slots: bool,
         ) {
             let assignment = if has_slots { Assignment::BySlot } else { Assignment::ByHash };
@@ -341,7 +342,13 @@ pub(crate) mod tests {
                             if entry.is_none() { store().expect("it is set").release(location); }
                         });
                     }
-                    7 => thaw(&keyspace, &name),
+                    7 => thaw(&keyspace, &name, if size % 2 == 0 { Record::Goes } else { Record::Stays }),
+                    9 => with(&keyspace, &name, |s, key| {
+                        let copy = s.find(DB, key).and_then(|entry| entry.copy());
+                        let left = s.make_cold_again(DB, key);
+                        assert_eq!(left.is_some(), copy.is_some());
+                        assert_eq!(s.cold(DB, key).filter(|_| copy.is_some()).map(|cold| cold.location), copy);
+                    }),
                     8 => {
                         let old = format!("key:{}", size % 40).into_bytes();
                         let entry = with(&keyspace, &old, |s, key| s.remove(DB, key));
@@ -354,7 +361,7 @@ pub(crate) mod tests {
                         }
                     }
                     4 => {
-                        thaw(&keyspace, &name);
+                        thaw(&keyspace, &name, Record::Stays);
                         let done = with(&keyspace, &name, |s, key| {
                             s.heap_string(DB, key).map(|string| string.extend(&value)).is_some()
                         });
@@ -379,6 +386,10 @@ pub(crate) mod tests {
                             assert!(entry.value_bytes() <= value.len().max(8) * 3);
                         } else {
                             assert_eq!(&entry.string().expect("a string").to_vec(), value);
+                        }
+                        if let Some(copy) = entry.copy() {
+                            let kept = store().expect("it is set").read(copy);
+                            assert_eq!(&kept.expect("it is kept"), value);
                         }
                         assert_eq!(entry.expiry().map(|e| e.0), *expiry);
                         let index = s.tables_of(DB, key.hash).expiring().get(key.hash, key.bytes);

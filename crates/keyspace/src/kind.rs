@@ -131,6 +131,9 @@ impl Kind {
 
 /// Set in the number of a kind when the entry is cold, where the caller needs the value.
 pub(crate) const COLD: u32 = 64;
+/// Set beside the number of a kind where there is a copy of the value outside RAM. Of a cold entry it
+/// means [`crate::Entry::is_credited`].
+pub(crate) const COPIED: u32 = 128;
 
 /// Numbers of kinds are written by this crate only, so another one means that memory is damaged; or
 /// the value of a cold entry was asked for without a look at whether it is there.

@@ -39,6 +39,6 @@ pub use locks::Locks;
 pub use stripe::{Stripe, StripeData, StripeGuard};
 pub use structs::heap_string::HeapString;
 pub use tables::TableId;
-pub use thaw::Moved;
+pub use thaw::{Moved, Record};
 pub use types::{DbIndex, Key, Millis, Slot};
 pub use world::World;

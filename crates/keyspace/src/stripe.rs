@@ -172,13 +172,14 @@ impl StripeData {
         &mut self,
         hash: u64,
         mut same: impl FnMut(&Entry) -> bool,
-    ) -> Option<&mut Entry> {
+    ) -> Option<(DbIndex, &mut Entry)> {
         let slot = self.table_id(DbIndex(0), hash).slot;
         let has = |id: &TableId| {
             id.slot == slot && self.table(*id).entries.find_item(hash, &mut same).is_some()
         };
         let id = { self.table_ids().find(has) }?;
-        self.held_tables_mut(id.db, hash)?.entries.find_mut(hash, same)
+        let entry = self.held_tables_mut(id.db, hash)?.entries.find_mut(hash, same)?;
+        Some((id.db, entry))
     }
 
     /// Lets `change` rewrite the entry; it may move to another block.
@@ -230,6 +231,9 @@ impl StripeData {
     /// The value, if it is a `T`; to be changed only through this.
     #[inline]
     pub fn object_mut<T: Object>(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut T> {
+        if self.find(db, key)?.is_copied() {
+            self.drop_copy(db, key);
+        }
         self.find_mut(db, key)?.object_mut::<T>()
     }
 

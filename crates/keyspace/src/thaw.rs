@@ -48,7 +48,8 @@ impl StripeData {
 
     /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry
     /// refer to the place that it returns. The value is the same: the mark that a snapshot may have set goes
-    /// with it.
+    /// with it. A copy is given up instead: to write it now is not less than to write it when the value leaves
+    /// RAM, which may never be.
     pub fn move_cold<E>(
         &mut self,
         hash: u64,
@@ -56,10 +57,15 @@ impl StripeData {
         append: impl FnOnce() -> Result<ColdLocation, E>,
     ) -> Moved<E> {
         let is_held = self.is_held(hash);
-        let is_it = |entry: &Entry| entry.cold().is_some_and(|cold| cold.location == from);
-        let Some(entry) = self.find_by_hash(hash, is_it) else { return Moved::Gone };
+        let is_it = |entry: &Entry| entry.location() == Some(from);
+        let Some((db, entry)) = self.find_by_hash(hash, is_it) else { return Moved::Gone };
         if is_held {
             return Moved::Held;
+        }
+        if entry.is_copied() {
+            let name: Box<[u8]> = Box::from(entry.key());
+            self.drop_copy(db, Key { bytes: &name, hash });
+            return Moved::Gone;
         }
         match append() {
             Ok(location) => {
@@ -77,13 +83,61 @@ impl StripeData {
 
     /// Puts a value back that was read, if the key still has the cold value that was asked for and no
     /// long command holds it; says whether it did.
-    pub fn install(&mut self, db: DbIndex, key: Key<'_>, was: ColdRef, value: Value) -> bool {
+    pub fn install(
+        &mut self,
+        db: DbIndex,
+        key: Key<'_>,
+        was: ColdRef,
+        value: Value,
+        record: Record,
+    ) -> bool {
         if self.cold(db, key) != Some(was) || self.is_held(key.hash) {
             return false;
         }
         self.before_change(db, key.hash, Touch::Whole);
-        self.rewrite(db, key, |entry| *entry = thawed(entry, value)).is_some()
+        let copy = (record == Record::Stays).then_some(was.location);
+        let cold = self.rewrite(db, key, |entry| {
+            let hot = thawed(entry, value, copy);
+            std::mem::replace(entry, hot)
+        });
+        if copy.is_some() {
+            cold::count_copy();
+            cold.map(Entry::forget_location).is_some()
+        } else {
+            cold.is_some()
+        }
     }
+
+    /// Takes the value of a key out of RAM that has a copy; what is returned holds it. `None` if it has no
+    /// copy, or has to stay ([`StripeData::may_make_cold`]).
+    pub fn make_cold_again(&mut self, db: DbIndex, key: Key<'_>) -> Option<Entry> {
+        if !self.may_make_cold(db, key) || self.find(db, key)?.copy().is_none() {
+            return None;
+        }
+        let version = self.next_cold_version();
+        self.before_change(db, key.hash, Touch::Whole);
+        self.rewrite(db, key, |entry| {
+            let location = entry.take_copy().expect("it was asked whether there is one");
+            cold::uncount_copy();
+            let cold = entry.as_cold(ColdRef { location, version });
+            std::mem::replace(entry, cold)
+        })
+    }
+
+    /// Gives up the copy of a value that is about to change.
+    #[cold]
+    pub fn drop_copy(&mut self, db: DbIndex, key: Key<'_>) {
+        self.rewrite(db, key, Entry::drop_copy);
+    }
+}
+
+/// What becomes of the record that a value was read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// It stays, as a copy.
+    Stays,
+    /// It is released.
+    Goes,
 }
 
 /// How [`StripeData::move_cold`] has ended.
@@ -100,14 +154,15 @@ pub enum Moved<E> {
 }
 
 /// The entry with its value, held as it was before: what was no number is none now.
-fn thawed(cold: &Entry, value: Value) -> Entry {
+fn thawed(cold: &Entry, value: Value, copy: Option<ColdLocation>) -> Entry {
     let (key, expiry, access) = (cold.key(), cold.expiry(), cold.access());
     match (cold.kind(), value) {
         (Kind::HeapString, Value::String(bytes)) => {
-            Entry::new_heap_string(key, HeapString::from_bytes(&bytes), expiry, access)
+            let string = HeapString::from_bytes(&bytes);
+            Entry::new_heap_string(key, string, expiry, access).with_copy(copy)
         }
-        (_, Value::String(bytes)) => Entry::new_text(key, &bytes, expiry, access),
-        (_, value) => Entry::new(key, value, expiry, access),
+        (_, Value::String(bytes)) => Entry::new_copied_string(key, &bytes, expiry, access, copy),
+        (_, value) => Entry::new(key, value, expiry, access).with_copy(copy),
     }
 }
 
@@ -172,7 +227,7 @@ mod tests {
         let keyspace = Keyspace::new(1, Assignment::ByHash);
         let install = |was: ColdRef| {
             with(&keyspace, b"k", |data, key| {
-                data.install(DB, key, was, Value::String(b"12".to_vec()))
+                data.install(DB, key, was, Value::String(b"12".to_vec()), Record::Goes)
             })
         };
         put(&keyspace, Entry::new_text(b"k", b"12", Some(Millis(3)), 4));
@@ -220,7 +275,8 @@ mod tests {
         assert_eq!((move_it(to), move_it(to)), (Moved::Done, Moved::Gone));
         with(&keyspace, b"k", |data, key| {
             assert_eq!(data.cold(DB, key), Some(ColdRef { location: to, ..was }));
-            assert!(!data.install(DB, key, was, Value::String(b"v".to_vec())), "it was elsewhere");
+            let value = Value::String(b"v".to_vec());
+            assert!(!data.install(DB, key, was, value, Record::Stays), "it was elsewhere");
         });
     }
 

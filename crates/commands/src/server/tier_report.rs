@@ -3,6 +3,7 @@
 use super::info::line;
 use super::memory_report::Memory;
 use engine::Cx;
+use keyspace::cold;
 
 /// Values looked up before the hit ratio says anything.
 const ENOUGH_LOOKUPS: u64 = 10_000;
@@ -13,7 +14,7 @@ const SLOW_READ_US: u64 = 16_000;
 
 /// The figures that tell how the tier does.
 pub(crate) struct Tier {
-    /// Values on flash, and their bytes there.
+    /// Values that are on flash alone, and all bytes there.
     pub(crate) values: u64,
     pub(crate) bytes: u64,
     /// Memory of what is not on the disk yet.
@@ -34,7 +35,7 @@ impl Tier {
         let state = &cx.engine.tier;
         let figures = state.get()?.figures();
         Some(Tier {
-            values: figures.values,
+            values: cold::entries() as u64,
             bytes: figures.live_bytes,
             buffer_bytes: figures.buffer_bytes,
             lookups: cx.engine.thread_stats.iter().map(|thread| thread.hits.get()).sum(),
@@ -101,15 +102,17 @@ pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
     for (name, value) in [
         ("tier_enabled", 1),
         ("tier_full", u64::from(figures.is_full)),
-        ("tier_values", figures.values),
+        ("tier_values", tier.values),
         ("tier_value_bytes", figures.live_bytes),
-        ("tier_ram_values", (memory.keys as u64).saturating_sub(figures.values)),
+        ("tier_copies", cold::copies() as u64),
+        ("tier_ram_values", (memory.keys as u64).saturating_sub(tier.values)),
         ("tier_ram_bytes", memory.dataset() as u64),
         ("tier_segments", figures.segments),
         ("tier_segments_free", figures.segments_free),
         ("tier_segment_bytes", figures.segment_bytes),
         ("tier_buffer_bytes", figures.buffer_bytes),
         ("tier_demotions", state.demotions.get()),
+        ("tier_demotions_without_write", state.demotions_without_write.get()),
         ("tier_demoted_bytes", state.demoted_bytes.get()),
         ("tier_promotions", state.promotions.get()),
         ("tier_misses", state.misses.get()),

@@ -32,6 +32,21 @@ impl<'a> Db<'a> {
         Some(unsafe { &mut *entry })
     }
 
+    /// The same, to change the value in place: a copy that it has outside RAM is given up.
+    #[inline]
+    fn live_value_mut(&mut self, key: Key<'_>) -> Option<&mut Entry> {
+        let index = self.index;
+        let entry: *mut Entry = self.live_mut(key)?;
+        // SAFETY: as in `live_mut`.
+        if unsafe { &*entry }.is_copied() {
+            let data = self.data_mut(key);
+            data.drop_copy(index, key);
+            return data.find_mut(index, key);
+        }
+        // SAFETY: as in `live_mut`.
+        Some(unsafe { &mut *entry })
+    }
+
     /// Removes the key if its time has come, with all that follows; says whether it is there.
     #[inline]
     pub(super) fn settle(&mut self, key: Key<'_>) -> bool {
@@ -85,7 +100,7 @@ impl<'a> Db<'a> {
     /// call [`Db::remove_if_empty`] after removing elements.
     #[inline]
     pub fn write<T: Object>(&mut self, key: Key<'_>) -> Result<Option<&mut T>, Error> {
-        match self.live_mut(key) {
+        match self.live_value_mut(key) {
             None => Ok(None),
             Some(entry) if entry.is_cold() => Err(Error::Cold),
             Some(entry) => entry.object_mut::<T>().map(Some).ok_or(Error::WrongType),
@@ -96,7 +111,7 @@ impl<'a> Db<'a> {
     #[inline]
     pub fn write_or_create<T: Object>(&mut self, key: Key<'_>) -> Result<&mut T, Error> {
         let index = self.index;
-        if let Some(entry) = self.live_mut(key) {
+        if let Some(entry) = self.live_value_mut(key) {
             let entry: *mut Entry = entry;
             // SAFETY: the stripe stays locked and the entry is not moved; see `live_mut`.
             let entry = unsafe { &mut *entry };

@@ -9,6 +9,7 @@ use crate::keyspace::{Assignment, Keyspace, STRIPES};
 use crate::kind::{Kind, Value};
 use crate::locks::Locks;
 use crate::stripe::StripeData;
+use crate::thaw::Record;
 use crate::types::{DbIndex, Key, Millis, Slot};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -39,6 +40,11 @@ fn begin_snapshot(keyspace: &Keyspace, shared: &Arc<Shared>) {
 static KEPT: LazyLock<Mutex<BTreeMap<u64, Entry>>> = LazyLock::new(Mutex::default);
 
 fn make_cold(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
+    if let Some(entry) = data.make_cold_again(db, key) {
+        let cold = data.cold(db, key).expect("it has just gone cold");
+        lock(&KEPT).insert(cold.location.0, entry);
+        return;
+    }
     let is_hot = |entry: &&Entry| !entry.is_cold() && entry.kind() != Kind::Integer;
     if data.find(db, key).filter(is_hot).is_some() {
         let location = keep(b"");
@@ -55,7 +61,8 @@ fn thaw(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
         Some(string) => Value::String(string.to_vec()),
         None => entry.collection().expect("no string").duplicate(),
     };
-    assert!(data.install(db, key, cold, value));
+    let record = if cold.version.is_multiple_of(2) { Record::Stays } else { Record::Goes };
+    assert!(data.install(db, key, cold, value, record));
 }
 
 /// Puts tokens together to contents.
