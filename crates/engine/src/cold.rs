@@ -21,13 +21,24 @@ use crate::db::Db;
 use crate::error::Error;
 use crate::request_keys::{KeyUse, RequestKeys};
 use crate::table::Resolved;
-use keyspace::{ColdRef, Key, StripeData};
+use crate::tier;
+use keyspace::{Entry, Key, StripeData, access};
 
 /// Whether a command needs the value of a key that it names, not only the key.
 fn needs_value(command: &Command, flags: KeyFlags) -> bool {
     let usage = KeyUse::of(flags);
     let looks = matches!(usage, KeyUse::Read | KeyUse::Change) || flags.has(KeyFlags::COMPARES);
     looks && !command.flags.has(Flags::NO_VALUES)
+}
+
+/// Whether a value is put back when it has been read. It is if there is room, if the command needs it in
+/// its place, or if this is not its first use since it was last put back or since the hand of the clock
+/// was here.
+fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
+    !command.flags.has(Flags::READS_STRING)
+        || entry.is_credited()
+        || access::is_warm(db.policy, entry.access(), db.now().0)
+        || tier::has_room(db.engine)
 }
 
 /// The cold values that a request needs; for EXEC those of all that is queued.
@@ -37,6 +48,8 @@ fn missing(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Vec<Wanted> {
         for queued in cx.session.multi.as_ref().map_or(&[][..], |multi| multi.queue()) {
             find_missing(&cx.db, queued.row.command, &queued.words(), &mut wanted);
         }
+        // Where the transaction runs there is no reading.
+        wanted.iter_mut().for_each(|one| one.is_admitted = true);
     } else {
         find_missing(&cx.db, row.command, args.words(), &mut wanted);
     }
@@ -47,18 +60,33 @@ fn find_missing(db: &Db<'_>, command: &Command, words: &[&[u8]], wanted: &mut Ve
     for found in RequestKeys::of(&db.engine.keyspace, command, words).iter() {
         if needs_value(command, found.flags) {
             let key = found.key(words);
-            let cold = db.with_stripe(found.stripe(), |data| cold_value(data, key, db));
-            let reads = command.flags.has(Flags::READONLY);
-            let one = |cold| Wanted { db: db.index, key: key.bytes.into(), cold, reads };
-            wanted.extend(cold.map(one));
+            wanted.extend(
+                db.with_stripe(found.stripe(), |data| wanted_value(data, key, db, command)),
+            );
         }
     }
 }
 
-/// Where the value of a key is, if it is cold; of one whose time has come none is needed.
-fn cold_value(data: &StripeData, key: Key<'_>, db: &Db<'_>) -> Option<ColdRef> {
+/// The value of a key that a command needs, if it is cold. Of a key whose time has come none is needed, nor
+/// where it is known to be of the wrong type.
+fn wanted_value(data: &StripeData, key: Key<'_>, db: &Db<'_>, command: &Command) -> Option<Wanted> {
     let entry = data.find(db.index, key)?;
-    if entry.is_expired(db.horizon) { None } else { entry.cold() }
+    let cold = entry.cold()?;
+    let is_refused = command.flags.has(Flags::READS_STRING) && !entry.kind().is_string();
+    if is_refused || entry.is_expired(db.horizon) {
+        return None;
+    }
+    let is_admitted = is_admitted(db, command, entry);
+    let reads = command.flags.has(Flags::READONLY);
+    Some(Wanted { db: db.index, key: key.bytes.into(), cold, reads, is_admitted })
+}
+
+/// Whether a request may need a cold value: a quick look for those with one key. The caller holds the locks of
+/// the keys.
+#[inline]
+pub(crate) fn may_miss(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let is_cold = |key| cx.db.lookup_no_effects(key).is_some_and(Entry::is_cold);
+    row.single_key == 0 || is_cold(args.key(row.single_key))
 }
 
 /// Has the cold values of a request read that are not under way, and says whether there are any. When they
@@ -68,7 +96,7 @@ fn cold_value(data: &StripeData, key: Key<'_>, db: &Db<'_>) -> Option<ColdRef> {
 /// The inner error: one of them could not be read when the client asked for it before.
 #[cold]
 pub(crate) fn fetch_missing(
-    cx: &Cx<'_>,
+    cx: &mut Cx<'_>,
     row: &Resolved,
     args: Args<'_>,
 ) -> Option<Result<(), Error>> {
@@ -79,8 +107,24 @@ pub(crate) fn fetch_missing(
     let engine = cx.engine;
     let client = &cx.session.client;
     let reader = Reader { thread: client.thread, client: client.id };
+    if row.command.flags.has(Flags::READS_STRING) && show(&mut cx.db, &wanted, reader) {
+        return None;
+    }
     let fetched = fetch(engine, wanted, Some(reader));
     Some(fetched.map_err(|error| unreadable(&error)))
+}
+
+/// Has the value at hand that a command wants to read, if it has been read and is not put back.
+fn show(db: &mut Db<'_>, wanted: &[Wanted], reader: Reader) -> bool {
+    let [one] = wanted else { return false };
+    if db.shown.as_ref().is_some_and(|(cold, _)| *cold == one.cold) {
+        return true;
+    }
+    let value = db.engine.cold_reads.take_shown(Key::new(&one.key), one.cold, reader);
+    let Some(value) = value else { return false };
+    db.engine.tier.passed_reads.add(1);
+    db.shown = Some((one.cold, value));
+    true
 }
 
 /// Begins to read the cold values that requests further on in a pipeline need, so that they are read together
@@ -103,9 +147,7 @@ pub(crate) fn look_ahead<'a>(
             }
             let key = found.key(words);
             let Some(data) = engine.keyspace.stripe(found.stripe()).try_lock() else { continue };
-            if let Some(cold) = cold_value(&data, key, &cx.db) {
-                let reads = row.command.flags.has(Flags::READONLY);
-                let one = Wanted { db: cx.db.index, key: key.bytes.into(), cold, reads };
+            if let Some(one) = wanted_value(&data, key, &cx.db, row.command) {
                 // Without a reader there is no failure to tell.
                 let _ = fetch(engine, vec![one], None);
             }
@@ -139,7 +181,8 @@ pub(crate) fn read_met(db: &mut Db<'_>) -> Result<bool, Error> {
         let key = Key::new(name);
         let stripe = db.engine.keyspace.stripe_of(key);
         if let Some(cold) = db.with_stripe(stripe, |data| data.cold(*index, key)) {
-            read_one(db, &Wanted { db: *index, key: name.clone(), cold, reads: true })?;
+            let key = name.clone();
+            read_one(db, &Wanted { db: *index, key, cold, reads: true, is_admitted: true })?;
         }
     }
     Ok(!met.is_empty())
@@ -156,8 +199,7 @@ fn read_one(db: &mut Db<'_>, one: &Wanted) -> Result<(), Error> {
     let value = read(db.engine, one.cold.location);
     let value = value.inspect_err(|error| log_failure(db.engine, &one.key, error));
     let value = value.map_err(|error| unreadable(&error))?;
-    let installed = db.with_stripe_mut(stripe, |data| {
-        data.install(one.db, key, one.cold, value, one.record())
-    });
+    let installed =
+        db.with_stripe_mut(stripe, |data| data.install(one.db, key, one.cold, value, one.record()));
     if installed { Ok(()) } else { Err(Error::Cold) }
 }

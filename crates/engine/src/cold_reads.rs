@@ -4,12 +4,16 @@
 //! since it may hold another value by the time that a client comes back. When a read is over, the
 //! clients that wait for it are told, and no others.
 //!
+//! A value whose key was used lately is *admitted*: it arrives to be put back. Another one is *shown* to
+//! those who asked for it and dropped. Such values wait for their clients, so they have a limit in bytes,
+//! beyond which the oldest go; a client whose value has gone asks again.
+//!
 //! A failure is kept for the clients that waited, so that each is told once. Another client, or the
 //! same one later, begins a new read. A client that has gone in between leaves its failure behind, so
 //! old ones are dropped.
 
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Record, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use structs::sync::lock;
@@ -25,6 +29,8 @@ pub(crate) struct Wanted {
     pub cold: ColdRef,
     /// The command reads, so that the key counts as a hit of the keyspace too.
     pub reads: bool,
+    /// The value is to be put back.
+    pub is_admitted: bool,
 }
 
 impl Wanted {
@@ -49,7 +55,8 @@ pub(crate) struct Reader {
 }
 
 enum Read {
-    UnderWay(Vec<Reader>),
+    UnderWay { readers: Vec<Reader>, is_admitted: bool },
+    Shown { value: Vec<u8>, readers: Vec<Reader> },
     Failed { error: ColdError, untold: Vec<Reader>, since_s: i64 },
 }
 
@@ -67,7 +74,18 @@ pub struct ColdReads {
     reads: Mutex<HashMap<Id, Read>>,
     arrived: Mutex<Vec<(Wanted, Value)>>,
     has_arrived: AtomicBool,
+    /// Values that are shown, in the order in which they came, with some that are not any more.
+    shown: Mutex<Shown>,
 }
+
+#[derive(Default)]
+struct Shown {
+    order: VecDeque<Id>,
+    bytes: usize,
+}
+
+/// Bytes of values that wait to be shown, at most.
+const MAX_SHOWN_BYTES: usize = 4 << 20;
 
 impl ColdReads {
     /// Notes that these values are wanted, and returns those whose reads are to begin: they are not under
@@ -87,7 +105,8 @@ impl ColdReads {
         }
         for one in wanted {
             match reads.get_mut(&one.id()) {
-                Some(Read::UnderWay(readers)) => {
+                Some(Read::UnderWay { readers, is_admitted }) => {
+                    *is_admitted |= one.is_admitted;
                     let new = reader.filter(|reader| !readers.contains(reader));
                     // The first one behind a look ahead has been counted with that.
                     misses += u64::from(one.reads && new.is_some() && !readers.is_empty());
@@ -95,7 +114,9 @@ impl ColdReads {
                 }
                 _ => {
                     misses += u64::from(one.reads);
-                    reads.insert(one.id(), Read::UnderWay(reader.into_iter().collect()));
+                    let readers = reader.into_iter().collect();
+                    let under_way = Read::UnderWay { readers, is_admitted: one.is_admitted };
+                    self.forget_shown(reads.insert(one.id(), under_way));
                     to_read.push(one);
                 }
             }
@@ -112,12 +133,17 @@ impl ColdReads {
     ) -> Vec<Reader> {
         let mut reads = lock(&self.reads);
         let id = one.id();
-        let Some(Read::UnderWay(readers)) = reads.remove(&id) else { return Vec::new() };
+        let Some(Read::UnderWay { readers, is_admitted }) = reads.remove(&id) else {
+            return Vec::new();
+        };
         match value {
+            Ok(Value::String(value)) if !is_admitted => {
+                self.show(&mut reads, id, value, readers.clone());
+            }
             Ok(value) => lock(&self.arrived).push((one, value)),
             Err(error) => {
                 let is_recent = |read: &Read| match read {
-                    Read::UnderWay(_) => true,
+                    Read::UnderWay { .. } | Read::Shown { .. } => true,
                     Read::Failed { since_s, .. } => now_s - since_s <= KEPT_S,
                 };
                 reads.retain(|_, read| is_recent(read));
@@ -128,6 +154,55 @@ impl ColdReads {
             }
         }
         readers
+    }
+
+    /// Keeps a value for the clients that wait for it.
+    fn show(&self, reads: &mut HashMap<Id, Read>, id: Id, value: Vec<u8>, readers: Vec<Reader>) {
+        let mut shown = lock(&self.shown);
+        shown.bytes += value.len();
+        shown.order.push_back(id);
+        reads.insert(id, Read::Shown { value, readers });
+        while shown.bytes > MAX_SHOWN_BYTES || shown.order.len() > 2 * reads.len() + 64 {
+            let Some(oldest) = shown.order.pop_front() else { break };
+            match reads.remove(&oldest) {
+                Some(Read::Shown { value, .. }) if shown.bytes > MAX_SHOWN_BYTES => {
+                    shown.bytes -= value.len();
+                }
+                // It may be an older one of the same value that has been taken.
+                Some(Read::Shown { value, readers }) => {
+                    reads.insert(oldest, Read::Shown { value, readers });
+                    shown.order.push_back(oldest);
+                }
+                Some(other) => drop(reads.insert(oldest, other)),
+                None => {}
+            }
+        }
+    }
+
+    fn forget_shown(&self, read: Option<Read>) {
+        if let Some(Read::Shown { value, .. }) = read {
+            lock(&self.shown).bytes -= value.len();
+        }
+    }
+
+    /// The value of a key, if it has been read and is not put back. The last of the clients that asked for
+    /// it takes it away.
+    pub(crate) fn take_shown(
+        &self,
+        key: Key<'_>,
+        cold: ColdRef,
+        reader: Reader,
+    ) -> Option<Vec<u8>> {
+        let id = (key.hash, cold.location, cold.version);
+        let mut reads = lock(&self.reads);
+        let Some(Read::Shown { value, readers }) = reads.get_mut(&id) else { return None };
+        readers.retain(|&other| other != reader);
+        if !readers.is_empty() {
+            return Some(value.clone());
+        }
+        let Some(Read::Shown { value, .. }) = reads.remove(&id) else { return None };
+        lock(&self.shown).bytes -= value.len();
+        Some(value)
     }
 
     /// Values have arrived: the next thread that takes requests apart is to install them.
@@ -167,11 +242,14 @@ mod tests {
 
     fn wanted(version: u8) -> Wanted {
         let cold = ColdRef { location: ColdLocation(7), version };
-        Wanted { db: DbIndex(0), key: Box::from(&b"k"[..]), cold, reads: true }
+        let key = Box::from(&b"k"[..]);
+        Wanted { db: DbIndex(0), key, cold, reads: true, is_admitted: true }
     }
 
     fn failed(reads: &ColdReads, one: Wanted, readers: &[Reader], now_s: i64) {
-        lock(&reads.reads).insert(one.id(), Read::UnderWay(readers.to_vec()));
+        let readers_of = readers.to_vec();
+        let under_way = Read::UnderWay { readers: readers_of, is_admitted: true };
+        lock(&reads.reads).insert(one.id(), under_way);
         let error = Err(ColdError("broken".into()));
         assert_eq!(reads.end(one, error, now_s), readers);
     }
@@ -202,10 +280,55 @@ mod tests {
         assert_eq!(lock(&reads.reads).len(), 1);
     }
 
+    fn text(bytes: &[u8]) -> Result<Value, ColdError> {
+        Ok(Value::String(bytes.to_vec()))
+    }
+
+    fn take(reads: &ColdReads, version: u8, reader: Reader) -> Option<Vec<u8>> {
+        let cold = wanted(version).cold;
+        reads.take_shown(Key::new(b"k"), cold, reader)
+    }
+
+    #[test]
+    fn a_value_that_is_not_admitted_is_shown_to_each_client_once() {
+        let reads = ColdReads::default();
+        let passed = |version| Wanted { is_admitted: false, ..wanted(version) };
+        let begun = |one, reader| reads.want(vec![one], Some(reader)).map(|it| it.wanted.len());
+        assert_eq!((begun(passed(1), FIRST), begun(passed(1), SECOND)), (Ok(1), Ok(0)));
+        assert_eq!(take(&reads, 1, FIRST), None, "it is under way");
+        assert_eq!(reads.end(passed(1), text(b"v"), 0), [FIRST, SECOND]);
+        assert_eq!(take(&reads, 2, FIRST), None, "that is a later value");
+        assert_eq!(take(&reads, 1, FIRST), Some(b"v".to_vec()));
+        assert_eq!(take(&reads, 1, SECOND), Some(b"v".to_vec()));
+        assert!(lock(&reads.reads).is_empty() && lock(&reads.shown).bytes == 0);
+        // One that wants it back is enough.
+        assert_eq!((begun(passed(3), FIRST), begun(wanted(3), SECOND)), (Ok(1), Ok(0)));
+        reads.end(passed(3), text(b"v"), 0);
+        reads.note_arrival();
+        assert_eq!((reads.take_arrived().len(), take(&reads, 3, FIRST)), (1, None));
+    }
+
+    #[test]
+    fn values_that_no_client_takes_have_a_limit() {
+        let reads = ColdReads::default();
+        for number in 0..100u64 {
+            let cold = ColdRef { location: ColdLocation(number), version: 0 };
+            let one = Wanted { cold, is_admitted: false, ..wanted(0) };
+            assert!(reads.want(vec![one.clone()], None).is_ok());
+            reads.end(one, text(&vec![b'x'; MAX_SHOWN_BYTES / 8]), 0);
+            assert!(lock(&reads.shown).bytes <= MAX_SHOWN_BYTES);
+        }
+        assert_eq!((lock(&reads.reads).len(), lock(&reads.shown).order.len()), (8, 8));
+        // A read that begins anew takes the place of the one that was shown.
+        let cold = ColdRef { location: ColdLocation(99), version: 0 };
+        assert!(reads.want(vec![Wanted { cold, ..wanted(0) }], None).is_ok());
+        assert_eq!(lock(&reads.shown).bytes, 7 * (MAX_SHOWN_BYTES / 8));
+    }
+
     #[test]
     fn values_arrive_once() {
         let reads = ColdReads::default();
-        lock(&reads.reads).insert(wanted(1).id(), Read::UnderWay(vec![FIRST]));
+        assert!(reads.want(vec![wanted(1)], Some(FIRST)).is_ok());
         assert_eq!(reads.end(wanted(1), Ok(Value::String(b"v".to_vec())), 0), [FIRST]);
         reads.has_arrived.store(true, Relaxed);
         assert_eq!(reads.take_arrived().len(), 1);

@@ -123,7 +123,12 @@ pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
 }
 
 pub(crate) fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError> {
-    let object = rdb::restore(payload, &limits::all(&engine.config, &engine.debug));
+    let mut limits = limits::all(&engine.config, &engine.debug);
+    if payload.first() == Some(&(rdb::Kind::Zset2 as u8)) {
+        // It stays in the big encoding, since the small one has no -0.
+        limits.zset.max_listpack_entries = 0;
+    }
+    let object = rdb::restore(payload, &limits);
     object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
 }
 

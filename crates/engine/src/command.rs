@@ -253,6 +253,9 @@ impl Flags {
     /// Ours: looks at keys, never at their values, so these need not be in RAM. A key that is
     /// deleted or overwritten without being read says so itself ([`KeyFlags`]).
     pub const NO_VALUES: Flags = Flags(1 << 50);
+    /// Ours: reads the string of its only key ([`Db::string`](crate::Db::string)) and nothing else. It may be
+    /// answered with a value that was read from flash and is not put back into RAM.
+    pub const READS_STRING: Flags = Flags(1 << 56);
     /// Ours: when it waits, it runs again also if its key goes or gets another type.
     pub const NOTICES_LOSS: Flags = Flags(1 << 53);
     /// Ours: may touch its keys in another database than the selected one.

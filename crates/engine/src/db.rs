@@ -20,7 +20,7 @@ use crate::locks::Locks;
 use crate::outbox::Outbox;
 pub(crate) use asker::Asker;
 use keyspace::access::{self, Policy};
-use keyspace::{DbIndex, Entry, HeapString, Key, Millis, Object, StringRef, StripeData};
+use keyspace::{ColdRef, DbIndex, Entry, HeapString, Key, Millis, Object, StringRef, StripeData};
 use std::cell::{Cell, RefCell};
 use structs::random::Rng;
 pub(crate) use undo::UndoLog;
@@ -64,6 +64,8 @@ pub struct Db<'a> {
     pub(crate) stale: RefCell<Vec<Stale>>,
     /// Keys whose values a command needs that it does not name, and that are not in RAM.
     pub(crate) cold_met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
+    /// A cold value that was read for a command and is not put back.
+    pub(crate) shown: Option<(ColdRef, Vec<u8>)>,
     /// What others are told of it.
     pub(crate) outbox: Outbox<'a>,
     /// Values that were taken out of RAM to make room.
@@ -89,6 +91,19 @@ fn string_of(entry: Option<&Entry>) -> Result<Option<StringRef<'_>>, Error> {
     entry.map(|entry| hot(entry)?.string().ok_or(Error::WrongType)).transpose()
 }
 
+/// The value of a cold entry that was read for this command alone.
+#[cold]
+fn shown_string<'s>(
+    entry: &Entry,
+    shown: Option<&'s (ColdRef, Vec<u8>)>,
+) -> Result<Option<StringRef<'s>>, Error> {
+    if !entry.kind().is_string() {
+        return Err(Error::WrongType);
+    }
+    let same = shown.filter(|(cold, _)| entry.cold() == Some(*cold));
+    same.map(|(_, value)| Some(StringRef::Bytes(value))).ok_or(Error::Cold)
+}
+
 /// The entry, if its value is in RAM.
 #[inline]
 fn hot(entry: &Entry) -> Result<&Entry, Error> {
@@ -112,6 +127,7 @@ impl<'a> Db<'a> {
             effects: Effects::default(),
             stale: RefCell::default(),
             cold_met: RefCell::default(),
+            shown: None,
             outbox: Outbox::new(engine),
             demoted: Cell::new(0),
             hits: Cell::new(0),
@@ -319,7 +335,11 @@ impl<'a> Db<'a> {
     /// The value of a string key.
     #[inline]
     pub fn string(&self, key: Key<'_>) -> Result<Option<StringRef<'_>>, Error> {
-        string_of(self.lookup_read(key))
+        let entry = self.lookup_read(key);
+        match entry {
+            Some(entry) if entry.is_cold() => shown_string(entry, self.shown.as_ref()),
+            entry => string_of(entry),
+        }
     }
 
     /// The value of a key of type `T`: `List`, `Set`, `Hash` or `Zset`.

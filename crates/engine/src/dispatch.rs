@@ -352,6 +352,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         return Err(NotNow::Held);
     }
     if keyspace::cold::entries() > 0
+        && cold::may_miss(cx, row, args)
         && let Some(fetched) = cold::fetch_missing(cx, row, args)
     {
         cx.db.locks.release();

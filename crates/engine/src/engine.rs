@@ -402,6 +402,8 @@ impl Engine {
                 log_factor: self.config.lfu_log_factor(),
                 decay_minutes: self.config.lfu_decay_time(),
             }
+        } else if self.tier.get().is_some() {
+            Policy::Clock
         } else {
             Policy::Lru
         }

@@ -2,8 +2,9 @@
 
 use crate::stats::Counter;
 use keyspace::cold::{Fetched, set_store};
+use keyspace::keyspace::STRIPES;
 use keyspace::{ColdError, ColdLocation, ColdStore, Millis};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use tier::{Location, Tier};
 
@@ -14,6 +15,10 @@ const REMEMBERED_MS: i64 = 50;
 #[derive(Default)]
 pub struct FlashTier {
     tier: OnceLock<Arc<Tier>>,
+    /// Where the hand of the clock is in each stripe.
+    hands: OnceLock<Box<[AtomicU64]>>,
+    /// For tests: values are put back as if there were no room.
+    pub filters_always: AtomicBool,
     /// Until when no search for something to demote makes sense.
     in_vain_until_ms: AtomicI64,
     /// The second in which a value that could not be read was last named in the log.
@@ -28,6 +33,8 @@ pub struct FlashTier {
     pub demoted_bytes: Counter,
     /// Values that were put back.
     pub promotions: Counter,
+    /// Commands that were answered with a value that was not put back.
+    pub passed_reads: Counter,
     /// Values that commands which read have found on flash, once for each client that waits for one.
     pub misses: Counter,
     /// Requests that had to wait for a value.
@@ -51,6 +58,11 @@ impl FlashTier {
     /// Nothing was found to demote.
     pub(crate) fn note_search_in_vain(&self, now: Millis) {
         self.in_vain_until_ms.store(now.0 + REMEMBERED_MS, Relaxed);
+    }
+
+    /// The hand of a stripe.
+    pub(crate) fn hand(&self, stripe: usize) -> &AtomicU64 {
+        &self.hands.get_or_init(|| (0..STRIPES).map(|_| AtomicU64::new(0)).collect())[stripe]
     }
 
     /// Whether a value that could not be read is to be named in the log: once a second at most.

@@ -210,8 +210,9 @@ impl Loader {
     fn access(&self, access: Access) -> u32 {
         let now_ms = self.settings.now.0;
         match (self.policy, access) {
-            (Policy::Lru, Access::IdleSeconds(seconds)) => {
-                access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now_ms)
+            (Policy::Lru | Policy::Clock, Access::IdleSeconds(seconds)) => {
+                let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+                access::with_idle(self.policy, seconds, now_ms)
             }
             (Policy::Lfu { .. }, Access::Frequency(count)) => access::with_frequency(count, now_ms),
             _ => access::fresh(self.policy, now_ms),

@@ -2,8 +2,12 @@
 //!
 //! *Demotion* is paced by the distance to `maxmemory`. From 15/16 of it on, each thread takes some of
 //! its time, the more the less is left; at the limit a command makes room itself before anything
-//! is evicted. Of a few entries of a random stripe the coldest goes, as for eviction. Where the disk
-//! is behind, writers wait; where the tier takes nothing more, `maxmemory-policy` decides.
+//! is evicted. Where the disk is behind, writers wait; where the tier takes nothing more, `maxmemory-policy`
+//! decides.
+//!
+//! *Coldness.* In each stripe a hand goes round, in the order of hashes. It takes one from the uses of an
+//! entry ([`access::one_use_less`]); an entry that has none goes. Under an LFU policy the least used of a few
+//! entries of a random stripe goes.
 //!
 //! `docs/internals/tier.md` has the whole.
 
@@ -15,17 +19,22 @@ use crate::value::{self, view};
 use keyspace::access::{self, Policy};
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
+use keyspace::tables::Place;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Moved, StripeData};
 use rdb::Compression;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use structs::random::Rng;
 use tier::{Location, Owners, Refused, Relocation, Tier};
 
-/// Entries of a stripe that are compared at a visit.
+/// Entries of a stripe that are compared at a visit, and the most that are drawn for that.
 const SAMPLES: usize = 8;
+const DRAWS: usize = 4 * SAMPLES;
+/// Buckets that a hand passes at a visit, if nothing goes.
+const STRETCH: usize = 16;
 /// Visits without anything to demote after which there is taken to be nothing.
 const VAIN_VISITS: usize = 2 * STRIPES;
 /// The share of the limit that is kept free: one in so many bytes.
@@ -103,6 +112,13 @@ struct Search<'s> {
     random: &'s dyn Fn() -> u64,
     /// Counts the values that were demoted.
     demoted: &'s Cell<u32>,
+}
+
+/// Whether values may come back without others having to leave soon.
+pub(crate) fn has_room(engine: &Engine) -> bool {
+    let limit = engine.config.maxmemory();
+    let has_room = limit == 0 || engine.limited_bytes() < limit - limit / HEADROOM * 2;
+    has_room && !engine.tier.filters_always.load(Relaxed)
 }
 
 /// Demotes until `excess` is 0, for so long at most.
@@ -197,8 +213,9 @@ impl Search<'_> {
                 return Demoted::TimeUp;
             }
             match self.demote_of_some_stripe() {
-                Ok(0) => in_vain += 1,
-                Ok(bytes) => {
+                Ok(Visit { freed: 0, has_hope: false }) => in_vain += 1,
+                Ok(Visit { freed: 0, .. }) => in_vain = 0,
+                Ok(Visit { freed: bytes, .. }) => {
                     freed += bytes as u64;
                     self.demoted.update(|count| count.saturating_add(1));
                     in_vain = 0;
@@ -214,32 +231,79 @@ impl Search<'_> {
         Demoted::Enough
     }
 
-    /// Demotes the coldest of some entries; how many bytes that frees.
-    fn demote_of_some_stripe(&self) -> Result<usize, Refused> {
-        let (engine, tier) = (self.engine, self.tier);
-        let index = (self.random)() as usize % STRIPES;
-        let Some(mut data) = engine.keyspace.stripe(index).try_lock() else { return Ok(0) };
-        let sizes = Sizes::new(engine, tier);
-        let mut freed = 0;
-        let mut next = Some(DbIndex(0));
-        while let Some(index) = next {
-            next = data.next_db(index);
-            let mut best: Option<(u64, &Entry)> = None;
-            for _ in 0..SAMPLES {
-                let entry = data.sample(index, self.random);
-                let Some(entry) = entry.filter(|entry| sizes.fit(entry)) else { continue };
-                let score = access::eviction_score(self.policy, entry.access(), self.now.0);
-                if best.is_none_or(|(most, _)| score > most) {
-                    best = Some((score, entry));
-                }
-            }
-            if let Some((_, entry)) = best {
-                let key: Box<[u8]> = Box::from(entry.key());
-                freed += demote_value(engine, tier, &mut data, index, Key::new(&key))?;
+    /// Demotes what is coldest in a random stripe.
+    fn demote_of_some_stripe(&self) -> Result<Visit, Refused> {
+        let stripe = (self.random)() as usize % STRIPES;
+        let Some(mut data) = self.engine.keyspace.stripe(stripe).try_lock() else {
+            return Ok(Visit::default());
+        };
+        let sizes = Sizes::new(self.engine, self.tier);
+        let (mut visit, mut next) = (Visit::default(), Some(DbIndex(0)));
+        while let Some(db) = next {
+            next = data.next_db(db);
+            let (coldest, has_hope) = match self.policy {
+                Policy::Clock => self.move_hand(stripe, &data, db, &sizes),
+                Policy::Lru | Policy::Lfu { .. } => (self.sample(&data, db, &sizes), false),
+            };
+            visit.has_hope |= has_hope;
+            for key in coldest {
+                visit.freed += demote_value(self.engine, self.tier, &mut data, db, Key::new(&key))?;
             }
         }
-        Ok(freed)
+        Ok(visit)
     }
+
+    /// Moves the hand of a stripe on, to the first bucket in which something has no use left. Also whether
+    /// it has taken a use away from something that can go later.
+    fn move_hand(
+        &self,
+        stripe: usize,
+        data: &StripeData,
+        db: DbIndex,
+        sizes: &Sizes,
+    ) -> (Vec<Box<[u8]>>, bool) {
+        let hand = self.engine.tier.hand(stripe);
+        let mut at = Place::from_bits(hand.load(Relaxed));
+        let (mut coldest, mut has_hope) = (Vec::new(), false);
+        for _ in 0..STRETCH {
+            let next = data.walk(db, at, |entry| {
+                let fits = sizes.fit(entry);
+                // Those on flash lose their uses too, so that the filter forgets.
+                match access::one_use_less(entry.access()) {
+                    Some(bits) => {
+                        has_hope |= fits;
+                        entry.set_access(bits);
+                    }
+                    None if fits => coldest.push(Box::from(entry.key())),
+                    None => {}
+                }
+            });
+            at = next.unwrap_or(Place::START);
+            if !coldest.is_empty() || next.is_none() {
+                break;
+            }
+        }
+        hand.store(at.to_bits(), Relaxed);
+        (coldest, has_hope)
+    }
+
+    /// The coldest of some entries, if there is one that could go.
+    fn sample(&self, data: &StripeData, db: DbIndex, sizes: &Sizes) -> Vec<Box<[u8]>> {
+        let drawn = (0..DRAWS).filter_map(|_| data.sample(db, self.random));
+        let hot = drawn.filter(|entry| sizes.fit(entry)).take(SAMPLES);
+        let score =
+            |entry: &&Entry| access::eviction_score(self.policy, entry.access(), self.now.0);
+        hot.max_by_key(score).map(|entry| Box::from(entry.key())).into_iter().collect()
+    }
+}
+
+/// What a visit to a stripe has done.
+#[derive(Clone, Copy, Default)]
+struct Visit {
+    /// Bytes.
+    freed: usize,
+    /// Whether something may go when the hand comes by again.
+    has_hope: bool,
 }
 
 /// Which values may leave RAM, by their size in bytes.
@@ -314,7 +378,7 @@ fn note_demotion(engine: &Engine, bytes: usize) -> usize {
 /// # Errors
 /// There is no tier, or it takes nothing more.
 pub fn demote_all(db: &mut Db<'_>, keys: &[&[u8]]) -> Result<usize, String> {
-    let engine = db.engine;
+    let (engine, policy) = (db.engine, db.policy);
     let Some(tier) = engine.tier.get() else { return Err("There is no tier".to_owned()) };
     let mut wanted: Vec<(DbIndex, Box<[u8]>)> = Vec::new();
     if keys.is_empty() {
@@ -332,8 +396,13 @@ pub fn demote_all(db: &mut Db<'_>, keys: &[&[u8]]) -> Result<usize, String> {
         let key = Key::new(&name);
         let stripe = engine.keyspace.stripe_of(key);
         loop {
-            let demoted =
-                db.with_stripe_mut(stripe, |data| demote_value(engine, tier, data, index, key));
+            let demoted = db.with_stripe_mut(stripe, |data| {
+                // As if the hand had come by often.
+                if let Some(entry) = data.find(index, key) {
+                    entry.set_access(access::without_uses(policy, entry.access()));
+                }
+                demote_value(engine, tier, data, index, key)
+            });
             match demoted {
                 Ok(_) => {
                     let is_cold = db.with_stripe(stripe, |data| data.cold(index, key).is_some());

@@ -71,6 +71,7 @@ impl Drop for StopAtEnd<'_> {
 
 fn demote_until(server: &Server, stop: &AtomicBool) {
     let mut client = server.client();
+    ok(&mut client, "DEBUG TIER FILTER yes");
     while !stop.load(Relaxed) {
         ok(&mut client, "DEBUG TIER DEMOTE");
         // It stops the world, which the test is to have most of the time.

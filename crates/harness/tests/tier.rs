@@ -500,6 +500,231 @@ fn what_is_on_flash_is_reported() {
 }
 
 #[test]
+fn a_value_that_comes_back_unchanged_leaves_again_without_a_write() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    every_type(&mut client);
+    for name in ["list-1", "list-40", "list-700"] {
+        client.command(&["PERSIST", name]).unwrap();
+    }
+    let digest = client.command(&["DEBUG", "DIGEST"]).unwrap();
+    assert_eq!((demote(&mut client), number(&mut client, "tier_copies")), (21, 0));
+    let written = number(&mut client, "tier_appended_values");
+    // Each command reads one, so that it is put back.
+    for size in [1, 40, 700] {
+        for request in [
+            format!("GET string-{size}"),
+            format!("LLEN list-{size}"),
+            format!("SCARD set-{size}"),
+            format!("SCARD intset-{size}"),
+            format!("HLEN hash-{size}"),
+            format!("ZCARD zset-{size}"),
+            format!("XLEN stream-{size}"),
+        ] {
+            let reply = client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+            assert!(!reply.is_error(), "{request}: {reply:?}");
+        }
+    }
+    assert_eq!((number(&mut client, "tier_copies"), number(&mut client, "tier_values")), (21, 0));
+    // What is no part of the value does not cost the copy.
+    for request in
+        ["EXPIRE list-1 999", "EXPIRE hash-40 999", "RENAME zset-40 renamed", "TOUCH set-1"]
+    {
+        client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+    }
+    client.command(&["RENAME", "renamed", "zset-40"]).unwrap();
+    assert_eq!(number(&mut client, "tier_copies"), 21);
+    assert_eq!(demote(&mut client), 21);
+    assert_eq!(number(&mut client, "tier_appended_values"), written);
+    assert_eq!(number(&mut client, "tier_demotions_without_write"), 21);
+    client.command(&["PERSIST", "hash-40"]).unwrap();
+    client.command(&["PERSIST", "list-1"]).unwrap();
+    assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
+    ok(&mut client, "FLUSHALL SYNC");
+    assert_eq!(number(&mut client, "tier_value_bytes"), 0);
+}
+
+/// Reads every value, so that it is in memory with a copy on flash.
+fn bring_back(client: &mut Client) {
+    demote(client);
+    contents(client);
+}
+
+#[test]
+fn a_changed_value_is_never_served_from_its_old_record() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    for request in [
+        "APPEND string-1 more",
+        "SETRANGE string-40 3 other",
+        "SETBIT string-700 9 1",
+        "SET string-40 an-entirely-other-value-that-is-not-short",
+        "GETDEL string-40",
+        "DEL string-40",
+        "LPUSH list-40 first",
+        "LSET list-700 9 other",
+        "LPOP list-1",
+        "SADD set-40 more",
+        "SREM set-700 element-9",
+        "SADD intset-40 77777",
+        "HSET hash-40 element-1 other",
+        "HDEL hash-700 element-9",
+        "HINCRBY hash-1 new 5",
+        "ZADD zset-40 99 element-1",
+        "ZREM zset-700 element-9",
+        "XADD stream-40 9-9 field value",
+        "XTRIM stream-40 MAXLEN 0",
+        "RENAME list-40 list-700",
+        "RENAME string-1 elsewhere",
+        "COPY hash-40 hash-700 REPLACE",
+        "COPY set-40 set-41",
+        "SORT list-40 ALPHA STORE list-700",
+        "ZUNIONSTORE zset-40 2 zset-1 zset-700",
+        "SUNIONSTORE set-40 set-1 intset-40",
+        "PEXPIRE string-40 1",
+        "FLUSHDB",
+        "SWAPDB 0 1",
+        "MOVE hash-40 1",
+        "EVAL redis.call('APPEND',KEYS[1],'x')return(redis.call('GET',KEYS[1])) 1 string-40",
+    ] {
+        ok(&mut client, "FLUSHALL SYNC");
+        every_type(&mut client);
+        bring_back(&mut client);
+        assert!(number(&mut client, "tier_copies") >= 21, "{request}");
+        let reply = client.command(&request.split(' ').collect::<Vec<_>>()).unwrap();
+        assert!(!reply.is_error(), "{request}: {reply:?}");
+        eventually("it has expired", || {
+            request != "PEXPIRE string-40 1"
+                || client.command(&["EXISTS", "string-40"]).unwrap() == Reply::Integer(0)
+        });
+        let before = client.command(&["DEBUG", "DIGEST"]).unwrap();
+        demote(&mut client);
+        assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), before, "{request}");
+        // And once more, from copies.
+        contents(&mut client);
+        demote(&mut client);
+        assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), before, "{request}");
+    }
+    ok(&mut client, "FLUSHALL SYNC");
+    assert_eq!(number(&mut client, "tier_value_bytes"), 0);
+    assert_eq!(number(&mut client, "tier_copies"), 0);
+}
+
+#[test]
+fn a_restored_value_takes_the_place_of_its_copy() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    for (key, number) in [(key(1), 1), (key(2), 2)] {
+        client.command(&[&b"SET"[..], &key, &value(number)]).unwrap();
+    }
+    bring_back(&mut client);
+    let Reply::Bulk(dump) = client.command(&[&b"DUMP"[..], &key(2)]).unwrap() else { panic!() };
+    let restore = [&b"RESTORE"[..], &key(1), b"0", &dump, b"REPLACE"];
+    assert_eq!(client.command(&restore).unwrap(), Reply::Simple("OK".into()));
+    demote(&mut client);
+    let reply = client.command(&[&b"GET"[..], &key(1)]).unwrap();
+    assert_eq!(reply, Reply::Bulk(value(2)));
+}
+
+#[test]
+fn a_damaged_copy_does_no_harm_until_the_value_has_left() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..3000), []);
+    demote(&mut client);
+    (0..3000).for_each(|number| check(&mut client, number));
+    assert_eq!(number(&mut client, "tier_copies"), 3000);
+    eventually("pieces are on the disk", || number(&mut client, "tier_written_bytes") > 2 << 20);
+    for file in std::fs::read_dir(server.directory().join("tier")).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_some() {
+            let length = path.metadata().unwrap().len() as usize;
+            std::fs::write(&path, vec![0x5a; length]).unwrap();
+            std::fs::File::open(&path).unwrap().sync_all().unwrap();
+        }
+    }
+    (0..3000).for_each(|number| check(&mut client, number));
+    assert_eq!(number(&mut client, "tier_read_errors"), 0);
+    assert_eq!(demote(&mut client), 3000);
+    let mut damaged = Vec::new();
+    for number in 0..3000 {
+        let reply = client.command(&[&b"GET"[..], &key(number)]).unwrap();
+        if reply.is_error() {
+            assert!(reply.shown().contains("could not be read"), "{reply:?}");
+            damaged.push(number);
+        } else {
+            assert_eq!(reply, Reply::Bulk(value(number)));
+        }
+    }
+    assert!(damaged.len() > 1000, "{} were damaged", damaged.len());
+    for &number in &damaged {
+        client.command(&[&b"SET"[..], &key(number), &value(number)]).unwrap();
+        check(&mut client, number);
+    }
+}
+
+#[test]
+fn a_value_that_was_read_once_is_shown_and_not_put_back() {
+    let server = start(&["--maxmemory", "24mb"]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..MANY), []);
+    let figures = |client: &mut Client| {
+        ["tier_reads_without_promotion", "tier_promotions"].map(|name| number(client, name))
+    };
+    // The first read after a write puts a value back: one pass over the hot part is enough.
+    let before = figures(&mut client);
+    (0..2000).for_each(|number| check(&mut client, number));
+    let warm = figures(&mut client);
+    assert!(warm[1] - before[1] > 1000, "{before:?} {warm:?}");
+    // Values that have left since, unchanged, are shown the first time.
+    (2000..MANY).for_each(|number| check(&mut client, number));
+    let scanned = figures(&mut client);
+    (0..2000).for_each(|number| check(&mut client, number));
+    let shown = figures(&mut client);
+    assert!(shown[0] - scanned[0] > 1000, "{scanned:?} {shown:?}");
+    // All forms of such a read, also of a part, and in a pipeline.
+    let requests: Vec<u8> = (0..2000)
+        .flat_map(|number| {
+            let name = key(number);
+            let length = encode(&[&b"STRLEN"[..], &name]);
+            let part = encode(&[&b"GETRANGE"[..], &name, b"0", b"4"]);
+            let whole = encode(&[&b"GET"[..], &name]);
+            [length, part, whole].concat()
+        })
+        .collect();
+    client.send_raw(&requests).unwrap();
+    for number in 0..2000 {
+        let whole = value(number);
+        assert_eq!(client.reply().unwrap(), Reply::Integer(whole.len() as i64));
+        assert_eq!(client.reply().unwrap(), Reply::Bulk(whole[..5].to_vec()));
+        assert_eq!(client.reply().unwrap(), Reply::Bulk(whole));
+    }
+    assert!(number(&mut client, "used_memory") <= 24 << 20);
+    // A list is of the wrong type, and that needs no read.
+    client.command(&["RPUSH", "list", "a", "b"]).unwrap();
+    client.command(&["DEBUG", "TIER", "DEMOTE", "list"]).unwrap();
+    let reads = number(&mut client, "tier_reads");
+    assert!(client.command(&["GET", "list"]).unwrap().shown().contains("WRONGTYPE"));
+    assert_eq!(number(&mut client, "tier_reads"), reads);
+}
+
+#[test]
+fn a_score_keeps_its_sign_on_flash() {
+    let server = start(&["--maxmemory", "200mb"]);
+    let mut client = server.client();
+    for number in 0..200 {
+        client.command(&["ZADD", "z", "-0", &format!("m{number:03}")]).unwrap();
+    }
+    // The first ones were in the small encoding, which has no -0.
+    client.command(&["ZREMRANGEBYRANK", "z", "0", "-6"]).unwrap();
+    let before = client.command(&["ZRANGE", "z", "0", "-1", "WITHSCORES"]).unwrap();
+    assert!(before.shown().contains("-0"), "{before:?}");
+    assert_eq!(demote(&mut client), 1);
+    let after = client.command(&["ZRANGE", "z", "0", "-1", "WITHSCORES"]).unwrap();
+    assert_eq!(after, before);
+}
+
+#[test]
 fn keys_on_flash_are_described_without_a_read() {
     for policy in ["allkeys-lru", "allkeys-lfu"] {
         let server = start(&["--maxmemory", "200mb", "--maxmemory-policy", policy]);

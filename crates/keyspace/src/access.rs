@@ -2,24 +2,34 @@
 //!
 //! Under an LRU (or no) policy they are the time of the last access in seconds, modulo 2^24.
 //! Under an LFU policy they are Redis's: 16 bits of minutes since the last decay and an 8-bit
-//! logarithmic counter.
+//! logarithmic counter. With a flash tier the time has 22 bits (48 days), and two count uses, which the
+//! tier's hand takes away again as it goes round (CLOCK).
 //!
 //! ```text
 //!   23             8 7        0
 //!  ┌────────────────┬──────────┐
 //!  │ minutes        │ counter  │   LFU
-//!  └────────────────┴──────────┘
+//!  ├──────┬─────────┴──────────┤
+//!  │ uses │ seconds            │   CLOCK
+//!  └──────┴────────────────────┘
+//!   23  22 21                 0
 //! ```
 
 /// The counter of a new key: not the first to go.
 pub const LFU_INITIAL: u8 = 5;
 const CLOCK_MASK: u32 = (1 << 24) - 1;
+/// A use, as the CLOCK policy counts them.
+const USE: u32 = 1 << 22;
+const USES: u32 = 3 * USE;
+const SHORT_CLOCK_MASK: u32 = USE - 1;
 
 /// Which meaning the bits have, with the tuning of LFU.
 #[derive(Clone, Copy, Debug)]
 pub enum Policy {
     /// Time of last access.
     Lru,
+    /// The same and up to three uses: with a flash tier.
+    Clock,
     /// `lfu-log-factor` and `lfu-decay-time` (minutes).
     Lfu {
         /// Higher: more accesses are needed to saturate the counter.
@@ -38,7 +48,40 @@ fn minutes(now_ms: i64) -> u32 {
 pub fn fresh(policy: Policy, now_ms: i64) -> u32 {
     match policy {
         Policy::Lru => (now_ms / 1000) as u32 & CLOCK_MASK,
+        Policy::Clock => (now_ms / 1000) as u32 & SHORT_CLOCK_MASK,
         Policy::Lfu { .. } => minutes(now_ms) << 8 | u32::from(LFU_INITIAL),
+    }
+}
+
+/// The bits after the value was replaced, where `fresh` are those of a new entry.
+#[inline]
+pub fn replaced(policy: Policy, bits: u32, fresh: u32) -> u32 {
+    match policy {
+        Policy::Clock => one_more_use(bits) | fresh & SHORT_CLOCK_MASK,
+        _ => fresh,
+    }
+}
+
+fn one_more_use(bits: u32) -> u32 {
+    (bits & USES).saturating_add(USE).min(USES)
+}
+
+/// The bits after the hand has come by; `None` if there is no use left to take away.
+pub fn one_use_less(bits: u32) -> Option<u32> {
+    (bits & USES > 0).then(|| bits - USE)
+}
+
+/// The bits when no use is left.
+pub fn without_uses(policy: Policy, bits: u32) -> u32 {
+    if matches!(policy, Policy::Clock) { bits & !USES } else { bits }
+}
+
+/// Whether the entry was used lately, for one whose value is not in RAM.
+pub fn is_warm(policy: Policy, bits: u32, now_ms: i64) -> bool {
+    match policy {
+        Policy::Lru => true,
+        Policy::Clock => bits & USES > 0,
+        Policy::Lfu { .. } => frequency(policy, bits, now_ms) >= LFU_INITIAL,
     }
 }
 
@@ -47,6 +90,7 @@ pub fn fresh(policy: Policy, now_ms: i64) -> u32 {
 pub fn touched(policy: Policy, bits: u32, now_ms: i64, random: impl FnOnce() -> u32) -> u32 {
     match policy {
         Policy::Lru => (now_ms / 1000) as u32 & CLOCK_MASK,
+        Policy::Clock => one_more_use(bits) | (now_ms / 1000) as u32 & SHORT_CLOCK_MASK,
         Policy::Lfu { log_factor, .. } => {
             let counter = frequency(policy, bits, now_ms);
             let base = u32::from(counter.saturating_sub(LFU_INITIAL));
@@ -69,22 +113,26 @@ pub fn frequency(policy: Policy, bits: u32, now_ms: i64) -> u8 {
     }
 }
 
+fn time_mask(policy: Policy) -> u32 {
+    if matches!(policy, Policy::Clock) { SHORT_CLOCK_MASK } else { CLOCK_MASK }
+}
+
 /// Seconds since the last access (OBJECT IDLETIME).
-pub fn idle_seconds(bits: u32, now_ms: i64) -> u32 {
-    ((now_ms / 1000) as u32).wrapping_sub(bits) & CLOCK_MASK
+pub fn idle_seconds(policy: Policy, bits: u32, now_ms: i64) -> u32 {
+    ((now_ms / 1000) as u32).wrapping_sub(bits) & time_mask(policy)
 }
 
 /// How much an entry deserves to be evicted: higher goes first.
 pub fn eviction_score(policy: Policy, bits: u32, now_ms: i64) -> u64 {
     match policy {
-        Policy::Lru => u64::from(idle_seconds(bits, now_ms)),
+        Policy::Lru | Policy::Clock => u64::from(idle_seconds(policy, bits, now_ms)),
         Policy::Lfu { .. } => 255 - u64::from(frequency(policy, bits, now_ms)),
     }
 }
 
 /// Bits that say "idle for `seconds`" (RESTORE … IDLETIME).
-pub fn with_idle(seconds: u32, now_ms: i64) -> u32 {
-    ((now_ms / 1000) as u32).wrapping_sub(seconds) & CLOCK_MASK
+pub fn with_idle(policy: Policy, seconds: u32, now_ms: i64) -> u32 {
+    ((now_ms / 1000) as u32).wrapping_sub(seconds) & time_mask(policy)
 }
 
 /// Bits that say "used this often" (RESTORE … FREQ).
@@ -99,8 +147,31 @@ mod tests {
     #[test]
     fn lru_counts_seconds_and_wraps() {
         let bits = fresh(Policy::Lru, 1_700_000_000_000);
-        assert_eq!(idle_seconds(bits, 1_700_000_012_000), 12);
-        assert_eq!(idle_seconds(with_idle(100, 5_000), 5_000), 100);
+        assert_eq!(idle_seconds(Policy::Lru, bits, 1_700_000_012_000), 12);
+        for policy in [Policy::Lru, Policy::Clock] {
+            assert_eq!(idle_seconds(policy, with_idle(policy, 100, 5_000), 5_000), 100);
+        }
+    }
+
+    #[test]
+    fn the_hand_takes_away_what_uses_have_given() {
+        let (policy, now) = (Policy::Clock, 1_700_000_000_000);
+        let new = fresh(policy, now);
+        assert_eq!(one_use_less(new), None);
+        let mut bits = (0..5).fold(new, |bits, _| touched(policy, bits, now + 9000, || 0));
+        assert_eq!(idle_seconds(policy, bits, now + 10_000), 1);
+        for left in [true, true, false] {
+            assert!(is_warm(policy, bits, now));
+            bits = one_use_less(bits).expect("there were three uses");
+            assert_eq!(one_use_less(bits).is_some(), left);
+        }
+        assert!(!is_warm(policy, bits, now));
+        let again = replaced(policy, bits, fresh(policy, now + 20_000));
+        assert_eq!(
+            (is_warm(policy, again, now), idle_seconds(policy, again, now + 21_000)),
+            (true, 1)
+        );
+        assert_eq!(replaced(Policy::Lru, bits, 7), 7);
     }
 
     #[test]

@@ -313,7 +313,22 @@ impl Entry {
         assert!(kind != Kind::Integer, "a number cannot be cold");
         let summary = Summary::new(self.value_bytes(), self.encoding(), self.elements());
         cold::count();
-        Entry::new_cold(self.key(), kind, cold, summary, self.expiry(), self.access())
+        let new = Entry::new_cold(self.key(), kind, cold, summary, self.expiry(), self.access());
+        new.set_credited(!self.is_copied());
+        new
+    }
+
+    /// Whether the value of a cold entry was written after it had last been read back, so that its next
+    /// use is at least the second.
+    pub fn is_credited(&self) -> bool {
+        self.word() & (COPIED | COLD) == COPIED | COLD
+    }
+
+    fn set_credited(&self, is_credited: bool) {
+        let word = if is_credited { self.word() | COPIED } else { self.word() & !COPIED };
+        // SAFETY: see `word`; a cold entry's layout does not depend on this bit, and the caller is the
+        // only writer.
+        unsafe { self.0.cast::<AtomicU32>().as_ref() }.store(word, Relaxed);
     }
 
     /// The same entry with a copy of its value at a location, which belongs to it from now on.
@@ -862,6 +877,7 @@ impl Entry {
     ) -> Entry {
         if let Some(cold) = self.cold() {
             let new = Entry::new_cold(key, self.kind(), cold, self.summary(), expiry, access);
+            new.set_credited(self.is_credited());
             let old = ManuallyDrop::new(self);
             // SAFETY: the old entry is gone, and its value belongs to the new one.
             unsafe { old.free_block() };

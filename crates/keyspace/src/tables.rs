@@ -46,6 +46,16 @@ impl Place {
     /// The beginning.
     pub const START: Place = Place::start_of(0);
 
+    /// As a number.
+    pub fn to_bits(self) -> u64 {
+        self.at.to_bits48() | (self.table as u64) << 48
+    }
+
+    /// The inverse of [`Place::to_bits`].
+    pub fn from_bits(bits: u64) -> Place {
+        Place { table: (bits >> 48) as usize, at: ScanPosition::from_bits48(bits) }
+    }
+
     const fn start_of(table: usize) -> Place {
         Place { table, at: ScanPosition::START }
     }

@@ -117,9 +117,10 @@ impl StripeData {
         let version = self.next_cold_version();
         self.before_change(db, key.hash, Touch::Whole);
         self.rewrite(db, key, |entry| {
-            let location = entry.take_copy().expect("it was asked whether there is one");
-            cold::uncount_copy();
+            let location = entry.copy().expect("it was asked whether there is one");
             let cold = entry.as_cold(ColdRef { location, version });
+            entry.take_copy();
+            cold::uncount_copy();
             std::mem::replace(entry, cold)
         })
     }

@@ -147,8 +147,8 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let now = cx.now().0;
     // What the policy does not use is accepted, and forgotten.
     let access = match (cx.db.access_policy(), options.idle_s, options.frequency) {
-        (Policy::Lru, Some(seconds), _) => {
-            access::with_idle(u32::try_from(seconds).unwrap_or(u32::MAX), now)
+        (policy @ (Policy::Lru | Policy::Clock), Some(seconds), _) => {
+            access::with_idle(policy, u32::try_from(seconds).unwrap_or(u32::MAX), now)
         }
         (Policy::Lfu { .. }, _, Some(frequency)) => access::with_frequency(frequency, now),
         _ => cx.db.fresh_access(),

@@ -139,7 +139,7 @@ fn object_refcount(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn object_idletime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let now = cx.now().0;
-    let is_lfu = is_lfu(cx);
+    let (is_lfu, policy) = (is_lfu(cx), cx.db.access_policy());
     match cx.db.lookup_no_notify(args.key(2)) {
         None => cx.reply.null(),
         Some(_) if is_lfu => {
@@ -150,7 +150,7 @@ fn object_idletime(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
             ));
         }
         Some(entry) => {
-            cx.reply.integer(i64::from(access::idle_seconds(entry.access(), now)));
+            cx.reply.integer(i64::from(access::idle_seconds(policy, entry.access(), now)));
         }
     }
     Ok(())

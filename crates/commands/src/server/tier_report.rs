@@ -115,6 +115,7 @@ pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
         ("tier_demotions_without_write", state.demotions_without_write.get()),
         ("tier_demoted_bytes", state.demoted_bytes.get()),
         ("tier_promotions", state.promotions.get()),
+        ("tier_reads_without_promotion", state.passed_reads.get()),
         ("tier_misses", state.misses.get()),
         ("tier_waits", state.waits.get()),
         ("tier_throttled_commands", state.throttled.get()),

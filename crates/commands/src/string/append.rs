@@ -28,7 +28,7 @@ pub static APPEND: Command = Command {
 pub static STRLEN: Command = Command {
     name: "strlen",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::READS_STRING),
     keys: &[KeySpec::one(KeyFlags::RO)],
     group: Group::String,
     since: "2.2.0",

@@ -6,7 +6,7 @@ use engine::{Arg, Args, Command, Cx, Flags, Group, KeyFlags, KeySpec, Outcome, w
 pub static GET: Command = Command {
     name: "get",
     arity: 2,
-    flags: Flags::READONLY.with(Flags::FAST),
+    flags: Flags::READONLY.with(Flags::FAST).with(Flags::READS_STRING),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "1.0.0",

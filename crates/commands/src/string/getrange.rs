@@ -10,7 +10,7 @@ use keyspace::StringRef;
 pub static GETRANGE: Command = Command {
     name: "getrange",
     arity: 4,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::READS_STRING),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "2.4.0",
@@ -32,7 +32,7 @@ pub static GETRANGE: Command = Command {
 pub static SUBSTR: Command = Command {
     name: "substr",
     arity: 4,
-    flags: Flags::READONLY,
+    flags: Flags::READONLY.with(Flags::READS_STRING),
     keys: &[KeySpec::one(KeyFlags::RO.with(KeyFlags::ACCESS))],
     group: Group::String,
     since: "1.0.0",

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::events;
 use crate::latency::Slow;
 use crate::locks::Locked;
+use keyspace::access;
 use keyspace::{DbIndex, Entry, HeapString, Key, Kind, Millis, Object, Value};
 
 /// More bytes are not copied or cleared by a reactor: it takes some tenths of a millisecond, and
@@ -161,7 +162,7 @@ impl<'a> Db<'a> {
             None => Entry::new_string(key.bytes, value, expiry, access),
         };
         let (index, horizon, access) = (self.index, self.horizon, self.fresh_access());
-        let touches = self.touches;
+        let (touches, policy) = (self.touches, self.policy);
         let data = self.data_mut(key);
         let mut replaced = None;
         let found = data.update(index, key, |entry| {
@@ -176,10 +177,14 @@ impl<'a> Db<'a> {
             };
             if old == wanted && entry.overwrite_string(value) {
                 if touches {
-                    entry.set_access(access);
+                    entry.set_access(access::replaced(policy, entry.access(), access));
                 }
                 return true;
             }
+            let access = match entry.is_cold() {
+                true => access,
+                false => access::replaced(policy, entry.access(), access),
+            };
             let new = make(wanted, access);
             replaced = Some(std::mem::replace(entry, new));
             true

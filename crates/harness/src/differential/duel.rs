@@ -56,7 +56,9 @@ impl Side {
             self.clients.push(server.connect(protocol)?);
         }
         if self.has_tier() {
-            self.demoter = Some(server.connect(protocol)?);
+            let mut demoter = server.connect(protocol)?;
+            demoter.command(&["DEBUG", "TIER", "FILTER", "yes"])?;
+            self.demoter = Some(demoter);
         }
         Ok(())
     }

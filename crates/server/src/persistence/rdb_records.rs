@@ -80,8 +80,8 @@ impl Records {
     fn head(&mut self, head: &Head<'_>, to: &mut Encoder) {
         let access = match self.access {
             None => Access::Unknown,
-            Some(Policy::Lru) => {
-                Access::IdleSeconds(access::idle_seconds(head.access, self.now_ms).into())
+            Some(policy @ (Policy::Lru | Policy::Clock)) => {
+                Access::IdleSeconds(access::idle_seconds(policy, head.access, self.now_ms).into())
             }
             Some(policy) => Access::Frequency(access::frequency(policy, head.access, self.now_ms)),
         };

@@ -91,6 +91,8 @@ const LINES: &[&str] = &[
     "    Sizes of internal structures.",
     "TIER DEMOTE [<key> ...]",
     "    Move these values, or all, to the flash tier; reply with how many are there.",
+    "TIER FILTER <yes|no>",
+    "    Whether values come back only after a second use, though there is room.",
     "HELP",
     "    Print this help.",
 ];

@@ -3,7 +3,8 @@
 use super::{raw, switch};
 use crate::value;
 use engine::{Args, Cx, Error, Outcome};
-use keyspace::{Entry, Kind, access};
+use keyspace::access::{self, Policy};
+use keyspace::{Entry, Kind};
 use rdb::{Encoder, ObjectRef};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -16,6 +17,7 @@ use structs::zset::Zset;
 /// What DEBUG OBJECT needs of the server besides the entry.
 struct Surroundings {
     now_ms: i64,
+    policy: Policy,
     list_size: i64,
     is_compressed: bool,
     compression: rdb::Compression,
@@ -26,6 +28,7 @@ pub(super) fn object(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let config = &cx.engine.config;
     let surroundings = Surroundings {
         now_ms: cx.now().0,
+        policy: cx.db.access_policy(),
         list_size: config.list_max_listpack_size(),
         is_compressed: config.list_compress_depth() > 0,
         compression: value::compression(&cx.engine.config),
@@ -43,7 +46,7 @@ fn describe(entry: &Entry, surroundings: &Surroundings) -> String {
         let bytes = serialized(value::view(entry), surroundings.compression);
         let _ = write!(line, " serializedlength:{bytes}");
     }
-    let idle = access::idle_seconds(entry.access(), surroundings.now_ms);
+    let idle = access::idle_seconds(surroundings.policy, entry.access(), surroundings.now_ms);
     let _ = write!(line, " lru:{} lru_seconds_idle:{idle}", entry.access());
     if let Some(list) = entry.object::<List>()
         && list.encoding() == "quicklist"
