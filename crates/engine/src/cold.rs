@@ -13,7 +13,7 @@
 //! A value that cannot be read fails the requests that asked for it. The next one tries again.
 
 use crate::args::Args;
-use crate::cold_reads::{Reader, Wanted};
+use crate::cold_reads::{Need, Reader, Wanted};
 use crate::cold_values::{fetch, log_failure, read, unreadable};
 use crate::command::{Command, Databases, Flags, KeyFlags};
 use crate::cx::Cx;
@@ -104,14 +104,21 @@ pub(crate) fn fetch_missing(
     if wanted.is_empty() {
         return None;
     }
-    let engine = cx.engine;
-    let client = &cx.session.client;
-    let reader = Reader { thread: client.thread, client: client.id };
+    let (engine, reader) = (cx.engine, reader_of(cx));
     if row.command.flags.has(Flags::READS_STRING) && show(&mut cx.db, &wanted, reader) {
         return None;
     }
-    let fetched = fetch(engine, wanted, Some(reader));
-    Some(fetched.map_err(|error| unreadable(&error)))
+    if let Err(error) = engine.cold_reads.check(&wanted, reader) {
+        return Some(Err(unreadable(&error)));
+    }
+    fetch(engine, wanted, reader, Need::Now);
+    Some(Ok(()))
+}
+
+/// The client that is to be told when values are there.
+fn reader_of(cx: &Cx<'_>) -> Reader {
+    let client = &cx.session.client;
+    Reader { thread: client.thread, client: client.id }
 }
 
 /// Has the value at hand that a command wants to read, if it has been read and is not put back.
@@ -135,7 +142,7 @@ pub(crate) fn look_ahead<'a>(
     cx: &Cx<'_>,
     requests: impl Iterator<Item = (&'static Resolved, Args<'a>)>,
 ) {
-    let engine = cx.engine;
+    let (engine, reader) = (cx.engine, reader_of(cx));
     // Behind a request that names a database another one may be selected.
     let stays =
         |row: &Resolved| matches!(row.command.databases, Databases::Selected | Databases::All);
@@ -148,8 +155,7 @@ pub(crate) fn look_ahead<'a>(
             let key = found.key(words);
             let Some(data) = engine.keyspace.stripe(found.stripe()).try_lock() else { continue };
             if let Some(one) = wanted_value(&data, key, &cx.db, row.command) {
-                // Without a reader there is no failure to tell.
-                let _ = fetch(engine, vec![one], None);
+                fetch(engine, vec![one], reader, Need::Ahead);
             }
         }
     }

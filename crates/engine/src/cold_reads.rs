@@ -1,8 +1,9 @@
 //! The values that are being read, and the clients that wait for them.
 //!
 //! A read is known by its value: the key's hash and the cold reference. A location alone is not enough,
-//! since it may hold another value by the time that a client comes back. When a read is over, the
-//! clients that wait for it are told, and no others.
+//! since it may hold another value by the time that a client comes back. A client is told when the last of
+//! the reads that it has asked for is over. Those of a pipeline are under way together, and to begin again after
+//! each of them would cost more than to wait for the slowest.
 //!
 //! A value whose key was used lately is *admitted*: it arrives to be put back. Another one is *shown* to
 //! those who asked for it and dropped. Such values wait for their clients, so they have a limit in bytes,
@@ -13,7 +14,7 @@
 //! old ones are dropped.
 
 use keyspace::{ColdError, ColdLocation, ColdRef, DbIndex, Key, Record, Value};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use structs::sync::lock;
@@ -44,20 +45,41 @@ impl Wanted {
     }
 }
 
+/// How a value is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// By the request that is to run now.
+    Now,
+    /// By one further on in a pipeline.
+    Ahead,
+}
+
 /// What a read is known by.
 type Id = (u64, ColdLocation, u8);
 
 /// A client that waits, and its thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Reader {
     pub thread: usize,
     pub client: u64,
 }
 
 enum Read {
-    UnderWay { readers: Vec<Reader>, is_admitted: bool },
-    Shown { value: Vec<u8>, readers: Vec<Reader> },
-    Failed { error: ColdError, untold: Vec<Reader>, since_s: i64 },
+    UnderWay {
+        readers: Vec<Reader>,
+        is_admitted: bool,
+    },
+    /// The value has been read and is not in its place yet. A client that asks now must not begin another read.
+    Arriving(Vec<Reader>),
+    Shown {
+        value: Vec<u8>,
+        readers: Vec<Reader>,
+    },
+    Failed {
+        error: ColdError,
+        untold: Vec<Reader>,
+        since_s: i64,
+    },
 }
 
 /// Reads that are to begin.
@@ -66,12 +88,17 @@ pub(crate) struct ToRead {
     pub wanted: Vec<Wanted>,
     /// Values that the request has found cold, once for each client that waits for one.
     pub misses: u64,
+    /// One of the values has been read, and is put into its place by the next thread that takes requests apart
+    /// if none does so now.
+    pub is_arriving: bool,
 }
 
 /// The values that are being read, and those that have arrived.
 #[derive(Default)]
 pub struct ColdReads {
     reads: Mutex<HashMap<Id, Read>>,
+    /// How many reads each client waits for; changed while `reads` is locked.
+    waits: Mutex<HashMap<Reader, usize>>,
     arrived: Mutex<Vec<(Wanted, Value)>>,
     has_arrived: AtomicBool,
     /// Values that are shown, in the order in which they came, with some that are not any more.
@@ -84,47 +111,93 @@ struct Shown {
     bytes: usize,
 }
 
+impl Shown {
+    /// Drops the oldest values if there are too many bytes of them.
+    fn limit(&mut self, reads: &mut HashMap<Id, Read>) {
+        while self.bytes > MAX_SHOWN_BYTES {
+            let Some(oldest) = self.order.pop_front() else { return };
+            if let Some(Read::Shown { value, .. }) = reads.get(&oldest) {
+                self.bytes -= value.len();
+                reads.remove(&oldest);
+            }
+        }
+        if self.order.len() > 2 * reads.len() + 64 {
+            let mut known = HashSet::new();
+            let is_shown = |id: &Id| matches!(reads.get(id), Some(Read::Shown { .. }));
+            self.order.retain(|id| is_shown(id) && known.insert(*id));
+        }
+    }
+}
+
 /// Bytes of values that wait to be shown, at most.
 const MAX_SHOWN_BYTES: usize = 4 << 20;
 
 impl ColdReads {
-    /// Notes that these values are wanted, and returns those whose reads are to begin: they are not under
-    /// way. The reader, if there is one, is told when each is over. The caller holds the locks of the keys.
+    /// Tells a reader that a value could not be read when it asked for it before.
     ///
     /// # Errors
-    /// A value could not be read when this reader asked for it before.
-    pub(crate) fn want(
-        &self,
-        wanted: Vec<Wanted>,
-        reader: Option<Reader>,
-    ) -> Result<ToRead, ColdError> {
-        let (mut to_read, mut misses) = (Vec::new(), 0);
+    /// Why.
+    pub(crate) fn check(&self, wanted: &[Wanted], reader: Reader) -> Result<(), ColdError> {
         let mut reads = lock(&self.reads);
-        if let Some(reader) = reader {
-            wanted.iter().try_for_each(|one| tell_failure(&mut reads, one.id(), reader))?;
-        }
+        wanted.iter().try_for_each(|one| tell_failure(&mut reads, one.id(), reader))
+    }
+
+    /// Notes that these values are wanted, and returns those whose reads are to begin: they are not under
+    /// way. The reader is told when all are over. The caller holds the locks of the keys.
+    pub(crate) fn want(&self, wanted: Vec<Wanted>, reader: Reader, need: Need) -> ToRead {
+        let (mut to_read, mut misses, mut is_arriving) = (Vec::new(), 0, false);
+        let mut reads = lock(&self.reads);
         for one in wanted {
             match reads.get_mut(&one.id()) {
                 Some(Read::UnderWay { readers, is_admitted }) => {
                     *is_admitted |= one.is_admitted;
-                    let new = reader.filter(|reader| !readers.contains(reader));
-                    // The first one behind a look ahead has been counted with that.
-                    misses += u64::from(one.reads && new.is_some() && !readers.is_empty());
-                    readers.extend(new);
+                    if !readers.contains(&reader) {
+                        misses += u64::from(one.reads);
+                        readers.push(reader);
+                        self.count_wait(reader);
+                    }
                 }
+                Some(Read::Arriving(readers)) => {
+                    if !readers.contains(&reader) {
+                        is_arriving = true;
+                        readers.push(reader);
+                        self.count_wait(reader);
+                    }
+                }
+                Some(Read::Shown { .. }) if need == Need::Ahead => {}
                 _ => {
                     misses += u64::from(one.reads);
-                    let readers = reader.into_iter().collect();
+                    self.count_wait(reader);
+                    let readers = vec![reader];
                     let under_way = Read::UnderWay { readers, is_admitted: one.is_admitted };
                     self.forget_shown(reads.insert(one.id(), under_way));
                     to_read.push(one);
                 }
             }
         }
-        Ok(ToRead { wanted: to_read, misses })
+        ToRead { wanted: to_read, misses, is_arriving }
     }
 
-    /// Notes the end of a read. Returns the waiters for it.
+    fn count_wait(&self, reader: Reader) {
+        *lock(&self.waits).entry(reader).or_insert(0) += 1;
+    }
+
+    /// Those of the readers that wait for nothing more.
+    fn end_waits(&self, mut readers: Vec<Reader>) -> Vec<Reader> {
+        let mut waits = lock(&self.waits);
+        readers.retain(|reader| {
+            let Some(left) = waits.get_mut(reader) else { return true };
+            *left -= 1;
+            let is_last = *left == 0;
+            if is_last {
+                waits.remove(reader);
+            }
+            is_last
+        });
+        readers
+    }
+
+    /// Notes the end of a read. Returns the clients that waited for it and wait for nothing more.
     pub(crate) fn end(
         &self,
         one: Wanted,
@@ -140,10 +213,13 @@ impl ColdReads {
             Ok(Value::String(value)) if !is_admitted => {
                 self.show(&mut reads, id, value, readers.clone());
             }
-            Ok(value) => lock(&self.arrived).push((one, value)),
+            Ok(value) => {
+                reads.insert(id, Read::Arriving(Vec::new()));
+                lock(&self.arrived).push((one, value));
+            }
             Err(error) => {
                 let is_recent = |read: &Read| match read {
-                    Read::UnderWay { .. } | Read::Shown { .. } => true,
+                    Read::UnderWay { .. } | Read::Arriving(_) | Read::Shown { .. } => true,
                     Read::Failed { since_s, .. } => now_s - since_s <= KEPT_S,
                 };
                 reads.retain(|_, read| is_recent(read));
@@ -153,7 +229,16 @@ impl ColdReads {
                 }
             }
         }
-        readers
+        self.end_waits(readers)
+    }
+
+    /// A value that had arrived is in its place, or was not wanted any more. Returns the clients that have
+    /// come to wait for it since.
+    pub(crate) fn end_arrival(&self, one: &Wanted) -> Vec<Reader> {
+        match lock(&self.reads).remove(&one.id()) {
+            Some(Read::Arriving(readers)) => self.end_waits(readers),
+            _ => Vec::new(),
+        }
     }
 
     /// Keeps a value for the clients that wait for it.
@@ -162,21 +247,7 @@ impl ColdReads {
         shown.bytes += value.len();
         shown.order.push_back(id);
         reads.insert(id, Read::Shown { value, readers });
-        while shown.bytes > MAX_SHOWN_BYTES || shown.order.len() > 2 * reads.len() + 64 {
-            let Some(oldest) = shown.order.pop_front() else { break };
-            match reads.remove(&oldest) {
-                Some(Read::Shown { value, .. }) if shown.bytes > MAX_SHOWN_BYTES => {
-                    shown.bytes -= value.len();
-                }
-                // It may be an older one of the same value that has been taken.
-                Some(Read::Shown { value, readers }) => {
-                    reads.insert(oldest, Read::Shown { value, readers });
-                    shown.order.push_back(oldest);
-                }
-                Some(other) => drop(reads.insert(oldest, other)),
-                None => {}
-            }
-        }
+        shown.limit(reads);
     }
 
     fn forget_shown(&self, read: Option<Read>) {
@@ -293,8 +364,8 @@ mod tests {
     fn a_value_that_is_not_admitted_is_shown_to_each_client_once() {
         let reads = ColdReads::default();
         let passed = |version| Wanted { is_admitted: false, ..wanted(version) };
-        let begun = |one, reader| reads.want(vec![one], Some(reader)).map(|it| it.wanted.len());
-        assert_eq!((begun(passed(1), FIRST), begun(passed(1), SECOND)), (Ok(1), Ok(0)));
+        let begun = |one, reader| reads.want(vec![one], reader, Need::Now).wanted.len();
+        assert_eq!((begun(passed(1), FIRST), begun(passed(1), SECOND)), (1, 0));
         assert_eq!(take(&reads, 1, FIRST), None, "it is under way");
         assert_eq!(reads.end(passed(1), text(b"v"), 0), [FIRST, SECOND]);
         assert_eq!(take(&reads, 2, FIRST), None, "that is a later value");
@@ -302,10 +373,41 @@ mod tests {
         assert_eq!(take(&reads, 1, SECOND), Some(b"v".to_vec()));
         assert!(lock(&reads.reads).is_empty() && lock(&reads.shown).bytes == 0);
         // One that wants it back is enough.
-        assert_eq!((begun(passed(3), FIRST), begun(wanted(3), SECOND)), (Ok(1), Ok(0)));
+        assert_eq!((begun(passed(3), FIRST), begun(wanted(3), SECOND)), (1, 0));
         reads.end(passed(3), text(b"v"), 0);
         reads.note_arrival();
         assert_eq!((reads.take_arrived().len(), take(&reads, 3, FIRST)), (1, None));
+        assert!(reads.end_arrival(&passed(3)).is_empty() && lock(&reads.reads).is_empty());
+    }
+
+    #[test]
+    fn a_client_is_told_when_its_last_read_is_over() {
+        let reads = ColdReads::default();
+        reads.want(vec![wanted(1)], FIRST, Need::Now);
+        reads.want(vec![wanted(2), wanted(2)], FIRST, Need::Ahead);
+        reads.want(vec![wanted(2)], SECOND, Need::Now);
+        assert_eq!(reads.end(wanted(1), text(b"v"), 0), []);
+        // It looks again before it is told.
+        let looked = reads.want(vec![wanted(2)], FIRST, Need::Now);
+        assert!(looked.wanted.is_empty() && looked.misses == 0);
+        assert_eq!(reads.end(wanted(2), text(b"v"), 0), [FIRST, SECOND]);
+        // One that comes before the value is in its place waits for that.
+        assert!(reads.want(vec![wanted(2)], FIRST, Need::Now).wanted.is_empty());
+        assert_eq!(reads.end_arrival(&wanted(2)), [FIRST]);
+        assert_eq!(reads.end_arrival(&wanted(1)), []);
+        assert!(lock(&reads.waits).is_empty() && lock(&reads.reads).is_empty());
+    }
+
+    #[test]
+    fn a_value_that_is_shown_often_is_remembered_once() {
+        let reads = ColdReads::default();
+        let passed = Wanted { is_admitted: false, ..wanted(1) };
+        for _ in 0..1000 {
+            reads.want(vec![passed.clone()], FIRST, Need::Now);
+            reads.end(passed.clone(), text(b"v"), 0);
+            assert!(lock(&reads.shown).order.len() < 100);
+            assert!(take(&reads, 1, FIRST).is_some());
+        }
     }
 
     #[test]
@@ -314,25 +416,27 @@ mod tests {
         for number in 0..100u64 {
             let cold = ColdRef { location: ColdLocation(number), version: 0 };
             let one = Wanted { cold, is_admitted: false, ..wanted(0) };
-            assert!(reads.want(vec![one.clone()], None).is_ok());
+            reads.want(vec![one.clone()], FIRST, Need::Now);
             reads.end(one, text(&vec![b'x'; MAX_SHOWN_BYTES / 8]), 0);
             assert!(lock(&reads.shown).bytes <= MAX_SHOWN_BYTES);
         }
         assert_eq!((lock(&reads.reads).len(), lock(&reads.shown).order.len()), (8, 8));
         // A read that begins anew takes the place of the one that was shown.
         let cold = ColdRef { location: ColdLocation(99), version: 0 };
-        assert!(reads.want(vec![Wanted { cold, ..wanted(0) }], None).is_ok());
+        let again = || vec![Wanted { cold, ..wanted(0) }];
+        assert!(reads.want(again(), FIRST, Need::Ahead).wanted.is_empty(), "it is at hand");
+        assert_eq!(reads.want(again(), FIRST, Need::Now).wanted.len(), 1);
         assert_eq!(lock(&reads.shown).bytes, 7 * (MAX_SHOWN_BYTES / 8));
     }
 
     #[test]
     fn values_arrive_once() {
         let reads = ColdReads::default();
-        assert!(reads.want(vec![wanted(1)], Some(FIRST)).is_ok());
+        reads.want(vec![wanted(1)], FIRST, Need::Now);
         assert_eq!(reads.end(wanted(1), Ok(Value::String(b"v".to_vec())), 0), [FIRST]);
         reads.has_arrived.store(true, Relaxed);
         assert_eq!(reads.take_arrived().len(), 1);
-        assert!(reads.take_arrived().is_empty());
+        assert!(reads.take_arrived().is_empty() && reads.end_arrival(&wanted(1)).is_empty());
         assert!(reads.end(wanted(1), Ok(Value::String(Vec::new())), 0).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Reading values that are not in RAM, and putting them back or showing them.
 
-use crate::cold_reads::{Reader, ToRead, Wanted};
+use crate::cold_reads::{Need, Reader, ToRead, Wanted};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
@@ -21,24 +21,21 @@ pub(crate) fn log_failure(engine: &Engine, key: &[u8], ColdError(reason): &ColdE
     }
 }
 
-/// Has values read that are not under way. The reader, if there is one, is told when each is over. The
-/// caller holds the locks of the keys.
-///
-/// # Errors
-/// A value could not be read when this reader asked for it before.
-pub(crate) fn fetch(
-    engine: &'static Engine,
-    wanted: Vec<Wanted>,
-    reader: Option<Reader>,
-) -> Result<(), ColdError> {
-    let ToRead { wanted: to_read, misses } = engine.cold_reads.want(wanted, reader)?;
+/// Has values read that are not under way. The reader is told when all that it asked for are over. The caller
+/// holds the locks of the keys.
+pub(crate) fn fetch(engine: &'static Engine, wanted: Vec<Wanted>, reader: Reader, need: Need) {
+    let ToRead { wanted: to_read, misses, is_arriving } =
+        engine.cold_reads.want(wanted, reader, need);
+    if is_arriving {
+        // Those that asked for it may have gone: then this client's thread has to look.
+        tell(engine, vec![reader]);
+    }
     engine.tier.misses.add(misses);
     if !to_read.is_empty() {
         let locations = to_read.iter().map(|one| one.cold.location).collect();
         let done = Box::new(move |results| complete(engine, to_read, results));
         store().expect("entries are cold, so there is a store").fetch(locations, done);
     }
-    Ok(())
 }
 
 /// Values have been read; on any thread.
@@ -54,6 +51,10 @@ fn complete(engine: &Engine, wanted: Vec<Wanted>, results: Vec<Result<Vec<u8>, C
     engine.cold_reads.note_arrival();
     readers.sort_unstable_by_key(|reader| reader.client);
     readers.dedup();
+    tell(engine, readers);
+}
+
+fn tell(engine: &Engine, readers: Vec<Reader>) {
     for Reader { thread, client } in readers {
         engine.mailboxes[thread].post(Message::Arrived(client));
     }
@@ -78,6 +79,8 @@ fn install(engine: &Engine, one: &Wanted, value: Value) {
     if stripe.install(one.db, key, one.cold, value, one.record()) {
         engine.tier.promotions.add(1);
     }
+    drop(stripe);
+    tell(engine, engine.cold_reads.end_arrival(one));
 }
 
 /// Reads the value of an entry of a stripe that is locked, for a hold: what is held is in RAM.

@@ -717,11 +717,9 @@ fn a_score_keeps_its_sign_on_flash() {
     }
     // The first ones were in the small encoding, which has no -0.
     client.command(&["ZREMRANGEBYRANK", "z", "0", "-6"]).unwrap();
-    let before = client.command(&["ZRANGE", "z", "0", "-1", "WITHSCORES"]).unwrap();
-    assert!(before.shown().contains("-0"), "{before:?}");
+    assert_eq!(client.command(&["ZSCORE", "z", "m199"]).unwrap().shown(), "-0");
     assert_eq!(demote(&mut client), 1);
-    let after = client.command(&["ZRANGE", "z", "0", "-1", "WITHSCORES"]).unwrap();
-    assert_eq!(after, before);
+    assert_eq!(client.command(&["ZSCORE", "z", "m199"]).unwrap().shown(), "-0");
 }
 
 #[test]

@@ -231,10 +231,14 @@ impl StripeData {
     /// The value, if it is a `T`; to be changed only through this.
     #[inline]
     pub fn object_mut<T: Object>(&mut self, db: DbIndex, key: Key<'_>) -> Option<&mut T> {
-        if self.find(db, key)?.is_copied() {
+        let entry: *mut Entry = self.find_mut(db, key)?;
+        // SAFETY: the entry is alive and borrowed through `self`, which nothing has used since.
+        let entry = unsafe { &mut *entry };
+        if entry.is_copied() {
             self.drop_copy(db, key);
+            return self.find_mut(db, key)?.object_mut::<T>();
         }
-        self.find_mut(db, key)?.object_mut::<T>()
+        entry.object_mut::<T>()
     }
 
     /// The string in a block of its own, to edit it.
