@@ -123,3 +123,34 @@ fn other_data_is_kept_until_all_has_come() {
     assert!(ask(&mut theirs, &["GET", "own"]).is_nil());
     assert_eq!(ask(&mut theirs, &["GET", "state"]).shown(), "old");
 }
+
+#[test]
+fn clients_that_wait_get_what_the_new_data_has() {
+    let (primary, mut ours) = primary();
+    let options = ["--repl-diskless-load", "swapdb", "--replica-read-only", "no"];
+    let replica = dunlin(&options);
+    let mut theirs = replica.client();
+    follow(&mut theirs, &primary);
+    until_linked(&replica);
+    let (mut reader, mut popper, mut other) =
+        (replica.client(), replica.client(), replica.client());
+    reader.send(&["XREAD", "BLOCK", "0", "STREAMS", "stream", "0"]).expect("it is sent");
+    popper.send(&["BLPOP", "list", "0"]).expect("it is sent");
+    other.send(&["BLPOP", "nothing", "0"]).expect("it is sent");
+    eventually("they wait", || number(&mut theirs, "blocked_clients") == 3);
+    // What comes meanwhile comes with a snapshot.
+    hang(&replica, true).expect("it hangs");
+    ask(&mut ours, &["XADD", "stream", "1-1", "field", "value"]);
+    ask(&mut ours, &["RPUSH", "list", "element"]);
+    let large = "x".repeat(1 << 20);
+    (0..40).for_each(|_| drop(ok(&mut ours, &["SET", "large", &large])));
+    cut(&mut ours);
+    hang(&replica, false).expect("it goes on");
+    let entry = reader.reply().expect("a reply");
+    assert!(entry.elements().is_some_and(|streams| streams.len() == 1), "{entry:?}");
+    let popped = popper.reply().expect("a reply");
+    assert_eq!(popped.elements().map(|pair| pair[1].shown()), Some("element".to_owned()));
+    until_linked(&replica);
+    assert_eq!(number(&mut theirs, "blocked_clients"), 1);
+    assert_eq!(number(&mut ours, "sync_full"), 2);
+}

@@ -118,7 +118,8 @@ fn replace(
     drop(link);
     cx.end_transaction();
     commit::commit(&mut cx, Args::new(&[]));
-    cx.db.effects.ready.clear();
+    // Clients may wait for what the other data set has.
+    dispatch::serve_first(&mut cx);
     cx.db.locks.release();
     engine.disconnect_replicas();
     engine.flush_broadcasts();
