@@ -1,8 +1,8 @@
 //! A hostile replica: whatever it says and in whatever order, the primary's machine does not panic, grants
 //! only bytes that are kept, never has two snapshots under way, and knows no link of a client that is gone.
 
-use replication::primary::{Action, Group, Kept, Primary, Settings, Stage, Sync};
-use replication::wire::{Answer, SnapshotEnd, Wanted};
+use replication::primary::{Acknowledged, Action, Group, Kept, Primary, Settings, Stage, Sync};
+use replication::wire::{Answer, DualChannels, EndOffset, SnapshotEnd, Wanted};
 use std::collections::BTreeSet;
 
 use journal::{History, HistoryId, JournalPos};
@@ -23,13 +23,14 @@ pub fn check(input: &[u8]) {
     let id = HistoryId::parse(ID).expect("it is one");
     let history = History { id, second: None };
     let kept = Kept { history, first: Some(JournalPos(100)), position: JournalPos(900) };
+    let cut = (id, JournalPos(500));
     let mut primary = Primary::default();
     let mut clients: BTreeSet<u64> = BTreeSet::new();
     let mut sending: Option<Group> = None;
     let mut now = Millis(0);
     for line in input.split(|&byte| byte == b'\n') {
         // What a primary answers is read by other servers' replicas, and what they answer by this one.
-        let _ = (Answer::parse(line), SnapshotEnd::parse(line));
+        let _ = (Answer::parse(line), SnapshotEnd::parse(line), EndOffset::parse(line));
         let [what, whose, rest @ ..] = line else { continue };
         let client = u64::from(whose % 8);
         let mut words = rest.split(|&byte| byte == b' ');
@@ -46,7 +47,8 @@ pub fn check(input: &[u8]) {
                     continue;
                 }
                 clients.insert(client);
-                match primary.sync(client, "ip", wanted, &kept, now) {
+                let offered = DualChannels { valkey: whose & 16 != 0, redis: whose & 8 != 0 };
+                match primary.sync(client, "ip", wanted, &kept, offered, now) {
                     Sync::Continue(from) => {
                         assert!((100..=900).contains(&from.0), "bytes that are not kept");
                         assert_eq!(wanted, Wanted::From(id, from));
@@ -54,13 +56,20 @@ pub fn check(input: &[u8]) {
                     Sync::Full { .. } => {
                         primary.link_mut(client).expect("it has one").has_socket = true;
                     }
+                    Sync::OwnChannel { .. } => {}
+                    Sync::Join(second) => {
+                        assert_eq!(primary.link(second).and_then(|link| link.cut), Some(cut));
+                    }
                 }
             }
             3 => {
                 let position = structs::numbers::parse_i64(first).unwrap_or_default() as u64;
                 let stage = primary.link(client).map(|link| link.stage);
-                let begins = primary.acknowledge(client, JournalPos(position), None, now);
+                let said = primary.acknowledge(client, JournalPos(position), None, now);
+                let begins = said == Acknowledged::Begins;
                 assert!(!begins || stage == Some(Stage::Loading), "a stream in a snapshot");
+                let counts = said == Acknowledged::Counts;
+                assert!(!counts || stage == Some(Stage::Parallel), "a copy without a stream");
             }
             4 => {
                 primary.cut_off(client);
@@ -91,6 +100,11 @@ pub fn check(input: &[u8]) {
                 for action in primary.tick(&settings, now) {
                     match action {
                         Action::Send(group) => {
+                            for &client in &group.clients {
+                                if let Some(main) = primary.begin_parallel(client, cut) {
+                                    assert!(clients.contains(&main), "a stream for nothing");
+                                }
+                            }
                             assert!(sending.replace(group).is_none(), "two snapshots at once");
                         }
                         Action::Disconnect(client) => {

@@ -202,6 +202,9 @@ numbers! {
     commit_timeout_ms: u64 = "commit-timeout-ms" as unsigned;
     repl_backlog_size: u64 = "repl-backlog-size" as unsigned;
     repl_backlog_ttl: u64 = "repl-backlog-ttl" as unsigned;
+    repl_rdb_channel: bool = "repl-rdb-channel" as yes;
+    dual_channel_replication_enabled: bool = "dual-channel-replication-enabled" as yes;
+    replica_full_sync_buffer_limit: u64 = "replica-full-sync-buffer-limit" as unsigned;
     repl_diskless_sync: bool = "repl-diskless-sync" as yes;
     repl_diskless_sync_delay: u32 = "repl-diskless-sync-delay" as small;
     repl_diskless_sync_max_replicas: u32 = "repl-diskless-sync-max-replicas" as small;

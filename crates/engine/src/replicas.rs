@@ -4,10 +4,10 @@
 //! replica a reader of the journal, a socket for its snapshot, and its place among the sources of
 //! [`journal::safe`]. The server's `replication` module does the I/O.
 
-use journal::{JournalPos, Reader};
+use journal::{HistoryId, JournalPos, Reader};
 use keyspace::Millis;
 use replication::primary::{Primary, Stage};
-use replication::wire;
+use replication::wire::{self, EndOffset};
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::fd::OwnedFd;
@@ -76,6 +76,10 @@ pub enum Begun {
     Stream(Vec<u8>),
     /// Nothing yet: a snapshot comes first.
     Snapshot,
+    /// This line, and then the stream, while the snapshot goes to the replica's other connection.
+    Parallel(Vec<u8>),
+    /// This line: the replica is to ask once more, when it has another connection for the snapshot.
+    AskAgain(Vec<u8>),
 }
 
 impl Replicas {
@@ -126,9 +130,18 @@ impl Replicas {
         self.primary().link(client).is_some_and(|link| link.is_served())
     }
 
-    /// Whether a client asked with SYNC, and knows of no positions.
-    pub fn is_old(&self, client: u64) -> bool {
-        self.primary().link(client).is_some_and(|link| link.is_old)
+    /// What a client is told before its snapshot, which is this moment of the history.
+    pub fn snapshot_line(&self, client: u64, id: &HistoryId, position: JournalPos) -> Vec<u8> {
+        let primary = self.primary();
+        let Some(link) = primary.link(client) else { return Vec::new() };
+        if link.is_old {
+            // It asked with SYNC, and knows of no positions.
+            return Vec::new();
+        }
+        if link.facts.rdb_channel && link.facts.main_client.is_none() {
+            return EndOffset { position, id: *id, client }.line();
+        }
+        wire::full_resync(id, position)
     }
 
     /// The sender of snapshots takes the socket.
@@ -153,7 +166,16 @@ impl Replicas {
 
     /// What a replica is to get, from the position at which its reader stands.
     pub fn put_reader(&self, client: u64, reader: Reader<'static>) {
-        self.parts().entry(client).or_default().reader = Some(reader);
+        let primary = self.primary();
+        // A client that is gone takes its parts with it, after its link.
+        if primary.link(client).is_some() {
+            self.parts().entry(client).or_default().reader = Some(reader);
+        }
+    }
+
+    /// Takes that back.
+    pub(crate) fn take_reader(&self, client: u64) -> Option<Reader<'static>> {
+        self.parts().get_mut(&client)?.reader.take()
     }
 
     /// A thread begins to feed replicas.

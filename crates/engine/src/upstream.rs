@@ -44,6 +44,10 @@ pub struct Link {
     pub sent_bytes: u64,
     /// The database that the stream goes on in, at the journal's position.
     pub stream_db: DbIndex,
+    /// Bytes of the stream that came beside a snapshot and are not applied yet, and the most there were.
+    pub kept_bytes: u64,
+    /// See there.
+    pub kept_peak: u64,
     /// The data set is not a state of the history: a snapshot was loaded in part.
     pub is_incomplete: bool,
 }
@@ -111,6 +115,13 @@ impl Upstream {
         }
         link.stage = stage;
         self.is_link_up.store(is_up, SeqCst);
+    }
+
+    /// Bytes of the stream are kept until a snapshot is loaded.
+    pub fn note_kept(&self, bytes: u64) {
+        let mut link = self.link();
+        link.kept_bytes = bytes;
+        link.kept_peak = link.kept_peak.max(bytes);
     }
 
     /// Waits for another term, but not for longer than this.

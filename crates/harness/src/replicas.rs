@@ -10,7 +10,7 @@ use crate::wait::eventually;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 /// A server without save points whose snapshots for replicas begin at once.
@@ -260,7 +260,7 @@ pub fn while_writing(primary: &Server, seed: u64, work: impl FnOnce()) {
 }
 
 /// A link that connections go through on their way to a server. It can be cut, at once or after some
-/// more bytes have come from there.
+/// more bytes have come from there, and can hold back what comes.
 pub struct Link {
     port: u16,
     state: Arc<State>,
@@ -271,10 +271,27 @@ struct State {
     /// How many more bytes may come from the server before each connection is cut.
     budget: AtomicU64,
     sockets: Mutex<Vec<TcpStream>>,
+    connections: AtomicUsize,
+    /// How many bytes of each connection may come from the server at present; `None`: all of them.
+    passing: Mutex<Option<u64>>,
+    changed: Condvar,
     is_over: AtomicBool,
 }
 
 impl State {
+    /// Waits until so many bytes of a connection may have come.
+    fn wait_until_passing(&self, bytes: u64) {
+        let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        while passing.is_some_and(|most| bytes > most) {
+            passing = self.changed.wait(passing).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn pass(&self, most: Option<u64>) {
+        *self.passing.lock().unwrap_or_else(PoisonError::into_inner) = most;
+        self.changed.notify_all();
+    }
+
     fn cut(&self) {
         for socket in self.sockets.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // It may be closed already.
@@ -322,6 +339,21 @@ impl Link {
         self.state.budget.store(bytes, SeqCst);
     }
 
+    /// Holds every connection back that has brought so many bytes from the server, until it is released.
+    pub fn hold_after(&self, bytes: u64) {
+        self.state.pass(Some(bytes));
+    }
+
+    /// Ends that.
+    pub fn release(&self) {
+        self.state.pass(None);
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> usize {
+        self.state.connections.load(SeqCst)
+    }
+
     /// Whether a cut is still to come.
     pub fn is_to_be_cut(&self) -> bool {
         self.state.budget.load(SeqCst) != u64::MAX
@@ -331,6 +363,7 @@ impl Link {
 impl Drop for Link {
     fn drop(&mut self) {
         self.state.is_over.store(true, SeqCst);
+        self.state.pass(None);
         self.state.cut();
         // The thread that listens finds out.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
@@ -343,6 +376,7 @@ fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Resu
     sockets.retain(|socket| socket.peer_addr().is_ok());
     sockets.extend([client.try_clone()?, server.try_clone()?]);
     drop(sockets);
+    state.connections.fetch_add(1, SeqCst);
     let (mut upwards, mut to_server) = (client.try_clone()?, server.try_clone()?);
     thread::spawn(move || {
         // An error ends the connection, as its end does.
@@ -352,8 +386,10 @@ fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Resu
     let state = Arc::clone(state);
     thread::spawn(move || {
         let (mut server, mut client) = (server, client);
-        let mut piece = [0; 4096];
+        let (mut piece, mut brought) = ([0; 4096], 0);
         while let Ok(read @ 1..) = server.read(&mut piece) {
+            brought += read as u64;
+            state.wait_until_passing(brought);
             let budget = state.budget.load(SeqCst);
             let most = usize::try_from(budget).unwrap_or(usize::MAX).min(read);
             if client.write_all(&piece[..most]).is_err() {

@@ -79,6 +79,11 @@ impl Program {
             .clone()
     }
 
+    /// Redis 8, or why there is none. It is installed beside the reference.
+    pub fn redis_8() -> Result<Program, String> {
+        peers(&[]).map(|root| Program::from_command(&format!("chroot {root} redis-server")))
+    }
+
     /// Redis 7.0, or why there is none. Installs it if it can.
     pub fn redis_7() -> Result<Program, String> {
         static FOUND: OnceLock<Result<Program, String>> = OnceLock::new();

@@ -140,9 +140,10 @@ fn clients_that_wait_get_what_the_new_data_has() {
     eventually("they wait", || number(&mut theirs, "blocked_clients") == 3);
     // What comes meanwhile comes with a snapshot.
     hang(&replica, true).expect("it hangs");
+    let large = "x".repeat(1 << 20);
+    (0..40).for_each(|_| drop(ok(&mut ours, &["SET", "large", &large])));
     ask(&mut ours, &["XADD", "stream", "1-1", "field", "value"]);
     ask(&mut ours, &["RPUSH", "list", "element"]);
-    let large = "x".repeat(1 << 20);
     (0..40).for_each(|_| drop(ok(&mut ours, &["SET", "large", &large])));
     cut(&mut ours);
     hang(&replica, false).expect("it goes on");

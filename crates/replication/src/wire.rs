@@ -9,6 +9,18 @@
 //!          or  $<length>\r\n <RDB>
 //! ```
 //!
+//! A snapshot can come over a connection of its own (the *RDB channel*), beside the stream. There are two
+//! protocols for that; the primary proposes one to a replica that knows it, in place of +FULLRESYNC:
+//!
+//! ```text
+//!   Valkey   main  +DUALCHANNELSYNC
+//!            RDB   SYNC  ▶  $ENDOFF:<offset> <id> <db> <client of the RDB channel>, then the snapshot
+//!            main  REPLCONF set-rdb-client-id <client>, PSYNC <id> <offset + 1>  ▶  +CONTINUE, the stream
+//!   Redis    main  +RDBCHANNELSYNC <client of the main channel>
+//!            RDB   REPLCONF main-ch-client-id <client>, PSYNC ? -1  ▶  +FULLRESYNC, then the snapshot
+//!            main  the stream, at once
+//! ```
+//!
 //! Before the snapshot, bare line feeds keep the link alive. An offset in the protocol is one more than
 //! a [`JournalPos`] where it names a byte, and equal to it where it counts bytes.
 
@@ -48,6 +60,80 @@ pub fn sized_header(len: u64) -> Vec<u8> {
     format!("${len}\r\n").into_bytes()
 }
 
+/// A protocol by which a snapshot comes over a connection of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DualChannel {
+    /// That of Valkey 8 and later (`dual-channel-replication-enabled`).
+    Valkey,
+    /// That of Redis 8 (`repl-rdb-channel`).
+    Redis,
+}
+
+/// The protocols of two channels that a server takes part in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DualChannels {
+    /// See [`DualChannel::Valkey`].
+    pub valkey: bool,
+    /// See [`DualChannel::Redis`].
+    pub redis: bool,
+}
+
+impl DualChannels {
+    /// Whether there is one.
+    pub fn is_any(self) -> bool {
+        self.valkey || self.redis
+    }
+
+    /// The one to use if both sides know it. That of Redis takes one round trip less.
+    pub fn common(self, other: DualChannels) -> Option<DualChannel> {
+        let redis = (self.redis && other.redis).then_some(DualChannel::Redis);
+        redis.or((self.valkey && other.valkey).then_some(DualChannel::Valkey))
+    }
+}
+
+/// What proposes two channels to the replica on this client's connection.
+pub fn propose(protocol: DualChannel, client: u64) -> Vec<u8> {
+    match protocol {
+        DualChannel::Valkey => b"+DUALCHANNELSYNC\r\n".to_vec(),
+        DualChannel::Redis => format!("+RDBCHANNELSYNC {client}\r\n").into_bytes(),
+    }
+}
+
+/// What precedes a snapshot on Valkey's RDB channel: where the stream goes on behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndOffset {
+    /// The position of the snapshot.
+    pub position: JournalPos,
+    /// Its history.
+    pub id: HistoryId,
+    /// The client of the RDB channel, which the main channel is to name.
+    pub client: u64,
+}
+
+impl EndOffset {
+    /// The line. No database is selected in the stream at that place.
+    pub fn line(&self) -> Vec<u8> {
+        format!("$ENDOFF:{} {} -1 {}\r\n", self.position.0, self.id, self.client).into_bytes()
+    }
+
+    /// Reads the line, without its end.
+    pub fn parse(line: &[u8]) -> Option<EndOffset> {
+        let words: Vec<&[u8]> = line.strip_prefix(b"$ENDOFF:")?.split(|&b| b == b' ').collect();
+        let [offset, id, _db, client] = words.as_slice() else { return None };
+        Some(EndOffset {
+            position: parse_position(offset)?,
+            id: HistoryId::parse(id)?,
+            client: u64::try_from(parse_i64(client)?).ok()?,
+        })
+    }
+}
+
+/// An offset that counts bytes.
+fn parse_position(text: &[u8]) -> Option<JournalPos> {
+    let position = u64::try_from(parse_i64(text)?).ok()?;
+    (position < POSITIONS_END).then_some(JournalPos(position))
+}
+
 /// From where a replica asks for the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wanted {
@@ -77,6 +163,10 @@ pub enum Answer {
     FullResync(HistoryId, JournalPos),
     /// The stream follows. The history may have another id now.
     Continue(Option<HistoryId>),
+    /// The snapshot is to be fetched over a connection of its own, by the protocol of Valkey.
+    OwnChannel,
+    /// The same by that of Redis, where this client's number stands for the main channel.
+    OwnChannelFor(u64),
     /// Not now: to be asked again later.
     Retry,
     /// It does not know PSYNC, or refuses it: SYNC may work.
@@ -90,18 +180,19 @@ impl Answer {
             return None;
         }
         let words: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let position = |text: &[u8]| {
-            let position = u64::try_from(parse_i64(text)?).ok()?;
-            (position < POSITIONS_END).then_some(JournalPos(position))
-        };
         let refused = || Answer::Refused(line.to_vec());
         Some(match words.as_slice() {
-            [b"+FULLRESYNC", id, offset] => match (HistoryId::parse(id), position(offset)) {
+            [b"+FULLRESYNC", id, offset] => match (HistoryId::parse(id), parse_position(offset)) {
                 (Some(id), Some(position)) => Answer::FullResync(id, position),
                 _ => refused(),
             },
             [b"+CONTINUE"] => Answer::Continue(None),
             [b"+CONTINUE", id] => Answer::Continue(HistoryId::parse(id)),
+            [b"+DUALCHANNELSYNC"] => Answer::OwnChannel,
+            [b"+RDBCHANNELSYNC", client] => match parse_i64(client).map(u64::try_from) {
+                Some(Ok(client)) => Answer::OwnChannelFor(client),
+                _ => refused(),
+            },
             [b"-NOMASTERLINK" | b"-LOADING", ..] => Answer::Retry,
             _ => refused(),
         })
@@ -155,6 +246,31 @@ mod tests {
         assert_eq!(end(sized_header(9)), Some(SnapshotEnd::Length(9)));
         assert_eq!(SnapshotEnd::parse(b"$EOF:short"), None);
         assert_eq!(SnapshotEnd::parse(b"$-1"), None);
+    }
+
+    #[test]
+    fn a_replica_reads_what_two_channels_begin_with() {
+        let answer = |protocol| Answer::parse(&without_end(propose(protocol, 12)));
+        assert_eq!(answer(DualChannel::Valkey), Some(Answer::OwnChannel));
+        assert_eq!(answer(DualChannel::Redis), Some(Answer::OwnChannelFor(12)));
+        let bad = b"+RDBCHANNELSYNC -1".to_vec();
+        assert_eq!(Answer::parse(&bad), Some(Answer::Refused(bad)));
+        let end = EndOffset { position: JournalPos(77), id: HistoryId::random(), client: 12 };
+        assert_eq!(EndOffset::parse(&without_end(end.line())), Some(end));
+        let id = end.id;
+        for line in [format!("$ENDOFF:x {id} -1 1"), format!("$ENDOFF:1 {id} 1"), "$EOF:".into()] {
+            assert_eq!(EndOffset::parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_protocol_is_one_that_both_know() {
+        let both = DualChannels { valkey: true, redis: true };
+        let valkey = DualChannels { valkey: true, redis: false };
+        let redis = DualChannels { valkey: false, redis: true };
+        assert_eq!(both.common(both), Some(DualChannel::Redis));
+        assert_eq!(both.common(valkey), Some(DualChannel::Valkey));
+        assert_eq!(redis.common(valkey), None);
     }
 
     #[test]

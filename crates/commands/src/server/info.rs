@@ -455,8 +455,8 @@ fn upstream(cx: &Cx<'_>, out: &mut String) {
     line(out, "master_sync_in_progress", u8::from(link.transfer.is_some()));
     line(out, "slave_read_repl_offset", position);
     line(out, "slave_repl_offset", position);
-    line(out, "replicas_repl_buffer_size", 0);
-    line(out, "replicas_repl_buffer_peak", 0);
+    line(out, "replicas_repl_buffer_size", link.kept_bytes);
+    line(out, "replicas_repl_buffer_peak", link.kept_peak);
     if let Some(transfer) = link.transfer {
         let total = transfer.total_bytes.unwrap_or(0);
         let read = transfer.read_bytes;
@@ -485,12 +485,14 @@ fn replicas(cx: &Cx<'_>, out: &mut String) {
         line(out, "min_slaves_good_slaves", cx.engine.replicas.good());
     }
     for (number, link) in primary.replicas().enumerate() {
-        let (ip, port, state) = (link.shown_ip(), link.facts.port, link.stage.name());
+        let (ip, port, state) = (link.shown_ip(), link.facts.port, link.state());
         let (offset, lag) = (link.acknowledged().0, link.lag_s(cx.now()));
+        let kind = link.connection_type();
         let text =
-            format!("ip={ip},port={port},state={state},offset={offset},lag={lag},type=replica");
+            format!("ip={ip},port={port},state={state},offset={offset},lag={lag},type={kind}");
         line(out, &format!("slave{number}"), text);
     }
+    line(out, "replicas_waiting_psync", primary.waiting_for_main());
 }
 
 fn cpu(cx: &Cx<'_>, out: &mut String) {

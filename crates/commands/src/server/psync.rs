@@ -1,7 +1,8 @@
 //! `PSYNC replicationid offset`, `SYNC`: a replica asks for the stream
 //!
 //! If the bytes from the offset on are kept, the reply is `+CONTINUE` and the stream follows. Otherwise
-//! there is no reply yet: the thread that sends snapshots answers when one begins.
+//! there is no reply yet: the thread that sends snapshots answers when one begins. A replica that can take the
+//! snapshot over a second connection is told to open one, if the configuration says so.
 //!
 //! A primary that hands over its role (FAILOVER) sends `PSYNC replicationid offset FAILOVER` to the replica
 //! that takes it: that one is promoted, and the old primary follows it.
@@ -65,7 +66,8 @@ fn take_over(cx: &Cx<'_>, id: &[u8]) -> Outcome {
 fn sync(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     begin(cx, Wanted::Everything)?;
     if let Some(link) = cx.engine.replicas.primary().link_mut(cx.session.id()) {
-        link.is_old = true;
+        // Valkey asks so for a snapshot over a second connection.
+        link.is_old = !link.facts.rdb_channel;
     }
     Ok(())
 }
@@ -91,7 +93,11 @@ fn begin(cx: &mut Cx<'_>, wanted: Wanted) -> Outcome {
     }
     let ip = super::replconf::ip_of(&cx.session.client);
     match engine.begin_replica(client, ip, wanted, cx.now()) {
-        Begun::Stream(line) => cx.reply.raw(&line),
+        Begun::Stream(line) | Begun::Parallel(line) => cx.reply.raw(&line),
+        Begun::AskAgain(line) => {
+            cx.reply.raw(&line);
+            return Ok(());
+        }
         Begun::Snapshot => {}
     }
     cx.session.is_replica = true;

@@ -62,6 +62,10 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
             Err(Error::format(format!("ERR Unrecognized version format: {value}")))
         }
         Configured::Invalid => Err(Error::NotInteger),
+        Configured::NoClient => {
+            let value = String::from_utf8_lossy(value);
+            Err(Error::format(format!("ERR Unrecognized RDB client id {value}")))
+        }
         Configured::NoFilter(FilterError::NoWords) => {
             Err(Error::text("ERR Missing rdb-filter-only values"))
         }
@@ -91,7 +95,7 @@ fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: Option<&[&[u8]; 2]>) -> Outc
         && let Some(received) = position(value)
     {
         let client = cx.session.id();
-        cx.engine.replicas.primary().acknowledge(client, received, synced, cx.now());
+        cx.engine.acknowledge(client, received, synced, cx.now());
         cx.engine.serve_acks();
     }
     Ok(())

@@ -29,9 +29,9 @@ pub(super) const OPTIONS: &[Spec] = &[
         "replica-full-sync-buffer-limit",
         SIZE,
         "0",
-        "memory a replica may use during a full synchronisation",
-    )
-    .not_yet(),
+        "most of the stream that a replica keeps while it loads a snapshot that comes over another \
+         connection; 0 is the hard client-output-buffer-limit of replicas",
+    ),
     flag("repl-diskless-sync", "yes", "send snapshots to replicas without a file"),
     int("repl-diskless-sync-delay", COUNT, "5", "seconds to wait for more replicas"),
     int(
@@ -47,9 +47,17 @@ pub(super) const OPTIONS: &[Spec] = &[
         "how a replica loads without a file",
     )
     .not_while_loading(),
-    flag("repl-rdb-channel", "no", "send snapshots over a second connection").hidden().not_yet(),
-    flag("dual-channel-replication-enabled", "no", "send snapshots over a second connection")
-        .not_yet(),
+    flag(
+        "repl-rdb-channel",
+        "no",
+        "snapshots of replication go over a second connection, as with Redis 8",
+    )
+    .hidden(),
+    flag(
+        "dual-channel-replication-enabled",
+        "no",
+        "snapshots of replication go over a second connection, as with Valkey 8",
+    ),
     int("repl-ping-replica-period", POSITIVE, "10", "seconds between pings to replicas")
         .alias(&["repl-ping-slave-period"]),
     int("repl-timeout", POSITIVE, "60", "seconds after which a link counts as dead"),

@@ -4,10 +4,12 @@ use crate::engine::Engine;
 use crate::mailbox::Message;
 use crate::replicas::Begun;
 use config::ReplicaRdbVersion;
-use journal::{IfBehind, Reader};
+use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
-use replication::primary::{Kept, NEWEST_RDB, OLDEST_RDB, Settings, Stage, Sync};
-use replication::wire::{self, Wanted};
+use replication::primary::{
+    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, Settings, Stage, Sync,
+};
+use replication::wire::{self, DualChannel, DualChannels, Wanted};
 use std::sync::atomic::Ordering::*;
 use structs::sync::lock;
 
@@ -38,6 +40,20 @@ impl Engine {
         }
     }
 
+    /// The protocols of two channels that this server takes part in, as a replica.
+    pub fn dual_channels(&self) -> DualChannels {
+        DualChannels {
+            valkey: self.config.dual_channel_replication_enabled(),
+            redis: self.config.repl_rdb_channel(),
+        }
+    }
+
+    /// The same as a primary. A snapshot that goes by a file is sent over the one connection.
+    fn offered_channels(&self) -> DualChannels {
+        let is_diskless = self.config.repl_diskless_sync();
+        if is_diskless { self.dual_channels() } else { DualChannels::default() }
+    }
+
     /// How far behind a replica may be beyond the backlog: its hard output limit.
     pub fn replica_allowance(&self) -> u64 {
         let limit = self.config.client_output_buffer_limit(config::ClientClass::Replica);
@@ -49,11 +65,9 @@ impl Engine {
         self.replicas.primary().allowance(client, self.replica_allowance())
     }
 
-    /// A replica lacks so many bytes of the stream.
-    pub fn note_replica_lag(&self, client: u64, lag: u64) {
-        if lag <= self.config.repl_backlog_size() {
-            self.replicas.primary().caught_up(client);
-        }
+    /// A replica lacks so many bytes of the stream. `true` if that is little, and its snapshot is behind it.
+    pub fn note_replica_lag(&self, client: u64, lag: u64) -> bool {
+        lag <= self.config.repl_backlog_size() && self.replicas.primary().caught_up(client)
     }
 
     /// A client asks for the stream.
@@ -66,16 +80,11 @@ impl Engine {
     ) -> Begun {
         let kept = self.kept();
         let mut primary = self.replicas.primary();
-        let mut sync = primary.sync(client, ip, wanted, &kept, now);
-        if let Sync::Continue(from) = sync {
-            match self.journal.read_from(from, IfBehind::CutOff) {
-                Ok(reader) => {
-                    reader.allow(self.replica_allowance());
-                    self.replicas.parts().entry(client).or_default().reader = Some(reader);
-                }
-                // The bytes were given back at this very moment.
-                Err(_) => sync = primary.sync(client, ip, Wanted::Everything, &kept, now),
-            }
+        let offered = self.offered_channels();
+        let mut sync = primary.sync(client, ip, wanted, &kept, offered, now);
+        if !self.has_reader(&mut primary, client, sync) {
+            // The bytes were given back at this very moment.
+            sync = primary.sync(client, ip, Wanted::Everything, &kept, offered, now);
         }
         let figures = &self.replicas.figures;
         let begun = match sync {
@@ -89,20 +98,77 @@ impl Engine {
                 figures.full.fetch_add(1, Relaxed);
                 Begun::Snapshot
             }
+            // The second connection is counted.
+            Sync::OwnChannel { protocol, was_partial } => {
+                figures.refused.fetch_add(u64::from(was_partial), Relaxed);
+                let line = wire::propose(protocol, client);
+                match protocol {
+                    DualChannel::Valkey => Begun::AskAgain(line),
+                    DualChannel::Redis => Begun::Parallel(line),
+                }
+            }
+            Sync::Join(_) => Begun::Parallel(wire::resume(&kept.history.id, true)),
         };
         drop(primary);
         self.replicas.count_again(now, self.config.min_replicas_max_lag());
         begun
     }
 
+    /// Puts the reader in its place that a decision needs; `false` if there is none.
+    fn has_reader(&'static self, primary: &mut Primary, client: u64, sync: Sync) -> bool {
+        let reader = match sync {
+            Sync::Continue(from) => self.journal.read_from(from, IfBehind::CutOff).ok(),
+            Sync::Join(second) => {
+                let reader = self.replicas.take_reader(second);
+                reader.filter(|reader| !reader.is_cut_off())
+            }
+            _ => return true,
+        };
+        match reader {
+            Some(reader) => {
+                reader.allow(primary.allowance(client, self.replica_allowance()));
+                self.replicas.parts().entry(client).or_default().reader = Some(reader);
+                true
+            }
+            None => {
+                if let Some(link) = primary.link_mut(client) {
+                    link.facts.rdb_client = None;
+                }
+                false
+            }
+        }
+    }
+
     /// The replica's thread takes the reader, if the stream is to begin. From now on the replica counts
-    /// as a copy of what is before that.
+    /// as a copy of what is before that, unless its snapshot is still on its way over another connection.
     pub fn take_stream(&self, client: u64) -> Option<Reader<'static>> {
         let mut primary = self.replicas.primary();
-        let link = primary.link_mut(client).filter(|link| link.stage == Stage::Online)?;
+        let link = primary.link_mut(client)?;
+        if !matches!(link.stage, Stage::Online | Stage::Parallel) {
+            return None;
+        }
         let reader = self.replicas.parts().get_mut(&client)?.reader.take()?;
-        link.copy.get_or_insert_with(|| self.safe.add_copy(reader.position()));
+        if link.stage == Stage::Online {
+            link.copy.get_or_insert_with(|| self.safe.add_copy(reader.position()));
+        }
         Some(reader)
+    }
+
+    /// A replica says what it has, and what of that is on its disk.
+    pub fn acknowledge(
+        &self,
+        client: u64,
+        received: JournalPos,
+        synced: Option<JournalPos>,
+        now: Millis,
+    ) {
+        let mut primary = self.replicas.primary();
+        let acknowledged = primary.acknowledge(client, received, synced, now);
+        if acknowledged == Acknowledged::Counts
+            && let Some(link) = primary.link_mut(client)
+        {
+            link.copy.get_or_insert_with(|| self.safe.add_copy(received));
+        }
     }
 
     /// A client is gone that may be a replica.

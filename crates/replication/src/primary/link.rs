@@ -1,7 +1,8 @@
 //! One replica, as its primary knows it.
 
-use journal::JournalPos;
+use crate::wire::DualChannels;
 use journal::safe::Copy;
+use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 use std::sync::Arc;
 use structs::words::split_words;
@@ -30,6 +31,14 @@ pub struct Facts {
     pub version: Option<u32>,
     /// `rdb-only 1`: it wants a snapshot and no stream.
     pub rdb_only: bool,
+    /// `capa dual-channel` and `capa rdb-channel-repl`: it can take the snapshot over a second connection.
+    pub dual: DualChannels,
+    /// `rdb-channel 1`: this is such a second connection.
+    pub rdb_channel: bool,
+    /// `main-ch-client-id`: the client of the first one (Redis).
+    pub main_client: Option<u64>,
+    /// `set-rdb-client-id`: this is the first one, and that the client of the second (Valkey).
+    pub rdb_client: Option<u64>,
     /// `rdb-filter-only`: what the snapshot is to hold.
     pub contents: Contents,
 }
@@ -101,6 +110,10 @@ pub enum Stage {
     /// It has got all of a snapshot of unknown length. It may not have seen the end yet, so nothing may
     /// follow before it acknowledges.
     Loading,
+    /// Its snapshot comes over a second connection, and has not begun.
+    Paired,
+    /// It gets the stream, while its snapshot comes over a second connection; until it acknowledges.
+    Parallel,
     /// It gets the stream.
     Online,
 }
@@ -110,7 +123,8 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Stage::Handshake => "handshake",
-            Stage::Waiting => "wait_bgsave",
+            Stage::Waiting | Stage::Paired => "wait_bgsave",
+            Stage::Parallel => "send_bulk_and_stream",
             Stage::Receiving | Stage::Loading => "send_bulk",
             Stage::Online => "online",
         }
@@ -140,6 +154,10 @@ pub struct Link {
     pub copy: Option<Arc<Copy>>,
     /// It has had nearly everything since it asked for the stream.
     pub has_caught_up: bool,
+    /// A second connection: the moment of the snapshot that is sent over it.
+    pub cut: Option<(HistoryId, JournalPos)>,
+    /// A first connection: the whole snapshot has gone to the second.
+    pub snapshot_is_sent: bool,
 }
 
 impl Link {
@@ -155,6 +173,8 @@ impl Link {
             waits_since: now,
             copy: None,
             has_caught_up: false,
+            cut: None,
+            snapshot_is_sent: false,
         }
     }
 
@@ -170,7 +190,32 @@ impl Link {
 
     /// Whether it wanted only a snapshot, and has been sent all of it.
     pub fn is_served(&self) -> bool {
-        self.facts.rdb_only && matches!(self.stage, Stage::Loading | Stage::Online)
+        self.facts.rdb_only
+            && !self.facts.rdb_channel
+            && matches!(self.stage, Stage::Loading | Stage::Online)
+    }
+
+    /// How far it is, as INFO names it. Valkey has other names where there are two connections.
+    pub fn state(&self) -> &'static str {
+        match self.stage {
+            Stage::Receiving | Stage::Loading if self.facts.rdb_channel => "wait_bgsave",
+            Stage::Parallel if self.facts.rdb_client.is_some() => "bg_transfer",
+            stage => stage.name(),
+        }
+    }
+
+    /// What its connection is for, as INFO names it.
+    pub fn connection_type(&self) -> &'static str {
+        match self.stage {
+            _ if self.facts.rdb_channel => "rdb-channel",
+            Stage::Paired | Stage::Parallel => "main-channel",
+            _ => "replica",
+        }
+    }
+
+    /// Whether it is the second connection of a replica that is known by its first.
+    pub(super) fn is_second(&self) -> bool {
+        self.facts.rdb_channel && self.facts.main_client.is_some()
     }
 
     /// Whether it has asked for the stream.

@@ -11,18 +11,29 @@
 //!                  │ the snapshot failed   └─────────────────▶ Loading ───┘
 //! ```
 //!
+//! A replica with two connections gets the snapshot over the second, which goes from Waiting to Loading like any
+//! other and never further, and meanwhile the stream over the first:
+//!
+//! ```text
+//!   first, Valkey   Handshake ──────────────── PSYNC from the cut ──▶ Parallel ── acknowledges ──▶ Online
+//!   first, Redis    Handshake ── PSYNC ──▶ Paired ──── the cut ─────▶ Parallel ── acknowledges ──▶ Online
+//! ```
+//!
 //! All replicas read one journal. The machine decides which of them continue, which share a snapshot
 //! with others, when the stream needs a PING, and which link is dead.
 
+mod behind;
+mod dual;
 mod link;
 #[cfg(test)]
 mod tests;
 
+pub use behind::{Behind, SoftLimit};
 pub use link::{
     Contents, Facts, FilterError, Link, NEWEST_RDB, OLDEST_RDB, Stage, TIMED_FIELDS_RDB,
 };
 
-use crate::wire::Wanted;
+use crate::wire::{DualChannel, DualChannels, Wanted};
 use journal::{History, JournalPos};
 use keyspace::Millis;
 use std::collections::BTreeMap;
@@ -43,6 +54,17 @@ pub struct Settings {
     pub timeout_s: u64,
     /// `replica-rdb-version`: for replicas that do not say what they read.
     pub rdb_version: u16,
+}
+
+/// What a replica has to say before it is believed to have the whole snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acknowledged {
+    /// It was known to get the stream, or it is none.
+    Noted,
+    /// The stream is to begin now.
+    Begins,
+    /// It has loaded the snapshot, and has got the stream already: it counts as a copy from now on.
+    Counts,
 }
 
 /// What the journal has, to decide whether a replica may continue.
@@ -66,6 +88,15 @@ pub enum Sync {
         /// It asked to continue.
         was_partial: bool,
     },
+    /// A snapshot is needed, and the replica is to fetch it over a second connection.
+    OwnChannel {
+        /// By this protocol.
+        protocol: DualChannel,
+        /// It asked to continue.
+        was_partial: bool,
+    },
+    /// The stream goes on from the snapshot that this client gets, the second connection of the replica.
+    Join(u64),
 }
 
 /// How a snapshot is sent.
@@ -112,6 +143,8 @@ pub enum Configured {
     Unknown,
     /// The value is not one.
     Invalid,
+    /// The value is no client that has to do with it.
+    NoClient,
     /// The value is no filter of snapshots.
     NoFilter(FilterError),
 }
@@ -136,7 +169,7 @@ const MAX_SERVERS: usize = 1000;
 impl Primary {
     /// The replicas that have asked for the stream, in the order of their clients.
     pub fn replicas(&self) -> impl Iterator<Item = &Link> {
-        self.links.values().filter(|link| link.is_replica())
+        self.links.values().filter(|link| link.is_replica() && !link.is_second())
     }
 
     /// A client's link.
@@ -165,6 +198,9 @@ impl Primary {
         value: &[u8],
         now: Millis,
     ) -> Configured {
+        if !self.is_pair(option, value) {
+            return Configured::NoClient;
+        }
         let link = self.links.entry(client).or_insert_with(|| Link::new(client, ip, now));
         let facts = &mut link.facts;
         match option.to_ascii_lowercase().as_slice() {
@@ -178,6 +214,8 @@ impl Primary {
             b"capa" => match value.to_ascii_lowercase().as_slice() {
                 b"eof" => facts.finds_end = true,
                 b"psync2" => facts.knows_ids = true,
+                b"dual-channel" => facts.dual.valkey = true,
+                b"rdb-channel-repl" => facts.dual.redis = true,
                 // Capabilities that are not known here are no error: a replica names all it has.
                 _ => {}
             },
@@ -189,6 +227,12 @@ impl Primary {
                 Some(number) => facts.rdb_only = number == 1,
                 None => return Configured::Invalid,
             },
+            b"rdb-channel" => match parse_i64(value) {
+                Some(number) => facts.rdb_channel = number == 1,
+                None => return Configured::Invalid,
+            },
+            b"main-ch-client-id" => facts.main_client = parse_client(value),
+            b"set-rdb-client-id" => facts.rdb_client = parse_client(value),
             b"rdb-filter-only" => match Contents::parse(value) {
                 Ok(contents) => facts.contents = contents,
                 Err(error) => return Configured::NoFilter(error),
@@ -198,15 +242,19 @@ impl Primary {
         Configured::Noted
     }
 
-    /// A client asks for the stream.
+    /// A client asks for the stream, and may be told to fetch a snapshot by one of these protocols.
     pub fn sync(
         &mut self,
         client: u64,
         ip: &str,
         wanted: Wanted,
         kept: &Kept,
+        offered: DualChannels,
         now: Millis,
     ) -> Sync {
+        if let Some(join) = self.join(client, wanted, now) {
+            return join;
+        }
         let link = self.links.entry(client).or_insert_with(|| Link::new(client, ip, now));
         (link.heard, link.waits_since) = (now, now);
         if let Wanted::From(id, position) = wanted
@@ -217,19 +265,27 @@ impl Primary {
             link.stage = Stage::Online;
             return Sync::Continue(position);
         }
+        let was_partial = wanted != Wanted::Everything;
+        if let Some(protocol) = link.own_channel(offered) {
+            // With Valkey's protocol it asks again.
+            if protocol == DualChannel::Redis {
+                link.stage = Stage::Paired;
+            }
+            return Sync::OwnChannel { protocol, was_partial };
+        }
         link.stage = Stage::Waiting;
-        Sync::Full { was_partial: wanted != Wanted::Everything }
+        Sync::Full { was_partial }
     }
 
-    /// A replica acknowledges. `true` if the stream is to begin now.
+    /// A replica acknowledges.
     pub fn acknowledge(
         &mut self,
         client: u64,
         received: JournalPos,
         synced: Option<JournalPos>,
         now: Millis,
-    ) -> bool {
-        let Some(link) = self.links.get_mut(&client) else { return false };
+    ) -> Acknowledged {
+        let Some(link) = self.links.get_mut(&client) else { return Acknowledged::Noted };
         link.heard = now;
         if let Some(copy) = &link.copy {
             copy.set_received(received);
@@ -237,11 +293,13 @@ impl Primary {
                 copy.set_synced(synced);
             }
         }
-        let begins = link.stage == Stage::Loading && !link.facts.rdb_only;
-        if begins {
-            link.stage = Stage::Online;
-        }
-        begins
+        let acknowledged = match link.stage {
+            Stage::Loading if !link.facts.rdb_only => Acknowledged::Begins,
+            Stage::Parallel => Acknowledged::Counts,
+            _ => return Acknowledged::Noted,
+        };
+        link.stage = Stage::Online;
+        acknowledged
     }
 
     /// A replica was cut off because it is too far behind. If it had not caught up since its snapshot,
@@ -255,13 +313,17 @@ impl Primary {
         }
     }
 
-    /// A replica lacks little: its failures of before are forgotten.
-    pub fn caught_up(&mut self, client: u64) {
-        if let Some(link) = self.links.get_mut(&client)
-            && !std::mem::replace(&mut link.has_caught_up, true)
-        {
+    /// A replica lacks little: its failures of before are forgotten. `false` while its snapshot comes over
+    /// another connection: it may stop to read until that is loaded, and fall behind then.
+    pub fn caught_up(&mut self, client: u64) -> bool {
+        let Some(link) = self.links.get_mut(&client) else { return false };
+        if link.stage == Stage::Parallel {
+            return false;
+        }
+        if !std::mem::replace(&mut link.has_caught_up, true) {
             self.failures.remove(&link.server());
         }
+        true
     }
 
     /// How far behind a replica may be, if others may be `allowance`.
@@ -290,7 +352,11 @@ impl Primary {
             {
                 link.heard = now;
                 let is_marked = group.transfer == Transfer::Direct && !link.is_old;
-                link.stage = if is_marked { Stage::Loading } else { Stage::Online };
+                let ends = link.facts.rdb_channel;
+                link.stage = if is_marked || ends { Stage::Loading } else { Stage::Online };
+            }
+            if let Some(main) = self.main_of(*client).and_then(|main| self.links.get_mut(&main)) {
+                main.snapshot_is_sent = true;
             }
         }
     }
@@ -328,6 +394,7 @@ impl Primary {
                 actions.push(Action::Disconnect(link.client));
             }
         }
+        actions.extend(self.broken_pairs(timeout_ms, now).map(Action::Disconnect));
         if is_due(self.last_keepalive, 1000) {
             self.last_keepalive = Some(now);
             let waiting = self.links.values().filter(|link| link.stage == Stage::Waiting);
@@ -353,10 +420,11 @@ impl Primary {
         }
         let form = |link: &Link| {
             let contents = link.facts.contents;
-            let wants_direct = settings.diskless || contents != Contents::All;
+            let wants_direct =
+                settings.diskless || contents != Contents::All || link.facts.rdb_channel;
             let is_direct = wants_direct && link.facts.finds_end;
             let transfer = if is_direct { Transfer::Direct } else { Transfer::File };
-            (transfer, link.facts.rdb_version(settings.rdb_version), contents)
+            (transfer, self.rdb_version(link, settings.rdb_version), contents)
         };
         let is_waiting = |link: &&Link| link.stage == Stage::Waiting && link.has_socket;
         let waiting: Vec<&Link> = self.links.values().filter(is_waiting).collect();
@@ -370,6 +438,11 @@ impl Primary {
         let is_due = transfer == Transfer::File || is_complete || has_waited;
         is_due.then_some(Group { clients, transfer, rdb_version, contents })
     }
+}
+
+/// The number of a client.
+fn parse_client(text: &[u8]) -> Option<u64> {
+    u64::try_from(parse_i64(text)?).ok()
 }
 
 /// `9.1.0` as 0x00090100.

@@ -4,6 +4,9 @@ use super::*;
 use journal::HistoryId;
 use journal::safe::SafePositions;
 
+/// One connection for each replica.
+const NO_DUAL: DualChannels = DualChannels { valkey: false, redis: false };
+
 const SETTINGS: Settings = Settings {
     diskless: true,
     delay_s: 5,
@@ -23,7 +26,14 @@ fn waiting(since_ms: &[i64], capa: &[u8]) -> Primary {
     let mut primary = Primary::default();
     for (client, &at) in (1..).zip(since_ms) {
         primary.configure(client, "10.0.0.1", b"capa", capa, Millis(at));
-        let sync = primary.sync(client, "10.0.0.1", Wanted::Everything, &kept(None, 0), Millis(at));
+        let sync = primary.sync(
+            client,
+            "10.0.0.1",
+            Wanted::Everything,
+            &kept(None, 0),
+            NO_DUAL,
+            Millis(at),
+        );
         assert_eq!(sync, Sync::Full { was_partial: false });
         primary.link_mut(client).unwrap().has_socket = true;
     }
@@ -42,7 +52,7 @@ fn who_has_what_is_kept_continues() {
     let mut ask = |id: HistoryId, at: u64| {
         client += 1;
         let wanted = Wanted::From(id, JournalPos(at));
-        Primary::default().sync(client, "10.0.0.1", wanted, &kept, Millis(0))
+        Primary::default().sync(client, "10.0.0.1", wanted, &kept, NO_DUAL, Millis(0))
     };
     let (id, second) = (kept.history.id, kept.history.second.unwrap().0);
     let full = Sync::Full { was_partial: true };
@@ -63,7 +73,7 @@ fn a_snapshot_waits_for_more_replicas() {
     assert_eq!((group.clients.as_slice(), group.transfer), (&[1, 2][..], Transfer::Direct));
     assert_eq!(group.rdb_version, OLDEST_RDB);
     // The next one waits for the end of this one.
-    primary.sync(3, "10.0.0.1", Wanted::Everything, &kept(None, 0), Millis(5000));
+    primary.sync(3, "10.0.0.1", Wanted::Everything, &kept(None, 0), NO_DUAL, Millis(5000));
     primary.link_mut(3).unwrap().has_socket = true;
     assert_eq!(groups(&mut primary, &SETTINGS, 30_000), []);
     primary.sent(&group, Millis(30_000));
@@ -101,8 +111,9 @@ fn the_stream_begins_with_the_first_acknowledgement() {
     primary.sent(&group, Millis(6000));
     assert_eq!(primary.link(1).unwrap().stage, Stage::Loading);
     assert_eq!(primary.good_replicas(Millis(6000), 10), 0);
-    assert!(primary.acknowledge(1, JournalPos(7), Some(JournalPos(5)), Millis(8000)));
-    assert!(!primary.acknowledge(1, JournalPos(9), None, Millis(9000)));
+    let begins = primary.acknowledge(1, JournalPos(7), Some(JournalPos(5)), Millis(8000));
+    assert_eq!(begins, Acknowledged::Begins);
+    assert_eq!(primary.acknowledge(1, JournalPos(9), None, Millis(9000)), Acknowledged::Noted);
     assert_eq!((safe.count_received(JournalPos(9)), safe.count_synced(JournalPos(6))), (1, 0));
     assert_eq!(primary.good_replicas(Millis(19_000), 10), 1);
     assert_eq!(primary.good_replicas(Millis(20_000), 10), 0);
@@ -113,7 +124,7 @@ fn a_silent_replica_is_disconnected_and_pings_are_regular() {
     let mut primary = Primary::default();
     assert_eq!(primary.tick(&SETTINGS, Millis(0)), []);
     let kept = kept(Some(0), 10);
-    primary.sync(1, "", Wanted::From(kept.history.id, JournalPos(3)), &kept, Millis(0));
+    primary.sync(1, "", Wanted::From(kept.history.id, JournalPos(3)), &kept, NO_DUAL, Millis(0));
     assert_eq!(primary.tick(&SETTINGS, Millis(9999)), [], "it has just come");
     assert_eq!(primary.tick(&SETTINGS, Millis(10_000)), [Action::Ping]);
     assert_eq!(primary.tick(&SETTINGS, Millis(19_999)), []);
@@ -166,7 +177,7 @@ fn a_snapshot_without_the_stream() {
     let [group] = groups(&mut primary, &SETTINGS, 5000).try_into().unwrap();
     assert!(!primary.link(1).unwrap().is_served());
     primary.sent(&group, Millis(6000));
-    assert!(!primary.acknowledge(1, JournalPos(7), None, Millis(6000)));
+    assert_eq!(primary.acknowledge(1, JournalPos(7), None, Millis(6000)), Acknowledged::Noted);
     assert!(primary.link(1).unwrap().is_served());
 }
 
@@ -287,7 +298,7 @@ impl World {
             (1, _) => HistoryId::random(),
             _ => self.kept.history.id,
         };
-        let sync = self.primary.sync(client, "ip", Wanted::From(id, at), &self.kept, now);
+        let sync = self.primary.sync(client, "ip", Wanted::From(id, at), &self.kept, NO_DUAL, now);
         if let Sync::Continue(from) = sync {
             assert_eq!(from, at);
             assert!(self.kept.first.is_some_and(|first| first <= at) && at <= self.kept.position);
@@ -327,7 +338,8 @@ impl World {
 
     fn receive(&mut self, client: u64, position: u64) {
         let before = self.primary.link(client).map(|link| (link.stage, link.acknowledged()));
-        let begins = self.primary.acknowledge(client, JournalPos(position), None, Millis(self.now));
+        let said = self.primary.acknowledge(client, JournalPos(position), None, Millis(self.now));
+        let begins = said == Acknowledged::Begins;
         let Some((stage, acknowledged)) = before else { return assert!(!begins) };
         assert_eq!(begins, stage == Stage::Loading);
         let link = self.primary.link_mut(client).unwrap();
@@ -403,4 +415,190 @@ fn the_rdb_version_follows_what_a_replica_can_load() {
     assert_eq!(reads(None), OLDEST_RDB);
     assert_eq!(reads(Some(0x0008_0105)), NEWEST_RDB);
     assert_eq!(reads(Some(0x0009_0000)), TIMED_FIELDS_RDB);
+}
+
+/// Both protocols are offered.
+const DUAL: DualChannels = DualChannels { valkey: true, redis: true };
+
+/// Options of REPLCONF, in pairs.
+fn say(primary: &mut Primary, client: u64, options: &[(&str, &str)]) {
+    for (option, value) in options {
+        let (option, value) = (option.as_bytes(), value.as_bytes());
+        let said = primary.configure(client, "10.0.0.1", option, value, Millis(0));
+        assert_eq!(said, Configured::Noted, "{}", String::from_utf8_lossy(option));
+    }
+}
+
+fn ask_for_all(primary: &mut Primary, client: u64) -> Sync {
+    primary.sync(client, "10.0.0.1", Wanted::Everything, &kept(None, 0), DUAL, Millis(0))
+}
+
+/// What is sent at this time, to which clients.
+fn sent_to(primary: &mut Primary, at: i64) -> Vec<u64> {
+    let settings = Settings { delay_s: 0, ..SETTINGS };
+    let is_sent = |action: Action| match action {
+        Action::Send(group) => Some(group.clients),
+        _ => None,
+    };
+    primary.tick(&settings, Millis(at)).into_iter().find_map(is_sent).unwrap_or_default()
+}
+
+#[test]
+fn two_channels_of_redis() {
+    let mut primary = Primary::default();
+    let presented = [("capa", "eof"), ("capa", "rdb-channel-repl"), ("version", "9.1.0")];
+    say(&mut primary, 1, &presented);
+    let protocol = DualChannel::Redis;
+    assert_eq!(ask_for_all(&mut primary, 1), Sync::OwnChannel { protocol, was_partial: false });
+    assert_eq!(
+        primary.configure(2, "", b"main-ch-client-id", b"7", Millis(0)),
+        Configured::NoClient
+    );
+    let second =
+        [("capa", "eof"), ("rdb-only", "1"), ("rdb-channel", "1"), ("main-ch-client-id", "1")];
+    say(&mut primary, 2, &second);
+    assert_eq!(ask_for_all(&mut primary, 2), Sync::Full { was_partial: false });
+    primary.link_mut(2).expect("it asked").has_socket = true;
+    assert_eq!(sent_to(&mut primary, 0), [2]);
+    assert_eq!(primary.replicas().count(), 1, "it is one replica");
+    let cut = (HistoryId::random(), JournalPos(7));
+    assert_eq!(primary.begin_parallel(2, cut), Some(1));
+    let link = primary.link(1).expect("it is there");
+    assert_eq!((link.state(), link.connection_type()), ("send_bulk_and_stream", "main-channel"));
+    assert!(!primary.caught_up(1), "it may still stop to read");
+    assert_eq!(primary.good_replicas(Millis(0), 10), 0);
+    let said = primary.acknowledge(1, JournalPos(9), None, Millis(5));
+    assert_eq!(said, Acknowledged::Counts);
+    assert_eq!(primary.link(1).map(Link::state), Some("online"));
+}
+
+#[test]
+fn two_channels_of_valkey() {
+    let mut primary = Primary::default();
+    say(&mut primary, 1, &[("capa", "eof"), ("capa", "dual-channel")]);
+    let protocol = DualChannel::Valkey;
+    assert_eq!(ask_for_all(&mut primary, 1), Sync::OwnChannel { protocol, was_partial: false });
+    assert!(!primary.link(1).expect("it asked").is_replica(), "it asks again");
+    say(&mut primary, 2, &[("capa", "eof"), ("rdb-only", "1"), ("rdb-channel", "1")]);
+    assert_eq!(
+        primary.configure(1, "", b"set-rdb-client-id", b"2", Millis(0)),
+        Configured::NoClient
+    );
+    assert_eq!(ask_for_all(&mut primary, 2), Sync::Full { was_partial: false });
+    primary.link_mut(2).expect("it asked").has_socket = true;
+    assert_eq!(sent_to(&mut primary, 0), [2]);
+    let (id, position) = (HistoryId::random(), JournalPos(7));
+    assert_eq!(primary.begin_parallel(2, (id, position)), None);
+    assert_eq!(primary.waiting_for_main(), 1);
+    say(&mut primary, 1, &[("set-rdb-client-id", "2")]);
+    let (kept, from) = (kept(None, 0), Wanted::From(id, position));
+    let joined = primary.sync(1, "10.0.0.1", from, &kept, DUAL, Millis(0));
+    assert_eq!((joined, primary.waiting_for_main()), (Sync::Join(2), 0));
+    let shown: Vec<_> =
+        primary.replicas().map(|link| (link.state(), link.connection_type())).collect();
+    assert_eq!(shown, [("bg_transfer", "main-channel"), ("wait_bgsave", "rdb-channel")]);
+}
+
+#[test]
+fn the_stream_is_joined_only_where_the_snapshot_ends() {
+    let mut primary = Primary::default();
+    say(&mut primary, 2, &[("capa", "eof"), ("rdb-only", "1"), ("rdb-channel", "1")]);
+    ask_for_all(&mut primary, 2);
+    let id = HistoryId::random();
+    primary.begin_parallel(2, (id, JournalPos(7)));
+    say(&mut primary, 1, &[("set-rdb-client-id", "2")]);
+    // These bytes are kept, but the replica has nothing that is in front of them.
+    let history = History { id, second: None };
+    let kept = Kept { history, first: Some(JournalPos(0)), position: JournalPos(50) };
+    let wanted = Wanted::From(id, JournalPos(8));
+    let sync = primary.sync(1, "", wanted, &kept, NO_DUAL, Millis(0));
+    assert_eq!(sync, Sync::Full { was_partial: true });
+}
+
+#[test]
+fn one_of_two_channels_goes_with_the_other() {
+    let disconnected = |primary: &mut Primary, at: i64| -> Vec<u64> {
+        let is_one = |action: Action| match action {
+            Action::Disconnect(client) => Some(client),
+            _ => None,
+        };
+        primary.tick(&SETTINGS, Millis(at)).into_iter().filter_map(is_one).collect()
+    };
+    let pair = || {
+        let mut primary = Primary::default();
+        say(&mut primary, 1, &[("capa", "rdb-channel-repl")]);
+        ask_for_all(&mut primary, 1);
+        say(&mut primary, 2, &[("capa", "eof"), ("rdb-channel", "1"), ("main-ch-client-id", "1")]);
+        ask_for_all(&mut primary, 2);
+        primary.link_mut(2).expect("it asked").has_socket = true;
+        assert_eq!(sent_to(&mut primary, 0), [2]);
+        primary.begin_parallel(2, (HistoryId::random(), JournalPos(7)));
+        assert_eq!(disconnected(&mut primary, 1), [0; 0]);
+        primary
+    };
+    let group = Group {
+        clients: vec![2],
+        transfer: Transfer::Direct,
+        rdb_version: OLDEST_RDB,
+        contents: Contents::All,
+    };
+    // The snapshot's connection breaks in the middle of it.
+    let mut primary = pair();
+    primary.disconnected(2);
+    assert_eq!(disconnected(&mut primary, 2), [1]);
+    // It is closed behind the snapshot, as it should be.
+    let mut primary = pair();
+    primary.sent(&group, Millis(2));
+    primary.disconnected(2);
+    assert_eq!(disconnected(&mut primary, 3), [0; 0]);
+    // It is not closed.
+    let mut primary = pair();
+    primary.sent(&group, Millis(2));
+    assert_eq!(disconnected(&mut primary, 61_000), [2]);
+    // The stream's connection breaks.
+    let mut primary = pair();
+    primary.disconnected(1);
+    assert_eq!(disconnected(&mut primary, 2), [2]);
+    // No second connection comes.
+    let mut primary = Primary::default();
+    say(&mut primary, 1, &[("capa", "rdb-channel-repl")]);
+    ask_for_all(&mut primary, 1);
+    assert_eq!(disconnected(&mut primary, 61_000), [1]);
+}
+
+/// A replica that takes the stream more slowly than it would have to after a snapshot is cut off by the soft
+/// limit, but not for ever.
+#[test]
+fn the_soft_limit_makes_no_loop_of_full_synchronisations() {
+    const MIB: u64 = 1 << 20;
+    let (soft, backlog, takes_in_second) = (64 * MIB, MIB, 10 * MIB);
+    let mut primary = Primary::default();
+    let mut attempts = 0u64;
+    for client in 1.. {
+        attempts += 1;
+        say(&mut primary, client, &[("listening-port", "7000"), ("capa", "eof")]);
+        ask_for_all(&mut primary, client);
+        primary.link_mut(client).expect("it asked").stage = Stage::Online;
+        // What was written while it loaded its snapshot.
+        let (mut lag, mut behind) = (2000 * MIB, Behind::default());
+        let mut is_cut_off = false;
+        for second in 0.. {
+            let bytes = primary.allowance(client, soft);
+            let limit = SoftLimit { bytes, seconds: 60, backlog };
+            is_cut_off = behind.is_over(&limit, lag, Millis(second * 1000));
+            if is_cut_off || lag <= backlog {
+                break;
+            }
+            lag = lag.saturating_sub(takes_in_second);
+        }
+        if !is_cut_off {
+            assert!(primary.caught_up(client));
+            break;
+        }
+        primary.cut_off(client);
+        primary.disconnected(client);
+        assert!(attempts < 20, "it goes on and on");
+    }
+    assert!(attempts > 1, "it was cut off at first");
+    assert_eq!(primary.allowance(attempts, 1), 1, "that is forgotten");
 }

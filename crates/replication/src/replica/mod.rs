@@ -11,15 +11,29 @@
 //!                                             $…        the snapshot
 //! ```
 //!
+//! A primary may answer that the snapshot is to come over a connection of its own, the RDB channel
+//! ([`crate::wire`] has both protocols). Then the stream comes over the first one, the main channel, from where
+//! the snapshot ends:
+//!
+//! ```text
+//!   Asking ── +RDBCHANNELSYNC ──▶ Branching ────────── +FULLRESYNC ──────────▶ Heading ─▶ Receiving …
+//!          or +DUALCHANNELSYNC     RDB: REPLCONF …,                               ▲
+//!                                  PSYNC or SYNC ── $ENDOFF ──▶ Joining ── +CONTINUE
+//!                                                              main: REPLCONF, PSYNC
+//! ```
+//!
+//! The machine says which of the two it listens to ([`Replica::listens_to`]); what comes over the other waits.
+//!
 //! What the replica has (a history and a position in it) is the journal's to know; it is asked for when
 //! PSYNC is sent. After a failure the machine waits before it tries again, longer each time where a
 //! snapshot was what failed.
 
+mod dual;
 pub mod framing;
 #[cfg(test)]
 mod tests;
 
-use crate::wire::{Answer, SnapshotEnd};
+use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
 
@@ -59,6 +73,8 @@ pub struct Surroundings {
     pub timeout_ms: i64,
     /// The server that is followed is a replica of this one so far, and is to take over.
     pub hands_over: bool,
+    /// How a snapshot may come over a connection of its own.
+    pub dual: DualChannels,
 }
 
 /// How far the link to the primary is.
@@ -75,6 +91,10 @@ pub enum Stage {
     Presenting,
     /// PSYNC is sent, or SYNC.
     Asking,
+    /// The second connection is made, and a snapshot asked for over it.
+    Branching,
+    /// Its position is known, and the stream from there is asked for over the first connection.
+    Joining,
     /// A snapshot was promised.
     Heading,
     /// The snapshot comes and is loaded.
@@ -89,8 +109,8 @@ impl Stage {
         match self {
             Stage::Waiting => "connect",
             Stage::Connecting => "connecting",
-            Stage::Greeting | Stage::Presenting | Stage::Asking => "handshake",
-            Stage::Heading | Stage::Receiving => "sync",
+            Stage::Greeting | Stage::Presenting | Stage::Asking | Stage::Branching => "handshake",
+            Stage::Joining | Stage::Heading | Stage::Receiving => "sync",
             Stage::Following => "connected",
         }
     }
@@ -104,6 +124,17 @@ pub struct Promise {
     /// The history and the position at which the stream goes on behind it; `None` with a primary that
     /// knows only SYNC and counts no positions.
     pub from: Option<(HistoryId, JournalPos)>,
+    /// It comes over the RDB channel, and the stream over the main channel meanwhile.
+    pub is_parallel: bool,
+}
+
+/// The connections of a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// The first one.
+    Main,
+    /// The second one, for a snapshot.
+    Rdb,
 }
 
 /// What is to be done.
@@ -111,8 +142,10 @@ pub struct Promise {
 pub enum Action {
     /// Connect, and say how that went.
     Connect,
+    /// Connect once more, for a snapshot, and say how that went.
+    ConnectRdbChannel,
     /// Send these bytes.
-    Send(Vec<u8>),
+    Send(Channel, Vec<u8>),
     /// Receive and load the snapshot that comes now.
     Receive(Promise),
     /// The stream comes now, from where the replica is, which may have another id from now on.
@@ -124,7 +157,7 @@ pub enum Action {
         /// See there.
         is_accepted: bool,
     },
-    /// Close the connection, if there is one.
+    /// Close the connections that there are.
     Close,
     /// A line for the log.
     Log(String),
@@ -154,6 +187,13 @@ pub struct Replica {
     asked_to_continue: bool,
     /// PSYNC asked the other server to take over.
     hands_over: bool,
+    /// The primary was told that the snapshot may come over a second connection.
+    is_dual_offered: bool,
+    /// The snapshot comes over a second connection, by this protocol; `main_client` is what the primary calls
+    /// the first one.
+    dual: Option<DualChannel>,
+    /// See there.
+    main_client: u64,
     /// PSYNC was refused, so SYNC was sent.
     asked_by_sync: bool,
     /// Failures since the stream last came.
@@ -181,6 +221,15 @@ pub fn acknowledgement(applied: JournalPos, on_disk: Option<JournalPos>) -> Vec<
         words.extend([&b"FACK"[..], on_disk.as_bytes()]);
     }
     array(&words)
+}
+
+/// What logs in, if that is wanted.
+fn log_in(identity: &Identity) -> Vec<u8> {
+    match (&identity.user[..], &identity.password[..]) {
+        (_, b"") => Vec::new(),
+        (b"", password) => array(&[b"AUTH", password]),
+        (user, password) => array(&[b"AUTH", user, password]),
+    }
 }
 
 /// A line of the primary for the log.
@@ -241,15 +290,16 @@ impl Replica {
     /// The connection is there.
     pub fn connected(&mut self, now: Millis) -> Vec<Action> {
         self.stage = Stage::Greeting;
+        self.dual = None;
         self.heard = now;
-        vec![Action::Send(array(&[b"PING"]))]
+        vec![Action::Send(Channel::Main, array(&[b"PING"]))]
     }
 
     /// There is no connection, or none any more, for this reason.
     pub fn lost(&mut self, reason: &str, now: Millis) -> Vec<Action> {
         let failed_in = std::mem::replace(&mut self.stage, Stage::Waiting);
         self.expected.clear();
-        let is_snapshot = matches!(failed_in, Stage::Heading | Stage::Receiving);
+        let is_snapshot = matches!(failed_in, Stage::Joining | Stage::Heading | Stage::Receiving);
         self.failures = self.failures.saturating_add(1);
         let (first, longest) = if is_snapshot {
             (SNAPSHOT_WAIT_MS, LONGEST_SNAPSHOT_WAIT_MS)
@@ -266,7 +316,7 @@ impl Replica {
         actions
     }
 
-    /// A line came, without its end.
+    /// A line came, without its end, over the connection that is [listened to](Replica::listens_to).
     pub fn line(&mut self, line: &[u8], around: &Surroundings, now: Millis) -> Vec<Action> {
         self.heard = now;
         match self.stage {
@@ -275,6 +325,8 @@ impl Replica {
             Stage::Greeting => self.greeted(line, around, now),
             Stage::Presenting => self.presented(line, around, now),
             Stage::Asking => self.answered(line, now),
+            Stage::Branching => self.branched(line, now),
+            Stage::Joining => self.joined(line, now),
             Stage::Heading => self.headed(line, now),
             _ => self.lost(&format!("Unexpected data from MASTER: {}", shown(line)), now),
         }
@@ -295,15 +347,9 @@ impl Replica {
             ));
         }
         let identity = &around.identity;
-        let mut out = Vec::new();
+        let mut out = log_in(identity);
         let mut expected = Vec::new();
-        if !identity.password.is_empty() {
-            let mut words: Vec<&[u8]> = vec![b"AUTH"];
-            if !identity.user.is_empty() {
-                words.push(&identity.user);
-            }
-            words.push(&identity.password);
-            out.extend(array(&words));
+        if !out.is_empty() {
             expected.push(Said::Auth);
         }
         let mut say = |what: &'static str, words: &[&[u8]]| {
@@ -315,12 +361,20 @@ impl Replica {
         if !identity.announced_ip.is_empty() {
             say("ip-address", &[b"ip-address", &identity.announced_ip]);
         }
-        say("capa", &[b"capa", b"eof", b"capa", b"psync2"]);
+        let mut capabilities: Vec<&[u8]> = vec![b"capa", b"eof", b"capa", b"psync2"];
+        if around.dual.valkey {
+            capabilities.extend([&b"capa"[..], b"dual-channel"]);
+        }
+        if around.dual.redis {
+            capabilities.extend([&b"capa"[..], b"rdb-channel-repl"]);
+        }
+        say("capa", &capabilities);
         say("version", &[b"version", identity.version.as_bytes()]);
         expected.reverse();
         self.expected = expected;
         self.stage = Stage::Presenting;
-        actions.push(Action::Send(out));
+        self.is_dual_offered = around.dual.is_any();
+        actions.push(Action::Send(Channel::Main, out));
         actions
     }
 
@@ -363,7 +417,7 @@ impl Replica {
             if self.hands_over {
                 words.push(b"FAILOVER");
             }
-            actions.push(Action::Send(array(&words)));
+            actions.push(Action::Send(Channel::Main, array(&words)));
         }
         actions
     }
@@ -391,10 +445,23 @@ impl Replica {
             Some(Answer::FullResync(id, position)) => {
                 self.stage = Stage::Heading;
                 self.promised = Some((id, position));
-                let mut actions =
-                    vec![Action::Log(format!("Full resync from master: {id}:{}", position.0))];
+                let mut actions = Vec::new();
+                if self.is_dual_offered {
+                    actions.push(Action::Log(
+                        "The master takes no second connection for the snapshot: it comes over this one"
+                            .to_owned(),
+                    ));
+                }
+                actions.push(Action::Log(format!("Full resync from master: {id}:{}", position.0)));
                 actions.extend(hands_over.then_some(Action::HandedOver { is_accepted: true }));
                 actions
+            }
+            Some(Answer::OwnChannel | Answer::OwnChannelFor(_)) if !self.is_dual_offered => {
+                self.lost("MASTER wants a second connection that was not offered", now)
+            }
+            Some(Answer::OwnChannel) => self.branch(DualChannel::Valkey, 0, hands_over),
+            Some(Answer::OwnChannelFor(client)) => {
+                self.branch(DualChannel::Redis, client, hands_over)
             }
             Some(Answer::Continue(_)) if !self.asked_to_continue => {
                 self.lost("MASTER wants to continue what was never begun", now)
@@ -426,7 +493,7 @@ impl Replica {
                         "Master does not support PSYNC or is in error state (reply: {text}). \
                          Retrying with SYNC..."
                     )),
-                    Action::Send(b"SYNC\r\n".to_vec()),
+                    Action::Send(Channel::Main, b"SYNC\r\n".to_vec()),
                 ]
             }
         }
@@ -450,7 +517,8 @@ impl Replica {
             );
         };
         self.stage = Stage::Receiving;
-        vec![Action::Receive(Promise { end, from: self.promised.take() })]
+        let is_parallel = self.dual.is_some();
+        vec![Action::Receive(Promise { end, from: self.promised.take(), is_parallel })]
     }
 
     /// The snapshot is loaded.

@@ -4,7 +4,13 @@ use super::*;
 
 fn around(has: Option<(HistoryId, JournalPos)>) -> Surroundings {
     let identity = Identity { port: 7000, version: "9.1.0".into(), ..Identity::default() };
-    Surroundings { identity, has, timeout_ms: 60_000, hands_over: false }
+    Surroundings {
+        identity,
+        has,
+        timeout_ms: 60_000,
+        hands_over: false,
+        dual: DualChannels::default(),
+    }
 }
 
 /// What the machine sends, and what else it does, in words.
@@ -15,7 +21,10 @@ fn told(actions: &[Action]) -> Vec<String> {
         words.split("\r\n").filter(is_word).collect::<Vec<_>>().join(" ")
     };
     let tell = |action: &Action| match action {
-        Action::Send(bytes) => Some(format!("> {}", text(bytes))),
+        Action::Send(channel, bytes) => {
+            let over = if *channel == Channel::Rdb { "rdb " } else { "" };
+            Some(format!("{over}> {}", text(bytes)))
+        }
         Action::Log(_) => None,
         Action::Warn(why) => Some(format!("! {why}")),
         other => Some(format!("{other:?}")),
@@ -78,7 +87,11 @@ fn a_snapshot_and_then_the_stream() {
     assert_eq!(told(&replica.line(b"", &around, Millis(10))), [""; 0], "kept alive");
     let id = HistoryId::random();
     replica.line(format!("+FULLRESYNC {id} 77").as_bytes(), &around, Millis(20));
-    let promise = Promise { end: SnapshotEnd::Length(9), from: Some((id, JournalPos(77))) };
+    let promise = Promise {
+        end: SnapshotEnd::Length(9),
+        from: Some((id, JournalPos(77))),
+        is_parallel: false,
+    };
     assert_eq!(replica.line(b"$9", &around, Millis(30)), [Action::Receive(promise)]);
     assert_eq!(replica.tick(&around, Millis(900_000)), [], "loading may take long");
     assert_eq!(replica.loaded(Millis(900_000)), [Action::Acknowledge]);
@@ -102,8 +115,8 @@ fn an_old_primary_is_asked_by_sync() {
     let around = around(None);
     let (mut replica, _) = asking(&around);
     let actions = replica.line(b"-ERR unknown command 'PSYNC'", &around, Millis(0));
-    assert_eq!(actions.last(), Some(&Action::Send(b"SYNC\r\n".to_vec())));
-    let promise = Promise { end: SnapshotEnd::Length(3), from: None };
+    assert_eq!(actions.last(), Some(&Action::Send(Channel::Main, b"SYNC\r\n".to_vec())));
+    let promise = Promise { end: SnapshotEnd::Length(3), from: None, is_parallel: false };
     assert_eq!(replica.line(b"$3", &around, Millis(0)), [Action::Receive(promise)]);
 }
 
@@ -172,4 +185,92 @@ fn nonsense_ends_the_link() {
     replica.line(format!("+FULLRESYNC {} 1", HistoryId::random()).as_bytes(), &around, Millis(0));
     replica.line(b"$EOF:short", &around, Millis(0));
     assert_eq!(replica.stage(), Stage::Waiting);
+}
+
+/// A machine that knows both protocols of two channels, and has been told to open the second connection.
+fn branching(answer: &[u8]) -> (Surroundings, Replica, Vec<String>) {
+    let mut around = around(None);
+    around.dual = DualChannels { valkey: true, redis: true };
+    around.identity.password = b"secret".to_vec();
+    let (mut replica, _) = asking(&around);
+    let told_first = told(&replica.line(answer, &around, Millis(0)));
+    assert_eq!(told_first, ["ConnectRdbChannel"]);
+    assert_eq!((replica.stage(), replica.listens_to()), (Stage::Branching, Channel::Rdb));
+    let said = told(&replica.rdb_channel_connected(&around, Millis(0)));
+    (around, replica, said)
+}
+
+#[test]
+fn two_channels_by_the_protocol_of_valkey() {
+    let (around, mut replica, said) = branching(b"+DUALCHANNELSYNC");
+    let presented = "rdb > AUTH secret REPLCONF capa eof rdb-only 1 rdb-channel 1 version 9.1.0 \
+                     listening-port 7000";
+    assert_eq!(said, [presented]);
+    let id = HistoryId::random();
+    assert_eq!(told(&replica.line(b"+OK", &around, Millis(1))), [""; 0]);
+    assert_eq!(told(&replica.line(b"+OK", &around, Millis(1))), ["rdb > SYNC"]);
+    assert_eq!(told(&replica.line(b"", &around, Millis(2))), [""; 0], "kept alive");
+    let end = format!("$ENDOFF:77 {id} -1 12");
+    let said = told(&replica.line(end.as_bytes(), &around, Millis(3)));
+    assert_eq!(said, ["> REPLCONF set-rdb-client-id 12"]);
+    assert_eq!((replica.stage(), replica.listens_to()), (Stage::Joining, Channel::Main));
+    let said = told(&replica.line(b"+OK", &around, Millis(4)));
+    assert_eq!(said, [format!("> PSYNC {id} 78")]);
+    replica.line(format!("+CONTINUE {id}").as_bytes(), &around, Millis(4));
+    assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
+    let actions = replica.line(b"$9", &around, Millis(5));
+    let from = Some((id, JournalPos(77)));
+    let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
+    assert_eq!(actions, [Action::Receive(promise)]);
+    assert_eq!(replica.loaded(Millis(6)), [Action::Acknowledge]);
+}
+
+#[test]
+fn two_channels_by_the_protocol_of_redis() {
+    let (around, mut replica, said) = branching(b"+RDBCHANNELSYNC 5");
+    let presented = "rdb > AUTH secret REPLCONF capa eof rdb-only 1 rdb-channel 1 main-ch-client-id 5 \
+                     listening-port 7000";
+    assert_eq!(said, [presented]);
+    let id = HistoryId::random();
+    replica.line(b"+OK", &around, Millis(1));
+    assert_eq!(told(&replica.line(b"+OK", &around, Millis(1))), ["rdb > PSYNC ? -1"]);
+    let full = format!("+FULLRESYNC {id} 77");
+    assert_eq!(told(&replica.line(full.as_bytes(), &around, Millis(2))), [""; 0]);
+    assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
+    let actions = replica.line(b"$9", &around, Millis(5));
+    let from = Some((id, JournalPos(77)));
+    let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
+    assert_eq!(actions, [Action::Receive(promise)]);
+}
+
+#[test]
+fn a_second_channel_that_fails_ends_the_attempt() {
+    for lie in [&b"-ERR no"[..], b"+CONTINUE", b"$9", b"$ENDOFF:1 2 3 4"] {
+        for answer in [&b"+DUALCHANNELSYNC"[..], b"+RDBCHANNELSYNC 5"] {
+            let (around, mut replica, _) = branching(answer);
+            replica.line(b"+OK", &around, Millis(1));
+            replica.line(b"+OK", &around, Millis(1));
+            assert_eq!(replica.line(lie, &around, Millis(1))[0], Action::Close);
+            assert_eq!(replica.stage(), Stage::Waiting);
+        }
+    }
+    let (around, mut replica, _) = branching(b"+DUALCHANNELSYNC");
+    let refused = told(&replica.line(b"-NOAUTH", &around, Millis(1)));
+    assert_eq!(refused[0], "Close");
+    // One that was not offered.
+    let (mut replica, _) = asking(&super::tests::around(None));
+    let lost = replica.line(b"+DUALCHANNELSYNC", &around, Millis(1));
+    assert_eq!(lost[0], Action::Close);
+}
+
+#[test]
+fn a_primary_that_uses_one_channel_is_told_of() {
+    let mut around = around(None);
+    around.dual.redis = true;
+    let (mut replica, _) = asking(&around);
+    let id = HistoryId::random();
+    let actions = replica.line(format!("+FULLRESYNC {id} 1").as_bytes(), &around, Millis(0));
+    let is_said = |action: &Action| matches!(action, Action::Log(line) if line.contains("second"));
+    assert!(actions.iter().any(is_said));
+    assert_eq!(replica.listens_to(), Channel::Main);
 }

@@ -27,23 +27,25 @@ fn nothing_is_lost_or_doubled_on_any_seed() {
         None => 1..1 + number("DUNLIN_SEEDS").unwrap_or(2000),
     };
     let (mut confirmed, mut full, mut partial, mut promotions, mut handovers) = (0, 0, 0, 0, 0);
+    let mut parallel = 0;
     for seed in seeds.clone() {
         let mut world = World::new(seed);
         world.run(400);
         world.settle();
         confirmed += world.confirmed_writes;
         full += world.full_syncs();
+        parallel += world.parallel_syncs();
         partial += world.partial_syncs();
         promotions += world.promotions;
         handovers += world.handovers;
     }
     println!(
-        "{confirmed} confirmed writes, {full} full and {partial} partial synchronisations, \
-         {promotions} promotions, {handovers} hand-overs"
+        "{confirmed} confirmed writes, {full} full synchronisations, {parallel} of them over two \
+         channels, {partial} partial ones, {promotions} promotions, {handovers} hand-overs"
     );
     if seeds.count() >= 1000 {
         // The test tests something only if all of it happens.
-        assert!(confirmed > 1000 && full > 1000 && partial > 1000);
+        assert!(confirmed > 1000 && full > 1000 && parallel > 1000 && partial > 1000);
         assert!(promotions > 100 && handovers > 100);
     }
 }

@@ -56,6 +56,7 @@ impl Pipe {
 
 /// From a replica to its primary.
 pub struct Connection {
+    pub client: u64,
     pub replica: usize,
     pub primary: usize,
     pub up: Pipe,
@@ -67,8 +68,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(replica: usize, primary: usize) -> Connection {
+    pub fn new(client: u64, replica: usize, primary: usize) -> Connection {
         let (up, down) = (Pipe::default(), Pipe::default());
-        Connection { replica, primary, up, down, requests: Vec::new(), sent: None }
+        Connection { client, replica, primary, up, down, requests: Vec::new(), sent: None }
     }
 }

@@ -6,7 +6,7 @@ use replication::failover::Failover;
 use replication::primary::{Kept, Primary};
 use replication::replica::framing::{EntryKind, Framer};
 use replication::replica::{Identity, Promise, Replica, Surroundings};
-use replication::wire::SnapshotEnd;
+use replication::wire::{DualChannels, SnapshotEnd};
 
 pub struct Server {
     pub history: History,
@@ -22,15 +22,22 @@ pub struct Server {
     pub failover: Failover,
     pub connection: Option<u64>,
     pub input: Vec<u8>,
+    /// The second connection, for a snapshot, and what has come over it.
+    pub rdb_channel: Option<u64>,
+    pub rdb_input: Vec<u8>,
+    /// What it knows of second connections.
+    pub dual: DualChannels,
     pub framer: Framer,
     /// A snapshot is being received.
     pub promise: Option<Promise>,
     pub full: u64,
+    /// Those of them that came over a second connection.
+    pub parallel: u64,
     pub partial: u64,
 }
 
 impl Server {
-    pub fn new(id: HistoryId) -> Server {
+    pub fn new(id: HistoryId, dual: DualChannels) -> Server {
         Server {
             history: History { id, second: None },
             stream: Vec::new(),
@@ -42,9 +49,13 @@ impl Server {
             failover: Failover::default(),
             connection: None,
             input: Vec::new(),
+            rdb_channel: None,
+            rdb_input: Vec::new(),
+            dual,
             framer: Framer::default(),
             promise: None,
             full: 0,
+            parallel: 0,
             partial: 0,
         }
     }
@@ -64,13 +75,15 @@ impl Server {
             has: Some((self.history.id, self.position())),
             timeout_ms: 3000,
             hands_over: self.failover.stage() == replication::failover::Stage::Handing,
+            dual: self.dual,
         }
     }
 
     /// The link is gone.
     pub fn close(&mut self) {
-        self.connection = None;
+        (self.connection, self.rdb_channel) = (None, None);
         self.input.clear();
+        self.rdb_input.clear();
         self.framer = Framer::default();
         self.promise = None;
     }
@@ -87,21 +100,24 @@ impl Server {
     /// Takes the snapshot if all of it has come; `true` if it did. It takes the place of the old data only then.
     pub fn take_snapshot(&mut self) -> bool {
         let Some(promise) = self.promise else { return false };
+        let input = if promise.is_parallel { &mut self.rdb_input } else { &mut self.input };
         let end = match promise.end {
             SnapshotEnd::Length(bytes) => Some((bytes as usize, 0)),
             SnapshotEnd::Mark(mark) => {
-                let at = self.input.windows(mark.len()).position(|window| window == mark);
+                let at = input.windows(mark.len()).position(|window| window == mark);
                 at.map(|at| (at, mark.len()))
             }
         };
-        let Some((bytes, mark)) = end.filter(|(bytes, _)| *bytes <= self.input.len()) else {
+        let Some((bytes, mark)) = end.filter(|(bytes, _)| *bytes <= input.len()) else {
             return false;
         };
         let (id, position) = promise.from.expect("all of them count positions");
-        let rest = self.input.split_off(bytes + mark);
-        self.input.truncate(bytes);
-        assert_eq!(self.input.len() as u64, position.0, "a snapshot of this position");
-        self.stream = std::mem::replace(&mut self.input, rest);
+        let rest = input.split_off(bytes + mark);
+        input.truncate(bytes);
+        assert_eq!(input.len() as u64, position.0, "a snapshot of this position");
+        self.stream = std::mem::replace(input, rest);
+        assert!(!promise.is_parallel || self.rdb_input.is_empty(), "bytes behind a snapshot");
+        self.parallel += u64::from(promise.is_parallel);
         self.history = History { id, second: None };
         self.kept_from = position.0;
         self.framer = Framer::default();

@@ -4,9 +4,9 @@ use crate::world::World;
 use journal::JournalPos;
 use keyspace::Millis;
 use replication::failover::Stage as Handover;
-use replication::primary::{self, Group, Sync, Transfer};
+use replication::primary::{self, Acknowledged, Configured, Group, Sync, Transfer};
 use replication::replica::Stage;
-use replication::wire::{self, Wanted};
+use replication::wire::{self, EndOffset, Wanted};
 use replication::{Item, StreamReader};
 
 fn command(words: &[&str]) -> Vec<u8> {
@@ -66,16 +66,28 @@ impl World {
             ["REPLCONF", "ACK", position, ..] => {
                 let end = self.servers[primary].position();
                 let position = JournalPos(position.parse().expect("a number")).min(end);
-                self.servers[primary].primary.acknowledge(client, position, None, now);
+                let machine = &mut self.servers[primary].primary;
+                let said = machine.acknowledge(client, position, None, now);
+                if let Some(link) =
+                    machine.link_mut(client).filter(|_| said == Acknowledged::Counts)
+                {
+                    link.copy = Some(self.safe.add_copy(position));
+                }
                 self.note_confirmed(primary);
             }
             ["REPLCONF", options @ ..] => {
                 for pair in options.chunks(2) {
                     let (option, value) = (pair[0].as_bytes(), pair[1].as_bytes());
-                    self.servers[primary].primary.configure(client, &ip, option, value, now);
+                    let machine = &mut self.servers[primary].primary;
+                    let configured = machine.configure(client, &ip, option, value, now);
+                    if configured == Configured::NoClient {
+                        return self.reply(client, b"-ERR no such client\r\n");
+                    }
+                    assert_eq!(configured, Configured::Noted);
                 }
                 self.reply(client, b"+OK\r\n");
             }
+            ["SYNC"] => self.sync(client, primary, &ip, Wanted::Everything),
             ["PSYNC", id, offset, more @ ..] => {
                 if more == ["FAILOVER"] && !self.take_over(client, primary, id) {
                     return;
@@ -114,7 +126,8 @@ impl World {
         {
             return self.reply(client, b"-NOMASTERLINK Can't SYNC now\r\n");
         }
-        match one.primary.sync(client, ip, wanted, &one.kept(), now) {
+        let kept = one.kept();
+        match one.primary.sync(client, ip, wanted, &kept, one.dual, now) {
             Sync::Continue(from) => {
                 let line = wire::resume(&one.history.id, true);
                 one.partial += 1;
@@ -124,6 +137,15 @@ impl World {
             Sync::Full { .. } => {
                 one.full += 1;
                 one.primary.link_mut(client).expect("it asked").has_socket = true;
+            }
+            Sync::OwnChannel { protocol, .. } => {
+                self.reply(client, &wire::propose(protocol, client));
+            }
+            Sync::Join(second) => {
+                let line = wire::resume(&one.history.id, true);
+                let sent = self.connections.get(&second).and_then(|second| second.sent);
+                self.connections.get_mut(&client).expect("it is there").sent = sent;
+                self.reply(client, &line);
             }
         }
     }
@@ -136,8 +158,19 @@ impl World {
             Transfer::Direct => (wire::marked_header(&mark), mark.to_vec()),
             Transfer::File => (wire::sized_header(data.len() as u64), Vec::new()),
         };
-        let line = wire::full_resync(&one.history.id, position);
+        let id = one.history.id;
         for &client in &group.clients {
+            let machine = &mut self.servers[server].primary;
+            let main = machine.begin_parallel(client, (id, position));
+            let is_known =
+                |link: &primary::Link| !link.facts.rdb_channel || link.facts.main_client.is_some();
+            let line = match machine.link(client) {
+                Some(link) if !is_known(link) => EndOffset { position, id, client }.line(),
+                _ => wire::full_resync(&id, position),
+            };
+            if let Some(connection) = main.and_then(|main| self.connections.get_mut(&main)) {
+                connection.sent = Some(position.0);
+            }
             self.reply(client, &[&line[..], &header, &data, &end].concat());
             if let Some(connection) = self.connections.get_mut(&client) {
                 connection.sent = Some(position.0);
@@ -150,8 +183,14 @@ impl World {
         let Some(connection) = self.connections.get_mut(&client) else { return };
         let server = &mut self.servers[connection.primary];
         let Some(link) = server.primary.link_mut(client) else { return };
-        let (primary::Stage::Online, Some(sent)) = (link.stage, connection.sent) else { return };
-        link.copy.get_or_insert_with(|| self.safe.add_copy(JournalPos(sent)));
+        let Some(sent) = connection.sent else { return };
+        match link.stage {
+            primary::Stage::Online => {
+                link.copy.get_or_insert_with(|| self.safe.add_copy(JournalPos(sent)));
+            }
+            primary::Stage::Parallel => {}
+            _ => return,
+        }
         let bytes = &server.stream[sent as usize..];
         connection.down.send(bytes, self.now, &mut self.rng);
         connection.sent = Some(server.position().0);

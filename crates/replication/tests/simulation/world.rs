@@ -7,7 +7,7 @@ use journal::safe::SafePositions;
 use keyspace::Millis;
 use replication::failover::{Address, Candidate, Plan, Stage as Handover, Step};
 use replication::primary::{self, Settings};
-use replication::wire;
+use replication::wire::{self, DualChannels};
 use std::collections::{BTreeMap, HashMap};
 
 const SERVERS: usize = 3;
@@ -51,12 +51,15 @@ impl World {
     pub fn new(seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let ids: Vec<HistoryId> = (0..SERVERS as u64).map(history_id).collect();
+        let diskless = rng.chance(50);
+        let mut dual = || DualChannels { valkey: rng.chance(50), redis: rng.chance(50) };
+        let servers = ids.iter().map(|&id| Server::new(id, dual())).collect();
         let mut world = World {
             seed,
-            diskless: rng.chance(50),
+            diskless,
             rng,
             now: 1000,
-            servers: ids.iter().map(|&id| Server::new(id)).collect(),
+            servers,
             connections: BTreeMap::new(),
             next_client: 1,
             truth: ids.iter().map(|&id| (id, Vec::new())).collect(),
@@ -84,6 +87,10 @@ impl World {
 
     pub fn full_syncs(&self) -> u64 {
         self.servers.iter().map(|server| server.full).sum()
+    }
+
+    pub fn parallel_syncs(&self) -> u64 {
+        self.servers.iter().map(|server| server.parallel).sum()
     }
 
     pub fn partial_syncs(&self) -> u64 {
@@ -336,8 +343,7 @@ impl World {
                 primary::Action::Ping => self.append(server, wire::PING),
                 primary::Action::Keepalive(client) => self.reply(client, wire::KEEPALIVE),
                 primary::Action::Disconnect(client) => {
-                    let of_client = self.connections.get(&client).map(|one| one.replica);
-                    self.cut_some(|one| Some(one.replica) == of_client && one.primary == server);
+                    self.cut_some(|one| one.client == client);
                 }
                 primary::Action::Send(group) => self.send_snapshot(server, &group),
             }

@@ -6,10 +6,11 @@
 
 use crate::log;
 use crate::net::{ConnId, ConnIo};
+use engine::Engine;
 use engine::clock::now;
 use engine::journal::Reader;
 use engine::replicas::Feed;
-use engine::{Engine, Millis};
+use replication::primary::{Behind, SoftLimit};
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -25,8 +26,7 @@ pub struct Replica {
     /// What it is to get; `None` before the stream begins.
     stream: Option<Reader<'static>>,
     has_caught_up: bool,
-    /// Since when it has been behind by more than the soft limit.
-    behind_since: Option<Millis>,
+    behind: Behind,
     /// With TLS: what the sender of snapshots writes arrives here, since only the reactor can encrypt it.
     bridge: Option<UnixStream>,
 }
@@ -76,10 +76,9 @@ impl Replica {
             Some(reader) => {
                 let mut fed = copy(reader, io);
                 let lag = reader.readable().0.saturating_sub(reader.position().0);
-                fed.is_cut_off |= self.is_over_soft_limit(engine, lag);
-                if !self.has_caught_up && lag <= engine.config.repl_backlog_size() {
-                    self.has_caught_up = true;
-                    engine.note_replica_lag(client, lag);
+                fed.is_cut_off |= self.is_over_soft_limit(engine, client, lag);
+                if !self.has_caught_up {
+                    self.has_caught_up = engine.note_replica_lag(client, lag);
                 }
                 if fed.is_cut_off {
                     engine.replicas.primary().cut_off(client);
@@ -91,18 +90,15 @@ impl Replica {
     }
 
     /// Whether it has lacked more than the backlog and the soft limit for too long.
-    fn is_over_soft_limit(&mut self, engine: &Engine, lag: u64) -> bool {
+    fn is_over_soft_limit(&mut self, engine: &Engine, client: u64, lag: u64) -> bool {
         let limit = engine.config.client_output_buffer_limit(config::ClientClass::Replica);
-        let is_over = limit.soft_bytes > 0
-            && limit.soft_seconds > 0
-            && lag > limit.soft_bytes.max(engine.config.repl_backlog_size());
-        if !is_over {
-            self.behind_since = None;
-            return false;
+        let (bytes, seconds) = (limit.soft_bytes, limit.soft_seconds);
+        let mut limit = SoftLimit { bytes, seconds, backlog: engine.config.repl_backlog_size() };
+        if limit.is_exceeded(lag) {
+            // One that was cut off before it had caught up would meet the same end again.
+            limit.bytes = engine.replicas.primary().allowance(client, bytes);
         }
-        let since = *self.behind_since.get_or_insert_with(now);
-        now().0 - since.0
-            > i64::try_from(limit.soft_seconds).unwrap_or(i64::MAX).saturating_mul(1000)
+        self.behind.is_over(&limit, lag, now())
     }
 
     /// Gives the thread that sends snapshots a second descriptor of the socket; with TLS, one end of a

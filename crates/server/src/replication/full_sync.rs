@@ -13,7 +13,7 @@ use crate::persistence::snapshot_file::{Content, RdbFrame};
 use crate::process::{os_error, thread};
 use engine::clock::now;
 use engine::engine::random_hex_40;
-use engine::journal::{IfBehind, Reader};
+use engine::journal::{HistoryId, IfBehind, JournalPos, Reader};
 use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
@@ -46,14 +46,13 @@ fn run(engine: &'static Engine, group: &Group) {
     };
     engine.persistence.count_fork();
     let position = snapshot.cut().position;
-    let mut sockets = open(engine, group, readers);
+    let id = snapshot.cut().history;
+    let mut sockets = open(engine, group, readers, (id, position));
     let names = group.clients.iter().map(|client| name(engine, *client)).collect::<Vec<_>>();
     let how = if group.transfer == Transfer::Direct { "sockets" } else { "disk" };
     log!(Notice, "Starting sync with target: replicas {how} ({})", names.join(", "));
-    let id = snapshot.cut().history;
-    let line = wire::full_resync(&id, position);
     let outcome = ensure_expressible(&snapshot, group)
-        .and_then(|()| sockets.write_to(&line, |client| !engine.replicas.is_old(client)))
+        .and_then(|()| answer(engine, group, &mut sockets, (id, position)))
         .and_then(|()| match group.transfer {
             Transfer::Direct => send_direct(engine, &snapshot, &mut sockets, group),
             Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
@@ -95,18 +94,44 @@ fn begin(engine: &'static Engine, replicas: usize) -> Option<(Snapshot, Vec<Read
     }
 }
 
-/// Takes the sockets and puts the readers where the replicas' threads find them.
-fn open(engine: &'static Engine, group: &Group, readers: Vec<Reader<'static>>) -> Sockets {
+/// Answers the replicas that have asked.
+///
+/// # Errors
+/// None of them is left.
+fn answer(
+    engine: &Engine,
+    group: &Group,
+    sockets: &mut Sockets,
+    (id, position): (HistoryId, JournalPos),
+) -> io::Result<()> {
+    group.clients.iter().try_for_each(|&client| {
+        let line = engine.replicas.snapshot_line(client, &id, position);
+        sockets.write_to(&line, |other| other == client)
+    })
+}
+
+/// Takes the sockets and puts the readers where the replicas' threads find them. The first connections of
+/// replicas that have two get the stream from now on.
+fn open(
+    engine: &'static Engine,
+    group: &Group,
+    readers: Vec<Reader<'static>>,
+    cut: (HistoryId, JournalPos),
+) -> Sockets {
     let mut targets = Vec::new();
     for (client, reader) in group.clients.iter().zip(readers) {
         // A client that is gone has no socket any more, and its reader is dropped.
         let Some(socket) = engine.replicas.take_socket(*client) else { continue };
         reader.allow(engine.allowance_of(*client));
-        engine.replicas.put_reader(*client, reader);
+        let main = engine.replicas.primary().begin_parallel(*client, cut);
+        engine.replicas.put_reader(main.unwrap_or(*client), reader);
+        if let Some(main) = main {
+            post(engine, main, Message::Stream);
+        }
         targets.push(Target::new(*client, socket));
     }
     let timeout = Duration::from_secs(engine.config.repl_timeout().into());
-    Sockets::new(targets, timeout)
+    Sockets::new(targets, timeout, move |client| engine.replicas.primary().link(client).is_some())
 }
 
 /// The snapshot as it leaves for sockets.
@@ -195,12 +220,10 @@ fn finish(
     for target in &sockets.targets {
         let name = name(engine, target.client);
         match (&target.failure, &outcome) {
-            (Some(why), _) => {
+            (Some(why), _) | (None, Err(why)) => {
                 log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
-                disconnect(engine, target.client);
-            }
-            (None, Err(why)) => {
-                log!(Warning, "Synchronization with replica {name} failed: {}", os_error(why));
+                let main = engine.replicas.primary().main_of(target.client);
+                main.into_iter().for_each(|main| disconnect(engine, main));
                 disconnect(engine, target.client);
             }
             (None, Ok(())) => {

@@ -1,5 +1,6 @@
 //! The sockets of the replicas that get one snapshot: each piece is written to all of them, as fast as
-//! the slowest takes it. One that takes nothing for `repl-timeout` is given up.
+//! the slowest takes it. One that takes nothing for `repl-timeout` is given up, as is one that takes nothing
+//! and whose client is gone: its connection stays open as long as it is written to from here.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -48,12 +49,17 @@ pub struct Sockets {
     /// All of them, also those that failed.
     pub targets: Vec<Target>,
     timeout: Duration,
+    is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
 }
 
 impl Sockets {
-    /// Sockets that are not waited for longer than `timeout`.
-    pub fn new(targets: Vec<Target>, timeout: Duration) -> Sockets {
-        Sockets { targets, timeout }
+    /// Sockets that are not waited for longer than `timeout`, nor without a client.
+    pub fn new(
+        targets: Vec<Target>,
+        timeout: Duration,
+        is_there: impl Fn(u64) -> bool + Send + Sync + 'static,
+    ) -> Sockets {
+        Sockets { targets, timeout, is_there: Box::new(is_there) }
     }
 
     /// Writes a piece to all of them.
@@ -82,8 +88,12 @@ impl Sockets {
                 *done += written;
                 if written > 0 {
                     *moved = Instant::now();
-                } else if moved.elapsed() > self.timeout && target.failure.is_none() {
-                    target.failure = Some(ErrorKind::TimedOut.into());
+                } else if target.failure.is_none() {
+                    let is_late = moved.elapsed() > self.timeout;
+                    let is_gone = !is_late && !(self.is_there)(target.client);
+                    target.failure = is_late
+                        .then(|| ErrorKind::TimedOut.into())
+                        .or_else(|| is_gone.then(|| ErrorKind::ConnectionAborted.into()));
                 }
                 *done < bytes.len() && target.failure.is_none()
             });
@@ -132,7 +142,8 @@ mod tests {
     fn a_piece_reaches_all_that_take_it() {
         let ([(first, mut one), (second, mut two), (third, three)], piece) =
             ([1, 2, 3].map(pair), vec![7u8; 3 << 20]);
-        let mut sockets = Sockets::new(vec![first, second, third], Duration::from_millis(300));
+        let mut sockets =
+            Sockets::new(vec![first, second, third], Duration::from_millis(300), |_| true);
         let read = |stream: &mut UnixStream| {
             let mut got = vec![0; 3 << 20];
             stream.read_exact(&mut got).map(|()| got)
@@ -158,7 +169,16 @@ mod tests {
     fn without_a_replica_it_ends() {
         let (target, theirs) = pair(1);
         drop(theirs);
-        let mut sockets = Sockets::new(vec![target], Duration::from_secs(1));
+        let mut sockets = Sockets::new(vec![target], Duration::from_secs(1), |_| true);
         assert!(sockets.write_all(&[0; 9]).is_err());
+    }
+
+    #[test]
+    fn without_its_client_it_ends_as_soon_as_nothing_is_taken() {
+        let (target, theirs) = pair(1);
+        let mut sockets = Sockets::new(vec![target], Duration::from_secs(3600), |_| false);
+        sockets.write_all(&[0; 9]).expect("it is taken");
+        assert!(sockets.write_all(&vec![0; 4 << 20]).is_err());
+        drop(theirs);
     }
 }

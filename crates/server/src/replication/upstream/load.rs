@@ -2,14 +2,15 @@
 //!
 //! By `repl-diskless-load` the snapshot is written into a file first, which takes the place of the
 //! configured one once it is loaded, or it is loaded while it arrives. In the first case the old data set is served until
-//! all has come. With `swapdb` it is loaded beside the old data set ([`beside`]). All cores load.
+//! all has come. With `swapdb` it is loaded beside the old data set ([`beside`]). All cores load. If the snapshot
+//! comes over a connection of its own, the stream is kept meanwhile ([`MainChannel`]).
 
 mod beside;
 mod received_file;
 
 use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
-use super::received::Received;
+use super::main_channel::MainChannel;
 use crate::log;
 use crate::persistence::load::{self, Report, Source, load_rdb};
 use crate::process::{os_error, signals};
@@ -57,6 +58,8 @@ struct Progress<'e> {
     term: u64,
     total_bytes: Option<u64>,
     keeps_alive: Option<Socket>,
+    /// The connection that the stream comes over meanwhile.
+    main: Option<&'e MainChannel>,
     last: Instant,
 }
 
@@ -65,6 +68,9 @@ impl Watcher for Progress<'_> {
         let upstream = &self.engine.upstream;
         if upstream.term() != self.term || self.engine.loading.is_cancelled() {
             return Err(io::Error::other("it is not wanted any more"));
+        }
+        if let Some(why) = self.main.and_then(MainChannel::failure) {
+            return Err(io::Error::other(format!("the stream ended: {why}")));
         }
         let at = now();
         let total_bytes = self.total_bytes;
@@ -114,14 +120,12 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         SnapshotEnd::Mark(_) => None,
     };
     let way = Way::of(engine);
-    let first = uplink.input.rest().to_vec();
-    uplink.input = Received::default();
-    let Some(mut socket) = uplink.socket.take() else {
-        return Err(Failure::Failed("Connection with master lost.".to_owned()));
-    };
-    let keeps_alive = socket.try_clone().ok();
-    let last = Instant::now();
-    let mut progress = Progress { engine, term: uplink.term, total_bytes, keeps_alive: None, last };
+    let Connections { mut socket, first, main } = Connections::take(uplink, &promise)?;
+    // With two connections, the first is kept alive anyway.
+    let keeps_alive = if main.is_none() { socket.try_clone().ok() } else { None };
+    let (term, last) = (uplink.term, Instant::now());
+    let mut progress =
+        Progress { engine, term, total_bytes, keeps_alive: None, main: main.as_ref(), last };
     let from = if way == Way::File { "to disk" } else { "to parser" };
     match promise.end {
         SnapshotEnd::Length(bytes) => {
@@ -138,7 +142,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         progress.keeps_alive = keeps_alive;
         let input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
         let loaded = beside::receive(uplink, &promise, input, total_bytes)?;
-        uplink.socket = Some(socket);
+        give_back(uplink, socket, main)?;
         return Ok(loaded);
     }
     let outcome = if way == Way::AtOnce {
@@ -180,14 +184,65 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
         }
     };
     let (report, rest) = outcome?;
-    uplink.socket = Some(socket);
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
     if let Err(over) = end_load(uplink.engine, uplink.term, stream_db) {
         return Err(throw_away(uplink, over.into()));
     }
     signals::set_loading(false);
     uplink.aof.resume();
+    give_back(uplink, socket, main)?;
     Ok(Loaded { stream_db, rest })
+}
+
+/// The connections, while a snapshot is received.
+struct Connections {
+    /// The one that it comes over.
+    socket: Socket,
+    /// What has come of it already.
+    first: Vec<u8>,
+    /// The one that the stream comes over meanwhile, if that is another one.
+    main: Option<MainChannel>,
+}
+
+impl Connections {
+    fn take(uplink: &mut Uplink<'_>, promise: &Promise) -> Result<Connections, Failure> {
+        let lost = || Failure::Failed("Connection with master lost.".to_owned());
+        let stream = std::mem::take(&mut uplink.input).rest().to_vec();
+        let main = uplink.socket.take().ok_or_else(lost)?;
+        if !promise.is_parallel {
+            return Ok(Connections { socket: main, first: stream, main: None });
+        }
+        let socket = uplink.rdb_channel.take().ok_or_else(lost)?;
+        let first = std::mem::take(&mut uplink.rdb_input).rest().to_vec();
+        let main = MainChannel::start(uplink.engine, main, &stream).map_err(|error| {
+            Failure::Failed(format!(
+                "Can't keep the stream beside a snapshot: {}",
+                os_error(&error)
+            ))
+        })?;
+        Ok(Connections { socket, first, main: Some(main) })
+    }
+}
+
+/// The link goes on over the first connection, and what has come of the stream is to be applied. If no more comes,
+/// that is noticed behind it.
+fn give_back(
+    uplink: &mut Uplink<'_>,
+    socket: Socket,
+    main: Option<MainChannel>,
+) -> Result<(), Failure> {
+    match main {
+        None => uplink.socket = Some(socket),
+        Some(main) => {
+            let (socket, kept) = main.finish().map_err(|error| {
+                Failure::Failed(format!("Connection with master lost: {}", os_error(&error)))
+            })?;
+            let bytes = kept.len();
+            log!(Notice, "MASTER <-> REPLICA sync: {bytes} bytes of the stream came meanwhile");
+            (uplink.socket, uplink.kept) = (Some(socket), kept);
+        }
+    }
+    Ok(())
 }
 
 /// Where a snapshot goes while it arrives.

@@ -5,7 +5,9 @@
 //! which another thread makes by beginning another term ([`engine::upstream`]).
 
 mod input;
+mod kept;
 mod load;
+mod main_channel;
 mod received;
 
 use crate::log;
@@ -22,9 +24,10 @@ use engine::failover::Stage as FailoverStage;
 use engine::follow::{Follower, Piece};
 use engine::thread::ThreadContext;
 use input::is_nothing;
+use kept::Kept;
 use received::{Missing, Received};
 use replication::replica::{
-    Action, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
+    Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -64,6 +67,11 @@ struct Uplink<'t> {
     term: u64,
     socket: Option<Socket>,
     input: Received,
+    /// The second connection, for a snapshot, and what has come over it.
+    rdb_channel: Option<Socket>,
+    rdb_input: Received,
+    /// What came of the stream beside a snapshot, and goes into the input before anything else.
+    kept: Kept,
     /// What is to be applied next, if it was prepared already.
     next: Option<Piece>,
     follower: Follower<'t>,
@@ -83,6 +91,9 @@ impl<'t> Uplink<'t> {
             term: 0,
             socket: None,
             input: Received::default(),
+            rdb_channel: None,
+            rdb_input: Received::default(),
+            kept: Kept::default(),
             next: None,
             follower: Follower::new(engine, thread, engine.upstream.link().stream_db),
             client: None,
@@ -149,6 +160,7 @@ impl<'t> Uplink<'t> {
             has: is_known.then(|| (journal.history().id, journal.position())),
             timeout_ms: i64::from(config.repl_timeout()) * 1000,
             hands_over: self.engine.failover.stage() == FailoverStage::Handing,
+            dual: self.engine.dual_channels(),
         }
     }
 
@@ -164,7 +176,8 @@ impl<'t> Uplink<'t> {
                     self.note_stage();
                     self.connect();
                 }
-                Action::Send(bytes) => self.send(&bytes),
+                Action::ConnectRdbChannel => self.connect_rdb_channel(),
+                Action::Send(channel, bytes) => self.send(channel, &bytes),
                 Action::Acknowledge => self.acknowledge(self.engine.journal.position()),
                 Action::Receive(promise) => self.receive(promise),
                 Action::Follow(id) => {
@@ -199,8 +212,10 @@ impl<'t> Uplink<'t> {
         if let Some(client) = self.client.take() {
             self.engine.clients.remove(client.id);
         }
-        self.socket = None;
-        self.input = Received::default();
+        (self.socket, self.rdb_channel) = (None, None);
+        (self.input, self.rdb_input) = (Received::default(), Received::default());
+        self.kept = Kept::default();
+        self.engine.upstream.note_kept(0);
         self.next = None;
     }
 
@@ -236,8 +251,29 @@ impl<'t> Uplink<'t> {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) {
-        let Some(socket) = &mut self.socket else { return };
+    /// Connects once more, for a snapshot.
+    fn connect_rdb_channel(&mut self) {
+        let Some((host, port)) = self.engine.upstream.link().primary.clone() else { return };
+        let goes_on = || self.engine.upstream.term() == self.term;
+        match open(&self.engine.config, &host, port, goes_on) {
+            Ok(socket) => {
+                self.rdb_channel = Some(socket);
+                let actions = self.machine.rdb_channel_connected(&self.around(), now());
+                self.act(actions);
+            }
+            Err(error) => {
+                let why = os_error(&error);
+                self.lose(&format!("Unable to open the RDB channel to {host}:{port}: {why}"));
+            }
+        }
+    }
+
+    fn send(&mut self, channel: Channel, bytes: &[u8]) {
+        let socket = match channel {
+            Channel::Main => &mut self.socket,
+            Channel::Rdb => &mut self.rdb_channel,
+        };
+        let Some(socket) = socket else { return };
         match socket.write_all(bytes) {
             Ok(()) => self.engine.upstream.link().sent_bytes += bytes.len() as u64,
             Err(error) => {
@@ -250,13 +286,28 @@ impl<'t> Uplink<'t> {
     fn acknowledge(&mut self, position: engine::journal::JournalPos) {
         let has_log = self.engine.append_log.state() == LogState::On;
         let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
-        self.send(&acknowledgement(position, on_disk));
+        self.send(Channel::Main, &acknowledgement(position, on_disk));
+    }
+
+    /// Takes what came of the stream beside the snapshot; `false` if there is nothing more.
+    fn take_kept(&mut self, missing: usize) -> bool {
+        if self.kept.len() == 0 {
+            return false;
+        }
+        let bytes = self.input.read(&mut self.kept, missing).expect("it is in memory");
+        self.engine.upstream.note_kept(self.kept.len() as u64);
+        self.note_received(bytes);
+        true
     }
 
     /// Reads what there is; `false` if nothing came for a while, or the link is broken.
-    fn read(&mut self, missing: usize) -> bool {
-        let Some(socket) = &mut self.socket else { return false };
-        let outcome = self.input.read(socket, missing);
+    fn read(&mut self, channel: Channel, missing: usize) -> bool {
+        let (socket, input) = match channel {
+            Channel::Main => (&mut self.socket, &mut self.input),
+            Channel::Rdb => (&mut self.rdb_channel, &mut self.rdb_input),
+        };
+        let Some(socket) = socket else { return false };
+        let outcome = input.read(socket, missing);
         match outcome {
             Ok(0) => self.lose("Connection with master lost."),
             Ok(bytes) => {
@@ -284,22 +335,31 @@ impl<'t> Uplink<'t> {
 
     /// The lines of the handshake.
     fn listen(&mut self) {
-        if !self.read(1) {
+        if !self.read(self.machine.listens_to(), 1) {
             return;
         }
         loop {
             let is_line = !matches!(self.machine.stage(), Stage::Waiting | Stage::Following);
-            let end = self.input.rest().iter().position(|&byte| byte == b'\n');
+            let input = self.listened_to();
+            let end = input.rest().iter().position(|&byte| byte == b'\n');
             let Some(end) = end.filter(|_| is_line) else { break };
-            let line = self.input.rest()[..end].trim_ascii_end().to_vec();
-            self.input.take(end + 1);
+            let line = input.rest()[..end].trim_ascii_end().to_vec();
+            input.take(end + 1);
             let actions = self.machine.line(&line, &self.around(), now());
             self.act(actions);
             self.note_stage();
         }
         let is_line = !matches!(self.machine.stage(), Stage::Waiting | Stage::Following);
-        if is_line && self.input.rest().len() > LONGEST_LINE {
+        if is_line && self.listened_to().rest().len() > LONGEST_LINE {
             self.lose("MASTER sent a line that is too long");
+        }
+    }
+
+    /// What has come over the connection that the machine listens to.
+    fn listened_to(&mut self) -> &mut Received {
+        match self.machine.listens_to() {
+            Channel::Main => &mut self.input,
+            Channel::Rdb => &mut self.rdb_input,
         }
     }
 
@@ -336,6 +396,7 @@ impl<'t> Uplink<'t> {
             Ok(loaded) => {
                 self.follower = Follower::new(self.engine, self.thread, loaded.stream_db);
                 self.input = Received::from(loaded.rest);
+                self.engine.upstream.note_kept(self.kept.len() as u64);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
             }
@@ -373,7 +434,9 @@ impl<'t> Uplink<'t> {
         let piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
             Ok(piece) => piece,
             Err(Missing::Bytes(missing)) => {
-                self.read(missing);
+                if !self.take_kept(missing) {
+                    self.read(Channel::Main, missing);
+                }
                 return;
             }
             Err(Missing::Sense(corrupt)) => {
@@ -384,10 +447,12 @@ impl<'t> Uplink<'t> {
         };
         self.announces = true;
         let mut came = 0;
+        let has_kept = self.kept.len() > 0;
         let Uplink { engine, follower, input, socket, next, .. } = self;
         let applied = follower.apply(self.term, &piece, || {
             // What is wrong with the link or the stream is found again when this piece is applied.
             if let Some(Socket::Plain(socket)) = socket
+                && !has_kept
                 && input.rest().len() < PIECE / 2
             {
                 came = input.read_at_once(socket).unwrap_or(0);

@@ -1,0 +1,146 @@
+//! The main channel while a snapshot comes over another connection: a thread reads the stream and keeps it, so that
+//! it takes no memory of the primary, and tells the primary now and then that the link is alive.
+//!
+//! What is kept is bounded; beyond that the socket is left unread, and the rest waits on the primary.
+
+use super::input::is_nothing;
+use super::kept::Kept;
+use crate::process::{os_error, thread};
+use crate::socket::{ROUND, Socket};
+use engine::Engine;
+use std::io::{self, Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use structs::sync::lock;
+
+/// Bytes that are read at a time.
+const PIECE: usize = 128 << 10;
+/// For how long reading waits for bytes; then the thread looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(10);
+/// Between two signs of life.
+const ALIVE_PERIOD: Duration = Duration::from_secs(1);
+
+#[derive(Default)]
+struct Shared {
+    is_over: AtomicBool,
+    kept: Mutex<Kept>,
+    failure: Mutex<Option<String>>,
+}
+
+/// See the module's documentation. With this value the thread ends.
+pub struct MainChannel {
+    socket: Option<Socket>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl MainChannel {
+    /// Keeps what comes from now on, behind what has come already.
+    ///
+    /// # Errors
+    /// The system has no thread, or no descriptor.
+    pub fn start(engine: &'static Engine, socket: Socket, first: &[u8]) -> io::Result<MainChannel> {
+        let shared = Arc::new(Shared::default());
+        lock(&shared.kept).push(first);
+        let own = Arc::clone(&shared);
+        let mut reader = Reader {
+            engine,
+            socket: socket.try_clone()?,
+            limit: limit(engine),
+            timeout: Duration::from_secs(engine.config.repl_timeout().into()),
+            alive: Instant::now(),
+        };
+        socket.with(|socket| socket.set_read_timeout(Some(LOOK)))?;
+        let thread = thread::spawn("main-channel", move || {
+            if let Err(error) = reader.run(&own) {
+                *lock(&own.failure) = Some(os_error(&error));
+            }
+        })?;
+        Ok(MainChannel { socket: Some(socket), shared, thread: Some(thread) })
+    }
+
+    /// Why nothing comes any more, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.shared.failure).clone()
+    }
+
+    /// Ends the thread; the socket, and what has come.
+    ///
+    /// # Errors
+    /// Of the socket.
+    pub fn finish(mut self) -> io::Result<(Socket, Kept)> {
+        self.end();
+        let socket = self.socket.take().expect("it is there until now");
+        socket.with(|socket| socket.set_read_timeout(Some(ROUND)))?;
+        let kept = std::mem::take(&mut *lock(&self.shared.kept));
+        Ok((socket, kept))
+    }
+
+    fn end(&mut self) {
+        self.shared.is_over.store(true, SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a panic ends the process");
+        }
+    }
+}
+
+impl Drop for MainChannel {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Bytes of the stream that may be kept.
+fn limit(engine: &Engine) -> usize {
+    let own = engine.config.replica_full_sync_buffer_limit();
+    let limit = if own == 0 { engine.replica_allowance() } else { own };
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// What the thread has.
+struct Reader {
+    engine: &'static Engine,
+    socket: Socket,
+    limit: usize,
+    timeout: Duration,
+    alive: Instant,
+}
+
+impl Reader {
+    fn run(&mut self, shared: &Shared) -> io::Result<()> {
+        let mut piece = vec![0; PIECE];
+        let mut heard = Instant::now();
+        self.engine.upstream.note_kept(lock(&shared.kept).len() as u64);
+        while !shared.is_over.load(SeqCst) {
+            self.keep_alive()?;
+            let room = self.limit.saturating_sub(lock(&shared.kept).len()).min(PIECE);
+            if room == 0 {
+                heard = Instant::now();
+                std::thread::sleep(LOOK);
+                continue;
+            }
+            match self.socket.read(&mut piece[..room]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    heard = Instant::now();
+                    let mut kept = lock(&shared.kept);
+                    kept.push(&piece[..read]);
+                    self.engine.upstream.note_kept(kept.len() as u64);
+                }
+                Err(error) if is_nothing(&error) && heard.elapsed() < self.timeout => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_alive(&mut self) -> io::Result<()> {
+        if self.alive.elapsed() < ALIVE_PERIOD {
+            return Ok(());
+        }
+        self.alive = Instant::now();
+        self.socket.write_all(b"\n")
+    }
+}
