@@ -395,7 +395,9 @@ impl<'t> Uplink<'t> {
         let actions = match outcome {
             Ok(loaded) => {
                 self.follower = Follower::new(self.engine, self.thread, loaded.stream_db);
-                self.input = Received::from(loaded.rest);
+                // Over a connection of its own nothing comes behind the snapshot that counts.
+                let rest = if promise.is_parallel { Vec::new() } else { loaded.rest };
+                self.input = Received::from(rest);
                 self.engine.upstream.note_kept(self.kept.len() as u64);
                 log!(Notice, "MASTER <-> REPLICA sync: Finished with success");
                 self.machine.loaded(now())
