@@ -298,6 +298,25 @@ fn a_primary_that_lies_does_no_harm() {
     }
 }
 
+/// Positions of before say nothing about the history that takes the place of the own one.
+#[test]
+fn a_replica_with_a_durable_log_answers_after_a_snapshot_of_a_shorter_history() {
+    let replica = dunlin(&["--appendonly", "yes", "--appendfsync", "always"]);
+    fill(&replica, 12, 2000);
+    let mut theirs = replica.client();
+    ok(&mut theirs, &["SET", "seen", "before"]);
+    let primary = dunlin(&[]);
+    ok(&mut primary.client(), &["SET", "seen", "after"]);
+    follow(&mut theirs, primary.port());
+    until_linked(&replica);
+    let mut others = replica.client();
+    for client in [&mut theirs, &mut others] {
+        eventually("it is there", || {
+            ask(client, &["GET", "seen"]) == Reply::Bulk(b"after".to_vec())
+        });
+    }
+}
+
 #[test]
 fn messages_reach_listeners_of_replicas() {
     let primary = dunlin(&[]);

@@ -113,9 +113,11 @@ impl SafePositions {
         self.copies().retain(|other| !Arc::ptr_eq(other, copy));
     }
 
-    /// The history begins anew at another position: what any replica has had of it says nothing.
-    pub fn remove_all_copies(&self) {
+    /// The history begins anew at another position: what any replica has had of it says nothing, nor do
+    /// the positions of writes.
+    pub fn begin_history(&self) {
         self.copies().clear();
+        self.written_anywhere.store(0, Release);
     }
 
     /// How many replicas have received everything before `position`.
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(safe.safe_at(Gate::Disk), Some(JournalPos(9)));
         safe.hold_replies(Gate::Disk, None, JournalPos(9));
         assert!(safe.holds_replies() && !safe.holds_at(Gate::Disk));
-        safe.remove_all_copies();
+        safe.begin_history();
         assert_eq!(safe.safe_at(Gate::Quorum), Some(JournalPos(0)));
     }
 }

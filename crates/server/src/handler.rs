@@ -277,7 +277,7 @@ impl Hub {
                 io.close();
             }
         });
-        self.expiry.begin(&self.worker);
+        self.expiry.begin(&mut self.worker);
         if now >= self.next_collection {
             self.next_collection = Millis(now.0 + COLLECT_MS);
             memory::collect();
@@ -303,6 +303,9 @@ fn hold_until_safe(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) 
     if engine.safe.holds_replies()
         && let Some(gate) = engine.gate_of(session)
     {
+        // In a history that this one has taken the place of, positions may have been further on.
+        let end = engine.journal.position();
+        (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
         io.hold_until(gate, session.written.max(session.seen).0);
     }
 }

@@ -84,7 +84,10 @@ fn replace(
     commit::databases_change(&mut cx, &going);
     caching::invalidate_all(&mut cx.db);
     let mut taken = Taken::default();
-    cx.db.for_each_stripe_mut(|_, stripe| taken.take(stripe, dbs.iter().copied()));
+    cx.db.for_each_stripe_mut(|_, stripe| {
+        taken.take(stripe, dbs.iter().copied());
+        stripe.written = 0;
+    });
     let beside = loaded.map(|_| engine.loading.beside(&engine.keyspace));
     if let Some(beside) = beside {
         let keyspace = &beside.keyspace;
@@ -105,7 +108,7 @@ fn replace(
         Some(bytes) => engine.loading.begin(bytes, cx.now()),
         None => engine.loading.end(),
     }
-    engine.safe.remove_all_copies();
+    engine.safe.begin_history();
     engine.give_up_all_writes();
     engine.journal.begin_history(beginning.history, beginning.position);
     if let Some(db) = loaded {
