@@ -114,31 +114,43 @@ pub(crate) fn parse_end(args: Args<'_>, index: usize) -> Result<End, Error> {
 
 fn lmove(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (from, to) = (parse_end(args, 3)?, parse_end(args, 4)?);
-    if !move_element(cx, args, from, to)? {
+    if !move_element(cx, args, from, to, Effect::Move)? {
         cx.reply.null();
     }
     Ok(())
 }
 
 fn rpoplpush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !move_element(cx, args, End::Right, End::Left)? {
+    if !move_element(cx, args, End::Right, End::Left, Effect::PopPush)? {
         cx.reply.null();
     }
     Ok(())
 }
 
+/// The command that repeats it: that of the same family, as statistics of replicas show.
+#[derive(Clone, Copy)]
+enum Effect {
+    Move,
+    PopPush,
+}
+
 fn blmove(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (from, to) = (parse_end(args, 3)?, parse_end(args, 4)?);
-    block(cx, args, from, to, 5)
+    block(cx, args, (from, to, Effect::Move), 5)
 }
 
 fn brpoplpush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    block(cx, args, End::Right, End::Left, 3)
+    block(cx, args, (End::Right, End::Left, Effect::PopPush), 3)
 }
 
-fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) -> Outcome {
+fn block(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    (from, to, effect): (End, End, Effect),
+    timeout: usize,
+) -> Outcome {
     let deadline = parse_timeout(args[timeout], cx.now())?;
-    if move_element(cx, args, from, to)? {
+    if move_element(cx, args, from, to, effect)? {
         return Ok(());
     }
     if cx.in_transaction {
@@ -150,7 +162,13 @@ fn block(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End, timeout: usize) ->
 }
 
 /// Moves an element and answers with it; `false` if there is none.
-fn move_element(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End) -> Result<bool, Error> {
+fn move_element(
+    cx: &mut Cx<'_>,
+    args: Args<'_>,
+    from: End,
+    to: End,
+    effect: Effect,
+) -> Result<bool, Error> {
     let (source, destination) = (args.key(1), args.key(2));
     let limits = limits::list(&cx.engine.config, &cx.engine.debug);
     if cx.db.object_for_write::<List>(source)?.is_none() {
@@ -165,8 +183,10 @@ fn move_element(cx: &mut Cx<'_>, args: Args<'_>, from: End, to: End) -> Result<b
     cx.db.changed(destination, push_event(to));
     popped(cx, source, from, 1);
     let word = |end: End| if end == End::Left { &b"LEFT"[..] } else { &b"RIGHT"[..] };
-    cx.db.propagate_as(|p| {
-        p.command(&[b"LMOVE", source.bytes, destination.bytes, word(from), word(to)]);
+    let (source, destination) = (source.bytes, destination.bytes);
+    cx.db.propagate_as(|p| match effect {
+        Effect::Move => p.command(&[b"LMOVE", source, destination, word(from), word(to)]),
+        Effect::PopPush => p.command(&[b"RPOPLPUSH", source, destination]),
     });
     cx.reply.bulk(&element);
     Ok(true)
