@@ -26,6 +26,9 @@ pub struct Settings {
     pub limits: Limits,
     /// Expired keys are loaded too: a follower of a history must have what it had.
     pub keeps_expired: bool,
+    /// Expired keys are dropped, and named in [`Counts::expired_keys`], since others may have them. Fields
+    /// that have expired are loaded.
+    pub names_expired: bool,
     /// A key that is there already is replaced; otherwise that is an error.
     pub replaces: bool,
     /// Keys go into the data set beside the one that is served ([`crate::loading::SecondDataSet`]).
@@ -80,6 +83,8 @@ pub struct Counts {
     pub loaded: u64,
     /// Keys that were dropped because their time had come.
     pub expired: u64,
+    /// Their names, if these are asked for.
+    pub expired_keys: Vec<(DbIndex, Box<[u8]>)>,
     /// Keys of collections without elements, which old servers wrote by mistake.
     pub empty: u64,
     /// The first few of these.
@@ -94,6 +99,7 @@ impl Counts {
     pub fn add(&mut self, other: Counts) {
         self.loaded += other.loaded;
         self.expired += other.expired;
+        self.expired_keys.extend(other.expired_keys);
         self.empty += other.empty;
         let room = EMPTY_NAMED.saturating_sub(self.empty_keys.len());
         self.empty_keys.extend(other.empty_keys.into_iter().take(room));
@@ -166,7 +172,7 @@ impl Loader {
 
     /// Loads a key whose value has been built elsewhere.
     pub fn object(&mut self, head: &Head, mut object: Object) -> Result<(), BadRecord> {
-        if self.is_dropped(head.expiry_ms) || self.drops_fields(&mut object) {
+        if self.is_dropped(head.expiry_ms, head.db, &head.key) || self.drops_fields(&mut object) {
             return Ok(());
         }
         let key = Key::new(&head.key);
@@ -187,17 +193,20 @@ impl Loader {
         }
     }
 
-    fn is_dropped(&mut self, expiry_ms: Option<i64>) -> bool {
+    fn is_dropped(&mut self, expiry_ms: Option<i64>, db: u32, key: &[u8]) -> bool {
         let is_dropped =
             !self.settings.keeps_expired && expiry_ms.is_some_and(|at| at < self.settings.now.0);
         self.counts.expired += u64::from(is_dropped);
+        if is_dropped && self.settings.names_expired {
+            self.counts.expired_keys.push((DbIndex(db), Box::from(key)));
+        }
         is_dropped
     }
 
     /// Drops the fields that have expired; says whether none is left.
     fn drops_fields(&self, object: &mut Object) -> bool {
         let Object::Hash(hash) = object else { return false };
-        if self.settings.keeps_expired || !hash.is_timed() {
+        if self.settings.keeps_expired || self.settings.names_expired || !hash.is_timed() {
             return false;
         }
         let now = self.settings.now.0;
@@ -232,7 +241,7 @@ impl Loader {
         };
         let name = Decoder::new(&bytes[cut.at + record.key_at..value_at]).string();
         let name = name.map_err(|error| bad(b"", error))?;
-        if self.is_dropped(record.expiry_ms) {
+        if self.is_dropped(record.expiry_ms, record.db, &name) {
             return Ok(());
         }
         let key = Key::new(&name);

@@ -68,6 +68,7 @@ impl Options {
             settings: Settings {
                 limits: engine::limits::all(&engine.config, &engine.debug),
                 keeps_expired: false,
+                names_expired: false,
                 replaces: false,
                 is_beside: false,
                 world_is_stopped: false,

@@ -4,7 +4,7 @@ use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::persistence::check::verify_rdb;
 use crate::process::{os_error, signals};
-use engine::journal::History;
+use engine::journal::{Entry, History};
 use engine::{DbIndex, Engine, clock};
 use replication::Place;
 use std::fs::File;
@@ -63,11 +63,16 @@ pub fn at_start(
         end: snapshot.bytes,
         begun: &mut || {},
     };
-    let loaded = load_rdb(engine, source, &Options::configured(engine));
+    let mut options = Options::configured(engine);
+    // A replica has what its primary has. A primary tells its replicas, which may go on from here.
+    options.settings.keeps_expired = engine.upstream.is_replica();
+    options.settings.names_expired = !engine.upstream.is_replica();
+    let loaded = load_rdb(engine, source, &options);
     signals::set_loading(false);
     match loaded {
         Ok(report) => {
             continue_history(engine, report.place(), DbIndex(report.stream_db.unwrap_or(0)));
+            propagate_expired(engine, &report.counts.expired_keys);
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
@@ -91,6 +96,18 @@ pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
         engine.journal.begin_history(history, position);
         engine.journal.keep();
         engine.upstream.link().stream_db = db;
+    }
+}
+
+/// Replicas that go on from the file's moment have the keys whose time came while the server was down.
+fn propagate_expired(engine: &Engine, keys: &[(DbIndex, Box<[u8]>)]) {
+    if !engine.journal.is_recording() {
+        return;
+    }
+    let mut entry = Entry::default();
+    for (db, key) in keys {
+        entry.command(*db, &[b"DEL", key]);
+        engine.journal.append(&mut entry, false);
     }
 }
 
