@@ -4,7 +4,7 @@
 //! replica a reader of the journal, a socket for its snapshot, and its place among the sources of
 //! [`journal::safe`]. The server's `replication` module does the I/O.
 
-use journal::{HistoryId, JournalPos, Reader};
+use journal::{HistoryId, JournalPos, Limit, Reader};
 use keyspace::Millis;
 use replication::primary::{Primary, Stage};
 use replication::wire::{self, EndOffset};
@@ -20,6 +20,8 @@ use structs::sync::lock;
 pub(crate) struct Parts {
     /// Reads what the replica is to get; its thread takes it when the stream begins.
     pub(crate) reader: Option<Reader<'static>>,
+    /// How far behind that may be.
+    pub(crate) limit: Option<Limit>,
     /// A second descriptor of its socket, for the thread that sends snapshots.
     pub(crate) socket: Option<OwnedFd>,
 }
@@ -169,13 +171,28 @@ impl Replicas {
         let primary = self.primary();
         // A client that is gone takes its parts with it, after its link.
         if primary.link(client).is_some() {
-            self.parts().entry(client).or_default().reader = Some(reader);
+            self.keep_reader(client, reader);
         }
+    }
+
+    /// The same for a replica that is known to be there: the caller holds its link.
+    pub(crate) fn keep_reader(&self, client: u64, reader: Reader<'static>) {
+        let mut parts = self.parts();
+        let own = parts.entry(client).or_default();
+        own.limit = Some(reader.limit());
+        own.reader = Some(reader);
     }
 
     /// Takes that back.
     pub(crate) fn take_reader(&self, client: u64) -> Option<Reader<'static>> {
         self.parts().get_mut(&client)?.reader.take()
+    }
+
+    /// Those that the journal has cut off before their streams began: no snapshot is of use to them.
+    pub fn cut_off_early(&self) -> Vec<u64> {
+        let parts = self.parts();
+        let is_lost = |own: &Parts| own.reader.as_ref().is_some_and(|reader| reader.is_cut_off());
+        parts.iter().filter(|(_, own)| is_lost(own)).map(|(client, _)| *client).collect()
     }
 
     /// A thread begins to feed replicas.

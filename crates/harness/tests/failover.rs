@@ -23,8 +23,9 @@ fn start(program: &Program, primary: Option<&Server>) -> Server {
         // It is a candidate only from its first acknowledgement on.
         let mut theirs = primary.client();
         eventually("it is online", || {
+            let replicas = ask(&mut theirs, &["INFO", "replication"]).shown();
             field(&mut theirs, "connected_slaves") != "0"
-                && !ask(&mut theirs, &["INFO", "replication"]).shown().contains("state=send_bulk")
+                && !["wait_bgsave", "send_bulk"].iter().any(|state| replicas.contains(state))
         });
     }
     server

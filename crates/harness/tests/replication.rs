@@ -219,6 +219,30 @@ fn a_replica_that_has_more_than_the_log_gets_a_snapshot() {
     compare(&primary, &replica);
 }
 
+/// What has expired while the primary was down, replicas that go on from its file still have.
+#[test]
+fn keys_that_expire_between_a_file_and_its_load_are_gone_from_replicas() {
+    let options = ["--save", "3600 1", "--repl-ping-replica-period", "1000"];
+    let mut primary = primary(&options);
+    let mut client = primary.client();
+    let replica = replica_of(&primary, &[]);
+    let mut theirs = replica.client();
+    eventually("the link is up", || is_linked(&mut theirs));
+    ok(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", "0"]);
+    for number in 0..100 {
+        ok(&mut client, &["SET", &format!("k{number}"), "v", "PX", "1"]);
+    }
+    ok(&mut client, &["SET", "stays", "v"]);
+    compare(&primary, &replica);
+    assert_eq!(ask(&mut theirs, &["DBSIZE"]), Reply::Integer(101));
+    restart(&mut primary);
+    client = primary.client();
+    assert_eq!(number(&mut client, "rdb_last_load_keys_expired"), 100);
+    eventually("it goes on", || number(&mut client, "sync_partial_ok") == 1);
+    eventually("they are gone", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(1));
+    compare(&primary, &replica);
+}
+
 #[test]
 fn a_replica_synchronises_by_tls() {
     let authority = Authority::new("replica");

@@ -279,6 +279,7 @@ impl Journal {
         let at = if before > 0 { self.copy(log, begin, &select(first)) } else { begin };
         self.copy(log, at, bytes);
         cell.end();
+        self.appended(log, bytes.len());
         JournalPos(end)
     }
 
@@ -298,7 +299,17 @@ impl Journal {
         drop(held);
         self.copy(log, begin, bytes);
         cell.end();
+        self.appended(log, bytes.len());
         JournalPos(end)
+    }
+
+    /// While an entry is copied, nothing of it can be given back. What is larger than a segment is not to
+    /// stay until the next one.
+    #[inline]
+    fn appended(&self, log: &Log, bytes: usize) {
+        if bytes >= SEGMENT {
+            self.give_back(log, &mut self.register());
+        }
     }
 
     /// Copies into reserved bytes; returns the position behind them.
@@ -396,6 +407,16 @@ impl Journal {
         }
     }
 
+    /// Cuts off the readers that are too far behind now, as new entries do once a mebibyte.
+    pub fn check_limits(&self) {
+        let Some(log) = self.log.get() else { return };
+        let mut register = self.register();
+        if register.cut_off_slow_readers(self.published(log)) {
+            self.readers_left(&register);
+        }
+        self.give_back(log, &mut register);
+    }
+
     /// Whether bytes are kept.
     pub fn is_keeping(&self) -> bool {
         self.register().keeps
@@ -408,7 +429,10 @@ impl Journal {
     }
 
     fn first_kept(&self, register: &Register) -> JournalPos {
-        JournalPos(register.first.max(self.position().0.saturating_sub(register.backlog)))
+        let backlog = self.position().0.saturating_sub(register.backlog);
+        // What a slow reader keeps, others can have, too.
+        let slowest = register.readers.iter().map(|reader| reader.position()).min();
+        JournalPos(register.first.max(slowest.unwrap_or(backlog).min(backlog)))
     }
 
     /// Changes that were made while nothing was recorded are not in the journal. So another history

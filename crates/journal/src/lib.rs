@@ -28,7 +28,7 @@ pub use aside::Aside;
 pub use entry::{Effect, Entry, push_select};
 pub use history::{History, HistoryId};
 pub use journal::{Journal, NotKept};
-pub use reader::{Chunk, IfBehind, Reader};
+pub use reader::{Chunk, IfBehind, Limit, Reader};
 
 /// A place in the journal: the number of bytes of the replication stream before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]

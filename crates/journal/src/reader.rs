@@ -60,6 +60,21 @@ pub struct Reader<'j> {
     segment: Option<(u64, Arc<Segment>)>,
 }
 
+/// How far behind a reader may be, wherever the reader itself is.
+pub struct Limit(Arc<ReaderState>);
+
+impl Limit {
+    /// As [`Reader::allow`].
+    pub fn allow(&self, bytes: u64) {
+        self.0.allowed.store(bytes, Relaxed);
+    }
+
+    /// As [`Reader::is_cut_off`].
+    pub fn is_cut_off(&self) -> bool {
+        self.0.is_cut_off.load(Acquire)
+    }
+}
+
 /// Bytes of the journal, in the segment's own memory.
 pub struct Chunk {
     segment: Arc<Segment>,
@@ -93,6 +108,11 @@ impl<'j> Reader<'j> {
     /// Lets it be so many bytes behind, even if the backlog is smaller.
     pub fn allow(&self, bytes: u64) {
         self.state.allowed.store(bytes, Relaxed);
+    }
+
+    /// Its limit, to be changed later.
+    pub fn limit(&self) -> Limit {
+        Limit(Arc::clone(&self.state))
     }
 
     /// How far it can read; always the end of an entry.

@@ -403,6 +403,36 @@ fn a_stream_is_copied_verbatim() {
 }
 
 #[test]
+fn a_large_entry_does_not_stay_until_the_next() {
+    let copy = Journal::default();
+    copy.set_backlog(10);
+    copy.keep();
+    copy.set_copy(true);
+    copy.append_verbatim(&vec![b'x'; 8 << 20], DbIndex(0));
+    assert!(copy.held_bytes() <= 2 << 20, "{} bytes", copy.held_bytes());
+}
+
+#[test]
+fn what_a_slow_reader_keeps_is_there_for_others() {
+    let journal = Journal::default();
+    journal.set_backlog(1000);
+    journal.keep();
+    let slow = journal.read(IfBehind::CutOff);
+    slow.allow(u64::MAX);
+    for _ in 0..100 {
+        append(&journal, 0, &[&[b'x'; 50_000]]);
+    }
+    assert_eq!(journal.kept_from(), Some(JournalPos(0)));
+    assert!(journal.read_from(JournalPos(5), IfBehind::CutOff).is_ok());
+    // Its limit is lowered from afar.
+    slow.limit().allow(100_000);
+    journal.check_limits();
+    assert!(slow.is_cut_off());
+    assert_eq!(journal.kept_from().map(|at| at.0), Some(journal.position().0 - 1000));
+    assert!(journal.read_from(JournalPos(5), IfBehind::CutOff).is_err());
+}
+
+#[test]
 fn own_entries_of_a_copy_stand_beside_it() {
     let replica = Journal::default();
     replica.keep();

@@ -17,10 +17,14 @@ impl Engine {
     /// What decides whether a replica may continue.
     fn kept(&self) -> Kept {
         let journal = &self.journal;
+        let position = journal.position();
+        // What is kept for a slow replica may be more than another one is allowed to lack.
+        let most = self.config.repl_backlog_size().max(self.replica_allowance());
+        let first = journal.kept_from();
         Kept {
             history: journal.history(),
-            first: journal.kept_from(),
-            position: journal.position(),
+            first: first.map(|first| first.max(JournalPos(position.0.saturating_sub(most)))),
+            position,
         }
     }
 
@@ -63,6 +67,20 @@ impl Engine {
     /// The same for one replica: more, if it has failed to catch up before.
     pub fn allowance_of(&self, client: u64) -> u64 {
         self.replicas.primary().allowance(client, self.replica_allowance())
+    }
+
+    /// The limits of replicas have changed: those that lack more than they may are cut off.
+    pub fn follow_replica_limits(&self) {
+        let clients: Vec<u64> = self.replicas.parts().keys().copied().collect();
+        for client in clients {
+            let allowance = self.allowance_of(client);
+            if let Some(limit) =
+                self.replicas.parts().get(&client).and_then(|own| own.limit.as_ref())
+            {
+                limit.allow(allowance);
+            }
+        }
+        self.journal.check_limits();
     }
 
     /// A replica lacks so many bytes of the stream. `true` if that is little, and its snapshot is behind it.
@@ -127,7 +145,7 @@ impl Engine {
         match reader {
             Some(reader) => {
                 reader.allow(primary.allowance(client, self.replica_allowance()));
-                self.replicas.parts().entry(client).or_default().reader = Some(reader);
+                self.replicas.keep_reader(client, reader);
                 true
             }
             None => {

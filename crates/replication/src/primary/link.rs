@@ -123,9 +123,9 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Stage::Handshake => "handshake",
-            Stage::Waiting | Stage::Paired => "wait_bgsave",
+            Stage::Waiting | Stage::Receiving | Stage::Paired => "wait_bgsave",
             Stage::Parallel => "send_bulk_and_stream",
-            Stage::Receiving | Stage::Loading => "send_bulk",
+            Stage::Loading => "send_bulk",
             Stage::Online => "online",
         }
     }

@@ -114,6 +114,9 @@ pub(super) mod flag {
     /// A reply is with the thread that releases it (`handed.rs`); what follows waits for its return.
     pub const HANDED: u16 = 1 << 11;
 
+    /// Others have descriptors of the socket, too.
+    pub const SHARED: u16 = 1 << 12;
+
     /// Any of these keeps input from the handler.
     pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE;
 }

@@ -41,8 +41,9 @@ impl ConnIo<'_> {
     }
 
     /// A second descriptor of the connection's socket. What is written there must not meet output of this
-    /// one.
-    pub fn duplicate(&self) -> std::io::Result<OwnedFd> {
+    /// one. When the connection ends here, it ends there, too.
+    pub fn duplicate(&mut self) -> std::io::Result<OwnedFd> {
+        self.core.links[self.slot as usize].flags |= flag::SHARED;
         match &self.core.links[self.slot as usize].fd {
             Some(fd) => fd.try_clone(),
             None => Err(std::io::ErrorKind::NotConnected.into()),

@@ -512,6 +512,10 @@ impl<H: Handler> Reactor<H> {
             // The generation makes every older name of the slot stale.
             let fresh = Link { generation: link.generation.wrapping_add(1), ..Link::default() };
             let gone = std::mem::replace(link, fresh);
+            // Otherwise the peer would not hear of it before the last descriptor is closed.
+            if let Some(fd) = gone.fd.as_ref().filter(|_| gone.is(flag::SHARED)) {
+                sys::shutdown(fd.as_raw_fd());
+            }
             let (handed, _) = self.net.handed(self.core.thread as usize);
             match gone.fd {
                 // It is being sent at this moment: the number must stay what it is.

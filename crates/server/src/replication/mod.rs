@@ -73,6 +73,12 @@ fn round(engine: &'static Engine, expiry: &mut BacklogExpiry) {
         log!(Notice, "Replication backlog freed after {ttl_s} seconds without connected replicas.");
     }
     engine.replicas.count_again(now, engine.config.min_replicas_max_lag());
+    engine.journal.check_limits();
+    for client in engine.replicas.cut_off_early() {
+        engine.replicas.primary().cut_off(client);
+        feed::log_cut_off(engine, &name(engine, client));
+        disconnect(engine, client);
+    }
     let actions = engine.replicas.primary().tick(&engine.replication_settings(), now);
     for action in actions {
         act(engine, action);

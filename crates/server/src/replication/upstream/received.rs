@@ -119,8 +119,10 @@ impl Received {
     /// The piece was applied: its memory can be used again.
     pub fn reuse(&mut self, piece: Piece) {
         let bytes = piece.into_bytes();
-        if !Arc::ptr_eq(&bytes, &self.bytes) {
-            self.spare = bytes;
+        if Arc::ptr_eq(&bytes, &self.bytes) {
+            return;
         }
+        // That of a large value is not worth keeping.
+        self.spare = if bytes.len() > 4 * PIECE { Arc::default() } else { bytes };
     }
 }
