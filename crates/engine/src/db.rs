@@ -61,6 +61,8 @@ pub struct Db<'a> {
     /// Whether reading a key counts as using it (CLIENT NO-TOUCH, OBJECT, DEBUG say no).
     pub touches: bool,
     pub(crate) effects: Effects,
+    /// A client of a replica writes: keys that end are the replica's own.
+    pub(crate) notes_own_keys: bool,
     pub(crate) stale: RefCell<Vec<Stale>>,
     /// Keys whose values a command needs that it does not name, and that are not in RAM.
     pub(crate) cold_met: RefCell<Vec<(DbIndex, Box<[u8]>)>>,
@@ -125,6 +127,7 @@ impl<'a> Db<'a> {
             locks: Locks::new(&engine.keyspace),
             touches: true,
             effects: Effects::default(),
+            notes_own_keys: engine.upstream.is_replica(),
             stale: RefCell::default(),
             cold_met: RefCell::default(),
             shown: None,

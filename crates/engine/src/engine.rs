@@ -29,6 +29,7 @@ use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::mailbox::Mailbox;
+use crate::own_keys::OwnKeys;
 use crate::pause::Pause;
 use crate::peer::Peer;
 use crate::persistence::Persistence;
@@ -89,6 +90,8 @@ pub trait Host: Send + Sync {
     fn client_line(&self, _engine: &Engine, _client: &Client, _now: Millis) -> String {
         String::new()
     }
+    /// This server is a replica from now on, or none any more. The world may be stopped.
+    fn role_changed(&self) {}
     /// Facts about the process for INFO, by section: lines of `name:value`.
     fn facts(&self, section: &str) -> Vec<(String, String)>;
     /// Begins to rewrite the append-only file, or says in the log why it cannot.
@@ -212,6 +215,8 @@ pub struct Engine {
     pub replicas: crate::replicas::Replicas,
     /// The primary of this server, if it is a replica.
     pub upstream: Upstream,
+    /// What clients of a replica have written, and when it ends.
+    pub own_keys: OwnKeys,
     /// The role of primary, while it is handed over.
     pub failover: Handover,
     /// The append-only file.
@@ -306,6 +311,7 @@ impl Engine {
             safe: SafePositions::default(),
             replicas: crate::replicas::Replicas::default(),
             upstream: Upstream::default(),
+            own_keys: OwnKeys::default(),
             failover: Handover::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),

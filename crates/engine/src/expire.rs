@@ -13,7 +13,7 @@ use crate::latency::Slow;
 use crate::worker::Worker;
 use keyspace::keyspace::STRIPES;
 use keyspace::snapshot::{Touch, Urgency};
-use keyspace::{Key, TableId};
+use keyspace::{Entry, Key, TableId};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use structs::table::ScanPosition;
@@ -39,8 +39,11 @@ pub struct Cycle {
 
 impl Cycle {
     /// Begins a round; [`Cycle::step`] does the work.
-    pub fn begin(&mut self, worker: &Worker) {
+    pub fn begin(&mut self, worker: &mut Worker) {
         let engine = worker.engine();
+        if worker.context().index == 0 && !engine.own_keys.is_empty() {
+            worker.with_db(sweep_own_keys);
+        }
         if !is_wanted(engine) {
             return;
         }
@@ -103,6 +106,47 @@ impl Cycle {
 
 fn is_wanted(engine: &Engine) -> bool {
     engine.active_expire.load(Relaxed) && !engine.is_frozen()
+}
+
+/// Deletes keys that clients of this replica have written, whose time has come. What a snapshot or a long
+/// command needs is left to a later round.
+fn sweep_own_keys(db: &mut Db<'_>) {
+    let engine = db.engine;
+    let is_wanted = engine.active_expire.load(Relaxed) && engine.upstream.is_replica();
+    if !is_wanted || engine.pause.is_on() || engine.loading.is_on() {
+        return;
+    }
+    let started = engine.clock.now();
+    while engine.clock.elapsed(started) < SLICE {
+        let due = engine.own_keys.take_due(db.now(), SAMPLE);
+        if due.is_empty() {
+            return;
+        }
+        for (index, key) in due {
+            db.index = index;
+            settle_own_key(db, Key::new(&key));
+        }
+    }
+}
+
+fn settle_own_key(db: &mut Db<'_>, key: Key<'_>) {
+    let (index, stripe) = (db.index, db.engine.keyspace.stripe_of(key));
+    let mut end = Some(db.now());
+    if db.locks.try_acquire(stripe) {
+        let data = db.locks.data_mut(stripe);
+        end = data.find(index, key).and_then(Entry::expiry);
+        let is_needed =
+            data.is_held(key.hash) || data.is_delayed(index, key.hash, Touch::Whole, Urgency::None);
+        if end.is_some_and(|end| end <= db.now()) && !is_needed {
+            db.expire(key);
+            crate::commit::commit_outside(db);
+            end = None;
+        }
+        db.locks.release();
+    }
+    if end.is_some() {
+        db.engine.own_keys.note(index, key.bytes, end);
+    }
 }
 
 /// Looks at some volatile entries of a stripe and deletes the expired; `true` if it is worth

@@ -76,6 +76,7 @@ impl Manner {
         replies.clear();
         let mut cx = Cx::new(engine, thread, session, engine.clock.wall(), replies);
         cx.db.horizon = Millis(i64::MIN);
+        cx.db.notes_own_keys = false;
         cx.in_transaction = true;
         match self {
             Manner::Stream => cx.db.effects.is_stream = true,

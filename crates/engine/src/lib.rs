@@ -46,6 +46,7 @@ pub mod long;
 pub mod monitor;
 mod name;
 mod outbox;
+pub mod own_keys;
 pub mod peer;
 pub mod persistence;
 pub mod pressure;

@@ -8,6 +8,7 @@
 
 use keyspace::{DbIndex, Millis};
 use replication::replica::Stage;
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct Upstream {
     is_link_up: AtomicBool,
     term: AtomicU64,
     link: Mutex<Link>,
+    /// Another handle of the link's socket.
+    socket: Mutex<Option<TcpStream>>,
     changed: Condvar,
     /// Commands of the stream that failed here, as they did not on the primary.
     pub failures: AtomicU64,
@@ -38,6 +41,8 @@ pub struct Link {
     pub down_since: Option<Millis>,
     /// The snapshot that is being received.
     pub transfer: Option<Transfer>,
+    /// Bytes of the stream that have come and wait for the end of CLIENT PAUSE.
+    pub held_bytes: u64,
     /// Bytes that came, and that were sent.
     pub received_bytes: u64,
     /// See there.
@@ -130,6 +135,13 @@ impl Upstream {
         drop(wait_timeout(&self.changed, link, timeout, |_| self.term() == term));
     }
 
+    /// The link of this term has a socket, which the beginning of another term closes: the primary is to see
+    /// at once that this server is not its replica any more.
+    pub fn note_socket(&self, term: u64, socket: Option<TcpStream>) {
+        let mut own = lock(&self.socket);
+        *own = socket.filter(|_| self.term() == term);
+    }
+
     /// Another term begins, with this primary or with none.
     pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
         let mut link = self.link();
@@ -148,5 +160,10 @@ impl Upstream {
         self.is_link_up.store(false, SeqCst);
         self.term.fetch_add(1, SeqCst);
         self.changed.notify_all();
+        drop(link);
+        if let Some(socket) = lock(&self.socket).take() {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
     }
 }

@@ -245,7 +245,7 @@ impl Connections {
         }
         if now >= self.next_round {
             self.next_round = Millis(now.0 + ROUND_MS);
-            self.expiry.begin(&self.worker);
+            self.expiry.begin(&mut self.worker);
             while self.expiry.step(&mut self.worker).is_some() {}
             self.worker.with_db(|db| engine::caching::limit_keys(db));
             while self.worker.keep_limit() {}

@@ -163,6 +163,10 @@ impl Applier {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
             }
+            Effect::Other("client-output-buffer-limit") => {
+                self.engine.follow_replica_limits();
+                Ok(())
+            }
             Effect::Other("min-replicas-max-lag") => {
                 // The next write is judged by it, not only one after the next count.
                 let now = engine::clock::now();
@@ -212,15 +216,21 @@ impl Applier {
         Ok(())
     }
 
-    fn apply_oom_score(&self) -> Result<(), String> {
+    /// Tells the kernel what to kill first when memory runs out.
+    ///
+    /// # Errors
+    /// It refuses, for CONFIG SET.
+    pub fn apply_oom_score(&self) -> Result<(), String> {
         let config = &self.engine.config;
+        let is_replica = self.engine.upstream.is_replica();
+        let class = if is_replica { oom_score::Class::Replica } else { oom_score::Class::Primary };
         let mode = match config.oom_score_adj() {
             OomScoreAdj::No => oom_score::Mode::No,
             OomScoreAdj::Relative => oom_score::Mode::Relative,
             OomScoreAdj::Absolute => oom_score::Mode::Absolute,
         };
         lock(&self.oom_score)
-            .apply(mode, config.oom_score_adj_values(), oom_score::Class::Primary)
+            .apply(mode, config.oom_score_adj_values(), class)
             .map_err(|_| "Failed to set current oom_score_adj. Check server logs.".to_owned())
     }
 }

@@ -105,6 +105,11 @@ impl Host for ServerHost {
         self.applier.apply(changed, in_transaction)
     }
 
+    fn role_changed(&self) {
+        // A failure was logged; the role changes all the same.
+        let _ = self.applier.apply_oom_score();
+    }
+
     fn save_in_background(&self, snapshot: Snapshot) {
         save::in_background(self.engine, snapshot);
     }

@@ -110,7 +110,7 @@ fn open(
     let host = std::str::from_utf8(host).map_err(invalid)?;
     let port = std::str::from_utf8(port).map_err(invalid)?;
     let port = port.parse::<u16>().map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
-    Socket::open(host, port, timeout, rules, || true)
+    Socket::open(host, port, None, timeout, rules, || true)
 }
 
 struct Connection {

@@ -1,9 +1,9 @@
 //! A connection that this server makes to another one: plain, or by TLS.
 
-use crate::net::{OutgoingStream, shake_hands};
+use crate::net::{OutgoingStream, connect_from, shake_hands};
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsRawFd as _, RawFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,18 +23,19 @@ pub enum Socket {
 impl Socket {
     /// Connects to the first of the host's addresses that can be reached, with the rules of TLS if it is
     /// to be encrypted. Reading ends with nothing after [`ROUND`], writing after `timeout`. `goes_on` is
-    /// asked now and then whether the connection is still wanted.
+    /// asked now and then whether the connection is still wanted. `source`: the local address.
     ///
     /// # Errors
     /// The last address cannot be reached, or the other side does not agree on TLS.
     pub fn open(
         host: &str,
         port: u16,
+        source: Option<IpAddr>,
         timeout: Duration,
         rules: Option<Arc<ClientConfig>>,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<Socket> {
-        let socket = connect(host, port, timeout)?;
+        let socket = connect(host, port, source, timeout)?;
         let Some(rules) = rules else { return Ok(Socket::Plain(socket)) };
         let began = Instant::now();
         let goes_on = || goes_on() && began.elapsed() < timeout;
@@ -113,10 +114,21 @@ impl Write for Socket {
     }
 }
 
-fn connect(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+fn connect(
+    host: &str,
+    port: u16,
+    source: Option<IpAddr>,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
     let mut last = io::Error::other("the host has no address");
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, timeout) {
+        let attempt = match source {
+            None => TcpStream::connect_timeout(&address, timeout),
+            // One of the host's other addresses may be of the same family.
+            Some(source) if source.is_ipv6() != address.is_ipv6() => continue,
+            Some(source) => connect_from(source, &address, timeout),
+        };
+        match attempt {
             Ok(socket) => {
                 socket.set_nodelay(true)?;
                 socket.set_read_timeout(Some(ROUND))?;

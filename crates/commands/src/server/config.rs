@@ -132,8 +132,11 @@ fn config_set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::Syntax);
     }
     let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
-    let context =
-        SetContext { is_local: cx.session.is_local, is_loading: cx.engine.loading.is_on() };
+    let loading = &cx.engine.loading;
+    let context = SetContext {
+        is_local: cx.session.is_local,
+        is_loading: loading.is_on() || loading.is_beside(),
+    };
     let (engine, in_transaction) = (cx.engine, cx.in_transaction);
     let set = engine.config.set(&pairs, context, &mut |changed| match engine.host() {
         Some(host) => host.apply_config(changed, in_transaction),

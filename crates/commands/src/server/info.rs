@@ -389,7 +389,7 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "total_forks", cx.engine.persistence.forks());
     let kept = cx.engine.host().map_or(0, Host::kept_connections);
     line(out, "migrate_cached_sockets", kept);
-    line(out, "slave_expires_tracked_keys", 0);
+    line(out, "slave_expires_tracked_keys", engine.own_keys.len());
     line(out, "active_defrag_hits", 0);
     line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
     line(out, "tracking_total_items", engine.tracking.items.load(Relaxed));
@@ -453,7 +453,8 @@ fn upstream(cx: &Cx<'_>, out: &mut String) {
     let heard = link.heard.filter(|_| is_up);
     line(out, "master_last_io_seconds_ago", seconds_since(heard));
     line(out, "master_sync_in_progress", u8::from(link.transfer.is_some()));
-    line(out, "slave_read_repl_offset", position);
+    let held = if engine::follow::is_held_by_clients(engine) { link.held_bytes } else { 0 };
+    line(out, "slave_read_repl_offset", position + held);
     line(out, "slave_repl_offset", position);
     line(out, "replicas_repl_buffer_size", link.kept_bytes);
     line(out, "replicas_repl_buffer_peak", link.kept_peak);

@@ -95,7 +95,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         .alias(&["bgsave_cpulist"])
         .immutable()
         .not_yet(),
-    optional("bind-source-addr", "local address of outgoing connections").not_yet(),
+    optional("bind-source-addr", "local address of the connection to a primary"),
     int("socket-mark-id", (0, u32::MAX as i64), "0", "SO_MARK of listening sockets; 0 sets none")
         .immutable()
         .not_yet(),

@@ -4,7 +4,7 @@ use super::Db;
 use crate::effects::{Cause, Change};
 use crate::events::Event;
 use crate::journal::Effect;
-use keyspace::Key;
+use keyspace::{Entry, Key};
 
 impl Db<'_> {
     /// Reports that `key` was changed by this event. Call it once a key and change, after it.
@@ -29,6 +29,9 @@ impl Db<'_> {
     pub(crate) fn report(&mut self, key: Key<'_>, event: Option<Event>, cause: Cause) {
         let stripe = self.engine.keyspace.stripe_of(key);
         self.reach(stripe);
+        if self.notes_own_keys {
+            self.note_own_key(key);
+        }
         if self.locks.data(stripe).has_attachment() || self.engine.has_global_interest() {
             self.effects.changes.push(Change {
                 db: self.index,
@@ -39,6 +42,12 @@ impl Db<'_> {
                 is_event_only: false,
             });
         }
+    }
+
+    #[cold]
+    fn note_own_key(&self, key: Key<'_>) {
+        let end = self.find(key).and_then(Entry::expiry);
+        self.engine.own_keys.note(self.index, key.bytes, end);
     }
 
     /// A further event of a key whose change is reported by [`Db::changed`] (SET with an expiry

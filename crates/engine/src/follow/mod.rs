@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::journal::JournalPos;
 use crate::lanes::{Lanes, Request, TOGETHER, fetch};
 use crate::locks::Locked;
+use crate::pause::Purpose;
 use crate::request_keys::RequestKeys;
 use crate::session::Session;
 use crate::table::Resolved;
@@ -51,8 +52,10 @@ pub struct Follower<'t> {
 pub struct Applied {
     /// The primary asks what the replica has, and this is it.
     pub asked_at: Option<JournalPos>,
-    /// Another term has begun: nothing more is to be applied.
+    /// Nothing more is to be applied: another term has begun, or CLIENT PAUSE holds the stream back.
     pub is_over: bool,
+    /// Bytes of the piece that are applied.
+    pub bytes: usize,
 }
 
 /// The words of one command.
@@ -62,6 +65,8 @@ type Words<'i> = Vec<&'i [u8]>;
 pub struct Piece {
     source: Arc<SharedCommands>,
     entries: Vec<(Entry, Kind)>,
+    /// Bytes in front of the first of them.
+    begin: usize,
 }
 
 /// What an entry is to the applier.
@@ -104,7 +109,23 @@ impl Piece {
             EntryKind::Commands { .. } => Kind::Other,
         };
         let entries = entries.iter().map(|entry| (*entry, kind_of(entry))).collect();
-        Piece { source: Arc::new(source), entries }
+        Piece { source: Arc::new(source), entries, begin: 0 }
+    }
+
+    /// Leaves only what stands behind so many bytes.
+    pub fn skip(&mut self, bytes: usize) {
+        self.entries.retain(|(entry, _)| entry.end > bytes);
+        self.begin = bytes;
+    }
+
+    /// All its bytes.
+    pub fn bytes(&self) -> usize {
+        self.entries.last().map_or(self.begin, |(entry, _)| entry.end)
+    }
+
+    /// Those that are not applied.
+    pub fn bytes_left(&self) -> usize {
+        self.bytes() - self.begin
     }
 
     /// The memory that it is in, once it was applied.
@@ -137,8 +158,9 @@ impl<'t> Follower<'t> {
         let (engine, thread) = (self.engine, self.thread);
         thread.reader.enter();
         let cx = Manner::Stream.context(engine, thread, &mut self.session, &mut self.replies);
-        let mut run = Run { cx, term, input: piece.input(), appended: 0, at: 0, is_over: false };
-        run.check_term();
+        let (input, at) = (piece.input(), piece.begin);
+        let mut run = Run { cx, term, input, appended: at, at, is_over: false };
+        run.check_turn();
         let mut asked_at = None;
         let mut meanwhile = Some(meanwhile);
         let mut rest = piece.entries.as_slice();
@@ -168,13 +190,13 @@ impl<'t> Follower<'t> {
             rest = &rest[1..];
         }
         run.append();
-        let Run { cx, is_over, .. } = run;
+        let Run { cx, is_over, at: bytes, .. } = run;
         cx.session.db = cx.db.index;
         engine.flush_broadcasts();
         drop(cx);
         thread.reader.leave();
         tier::make_room_for_load(engine, Some(&thread.reader));
-        Applied { asked_at, is_over }
+        Applied { asked_at, is_over, bytes }
     }
 }
 
@@ -192,6 +214,12 @@ fn in_its_place(row: &Resolved) -> Result<&Resolved, Error> {
 /// Whether clients may write keys of the stream, and the append-only file has to have the order of both.
 fn appends_under_locks(engine: &Engine) -> bool {
     engine.journal.takes_asides() && !engine.config.replica_read_only()
+}
+
+/// Whether CLIENT PAUSE holds the stream back, as it does the commands of any client.
+pub fn is_held_by_clients(engine: &Engine) -> bool {
+    let pause = engine.pause.is_on().then(|| engine.pause.in_force(engine.clock.wall())).flatten();
+    pause.is_some_and(|pause| pause.purpose == Purpose::Client)
 }
 
 /// Whether commands may run beside each other: none of them can have to step back, or is to be seen in
@@ -217,8 +245,9 @@ struct Run<'a, 'i> {
 
 impl<'i> Run<'_, 'i> {
     /// Asks, each time the thread has entered the world, whether it is still this one's turn.
-    fn check_term(&mut self) {
-        self.is_over |= self.cx.engine.upstream.term() != self.term;
+    fn check_turn(&mut self) {
+        let engine = self.cx.engine;
+        self.is_over |= engine.upstream.term() != self.term || is_held_by_clients(engine);
     }
 
     /// Appends what was applied; before the world is left.
@@ -237,7 +266,7 @@ impl<'i> Run<'_, 'i> {
         self.cx.thread.reader.leave();
         self.cx.thread.clock.rest(GAP);
         self.cx.thread.reader.enter();
-        self.check_term();
+        self.check_turn();
     }
 
     /// Leaves the world if a thread waits for that.
@@ -246,7 +275,7 @@ impl<'i> Run<'_, 'i> {
             self.append();
             self.cx.thread.reader.leave();
             self.cx.thread.reader.enter();
-            self.check_term();
+            self.check_turn();
         }
     }
 
@@ -408,7 +437,7 @@ impl<'i> Run<'_, 'i> {
                 return;
             }
         }
-        self.check_term();
+        self.check_turn();
         if !self.is_over {
             self.run(rows, commands);
             // No thread may see the one without the other.
@@ -417,7 +446,7 @@ impl<'i> Run<'_, 'i> {
             dispatch::serve_first(&mut self.cx);
         }
         self.cx.db.locks.release_inside(&self.cx.thread.reader);
-        self.check_term();
+        self.check_turn();
     }
 
     /// The stripes of all keys.

@@ -28,6 +28,13 @@ impl Engine {
         if !was_replica {
             self.give_up_all_writes();
             self.unblock_all();
+            self.tell_host_of_role();
+        }
+    }
+
+    fn tell_host_of_role(&self) {
+        if let Some(host) = self.host() {
+            host.role_changed();
         }
     }
 
@@ -44,6 +51,9 @@ impl Engine {
         journal.forget_db();
         self.upstream.link().is_incomplete = false;
         self.upstream.begin_term(None, self.clock.wall());
+        // From now on every key is its own.
+        self.own_keys.clear();
+        self.tell_host_of_role();
         self.disconnect_replicas();
     }
 

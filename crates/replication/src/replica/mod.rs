@@ -25,8 +25,8 @@
 //! The machine says which of the two it listens to ([`Replica::listens_to`]); what comes over the other waits.
 //!
 //! What the replica has (a history and a position in it) is the journal's to know; it is asked for when
-//! PSYNC is sent. After a failure the machine waits before it tries again, longer each time where a
-//! snapshot was what failed.
+//! PSYNC is sent. When a stream has ended, the machine tries again at once. After a failure it waits
+//! before that, longer each time where a snapshot was what failed.
 
 mod dual;
 pub mod framing;
@@ -179,6 +179,8 @@ pub struct Replica {
     /// When to connect next.
     due: Millis,
     heard: Millis,
+    /// Since when the stream comes.
+    follows_since: Millis,
     acknowledged: Millis,
     /// Replies that are to come, the first last.
     expected: Vec<Said>,
@@ -306,7 +308,10 @@ impl Replica {
         } else {
             (FIRST_WAIT_MS, LONGEST_WAIT_MS)
         };
-        let wait = (first << (self.failures - 1).min(10)).min(longest);
+        let mut wait = (first << (self.failures - 1).min(10)).min(longest);
+        if failed_in == Stage::Following && now.0 - self.follows_since.0 >= FIRST_WAIT_MS {
+            (wait, self.failures) = (0, 0);
+        }
         self.due = Millis(now.0 + wait);
         let mut actions = vec![Action::Close];
         if self.last_reason != reason {
@@ -529,7 +534,7 @@ impl Replica {
     /// From here on the stream comes.
     fn follow(&mut self, now: Millis) -> Vec<Action> {
         self.stage = Stage::Following;
-        (self.heard, self.acknowledged) = (now, now);
+        (self.heard, self.acknowledged, self.follows_since) = (now, now, now);
         self.failures = 0;
         self.last_reason.clear();
         // The first acknowledgement tells the primary that the snapshot is over.

@@ -143,6 +143,23 @@ fn failures_are_retried_later_and_later_and_told_once() {
 }
 
 #[test]
+fn a_stream_that_ends_is_asked_for_at_once() {
+    let id = HistoryId::random();
+    let around = around(Some((id, JournalPos(7))));
+    for (lasted, wait) in [(0, 100), (99, 100), (100, 0), (5000, 0)] {
+        let (mut replica, _) = asking(&around);
+        replica.line(format!("+CONTINUE {id}").as_bytes(), &around, Millis(0));
+        replica.lost("Connection with master lost.", Millis(lasted));
+        assert_eq!(replica.due, Millis(lasted + wait), "after {lasted} ms");
+        // What follows is a failure to connect.
+        replica.tick(&around, replica.due);
+        let now = replica.due;
+        replica.lost("Connection refused", now);
+        assert!(replica.due.0 - now.0 >= 100);
+    }
+}
+
+#[test]
 fn a_successor_takes_over_or_refuses() {
     let id = HistoryId::random();
     let around = Surroundings { hands_over: true, ..around(Some((id, JournalPos(7)))) };

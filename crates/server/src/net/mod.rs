@@ -63,6 +63,18 @@ pub use tls::{
 };
 pub use waker::Waker;
 
+/// A connection from a local address.
+///
+/// # Errors
+/// The address is not this machine's, or the target cannot be reached.
+pub fn connect_from(
+    source: std::net::IpAddr,
+    target: &std::net::SocketAddr,
+    timeout: std::time::Duration,
+) -> std::io::Result<std::net::TcpStream> {
+    sys::connect_from(source, target, timeout)
+}
+
 use std::fmt;
 use std::time::Duration;
 

@@ -7,12 +7,12 @@
 
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Turns a `-1` return into the `errno` behind it.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -183,6 +183,79 @@ pub(super) fn schedule_as_batch(is_batch: bool) -> io::Result<()> {
     check(result as libc::c_int).map(drop)
 }
 
+/// Gives `call` an address as the kernel takes it.
+fn with_address<R>(
+    address: &SocketAddr,
+    call: impl FnOnce(*const libc::sockaddr, libc::socklen_t) -> R,
+) -> R {
+    match address {
+        SocketAddr::V4(v4) => {
+            // SAFETY: the all-zero bit pattern is a valid sockaddr_in.
+            let mut sa: libc::sockaddr_in = unsafe { zeroed() };
+            sa.sin_family = libc::AF_INET as libc::sa_family_t;
+            sa.sin_port = v4.port().to_be();
+            sa.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
+            call((&raw const sa).cast(), size_of::<libc::sockaddr_in>() as libc::socklen_t)
+        }
+        SocketAddr::V6(v6) => {
+            // SAFETY: the all-zero bit pattern is a valid sockaddr_in6.
+            let mut sa: libc::sockaddr_in6 = unsafe { zeroed() };
+            sa.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+            sa.sin6_port = v6.port().to_be();
+            sa.sin6_addr.s6_addr = v6.ip().octets();
+            sa.sin6_scope_id = v6.scope_id();
+            call((&raw const sa).cast(), size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+        }
+    }
+}
+
+/// A connection from this local address, on any port, with blocking calls.
+pub(super) fn connect_from(
+    source: IpAddr,
+    target: &SocketAddr,
+    timeout: Duration,
+) -> io::Result<TcpStream> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let family = if source.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: takes no pointers.
+    let fd = own(unsafe { libc::socket(family, kind, 0) })?;
+    let raw = fd.as_raw_fd();
+    with_address(&SocketAddr::new(source, 0), |sa, size| {
+        // SAFETY: `sa` is an address of `size` bytes that lives through the call.
+        check(unsafe { libc::bind(raw, sa, size) })
+    })?;
+    let begun = with_address(target, |sa, size| {
+        // SAFETY: as above.
+        check(unsafe { libc::connect(raw, sa, size) })
+    });
+    let socket = TcpStream::from(fd);
+    match begun {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {
+            wait_until_writable(raw, timeout)?;
+            socket.take_error()?.map_or(Ok(()), Err)?;
+        }
+        begun => drop(begun?),
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
+
+fn wait_until_writable(fd: RawFd, timeout: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        let mut wanted = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        let left = libc::c_int::try_from(left).unwrap_or(libc::c_int::MAX);
+        // SAFETY: one entry, which is read and written during the call.
+        match check(unsafe { libc::poll(&raw mut wanted, 1, left) }) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// A socket that listens on `address`. An IPv6 socket takes IPv6 only, so that `*` and `::*` can be
 /// bound side by side. The error says which step failed.
 pub(super) fn listen_tcp(
@@ -195,31 +268,13 @@ pub(super) fn listen_tcp(
     let fd = own(unsafe { libc::socket(family, kind, 0) }).map_err(|e| ("socket", e))?;
     let raw = fd.as_raw_fd();
     set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1).map_err(|e| ("setsockopt", e))?;
-    let bound = match address {
-        SocketAddr::V4(v4) => {
-            // SAFETY: the all-zero bit pattern is a valid sockaddr_in.
-            let mut sa: libc::sockaddr_in = unsafe { zeroed() };
-            sa.sin_family = libc::AF_INET as libc::sa_family_t;
-            sa.sin_port = v4.port().to_be();
-            sa.sin_addr.s_addr = u32::from_ne_bytes(v4.ip().octets());
-            let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
-            // SAFETY: `sa` is a sockaddr_in of `size` bytes that lives through the call.
-            check(unsafe { libc::bind(raw, (&raw const sa).cast(), size) })
-        }
-        SocketAddr::V6(v6) => {
-            set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)
-                .map_err(|e| ("setsockopt", e))?;
-            // SAFETY: the all-zero bit pattern is a valid sockaddr_in6.
-            let mut sa: libc::sockaddr_in6 = unsafe { zeroed() };
-            sa.sin6_family = libc::AF_INET6 as libc::sa_family_t;
-            sa.sin6_port = v6.port().to_be();
-            sa.sin6_addr.s6_addr = v6.ip().octets();
-            sa.sin6_scope_id = v6.scope_id();
-            let size = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
-            // SAFETY: `sa` is a sockaddr_in6 of `size` bytes that lives through the call.
-            check(unsafe { libc::bind(raw, (&raw const sa).cast(), size) })
-        }
-    };
+    if address.is_ipv6() {
+        set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1).map_err(|e| ("setsockopt", e))?;
+    }
+    let bound = with_address(address, |sa, size| {
+        // SAFETY: `sa` is an address of `size` bytes that lives through the call.
+        check(unsafe { libc::bind(raw, sa, size) })
+    });
     bound.map_err(|e| ("bind", e))?;
     listen(raw, backlog).map_err(|e| ("listen", e))?;
     Ok(fd)

@@ -21,7 +21,7 @@ use engine::append_log::LogState;
 use engine::clients::Client;
 use engine::clock::now;
 use engine::failover::Stage as FailoverStage;
-use engine::follow::{Follower, Piece};
+use engine::follow::{Follower, Piece, is_held_by_clients};
 use engine::thread::ThreadContext;
 use input::is_nothing;
 use kept::Kept;
@@ -30,13 +30,15 @@ use replication::replica::{
     Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
 };
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Bytes that are read at a time.
 const PIECE: usize = 256 << 10;
+/// Bytes that are taken in while CLIENT PAUSE holds the stream back.
+const MOST_HELD: usize = 1 << 20;
 /// Entries that are applied together, most of them.
 const TOGETHER: usize = 1024;
 /// The longest line of the handshake.
@@ -216,6 +218,7 @@ impl<'t> Uplink<'t> {
         (self.input, self.rdb_input) = (Received::default(), Received::default());
         self.kept = Kept::default();
         self.engine.upstream.note_kept(0);
+        self.engine.upstream.note_socket(self.term, None);
         self.next = None;
     }
 
@@ -240,6 +243,9 @@ impl<'t> Uplink<'t> {
         let goes_on = || self.engine.upstream.term() == self.term;
         match open(&self.engine.config, &host, port, goes_on) {
             Ok(socket) => {
+                // Without a second descriptor the link ends a moment later.
+                let other = socket.with(TcpStream::try_clone).ok();
+                self.engine.upstream.note_socket(self.term, other);
                 self.socket = Some(socket);
                 let actions = self.machine.connected(now());
                 self.act(actions);
@@ -433,7 +439,10 @@ impl<'t> Uplink<'t> {
             std::thread::sleep(Duration::from_millis(1));
             return;
         }
-        let piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
+        if is_held_by_clients(self.engine) {
+            return self.receive_while_held();
+        }
+        let mut piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
             Ok(piece) => piece,
             Err(Missing::Bytes(missing)) => {
                 if !self.take_kept(missing) {
@@ -461,14 +470,15 @@ impl<'t> Uplink<'t> {
             }
             *next = input.piece(engine).ok();
         });
-        self.input.reuse(piece);
         if came > 0 {
             self.note_received(came);
         }
-        if applied.is_over {
-            // The next round finds another term.
-            self.next = None;
-            return;
+        if applied.is_over && applied.bytes < piece.bytes() {
+            // The next round finds another term, or goes on when the pause is over.
+            piece.skip(applied.bytes);
+            self.next = Some(piece);
+        } else {
+            self.input.reuse(piece);
         }
         if let Some(position) = applied.asked_at {
             self.acknowledge(position);
@@ -478,10 +488,38 @@ impl<'t> Uplink<'t> {
     }
 }
 
+impl Uplink<'_> {
+    /// CLIENT PAUSE: what comes is kept, up to a limit, and the rest stays with the primary.
+    fn receive_while_held(&mut self) {
+        if self.input.rest().len() < MOST_HELD {
+            self.read(1);
+        } else {
+            self.machine.note_heard(now());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let held = self.next.as_ref().map_or(0, Piece::bytes_left) + self.input.rest().len();
+        self.engine.upstream.link().held_bytes = held as u64;
+    }
+}
+
 /// Connects to a primary, by TLS if the configuration says so.
 fn open(config: &Config, host: &str, port: u16, goes_on: impl Fn() -> bool) -> io::Result<Socket> {
     // So that what is wrong with the files is said before the primary has a connection to close.
     let rules = config.tls_replication().then(|| tls::outgoing(config)).transpose();
     let timeout = Duration::from_secs(config.repl_timeout().into());
-    Socket::open(host, port, timeout, rules.map_err(io::Error::other)?, goes_on)
+    let rules = rules.map_err(io::Error::other)?;
+    Socket::open(host, port, source_of(config)?, timeout, rules, goes_on)
+}
+
+/// `bind-source-addr`: a name or an address.
+fn source_of(config: &Config) -> io::Result<Option<IpAddr>> {
+    let source = config.bind_source_addr();
+    if source.is_empty() {
+        return Ok(None);
+    }
+    let name = String::from_utf8_lossy(&source);
+    let found = (&*name, 0).to_socket_addrs()?.next();
+    found
+        .map(|address| Some(address.ip()))
+        .ok_or_else(|| io::Error::other("bind-source-addr has no address"))
 }
