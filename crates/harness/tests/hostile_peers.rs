@@ -1,0 +1,267 @@
+//! Hostile peers over real sockets: a primary that sends nonsense, lies or never ends, and replicas that say
+//! nonsense, never read or go away at any moment. The server beside them serves its clients, loses nothing,
+//! takes no memory for promises, and says what is wrong once.
+//!
+//! `DUNLIN_HOSTILE_ROUNDS` makes more random sessions than the default; `DUNLIN_SEED` repeats them.
+
+use harness::client::{Client, ask, ok};
+use harness::environment::{new_seed, variable};
+use harness::info::{field, number};
+use harness::replicas::{compare, dunlin, fill, lying_primary, until_linked};
+use harness::reply::Reply;
+use harness::rng::Rng;
+use harness::server::Server;
+use harness::wait::eventually;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+fn follow(client: &mut Client, port: u16) {
+    ok(client, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
+}
+
+fn is_well(server: &Server) {
+    let mut client = server.client();
+    assert_eq!(ask(&mut client, &["PING"]), Reply::Simple(b"PONG".to_vec()));
+    let used = number(&mut client, "used_memory");
+    assert!(used < 128 * MIB, "{used} bytes for promises\n{}", server.log());
+}
+
+/// A primary's side of a session, made up.
+fn session(rng: &mut Rng) -> Vec<u8> {
+    let id = "0123456789".repeat(4);
+    let mark = "m".repeat(40);
+    let long = "x".repeat(5000);
+    let mut bytes = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n".to_vec();
+    let parts = [
+        format!("+FULLRESYNC {id} {}\r\n", rng.bits()),
+        format!("+FULLRESYNC {id} 7\r\n"),
+        format!("+CONTINUE {id}\r\n"),
+        "+CONTINUE\r\n".to_owned(),
+        "\n\n\n".to_owned(),
+        format!("${}\r\n", rng.bits()),
+        "$9223372036854775807\r\nREDIS0011".to_owned(),
+        format!("$EOF:{mark}\r\nREDIS0010{mark}\r\n"),
+        // The mark in the middle of the data.
+        format!("$EOF:{mark}\r\nREDIS0011\u{0}\u{1}k{mark}more{mark}"),
+        "$18\r\nREDIS0011\u{fa}\u{9}redis-ver".to_owned(),
+        "*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nk\r\n".to_owned(),
+        "*1\r\n$4\r\nEXEC\r\n".to_owned(),
+        "*1\r\n$5\r\nMULTI\r\n*1\r\n$5\r\nMULTI\r\n".to_owned(),
+        "*2147483647\r\n$3\r\nSET\r\n".to_owned(),
+        "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870911\r\nv".to_owned(),
+        "*-1\r\n*0\r\n$5\r\n".to_owned(),
+        "*1\r\n$8\r\nSHUTDOWN\r\n*1\r\n$8\r\nFLUSHALX\r\n".to_owned(),
+        "*4\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n$1\r\n*\r\n".to_owned(),
+        "-ERR no\r\n-LOADING\r\n-NOMASTERLINK\r\n".to_owned(),
+        format!("{long}\r\n"),
+        long,
+    ];
+    for _ in 0..rng.between(1, 6) {
+        bytes.extend_from_slice(rng.pick(&parts).as_bytes());
+        if rng.chance(20) {
+            bytes.extend((0..rng.below(300)).map(|_| rng.bits() as u8).collect::<Vec<u8>>());
+        }
+        if rng.chance(10) {
+            let at = rng.below(bytes.len());
+            bytes[at] = rng.bits() as u8;
+        }
+    }
+    bytes
+}
+
+#[test]
+fn a_replica_outlives_primaries_that_send_nonsense() {
+    let seed = variable("DUNLIN_SEED").unwrap_or_else(new_seed);
+    let rounds = variable("DUNLIN_HOSTILE_ROUNDS").unwrap_or(40);
+    println!("DUNLIN_SEED={seed} DUNLIN_HOSTILE_ROUNDS={rounds}");
+    let mut rng = Rng::new(seed);
+    let primary = dunlin(&[]);
+    fill(&primary, 1, 300);
+    for mode in ["disabled", "flush-before-load", "swapdb"] {
+        let replica = dunlin(&["--repl-diskless-load", mode, "--repl-timeout", "2"]);
+        let mut theirs = replica.client();
+        follow(&mut theirs, primary.port());
+        until_linked(&replica);
+        for _ in 0..rounds {
+            let bytes = session(&mut rng);
+            let (port, connections) = lying_primary(bytes.clone());
+            follow(&mut theirs, port);
+            eventually("an attempt", || connections.load(SeqCst) > 0);
+            is_well(&replica);
+        }
+        follow(&mut theirs, primary.port());
+        until_linked(&replica);
+        compare(&primary, &replica);
+        assert!(!replica.log().contains("BUG REPORT"), "{}", replica.log());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_primary_is_said_once() {
+    let replica = dunlin(&[]);
+    let mut theirs = replica.client();
+    let answer = b"+PONG\r\n+OK\r\n+OK\r\n+OK\r\n-LOADING not yet\r\n".to_vec();
+    let (port, connections) = lying_primary(answer);
+    follow(&mut theirs, port);
+    eventually("several attempts", || connections.load(SeqCst) > 3);
+    let said = replica.log().matches("currently unable to PSYNC").count();
+    assert_eq!(said, 1, "{}", replica.log());
+    assert_eq!(field(&mut theirs, "master_link_status"), "down");
+}
+
+/// A connection that speaks as a replica does, and what it said first.
+fn replica(server: &Server, said: &[u8]) -> TcpStream {
+    let mut socket = TcpStream::connect(server.address()).expect("it listens");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("it is a socket");
+    socket.write_all(said).expect("it is there");
+    socket
+}
+
+/// What comes until this.
+fn until(socket: &mut TcpStream, end: &[u8]) {
+    let (mut got, mut byte) = (Vec::new(), [0]);
+    while !got.ends_with(end) {
+        socket.read_exact(&mut byte).expect("it comes");
+        got.push(byte[0]);
+    }
+}
+
+#[test]
+fn a_primary_outlives_replicas_that_say_nonsense() {
+    let seed = variable("DUNLIN_SEED").unwrap_or_else(new_seed);
+    let rounds = variable("DUNLIN_HOSTILE_ROUNDS").unwrap_or(40) * 5;
+    println!("DUNLIN_SEED={seed}");
+    let mut rng = Rng::new(seed);
+    let primary = dunlin(&["--repl-timeout", "2", "--min-replicas-max-lag", "1"]);
+    fill(&primary, 2, 500);
+    let mut client = primary.client();
+    let id = field(&mut client, "master_replid");
+    let honest = dunlin(&[]);
+    follow(&mut honest.client(), primary.port());
+    until_linked(&honest);
+    let many = "9".repeat(70_000);
+    for _ in 0..rounds {
+        let position = rng.bits() as i64;
+        let lines = [
+            "REPLCONF listening-port 70000\r\n".to_owned(),
+            "REPLCONF listening-port 7000 ip-address \r\n".to_owned(),
+            "REPLCONF capa eof capa psync2 capa nonsense\r\n".to_owned(),
+            "REPLCONF version x.y.z rdb-only 2 rdb-filter-only keys\r\n".to_owned(),
+            "REPLCONF ACK NaN\r\nREPLCONF ACK -1 FACK -2\r\n".to_owned(),
+            format!("REPLCONF ACK {position} FACK {position}\r\n"),
+            format!("REPLCONF ip-address {many}\r\n"),
+            "REPLCONF GETACK *\r\nREPLCONF\r\nREPLCONF ACK\r\n".to_owned(),
+            format!("PSYNC {id} {position}\r\n"),
+            format!("PSYNC {id} 1\r\n"),
+            format!("PSYNC {id} {position} FAILOVER\r\n"),
+            "PSYNC ? -1\r\n".to_owned(),
+            "PSYNC ? NaN\r\nPSYNC\r\n".to_owned(),
+            "SYNC\r\n".to_owned(),
+            "SET k v\r\nMULTI\r\nSUBSCRIBE c\r\n".to_owned(),
+            "WAIT 1 0\r\nREPLICAOF NO ONE\r\n".to_owned(),
+            "*3\r\n$8\r\nREPLCONF\r\n$3\r\nACK\r\n$99999999999\r\n".to_owned(),
+        ];
+        let mut said = String::new();
+        for _ in 0..rng.between(1, 8) {
+            said += rng.pick(&lines);
+        }
+        let mut socket = TcpStream::connect(primary.address()).expect("it listens");
+        // It may be closed already, for what it said before.
+        let _ = socket.write_all(said.as_bytes());
+        if rng.chance(50) {
+            let mut piece = vec![0; rng.below(5000) + 1];
+            let _ = socket.set_read_timeout(Some(Duration::from_millis(20)));
+            let _ = socket.read(&mut piece);
+        }
+    }
+    is_well(&primary);
+    assert_eq!(field(&mut client, "role"), "master");
+    fill(&primary, 3, 300);
+    compare(&primary, &honest);
+    assert!(!primary.log().contains("BUG REPORT"), "{}", primary.log());
+    eventually("the others are gone", || number(&mut client, "connected_slaves") == 1);
+}
+
+#[test]
+fn acknowledgements_of_what_was_never_sent_confirm_nothing() {
+    let primary = dunlin(&["--appendonly", "yes"]);
+    let mut client = primary.client();
+    ok(&mut client, &["SET", "k", "v"]);
+    let mut liar = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    until(&mut liar, b"$EOF:");
+    let mut mark = [0; 40];
+    liar.read_exact(&mut mark).expect("a mark");
+    until(&mut liar, &mark);
+    for said in ["NaN", "-5", "9223372036854775807"] {
+        liar.write_all(format!("REPLCONF ACK {said}\r\n").as_bytes()).expect("it is there");
+    }
+    eventually("it is online", || {
+        ask(&mut client, &["INFO", "replication"]).shown().contains("state=online")
+    });
+    // What it has acknowledged is more than there is, and still says only what it says: a lie is one copy.
+    ok(&mut client, &["SET", "k", "w"]);
+    assert_eq!(ask(&mut client, &["WAIT", "2", "50"]), Reply::Integer(1));
+    is_well(&primary);
+}
+
+#[test]
+fn a_replica_that_never_reads_is_cut_off_and_costs_no_memory() {
+    let limits = ["--client-output-buffer-limit", "replica 1mb 0 0", "--repl-backlog-size", "1mb"];
+    let primary = dunlin(&limits);
+    let mut client = primary.client();
+    ok(&mut client, &["SET", "k", "v"]);
+    let mut deaf = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    until(&mut deaf, b"$EOF:");
+    let mut mark = [0; 40];
+    deaf.read_exact(&mut mark).expect("a mark");
+    until(&mut deaf, &mark);
+    deaf.write_all(b"REPLCONF ACK 0\r\n").expect("it is there");
+    let value = "v".repeat(100_000);
+    eventually("it is cut off", || {
+        ok(&mut client, &["SET", "large", &value]);
+        number(&mut client, "connected_slaves") == 0
+    });
+    is_well(&primary);
+    assert!(primary.log().contains("is too far behind"), "{}", primary.log());
+}
+
+/// CLIENT KILL ends a snapshot at once, whoever has a descriptor of the socket.
+#[test]
+fn a_replica_that_is_killed_in_its_snapshot_learns_of_it() {
+    let primary = dunlin(&["--rdb-key-save-delay", "100000"]);
+    let mut client = primary.client();
+    ok(&mut client, &["DEBUG", "POPULATE", "100000"]);
+    let mut socket = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    until(&mut socket, b"$EOF:");
+    assert_eq!(ask(&mut client, &["CLIENT", "KILL", "TYPE", "replica"]), Reply::Integer(1));
+    let mut rest = Vec::new();
+    // The end may look like an error.
+    let _ = socket.read_to_end(&mut rest);
+    eventually("the snapshot has ended", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    assert_eq!(number(&mut client, "connected_slaves"), 0);
+}
+
+/// A replica that lacks too much is cut off in the middle of its snapshot, which would be of no use to it.
+#[test]
+fn a_snapshot_for_a_replica_that_lacks_too_much_is_given_up() {
+    let primary = dunlin(&["--rdb-key-save-delay", "100000", "--repl-backlog-size", "16kb"]);
+    let mut client = primary.client();
+    ok(&mut client, &["DEBUG", "POPULATE", "100000"]);
+    let mut socket = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    until(&mut socket, b"$EOF:");
+    let value = "v".repeat(100_000);
+    (0..30).for_each(|_| drop(ok(&mut client, &["SET", "large", &value])));
+    let position = number(&mut client, "master_repl_offset");
+    let kept = number(&mut client, "repl_backlog_histlen");
+    assert!(kept > 2 << 20, "what it lacks is kept, of {position} bytes only {kept} are");
+    let limit = ["CONFIG", "SET", "client-output-buffer-limit", "replica 100kb 0 0"];
+    ok(&mut client, &limit);
+    eventually("it is cut off", || number(&mut client, "connected_slaves") == 0);
+    eventually("its bytes are given back", || {
+        number(&mut client, "repl_backlog_histlen") < 1 << 20
+    });
+}
