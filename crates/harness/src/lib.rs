@@ -6,6 +6,7 @@
 //! - [`crowd`] is many of them that keep a server busy;
 //! - [`script`], [`expect`] and [`notation`] run the command scripts in `tests/commands`;
 //! - [`differential`] sends random requests to two servers and compares;
+//! - [`replicas`] makes primaries and replicas, [`gate`] a link that is held at a point of a synchronisation;
 //! - [`info`] is what INFO says;
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
@@ -23,6 +24,7 @@ pub mod crowd;
 pub mod differential;
 pub mod environment;
 pub mod expect;
+pub mod gate;
 pub mod history;
 pub mod info;
 pub mod notation;
