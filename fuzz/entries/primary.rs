@@ -4,6 +4,7 @@
 
 use replication::replica::framing::Framer;
 use replication::replica::{Action, Identity, Replica, Stage, Surroundings};
+use replication::wire::DualChannels;
 
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
@@ -29,13 +30,14 @@ impl Witness {
         let id = HistoryId::parse(ID).expect("it is one");
         let identity = Identity { port: 7000, version: "9.1.0".into(), ..Identity::default() };
         let has = self.has.then_some((id, POSITION));
-        Surroundings { identity, has, timeout_ms: 5000, hands_over: false }
+        let dual = DualChannels::default();
+        Surroundings { identity, has, timeout_ms: 5000, hands_over: false, dual }
     }
 
     fn check(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Send(bytes) => {
+                Action::Send(_, bytes) => {
                     let text = String::from_utf8_lossy(&bytes).into_owned();
                     if text.contains("PSYNC") {
                         self.asked = true;
@@ -57,6 +59,7 @@ impl Witness {
                     self.last_reason = reason;
                 }
                 Action::Connect | Action::Acknowledge | Action::Log(_) => {}
+                Action::ConnectRdbChannel => panic!("no second connection was offered"),
                 Action::HandedOver { .. } => panic!("nothing was handed over"),
             }
         }

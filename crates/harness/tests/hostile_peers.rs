@@ -167,7 +167,7 @@ fn a_primary_outlives_replicas_that_say_nonsense() {
         ];
         let mut said = String::new();
         for _ in 0..rng.between(1, 8) {
-            said += rng.pick(&lines);
+            said += rng.pick(&lines[..]).as_str();
         }
         let mut socket = TcpStream::connect(primary.address()).expect("it listens");
         // It may be closed already, for what it said before.

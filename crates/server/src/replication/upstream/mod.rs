@@ -492,7 +492,10 @@ impl Uplink<'_> {
     /// CLIENT PAUSE: what comes is kept, up to a limit, and the rest stays with the primary.
     fn receive_while_held(&mut self) {
         if self.input.rest().len() < MOST_HELD {
-            self.read(1);
+            // What came beside a snapshot is in front of what is in the socket.
+            if !self.take_kept(1) {
+                self.read(Channel::Main, 1);
+            }
         } else {
             self.machine.note_heard(now());
             std::thread::sleep(Duration::from_millis(10));
