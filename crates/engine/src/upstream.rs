@@ -144,6 +144,12 @@ impl Upstream {
 
     /// Another term begins, with this primary or with none.
     pub(crate) fn begin_term(&self, primary: Option<(String, u16)>, now: Millis) {
+        // Held until the term has changed: from then on the thread of the link may note a new socket.
+        let mut socket = lock(&self.socket);
+        if let Some(socket) = socket.take() {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
         let mut link = self.link();
         let is_replica = primary.is_some();
         // What it has, and in which database it goes on, does not change with the primary.
@@ -161,9 +167,5 @@ impl Upstream {
         self.term.fetch_add(1, SeqCst);
         self.changed.notify_all();
         drop(link);
-        if let Some(socket) = lock(&self.socket).take() {
-            // It may be closed already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
     }
 }
