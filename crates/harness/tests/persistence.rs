@@ -207,9 +207,9 @@ fn restore_is_logged_as_valkey_does() {
         "Restore b TIME PAYLOAD ABSTTL",
         "RESTORE b TIME PAYLOAD replace IDLETIME 5 ABSTTL",
         "RESTORE c TIME PAYLOAD absttl",
-        "DEL c",
+        "UNLINK c",
         "SET e v PXAT TIME",
-        "MULTI DEL e RESTORE e 0 PAYLOAD EXEC",
+        "MULTI UNLINK e RESTORE e 0 PAYLOAD EXEC",
     ];
     assert_eq!(text.replace(&payload, "PAYLOAD").trim(), wanted.join(" "));
 }

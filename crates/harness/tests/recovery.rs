@@ -424,7 +424,9 @@ fn files_that_are_not_there_or_make_no_sense_are_named() {
 #[test]
 fn commands_that_clients_may_not_name_are_repeated() {
     let mut arguments = vec!["--appendonly", "yes"];
-    for (own, now) in [("DEL", ""), ("FLUSHALL", ""), ("PEXPIREAT", ""), ("SET", "put")] {
+    let renamed =
+        [("DEL", ""), ("UNLINK", ""), ("FLUSHALL", ""), ("PEXPIREAT", ""), ("SET", "put")];
+    for (own, now) in renamed {
         arguments.extend(["--rename-command", own, now]);
     }
     let mut patient = Patient::new(&arguments);
@@ -443,7 +445,7 @@ fn commands_that_clients_may_not_name_are_repeated() {
     assert_eq!(wanted.len(), 1);
     eventually("the log has that", || {
         let log = fs::read(patient.log_path(INCR)).unwrap();
-        log.ends_with(&encode(&["DEL", "expired"]))
+        log.ends_with(&encode(&["UNLINK", "expired"]))
     });
     patient.server.kill().unwrap();
     patient.read = patient.server.log().len();
