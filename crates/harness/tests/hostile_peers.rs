@@ -186,16 +186,22 @@ fn a_primary_outlives_replicas_that_say_nonsense() {
     eventually("the others are gone", || number(&mut client, "connected_slaves") == 1);
 }
 
+/// A connection that speaks as a replica does, and has taken its snapshot.
+fn replica_with_snapshot(server: &Server) -> TcpStream {
+    let mut socket = replica(server, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    until(&mut socket, b"$EOF:");
+    let mut mark = [0; 40];
+    socket.read_exact(&mut mark).expect("a mark");
+    until(&mut socket, &mark);
+    socket
+}
+
 #[test]
 fn acknowledgements_of_what_was_never_sent_confirm_nothing() {
     let primary = dunlin(&["--appendonly", "yes"]);
     let mut client = primary.client();
     ok(&mut client, &["SET", "k", "v"]);
-    let mut liar = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
-    until(&mut liar, b"$EOF:");
-    let mut mark = [0; 40];
-    liar.read_exact(&mut mark).expect("a mark");
-    until(&mut liar, &mark);
+    let mut liar = replica_with_snapshot(&primary);
     for said in ["NaN", "-5", "9223372036854775807"] {
         liar.write_all(format!("REPLCONF ACK {said}\r\n").as_bytes()).expect("it is there");
     }
@@ -214,11 +220,7 @@ fn a_replica_that_never_reads_is_cut_off_and_costs_no_memory() {
     let primary = dunlin(&limits);
     let mut client = primary.client();
     ok(&mut client, &["SET", "k", "v"]);
-    let mut deaf = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
-    until(&mut deaf, b"$EOF:");
-    let mut mark = [0; 40];
-    deaf.read_exact(&mut mark).expect("a mark");
-    until(&mut deaf, &mark);
+    let mut deaf = replica_with_snapshot(&primary);
     deaf.write_all(b"REPLCONF ACK 0\r\n").expect("it is there");
     let value = "v".repeat(100_000);
     eventually("it is cut off", || {
