@@ -4,6 +4,7 @@
 //! until `+FULLRESYNC` or `+CONTINUE`, the header of the snapshot, the snapshot, the stream. Where it is to
 //! hold, nothing more is forwarded until it is told to go on, and the test does what it is about.
 
+use crate::replicas::send_on;
 use crate::wait::eventually;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -155,16 +156,11 @@ impl Drop for Gate {
 /// Starts the two directions of a connection.
 fn forward(state: &Arc<State>, replica: TcpStream, primary: TcpStream) -> io::Result<()> {
     lock(&state.sockets).extend([replica.try_clone()?, primary.try_clone()?]);
-    let (mut upwards, mut to_primary) = (replica.try_clone()?, primary.try_clone()?);
-    thread::spawn(move || {
-        // An error ends the connection, as its end does.
-        let _ = io::copy(&mut upwards, &mut to_primary);
-        let _ = to_primary.shutdown(Shutdown::Both);
-    });
+    send_on(replica.try_clone()?, primary.try_clone()?);
     let state = Arc::clone(state);
     thread::spawn(move || {
         let (end, other) = (replica.try_clone(), primary.try_clone());
-        // As above.
+        // An error ends the connection, as its end does.
         let _ = Down { state, replica, primary, input: Vec::new() }.run();
         for socket in [end, other].into_iter().flatten() {
             let _ = socket.shutdown(Shutdown::Both);

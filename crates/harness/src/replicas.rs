@@ -382,6 +382,15 @@ impl Drop for Link {
     }
 }
 
+/// Sends on what comes from one socket to the other until one of them ends, on a thread of its own.
+pub(crate) fn send_on(mut from: TcpStream, mut to: TcpStream) {
+    thread::spawn(move || {
+        // An error ends the connection, as its end does.
+        let _ = io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Both);
+    });
+}
+
 /// Starts the two directions of a connection.
 fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Result<()> {
     let mut sockets = state.sockets.lock().unwrap_or_else(PoisonError::into_inner);
@@ -389,12 +398,7 @@ fn forward(state: &Arc<State>, client: TcpStream, server: TcpStream) -> io::Resu
     sockets.extend([client.try_clone()?, server.try_clone()?]);
     drop(sockets);
     state.connections.fetch_add(1, SeqCst);
-    let (mut upwards, mut to_server) = (client.try_clone()?, server.try_clone()?);
-    thread::spawn(move || {
-        // An error ends the connection, as its end does.
-        let _ = io::copy(&mut upwards, &mut to_server);
-        let _ = to_server.shutdown(Shutdown::Both);
-    });
+    send_on(client.try_clone()?, server.try_clone()?);
     let state = Arc::clone(state);
     thread::spawn(move || {
         let (mut server, mut client) = (server, client);
