@@ -5,7 +5,7 @@
 //! and do not count as memory in use.
 
 use keyspace::memory;
-use structs::heap_string::HeapString;
+use structs::heap_string::{self, HeapString};
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -20,9 +20,14 @@ pub(super) struct Filling {
 impl Filling {
     /// A word of `len` bytes of which these have arrived; `None` if there is no memory for it.
     pub fn begin(arrived: &[u8], len: usize) -> Option<Box<Filling>> {
-        let block = HeapString::try_with_capacity(len)?;
-        let unused = block.allocated_bytes();
+        // Before the block is there: no thread that looks meanwhile may take it for used, and evict for it.
+        let unused = heap_string::block_for(len);
         memory::discount(unused);
+        let Some(block) = HeapString::try_with_capacity(len) else {
+            memory::count(unused);
+            return None;
+        };
+        debug_assert_eq!(block.allocated_bytes(), unused, "the block is another one");
         let mut filling = Box::new(Filling { block: Some(block), len, unused });
         let beyond = filling.take_in(arrived);
         debug_assert!(beyond.is_empty(), "more of a word has arrived than it has");
@@ -67,7 +72,8 @@ impl Filling {
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        // Freeing the block takes all of it out of the count.
+        // Freeing the block takes all of it out of the count, so that the rest comes back afterwards.
+        drop(self.block.take());
         self.use_up(self.unused);
     }
 }
