@@ -49,7 +49,7 @@ pub struct Effects {
 }
 
 /// The command that says that a key is gone.
-pub fn deletion(is_lazy: bool) -> &'static [u8] {
+pub(crate) fn deletion(is_lazy: bool) -> &'static [u8] {
     if is_lazy { b"UNLINK" } else { b"DEL" }
 }
 

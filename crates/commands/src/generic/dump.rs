@@ -138,8 +138,7 @@ fn restore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let expiry = (ttl > 0).then(|| Millis(ttl.wrapping_add(base)));
     if expiry.is_some_and(|at| at < cx.now() && cx.db.has_passed(at)) {
         if cx.db.delete(key) {
-            let is_lazy = cx.engine.config.lazyfree_lazy_server_del();
-            cx.db.propagate_as(|p| p.command(&[engine::effects::deletion(is_lazy), key.bytes]));
+            cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_server_del());
         }
         cx.reply.ok();
         return Ok(());

@@ -2,7 +2,6 @@
 
 use crate::draw::draw_repeated;
 use crate::list::{negatable, write};
-use engine::effects;
 use engine::{
     Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Flags, Group, Key, KeyFlags, KeySpec,
     Outcome, event,
@@ -96,16 +95,16 @@ fn spop(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 /// `popped` is for the journal, if anybody reads it.
 fn report(cx: &mut Cx<'_>, key: Key<'_>, count: usize, popped: Vec<Vec<u8>>, is_whole: bool) {
     cx.db.changed_in(key, event(Class::SET, "spop"), count as u64);
-    let deletion = effects::deletion(cx.engine.config.lazyfree_lazy_server_del());
-    cx.db.propagate_as(|p| {
-        if is_whole {
-            return p.command(&[deletion, key.bytes]);
-        }
-        p.begin(2 + popped.len());
-        p.word(b"SREM");
-        p.word(key.bytes);
-        popped.iter().for_each(|member| p.word(member));
-    });
+    if is_whole {
+        cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_server_del());
+    } else {
+        cx.db.propagate_as(|p| {
+            p.begin(2 + popped.len());
+            p.word(b"SREM");
+            p.word(key.bytes);
+            popped.iter().for_each(|member| p.word(member));
+        });
+    }
     cx.db.remove_if_empty::<Set>(key);
 }
 

@@ -159,7 +159,6 @@ pub(crate) fn expire(cx: &mut Cx<'_>, key: Key<'_>) {
         cx.db.discard(entry);
         cx.engine.stats.expired.add(1);
         cx.db.changed(key, events::EXPIRED);
-        let deletion = engine::effects::deletion(cx.engine.config.lazyfree_lazy_expire());
-        cx.db.propagate_as(|p| p.command(&[deletion, key.bytes]));
+        cx.db.propagate_as_deletion(key, cx.engine.config.lazyfree_lazy_expire());
     }
 }

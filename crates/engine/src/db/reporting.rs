@@ -1,7 +1,7 @@
 //! Telling of changes: what `commit` turns into journal entries, notifications and wake-ups.
 
 use super::Db;
-use crate::effects::{Cause, Change};
+use crate::effects::{Cause, Change, deletion};
 use crate::events::Event;
 use crate::journal::Effect;
 use keyspace::{Entry, Key};
@@ -79,6 +79,12 @@ impl Db<'_> {
             let index = self.index;
             self.effects.propagate_as(index, write);
         }
+    }
+
+    /// The journal gets the deletion of the key in place of the request; `is_lazy`: a replica may free it in the
+    /// background.
+    pub fn propagate_as_deletion(&mut self, key: Key<'_>, is_lazy: bool) {
+        self.propagate_as(|p| p.command(&[deletion(is_lazy), key.bytes]));
     }
 
     /// Whether the command has changed anything so far.

@@ -67,8 +67,8 @@ pub(super) const CLIENT: [Gate; 15] = [
     nesting,
 ];
 
-/// What a client's request passes where nothing is special but that some users are restricted.
-pub(super) const RESTRICTED: [Gate; 2] = [protection, permission];
+/// What a client's request passes that is not plainly allowed to its user, where nothing else is special.
+pub(super) const RESTRICTED: [Gate; 2] = [protection, permission_in_full];
 
 /// What a request passes that runs beside a script which keeps the world stopped.
 pub(super) const OUTSIDE: [Gate; 4] = [protection, authentication, permission, nesting];
@@ -158,6 +158,12 @@ fn authentication(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Re
 /// What the client's user may do.
 fn permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
     super::permission::check(cx, row, args).map_err(|denied| denied.error(cx, row).into())
+}
+
+/// The same for a request that is not plainly allowed.
+fn permission_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    let checked = super::permission::check_in_full(cx, row, args);
+    checked.map_err(|denied| denied.error(cx, row).into())
 }
 
 fn script_permission(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {

@@ -26,9 +26,17 @@ pub(super) fn is_plainly_allowed(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>
 /// # Errors
 /// What is denied.
 pub(super) fn check(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Denied> {
-    if !cx.engine.acl.is_restricting() {
+    if !cx.engine.acl.is_restricting() || is_plainly_allowed(cx, row, args) {
         return Ok(());
     }
+    check_in_full(cx, row, args)
+}
+
+/// As [`check`], for a request that is not plainly allowed.
+///
+/// # Errors
+/// What is denied.
+pub(super) fn check_in_full(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Denied> {
     ask(cx, row, args).map_err(|(denial, word)| {
         note(cx, row, args, denial, word);
         Denied(denial)
@@ -55,9 +63,9 @@ pub fn may_read_any_key(cx: &mut Cx<'_>, args: Args<'_>) -> bool {
 /// Whether a script may run this command, which it only asks.
 pub fn is_permitted(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
     cx.keys.clear();
-    let answer = ask(cx, row, args);
+    let is_permitted = is_plainly_allowed(cx, row, args) || ask(cx, row, args).is_ok();
     cx.keys.clear();
-    answer.is_ok()
+    is_permitted
 }
 
 /// The database that a request finds selected, after the commands that are queued before it.
@@ -65,11 +73,8 @@ fn selected_database(cx: &Cx<'_>) -> DbIndex {
     cx.session.multi.as_ref().and_then(|multi| multi.selected()).unwrap_or(cx.db.index)
 }
 
-/// What the user denies, and the word that names it.
+/// What the user denies of a request that is not plainly allowed, and the word that names it.
 fn ask(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), (Denial, usize)> {
-    if is_plainly_allowed(cx, row, args) {
-        return Ok(());
-    }
     // The keys of EXEC are those of its queue, whose commands were asked about when they were queued.
     // A script may ask about a request with too few words, in which a command's own function must not
     // look for keys.
