@@ -44,6 +44,14 @@ fn error(reply: &Reply) -> String {
     reply.shown()
 }
 
+/// A client that waits for a list.
+fn blocked(server: &Server) -> Client {
+    let (mut waiting, mut observer) = (server.client(), server.client());
+    waiting.send(&["BLPOP", "list", "0"]).expect("it is sent");
+    eventually("it waits", || number(&mut observer, "blocked_clients") == 1);
+    waiting
+}
+
 /// Counts as fast as replies come, until the server refuses; returns how far it got.
 fn count(client: &mut Client, key: &str, done: &AtomicU64) -> u64 {
     let mut acknowledged = 0;
@@ -178,6 +186,7 @@ fn a_successor_that_is_forced_takes_over_with_what_it_has() {
     let primary = dunlin();
     let successor = start(&reference(), Some(&primary));
     let (mut ours, mut theirs) = (primary.client(), successor.client());
+    let mut waiting = blocked(&primary);
     hang(&successor, true).expect("it runs");
     ok(&mut ours, &["SET", "k", "1"]);
     let port = successor.port().to_string();
@@ -186,6 +195,7 @@ fn a_successor_that_is_forced_takes_over_with_what_it_has() {
         field(&mut ours, "master_failover_state") == "failover-in-progress"
     });
     assert_eq!(field(&mut ours, "role"), "slave");
+    assert_eq!(number(&mut ours, "blocked_clients"), 1);
     // It can be called off even now.
     ok(&mut ours, &["FAILOVER", "ABORT"]);
     assert_eq!(field(&mut ours, "role"), "master");
@@ -204,6 +214,7 @@ fn a_successor_that_is_forced_takes_over_with_what_it_has() {
     hang(&successor, false).expect("it is there");
     eventually("it has taken over", || field(&mut theirs, "role") == "master");
     eventually("the old primary follows", || is_linked(&mut ours));
+    assert!(error(&waiting.reply().expect("a reply")).starts_with("UNBLOCKED force unblock"));
     compare(&successor, &primary);
 }
 
@@ -214,6 +225,7 @@ fn a_successor_that_refuses_leaves_the_role_here() {
         let successor = start(&program, Some(&primary));
         let (mut ours, mut theirs) = (primary.client(), successor.client());
         ok(&mut theirs, &["ACL", "SETUSER", "default", "-psync"]);
+        let mut waiting = blocked(&primary);
         let stops = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
@@ -232,6 +244,10 @@ fn a_successor_that_refuses_leaves_the_role_here() {
             stops.store(true, SeqCst);
             writer.join().expect("it wrote");
         });
+        // A client that was blocked before is so still.
+        assert_eq!(ask(&mut ours, &["RPUSH", "list", "a"]), Reply::Integer(1));
+        let served = [&b"list"[..], b"a"].map(|text| Reply::Bulk(text.to_vec()));
+        assert_eq!(waiting.reply().expect("it is served"), Reply::Array(served.to_vec()));
         eventually("the replica is back", || is_linked(&mut theirs));
         compare(&primary, &successor);
     }

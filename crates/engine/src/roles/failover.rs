@@ -74,6 +74,11 @@ impl Engine {
 
     /// The successor has taken over: clients that wait are told that this is a replica.
     pub fn end_failover(&self) {
+        self.unblock_all();
+        self.forget_failover();
+    }
+
+    fn forget_failover(&self) {
         self.failover.machine().end();
         self.failover.is_on.store(false, SeqCst);
         self.pause.end_failover();
@@ -95,7 +100,7 @@ impl Engine {
             self.config.record_primary(None).expect("there need not be a primary");
             self.stop_following();
         }
-        self.end_failover();
+        self.forget_failover();
         vec![line]
     }
 }

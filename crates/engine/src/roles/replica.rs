@@ -27,7 +27,10 @@ impl Engine {
         self.upstream.begin_term(Some((host.to_owned(), port)), self.clock.wall());
         if !was_replica {
             self.give_up_all_writes();
-            self.unblock_all();
+            // A hand-over may still fail, and then this is a primary as before.
+            if !self.failover.is_on() {
+                self.unblock_all();
+            }
             self.tell_host_of_role();
         }
     }
@@ -68,7 +71,7 @@ impl Engine {
     }
 
     /// Ends the waits of all blocked clients: what they wait for may never come to a replica.
-    fn unblock_all(&self) {
+    pub(super) fn unblock_all(&self) {
         for client in self.clients.all() {
             if let Some(token) = client.call_off_wait(&self.stats) {
                 let (client, thread, flags) = (client.id, client.thread, client.flags());
