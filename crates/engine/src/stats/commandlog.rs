@@ -69,7 +69,11 @@ impl CommandLogs {
         self.with(log, |l| l.entries.clear());
     }
 
+    /// Adds an entry; a log that keeps none counts none either.
     pub(crate) fn push(&self, log: Log, mut entry: LogEntry, most: usize) {
+        if most == 0 {
+            return;
+        }
         self.with(log, |l| {
             entry.id = l.next_id;
             l.next_id += 1;
