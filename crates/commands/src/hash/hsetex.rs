@@ -204,6 +204,8 @@ fn pass_by(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>) -> Outcome {
     let removed: Vec<&[u8]> = request.fields().filter(|field| hash.remove(field)).collect();
     cx.db.changed_in(key, HSET_EVENT, request.words.len() as u64 / 2);
     cx.db.notify(key, HEXPIRE_EVENT);
+    // A field that was not there counts as set and expired.
+    cx.engine.stats.expired_fields.add((request.fields().count() - removed.len()) as u64);
     report_passed(cx, key, &removed);
     Ok(())
 }
