@@ -218,6 +218,7 @@ numbers! {
 }
 
 texts! {
+    hash_seed = "hash-seed";
     unixsocket = "unixsocket";
     unixsocketgroup = "unixsocketgroup";
     server_cpulist = "server-cpulist";

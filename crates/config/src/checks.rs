@@ -28,6 +28,10 @@ pub(crate) fn appenddirname(name: &[u8]) -> Verdict {
     refuse_unless(!is_path(name), "appenddirname can't be a path, just a dirname")
 }
 
+pub(crate) fn hash_seed(text: &[u8]) -> Verdict {
+    refuse_unless(text.len() <= 256, "hash-seed must be less than or equal to 256 characters")
+}
+
 pub(crate) fn cluster_config_file(name: &[u8]) -> Verdict {
     refuse_unless(!name.is_empty(), "cluster-config-file can't be empty")
 }

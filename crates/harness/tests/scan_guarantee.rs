@@ -194,3 +194,40 @@ fn zset() {
         stride: 2,
     });
 }
+
+/// A server with keys, and a client of it.
+fn seeded(seed: &str, threads: &str) -> (Server, Client) {
+    let arguments = ["--hash-seed", seed, "--io-threads", threads];
+    let server = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();
+    let mut client = server.client();
+    let words = (0..1000).flat_map(|number| [format!("key:{number}"), String::new()]);
+    ask(&mut client, &std::iter::once("MSET".to_owned()).chain(words).collect::<Vec<_>>());
+    (server, client)
+}
+
+/// The keys that a walk returns whose calls go to two servers in turn.
+fn walk_in_turn<'a>(mut one: &'a mut Client, mut other: &'a mut Client) -> Vec<Vec<u8>> {
+    let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
+    loop {
+        let reply = one.command(&["SCAN", &cursor]).unwrap();
+        let parts = reply.elements().unwrap();
+        keys.extend(parts[1].elements().unwrap().iter().map(|key| key.text().unwrap().to_vec()));
+        cursor = String::from_utf8(parts[0].text().unwrap().to_vec()).unwrap();
+        if cursor == "0" {
+            return keys;
+        }
+        std::mem::swap(&mut one, &mut other);
+    }
+}
+
+#[test]
+fn cursors_mean_the_same_on_servers_with_one_seed() {
+    let (_first, mut one) = seeded("a seed", "1");
+    let (_second, mut same) = seeded("a seed", "2");
+    let (_third, mut other) = seeded("another", "2");
+    let keys = walk_in_turn(&mut one, &mut same);
+    assert_eq!(keys.len(), 1000);
+    assert_eq!(keys.iter().collect::<HashSet<_>>().len(), 1000);
+    let keys = walk_in_turn(&mut one, &mut other);
+    assert_ne!(keys.iter().collect::<HashSet<_>>().len(), 1000);
+}

@@ -78,6 +78,10 @@ fn serve(
 ) -> Result<(), Failure> {
     let config = Arc::clone(&loaded.config);
     let started = Started::collect().map_err(|e| format!("Can't tell the current folder: {e}"))?;
+    let seed = config.hash_seed();
+    if !seed.is_empty() {
+        structs::hashing::seed_with(&seed);
+    }
     if let Err(error) = std::env::set_current_dir(config.dir()) {
         return Err(format!("Can't chdir to '{}': {error}", config.dir().display()));
     }

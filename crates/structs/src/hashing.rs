@@ -1,7 +1,8 @@
 //! The one hash function of the process: 64 bits over a key or an element.
 //!
 //! rapidhash with secrets drawn from the operating system at the first use, so that a client
-//! cannot prepare keys that collide (hash flooding). Every table of the process shares the
+//! cannot prepare keys that collide (hash flooding), or from a text that the operator keeps
+//! secret ([`seed_with`]). Every table of the process shares the
 //! secrets: a key is hashed once, when its command is parsed, and the value travels with it.
 //!
 //! How the 64 bits are spent is fixed here, because three users must not overlap:
@@ -16,13 +17,22 @@
 //!                          13 ─ 0:  in cluster mode the key's hash slot (`keyspace::Key`)
 //! ```
 
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_nano_inline};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3, rapidhash_v3_nano_inline};
 use std::sync::OnceLock;
 
 static SECRETS: OnceLock<RapidSecrets> = OnceLock::new();
 
 fn secrets() -> &'static RapidSecrets {
     SECRETS.get_or_init(|| RapidSecrets::seed(crate::hashing::os_random()))
+}
+
+/// Draws the secrets from this text, so that processes with the same text hash alike.
+///
+/// # Panics
+/// If anything was hashed before.
+pub fn seed_with(text: &[u8]) {
+    let secrets = RapidSecrets::seed(rapidhash_v3(text));
+    assert!(SECRETS.set(secrets).is_ok(), "the seed comes before the first hash");
 }
 
 /// A number from the operating system's generator, by way of the standard library's keyed hasher.

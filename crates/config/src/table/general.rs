@@ -75,9 +75,14 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("hz", COUNT, "10", "background turns a second, kept between 1 and 500"),
     flag("dynamic-hz", "yes", "raise hz with the number of clients").not_yet(),
     flag("activerehashing", "yes", "spend idle time on growing tables").not_yet(),
-    text("hash-seed", "", "seed of the hash function; empty chooses one at random")
-        .immutable()
-        .not_yet(),
+    text(
+        "hash-seed",
+        "",
+        "seed of the hash function, for servers whose SCAN cursors are to mean the same; empty chooses one at \
+         random",
+    )
+    .immutable()
+    .checked(checks::hash_seed),
     int(
         "busy-reply-threshold",
         LONG,
