@@ -63,11 +63,15 @@ fn copied(db: &Db<'_>, args: Args<'_>) -> usize {
     if stays { db.size(args.key(1)).saturating_mul(3) } else { 0 }
 }
 
-/// The number behind `DB`.
+/// The number behind each `DB`: the last one counts, but the user has to be allowed all of them.
 fn find_database(words: &[&[u8]], found: &mut dyn FnMut(usize)) {
-    let option = words.iter().skip(3).position(|word| word.eq_ignore_ascii_case(b"db"));
-    if let Some(at) = option {
-        found(at + 4);
+    let mut at = 3;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        if word.eq_ignore_ascii_case(b"db") {
+            found(at);
+            at += 1;
+        }
     }
 }
 

@@ -125,6 +125,8 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
     }
     let object = match denial {
         Denial::Command => row.full_name.as_bytes().to_vec(),
+        // No word names the selected database, nor all of them.
+        Denial::Database if word == 0 => row.full_name.as_bytes().to_vec(),
         _ => args.get(word).unwrap_or_default().to_vec(),
     };
     let context = match () {
