@@ -118,6 +118,11 @@ pub fn check(input: &[u8]) {
                                 group.is_some_and(|group| group.clients.contains(&client));
                             assert!(!is_sent, "a byte in a snapshot");
                         }
+                        Action::CallOff => {
+                            let group = sending.as_ref().expect("a snapshot is on its way");
+                            let is_gone = |client| !clients.contains(client);
+                            assert!(group.clients.iter().all(is_gone), "one waits for it");
+                        }
                         Action::Ping => {}
                     }
                 }

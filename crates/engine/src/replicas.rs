@@ -6,6 +6,7 @@
 
 use journal::{HistoryId, JournalPos, Limit, Reader};
 use keyspace::Millis;
+use keyspace::snapshot::Shared;
 use replication::primary::{Primary, Stage};
 use replication::wire::{self, EndOffset};
 use std::collections::HashMap;
@@ -31,6 +32,8 @@ pub(crate) struct Parts {
 pub struct Replicas {
     primary: Mutex<Primary>,
     parts: Mutex<HashMap<u64, Parts>>,
+    /// The snapshot that is written for some of them.
+    snapshot: Mutex<Option<Arc<Shared>>>,
     /// How many there are.
     count: AtomicUsize,
     /// How many of them get the stream and were heard of lately.
@@ -53,6 +56,15 @@ pub struct Figures {
     pub partial: AtomicU64,
     /// `sync_partial_err`
     pub refused: AtomicU64,
+}
+
+impl Figures {
+    /// Forgets them (CONFIG RESETSTAT).
+    pub fn reset(&self) {
+        [&self.full, &self.partial, &self.refused]
+            .iter()
+            .for_each(|figure| figure.store(0, Relaxed));
+    }
 }
 
 /// A thread that feeds replicas.
@@ -186,6 +198,18 @@ impl Replicas {
     /// Takes that back.
     pub(crate) fn take_reader(&self, client: u64) -> Option<Reader<'static>> {
         self.parts().get_mut(&client)?.reader.take()
+    }
+
+    /// A snapshot is written for replicas; `None` when it has ended.
+    pub fn note_snapshot(&self, snapshot: Option<Arc<Shared>>) {
+        *lock(&self.snapshot) = snapshot;
+    }
+
+    /// Ends that snapshot, if it has begun: no replica waits for it.
+    pub fn call_off_snapshot(&self) {
+        if let Some(snapshot) = &*lock(&self.snapshot) {
+            snapshot.end();
+        }
     }
 
     /// Those that the journal has cut off before their streams began: no snapshot is of use to them.

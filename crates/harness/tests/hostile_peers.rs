@@ -228,10 +228,11 @@ fn a_replica_that_never_reads_is_cut_off_and_costs_no_memory() {
         number(&mut client, "connected_slaves") == 0
     });
     is_well(&primary);
-    assert!(primary.log().contains("is too far behind"), "{}", primary.log());
+    eventually("the log says why", || primary.log().contains("is too far behind"));
 }
 
-/// CLIENT KILL closes the connection at once, although the snapshot's threads have the socket, too.
+/// CLIENT KILL closes the connection at once, although the snapshot's threads have the socket, too, and a
+/// snapshot without a replica ends although nothing of it is to be written for minutes.
 #[test]
 fn a_replica_that_is_killed_in_its_snapshot_learns_of_it() {
     let primary = dunlin(&["--rdb-key-save-delay", "100000"]);
@@ -243,8 +244,42 @@ fn a_replica_that_is_killed_in_its_snapshot_learns_of_it() {
     let mut rest = Vec::new();
     // The end may look like an error.
     let _ = socket.read_to_end(&mut rest);
-    // The snapshot itself ends when its threads next write to the socket.
-    eventually("it is not listed", || number(&mut client, "connected_slaves") == 0);
+    eventually("the snapshot has ended", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    assert_eq!(number(&mut client, "connected_slaves"), 0);
+}
+
+/// The same by a file, which only the replica would have had.
+#[test]
+fn a_file_for_replicas_that_are_gone_is_given_up() {
+    let primary = dunlin(&["--rdb-key-save-delay", "100000", "--repl-diskless-sync", "no"]);
+    let mut client = primary.client();
+    ok(&mut client, &["DEBUG", "POPULATE", "100000"]);
+    let socket = replica(&primary, b"REPLCONF capa eof\r\nPSYNC ? -1\r\n");
+    eventually("it has begun", || primary.log().contains("Starting sync with target"));
+    assert_eq!(number(&mut client, "rdb_bgsave_in_progress"), 1);
+    drop(socket);
+    eventually("the snapshot has ended", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    eventually("the log says so", || primary.log().contains("Synchronization with replica"));
+}
+
+/// `repl-timeout` holds for a snapshot that is under way when it is set, and other replicas get theirs.
+#[test]
+fn a_replica_that_is_stopped_in_its_snapshot_is_dropped() {
+    let primary = dunlin(&["--repl-diskless-sync-max-replicas", "2", "--rdbcompression", "no"]);
+    let mut client = primary.client();
+    ok(&mut client, &["CONFIG", "SET", "repl-diskless-sync-delay", "60"]);
+    ok(&mut client, &["DEBUG", "POPULATE", "3000", "key", "10000"]);
+    // As the other says it: they get the same snapshot.
+    let said = b"REPLCONF capa eof version 9.1.0\r\nPSYNC ? -1\r\n";
+    let mut stopped = replica(&primary, said);
+    let other = dunlin(&[]);
+    follow(&mut other.client(), primary.port());
+    until(&mut stopped, b"$EOF:");
+    ok(&mut client, &["CONFIG", "SET", "repl-timeout", "2"]);
+    until_linked(&other);
+    compare(&primary, &other);
+    assert_eq!(number(&mut client, "connected_slaves"), 1);
+    eventually("the log says why", || primary.log().contains("failed: "));
 }
 
 /// A replica that lacks too much is cut off in the middle of its snapshot, which would be of no use to it.

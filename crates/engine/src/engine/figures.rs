@@ -69,6 +69,7 @@ impl Engine {
         ] {
             counter.set(0);
         }
+        self.replicas.figures.reset();
         for thread in &self.thread_stats {
             let counters = [&thread.commands, &thread.hits, &thread.misses, &thread.net_in];
             for counter in counters.into_iter().chain([&thread.net_out, &thread.reads]) {

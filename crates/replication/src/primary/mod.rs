@@ -132,6 +132,8 @@ pub enum Action {
     Disconnect(u64),
     /// A snapshot is due.
     Send(Group),
+    /// The snapshot that is on its way has no replica left: it is to end.
+    CallOff,
 }
 
 /// What an option of REPLCONF asks for.
@@ -399,6 +401,10 @@ impl Primary {
             self.last_keepalive = Some(now);
             let waiting = self.links.values().filter(|link| link.stage == Stage::Waiting);
             actions.extend(waiting.map(|link| Action::Keepalive(link.client)));
+        }
+        let is_received = self.links.values().any(|link| link.stage == Stage::Receiving);
+        if self.is_sending && !is_received {
+            actions.push(Action::CallOff);
         }
         if let Some(group) = self.due_group(settings, now) {
             self.is_sending = true;

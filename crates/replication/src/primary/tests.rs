@@ -365,6 +365,11 @@ impl World {
                     assert!(!group.is_some_and(|group| group.clients.contains(&client)));
                 }
                 Action::Ping => assert!(self.primary.replicas().next().is_some()),
+                Action::CallOff => {
+                    let group = self.sending.as_ref().expect("a snapshot is on its way");
+                    let is_left = |client| !self.clients.contains_key(client);
+                    assert!(group.clients.iter().all(is_left), "somebody waits for it");
+                }
             }
         }
     }

@@ -346,6 +346,7 @@ impl World {
                     self.cut_some(|one| one.client == client);
                 }
                 primary::Action::Send(group) => self.send_snapshot(server, &group),
+                primary::Action::CallOff => unreachable!("a snapshot is sent at once"),
             }
         }
     }

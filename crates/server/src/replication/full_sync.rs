@@ -22,6 +22,7 @@ use replication::wire::{self, MARK_LEN};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of a snapshot's file that are sent at a time.
@@ -44,6 +45,7 @@ fn run(engine: &'static Engine, group: &Group) {
         engine.replicas.primary().postponed(group);
         return;
     };
+    engine.replicas.note_snapshot(Some(Arc::clone(snapshot.progress())));
     engine.persistence.count_fork();
     let position = snapshot.cut().position;
     let id = snapshot.cut().history;
@@ -58,6 +60,7 @@ fn run(engine: &'static Engine, group: &Group) {
             Transfer::File => send_file(engine, &snapshot, &mut sockets, group),
         });
     let seconds = snapshot.elapsed().as_secs_f64();
+    engine.replicas.note_snapshot(None);
     drop(snapshot);
     finish(engine, group, sockets, outcome, seconds);
 }
@@ -130,7 +133,7 @@ fn open(
         }
         targets.push(Target::new(*client, socket));
     }
-    let timeout = Duration::from_secs(engine.config.repl_timeout().into());
+    let timeout = || Duration::from_secs(engine.config.repl_timeout().into());
     Sockets::new(targets, timeout, move |client| engine.replicas.primary().link(client).is_some())
 }
 

@@ -99,6 +99,7 @@ fn act(engine: &'static Engine, action: Action) {
             disconnect(engine, client);
         }
         Action::Send(group) => full_sync::start(engine, group),
+        Action::CallOff => engine.replicas.call_off_snapshot(),
     }
 }
 

@@ -48,18 +48,19 @@ impl Target {
 pub struct Sockets {
     /// All of them, also those that failed.
     pub targets: Vec<Target>,
-    timeout: Duration,
+    timeout: Box<dyn Fn() -> Duration + Send + Sync>,
     is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
 }
 
 impl Sockets {
-    /// Sockets that are not waited for longer than `timeout`, nor without a client.
+    /// Sockets that are not waited for longer than `timeout` says, which may change meanwhile, nor without a
+    /// client.
     pub fn new(
         targets: Vec<Target>,
-        timeout: Duration,
+        timeout: impl Fn() -> Duration + Send + Sync + 'static,
         is_there: impl Fn(u64) -> bool + Send + Sync + 'static,
     ) -> Sockets {
-        Sockets { targets, timeout, is_there: Box::new(is_there) }
+        Sockets { targets, timeout: Box::new(timeout), is_there: Box::new(is_there) }
     }
 
     /// Writes a piece to all of them.
@@ -89,7 +90,7 @@ impl Sockets {
                 if written > 0 {
                     *moved = Instant::now();
                 } else if target.failure.is_none() {
-                    let is_late = moved.elapsed() > self.timeout;
+                    let is_late = moved.elapsed() > (self.timeout)();
                     let is_gone = !is_late && !(self.is_there)(target.client);
                     target.failure = is_late
                         .then(|| ErrorKind::TimedOut.into())
@@ -143,7 +144,7 @@ mod tests {
         let ([(first, mut one), (second, mut two), (third, three)], piece) =
             ([1, 2, 3].map(pair), vec![7u8; 3 << 20]);
         let mut sockets =
-            Sockets::new(vec![first, second, third], Duration::from_millis(300), |_| true);
+            Sockets::new(vec![first, second, third], || Duration::from_millis(300), |_| true);
         let read = |stream: &mut UnixStream| {
             let mut got = vec![0; 3 << 20];
             stream.read_exact(&mut got).map(|()| got)
@@ -169,14 +170,14 @@ mod tests {
     fn without_a_replica_it_ends() {
         let (target, theirs) = pair(1);
         drop(theirs);
-        let mut sockets = Sockets::new(vec![target], Duration::from_secs(1), |_| true);
+        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(1), |_| true);
         assert!(sockets.write_all(&[0; 9]).is_err());
     }
 
     #[test]
     fn without_its_client_it_ends_as_soon_as_nothing_is_taken() {
         let (target, theirs) = pair(1);
-        let mut sockets = Sockets::new(vec![target], Duration::from_secs(3600), |_| false);
+        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(3600), |_| false);
         sockets.write_all(&[0; 9]).expect("it is taken");
         assert!(sockets.write_all(&vec![0; 4 << 20]).is_err());
         drop(theirs);
