@@ -31,13 +31,27 @@ pub struct Sentinels {
 
 impl Sentinels {
     /// Starts three that watch a primary on this port of the loopback. They give it up after a second
-    /// of silence. `more`: lines for their files; `NAME` stands for the primary's name there.
+    /// of silence. `more`: lines for their files; `NAME` stands for the primary's name there, `FREE_PORT` for
+    /// a port of its own.
     ///
     /// # Errors
     /// One does not start.
     pub fn start(program: &Program, primary: u16, more: &[&str]) -> io::Result<Sentinels> {
+        Sentinels::watch(program, "127.0.0.1", primary, more)
+    }
+
+    /// The same for a primary of this host, which may be a name.
+    ///
+    /// # Errors
+    /// As [`Sentinels::start`].
+    pub fn watch(
+        program: &Program,
+        host: &str,
+        primary: u16,
+        more: &[&str],
+    ) -> io::Result<Sentinels> {
         let members =
-            (0..3).map(|_| start_one(program, primary, more)).collect::<io::Result<_>>()?;
+            (0..3).map(|_| start_one(program, host, primary, more)).collect::<io::Result<_>>()?;
         let sentinels = Sentinels { members };
         for number in 0..3 {
             eventually("the sentinel listens", || sentinels.connect(number).is_ok());
@@ -68,9 +82,22 @@ impl Sentinels {
     /// The port of the primary, as one of them sees it.
     #[track_caller]
     pub fn primary(&self, number: usize) -> u16 {
+        let [_, port] = self.address_of_primary(number);
+        port.parse().unwrap_or_else(|_| panic!("no port: {port}"))
+    }
+
+    /// The host of the primary, as one of them names it.
+    #[track_caller]
+    pub fn host(&self, number: usize) -> String {
+        let [host, _] = self.address_of_primary(number);
+        host
+    }
+
+    #[track_caller]
+    fn address_of_primary(&self, number: usize) -> [String; 2] {
         let reply = self.ask(number, &["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME]);
         let words = reply.elements().unwrap_or_else(|| panic!("no address: {reply:?}"));
-        words[1].shown().parse().unwrap_or_else(|_| panic!("no port: {reply:?}"))
+        [words[0].shown(), words[1].shown()]
     }
 
     /// A field of what one of them says of the primary.
@@ -159,7 +186,7 @@ fn find(words: &[Reply], name: &str) -> String {
     found.map_or_else(String::new, |[_, value]| value.shown())
 }
 
-fn start_one(program: &Program, primary: u16, more: &[&str]) -> io::Result<Sentinel> {
+fn start_one(program: &Program, host: &str, primary: u16, more: &[&str]) -> io::Result<Sentinel> {
     let directory = new_directory(program)?;
     let port = free_port()?;
     let inside = program.inside(&directory);
@@ -167,11 +194,19 @@ fn start_one(program: &Program, primary: u16, more: &[&str]) -> io::Result<Senti
         format!("port {port}"),
         "bind 127.0.0.1".to_owned(),
         format!("dir {}", inside.display()),
-        format!("sentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}"),
+    ];
+    // What they say of hosts has to stand before the first host.
+    for line in more.iter().filter(|line| line.contains("-hostnames")) {
+        lines.push((*line).to_owned());
+    }
+    lines.extend([
+        format!("sentinel monitor {NAME} {host} {primary} {QUORUM}"),
         format!("sentinel down-after-milliseconds {NAME} 1000"),
         format!("sentinel failover-timeout {NAME} 10000"),
-    ];
-    lines.extend(more.iter().map(|line| line.replace("NAME", NAME)));
+    ]);
+    let own_port = free_port()?.to_string();
+    let others = more.iter().filter(|line| !line.contains("-hostnames"));
+    lines.extend(others.map(|line| line.replace("NAME", NAME).replace("FREE_PORT", &own_port)));
     fs::write(directory.join("sentinel.conf"), lines.join("\n") + "\n")?;
     let mut child = program
         .command()

@@ -10,7 +10,8 @@ use harness::replicas::{compare, is_linked, write};
 use harness::reply::{Protocol, Reply};
 use harness::rng::Rng;
 use harness::sentinel::{NAME, Sentinels, hang};
-use harness::server::{Options, Program, Server, signal};
+use harness::server::{Options, Program, Server, free_port, signal};
+use harness::tls::Authority;
 use harness::wait::eventually;
 use std::fs;
 
@@ -55,6 +56,18 @@ impl Fleet {
         lines: &[&str],
         login: &[&str],
     ) -> Fleet {
+        Fleet::known_as("127.0.0.1", sentinel, programs, config, lines, login)
+    }
+
+    /// The same with this name or address of the host.
+    fn known_as(
+        host: &str,
+        sentinel: &Program,
+        programs: &[Program],
+        config: &str,
+        lines: &[&str],
+        login: &[&str],
+    ) -> Fleet {
         let config = format!("repl-diskless-sync-delay 0\nrepl-ping-replica-period 1\n{config}");
         let start = |program: &Program| {
             let options = Options { config: Some(config.clone()), ..Options::default() };
@@ -64,10 +77,10 @@ impl Fleet {
         let port = servers[0].port();
         for replica in &servers[1..] {
             let mut client = log_in(replica, login);
-            ok(&mut client, &["REPLICAOF", "127.0.0.1", &port.to_string()]);
+            ok(&mut client, &["REPLICAOF", host, &port.to_string()]);
             eventually("the link is up", || is_linked(&mut client));
         }
-        let sentinels = Sentinels::start(sentinel, port, lines).expect("they start");
+        let sentinels = Sentinels::watch(sentinel, host, port, lines).expect("they start");
         let login = login.iter().map(|word| (*word).to_owned()).collect();
         let fleet = Fleet { servers, sentinels, login };
         fleet.sentinels.until_they_know(fleet.servers.len() - 1);
@@ -260,6 +273,99 @@ fn works_with_users(sentinel: &Program) {
 #[test]
 fn sentinels_and_replicas_log_in() {
     with_sentinels(false, works_with_users);
+}
+
+/// Servers and sentinels know each other by a name instead of an address.
+fn works_with_names(sentinel: &Program) {
+    let config = "replica-announce-ip localhost\n";
+    let lines = ["sentinel resolve-hostnames yes", "sentinel announce-hostnames yes"];
+    let programs = [(); 3].map(|()| Program::under_test());
+    let fleet = Fleet::known_as("localhost", sentinel, &programs, config, &lines, &[]);
+    fleet.fill(0, 30);
+    let named = ask(&mut fleet.client(0), &["INFO", "replication"]).shown();
+    assert_eq!(named.matches("ip=localhost,").count(), 2, "{named}");
+    let role = ask(&mut fleet.client(0), &["ROLE"]);
+    let replicas = role.elements().expect("words")[2].elements().expect("replicas").to_vec();
+    assert_eq!(replicas[0].elements().expect("words")[0].shown(), "localhost");
+    for sentinel in 0..3 {
+        assert_eq!(fleet.sentinels.host(sentinel), "localhost");
+        let names = fleet.sentinels.of_replicas(sentinel, "ip");
+        assert_eq!(names, ["localhost", "localhost"]);
+    }
+    hang(&fleet.servers[0], true).expect("it runs");
+    let new = fleet.at(fleet.sentinels.until_primary_is_not(fleet.servers[0].port()));
+    assert_eq!(fleet.sentinels.host(0), "localhost");
+    hang(&fleet.servers[0], false).expect("it runs");
+    fleet.until_led_by(new, &without(new));
+    assert_eq!(fleet.says(0, "master_host").as_deref(), Some("localhost"));
+    fleet.sentinels.until_quiet();
+    fleet.fill(new, 31);
+    fleet.compare(new, &without(new));
+}
+
+#[test]
+fn servers_have_names() {
+    with_sentinels(false, works_with_names);
+}
+
+/// Sentinels and replicas talk to the servers by TLS alone.
+fn works_by_tls(sentinel: &Program) {
+    let authority = Authority::new("sentinel");
+    authority.sign("server");
+    // The sentinels see another root, and so a copy of the files; servers and sentinels name them alike.
+    let names = ["ca.crt", "server.crt", "server.key"];
+    let inside = sentinel.root().join(authority.path("").trim_start_matches('/'));
+    fs::create_dir_all(&inside).expect("a folder");
+    for name in names {
+        fs::copy(authority.path(name), inside.join(name)).expect("it is copied");
+    }
+    let path = |name| authority.path(name);
+    let files = format!(
+        "tls-ca-cert-file {}\ntls-cert-file {}\ntls-key-file {}\ntls-replication yes\n",
+        path("ca.crt"),
+        path("server.crt"),
+        path("server.key")
+    );
+    // The sentinels talk to each other by TLS, too.
+    let lines: Vec<&str> = files.lines().chain(["tls-port FREE_PORT"]).collect();
+    let ports = [(); 3].map(|()| free_port().expect("a port"));
+    let configs = ports.map(|port| {
+        format!("{files}tls-port {port}\nrepl-diskless-sync-delay 0\nrepl-ping-replica-period 1\n")
+    });
+    let servers = configs.map(|config| {
+        let options = Options { config: Some(config), ..Options::default() };
+        Server::start(&Program::under_test(), options).expect("it starts")
+    });
+    for server in &servers[1..] {
+        let mut client = server.client();
+        ok(&mut client, &["REPLICAOF", "127.0.0.1", &ports[0].to_string()]);
+        eventually("the link is up", || is_linked(&mut client));
+    }
+    let sentinels = Sentinels::start(sentinel, ports[0], &lines).expect("they start");
+    sentinels.until_they_know(2);
+    let (mut client, mut rng) = (servers[0].client(), Rng::new(32));
+    (0..500).for_each(|_| write(&mut client, &mut rng));
+    assert_eq!(ask(&mut client, &["WAIT", "2", "9000"]).integer(), Some(2));
+    hang(&servers[0], true).expect("it runs");
+    let port = sentinels.until_primary_is_not(ports[0]);
+    let new = ports.iter().position(|one| *one == port).expect("one of ours");
+    hang(&servers[0], false).expect("it runs");
+    for other in without(new) {
+        let reached = || {
+            let mut client = servers[other].connect(Protocol::Resp2).ok()?;
+            let said = client.command(&["INFO", "replication"]).ok()?;
+            Some((find(&said, "master_port")?, find(&said, "master_link_status")?))
+        };
+        eventually("it follows", || reached() == Some((port.to_string(), "up".to_owned())));
+        compare(&servers[new], &servers[other]);
+    }
+    // What is left is for the system to clean up.
+    let _ = fs::remove_dir_all(inside);
+}
+
+#[test]
+fn all_links_may_be_encrypted() {
+    with_sentinels(false, works_by_tls);
 }
 
 /// A planned fail-over for which the sentinel asks the primary itself: nothing that was acknowledged is lost.
