@@ -1,16 +1,17 @@
 //! Connections that Dunlin makes by TLS, to the reference and to itself, with certificates on both sides: as a
-//! replica (`tls-replication yes`), with links that are cut and authorities that do not fit, and as the source
+//! replica (`tls-replication yes`), with links that are cut, authorities that do not fit and two channels, and as the source
 //! of MIGRATE (`tls-cluster yes`).
 
 use harness::client::{ask, ok};
 use harness::info::{field, number};
-use harness::replicas::{compare, is_linked, while_writing, write};
+use harness::replicas::{Link, compare, fill, is_linked, until_linked, while_writing, write};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, free_port};
 use harness::tls::Authority;
 use harness::wait::eventually;
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// The files of an authority, where a program sees them.
@@ -121,6 +122,132 @@ fn a_replica_of_the_reference() {
     let reference = Program::reference().expect("there is a reference");
     follows_by_tls(&reference, "reference", "disabled");
     follows_by_tls(&reference, "reference", "flush-before-load");
+}
+
+/// The options of two channels.
+const VALKEY: &str = "dual-channel-replication-enabled";
+const REDIS: &str = "repl-rdb-channel";
+
+/// Two servers that talk by TLS and take two channels, the first of them with more data than sockets hold, and
+/// the link between them. The replica does not follow yet.
+struct TwoChannels {
+    primary: Server,
+    replica: Server,
+    link: Link,
+    _files: Vec<Files>,
+}
+
+impl TwoChannels {
+    fn start(primary: &Program, replica: &Program, option: &str, load: &str) -> TwoChannels {
+        let name = format!("{}-{}-{option}-{load}", primary.name(), replica.name());
+        println!("{name}");
+        let authority = Authority::new(&name);
+        ["primary", "replica"].iter().for_each(|name| drop(authority.sign(name)));
+        let mut all_files = Vec::new();
+        let mut begin = |program: &Program, role: &str| {
+            let files = Files::of(program, &authority, &format!("{name}-{role}"));
+            let port = free_port().expect("a port");
+            // What the file-less way is called differs.
+            let load = if program.is_dunlin() { load } else { "disabled" };
+            let options = [
+                ("tls-port", port.to_string()),
+                ("tls-cert-file", files.path(&format!("{role}.crt"))),
+                ("tls-key-file", files.path(&format!("{role}.key"))),
+                ("tls-ca-cert-file", files.path("ca.crt")),
+                ("tls-replication", "yes".to_owned()),
+                ("rdbcompression", "no".to_owned()),
+                ("repl-diskless-load", load.to_owned()),
+                (option, "yes".to_owned()),
+            ];
+            let server = start(program, &words(&options));
+            all_files.push(files);
+            (server, port)
+        };
+        let (primary, port) = begin(primary, "primary");
+        let (replica, _) = begin(replica, "replica");
+        let (mut client, value) = (primary.client(), "x".repeat(20_000));
+        for number in 0..1000 {
+            ok(&mut client, &["SET", &format!("large:{number}"), &value]);
+        }
+        let link = Link::to((Ipv4Addr::LOCALHOST, port).into()).expect("a port");
+        TwoChannels { primary, replica, link, _files: all_files }
+    }
+
+    fn follow(&self) {
+        let port = self.link.port().to_string();
+        ok(&mut self.replica.client(), &["REPLICAOF", "127.0.0.1", &port]);
+    }
+
+    fn replica_clients(&self) -> Vec<u64> {
+        let list = ask(&mut self.primary.client(), &["CLIENT", "LIST", "TYPE", "replica"]);
+        let text = String::from_utf8_lossy(list.text().expect("a list")).into_owned();
+        let id = |line: &str| line.strip_prefix("id=")?.split(' ').next()?.parse().ok();
+        let mut ids: Vec<u64> = text.lines().filter_map(id).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The data came by so many attempts, and the stream goes on.
+    fn is_whole_after(&self, attempts: u64) {
+        until_linked(&self.replica);
+        compare(&self.primary, &self.replica);
+        let mut ours = self.primary.client();
+        assert_eq!(number(&mut ours, "sync_full"), attempts, "{}", self.primary.log());
+        assert_eq!(self.link.connections() as u64, 2 * attempts);
+        eventually("one connection", || number(&mut ours, "connected_slaves") == 1);
+        fill(&self.primary, 50, 200);
+        compare(&self.primary, &self.replica);
+    }
+}
+
+fn come_over_two_channels(primary: &Program, replica: &Program, option: &str, load: &str) {
+    let pair = TwoChannels::start(primary, replica, option, load);
+    fill(&pair.primary, 3, 500);
+    while_writing(&pair.primary, 100, || {
+        pair.follow();
+        until_linked(&pair.replica);
+    });
+    pair.is_whole_after(1);
+}
+
+#[test]
+fn two_channels_between_dunlins() {
+    let dunlin = Program::under_test();
+    for option in [VALKEY, REDIS] {
+        for load in ["disabled", "flush-before-load", "swapdb"] {
+            come_over_two_channels(&dunlin, &dunlin, option, load);
+        }
+    }
+}
+
+#[test]
+fn two_channels_with_others() {
+    let dunlin = Program::under_test();
+    let valkey = Program::reference().expect("there is a reference");
+    let redis = Program::redis_8().expect("it is installed with the reference");
+    for (other, option) in [(valkey, VALKEY), (redis, REDIS)] {
+        come_over_two_channels(&dunlin, &other, option, "disabled");
+        come_over_two_channels(&other, &dunlin, option, "disabled");
+        come_over_two_channels(&other, &dunlin, option, "flush-before-load");
+    }
+}
+
+#[test]
+fn either_of_two_channels_is_killed() {
+    let dunlin = Program::under_test();
+    for option in [VALKEY, REDIS] {
+        for which in 0..2 {
+            let pair = TwoChannels::start(&dunlin, &dunlin, option, "flush-before-load");
+            pair.link.hold_after(1 << 20);
+            pair.follow();
+            eventually("both connections", || pair.replica_clients().len() == 2);
+            fill(&pair.primary, 4, 100);
+            let victim = pair.replica_clients()[which].to_string();
+            ask(&mut pair.primary.client(), &["CLIENT", "KILL", "ID", &victim]);
+            pair.link.release();
+            pair.is_whole_after(2);
+        }
+    }
 }
 
 #[test]
