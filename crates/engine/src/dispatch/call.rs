@@ -75,7 +75,6 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     if let Some(request) = &mut cx.block_request {
         // It counts when it is over.
         request.spent_ns = nanoseconds;
-        cx.session.commands += 1;
         return outcome;
     }
     command_stats.count(nanoseconds, cx.engine.config.latency_tracking());

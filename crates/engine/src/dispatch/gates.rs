@@ -50,8 +50,8 @@ pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusa
 
 /// What a client's request passes.
 pub(super) const CLIENT: [Gate; 15] = [
-    protection,
     authentication,
+    protection,
     permission,
     redirection,
     pause,
@@ -71,7 +71,7 @@ pub(super) const CLIENT: [Gate; 15] = [
 pub(super) const RESTRICTED: [Gate; 2] = [protection, permission_in_full];
 
 /// What a request passes that runs beside a script which keeps the world stopped.
-pub(super) const OUTSIDE: [Gate; 4] = [protection, authentication, permission, nesting];
+pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, nesting];
 
 /// What a command passes that a script calls.
 pub(super) const SCRIPT: [Gate; 9] = [

@@ -135,7 +135,11 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
         () => "toplevel",
     };
     let user = cx.session.user.name().as_bytes().to_vec();
-    cx.session.last_command = row.index + 1;
+    // The client's own command is the one that runs the script, or EXEC.
+    if cx.script.is_none() {
+        let exec = cx.in_transaction.then(|| cx.engine.table.find(b"exec")).flatten();
+        cx.session.last_command = exec.unwrap_or(row).index + 1;
+    }
     let refused = Refused::new(denial.name(), context, object, user, cx.now());
     if !cx.session.is_guest {
         cx.session.publish(cx.now().0);

@@ -33,7 +33,8 @@ impl Engine {
     /// Counts an error reply by its code.
     pub fn count_error(&self, line: &[u8]) {
         self.stats.errors.add(1);
-        let code = line.split(|&b| b == b' ').next().unwrap_or_default();
+        // Line ends become spaces in the reply, too.
+        let code = line.split(|b| matches!(b, b' ' | b'\r' | b'\n')).next().unwrap_or_default();
         let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
         let mut errors = lock(&self.errors);
         // A script that makes up codes must not fill the memory, nor hide the codes of the server.

@@ -54,12 +54,13 @@ impl Worker {
     }
 
     /// Counts a command that was blocked and is over.
-    fn count_blocked(&self, session: &Session, waiter: &Waiter, reply_bytes: usize) {
+    fn count_blocked(&self, session: &mut Session, waiter: &Waiter, reply_bytes: usize) {
         let Some(nanoseconds) = waiter.spent_ns() else { return };
         let (engine, stats) = (self.engine, self.context.stats());
         let row = &engine.table.all()[session.last_command - 1];
         stats.by_command[row.index].count(nanoseconds, engine.config.latency_tracking());
         stats.commands.add_own(1);
+        session.commands += 1;
         let words: Vec<&[u8]> = waiter.argv.iter().map(|word| &**word).collect();
         dispatch::log_command(engine, session, row, Args::new(&words), nanoseconds, reply_bytes);
     }
