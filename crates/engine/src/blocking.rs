@@ -56,7 +56,23 @@ impl Cx<'_> {
         Ok(())
     }
 
-    /// The same with other words for when the command runs again: what the request says by the
+    /// The same for a command that also goes on, with an error, when one of the keys is deleted.
+    pub fn block_or_fail(
+        &mut self,
+        keys: &[&[u8]],
+        deadline: Option<Millis>,
+        on_timeout: TimeoutReply,
+    ) -> Result<(), Error> {
+        self.block(keys, deadline, on_timeout)?;
+        if let Some(request) = &mut self.block_request
+            && let Until::Keys(keys) = &mut request.until
+        {
+            request.until = Until::KeysOrDeletion(std::mem::take(keys));
+        }
+        Ok(())
+    }
+
+    /// As [`Cx::block`], with other words for when the command runs again: what the request says by the
     /// moment at which it came (XREAD's `$`) must not change its meaning.
     pub fn block_as(
         &mut self,

@@ -104,6 +104,8 @@ pub struct KeyCounts {
     pub watched: usize,
     /// Keys that blocked clients wait for.
     pub blocking: usize,
+    /// Those of them whose deletion ends a wait.
+    pub blocking_on_deletion: usize,
 }
 
 impl Db<'_> {
@@ -115,8 +117,10 @@ impl Db<'_> {
             for of_key in interest.keys.values() {
                 let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
                 counts.watched += usize::from(is_watched);
-                counts.blocking +=
-                    usize::from(of_key.waiters.iter().any(|waiter| !waiter.is_over()));
+                let mut waiters = of_key.waiters.iter().filter(|waiter| !waiter.is_over()).peekable();
+                counts.blocking += usize::from(waiters.peek().is_some());
+                counts.blocking_on_deletion +=
+                    usize::from(waiters.any(|waiter| waiter.waits_for_deletion()));
             }
         });
         counts

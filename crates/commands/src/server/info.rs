@@ -136,7 +136,7 @@ fn clients(cx: &Cx<'_>, out: &mut String) {
     let keys = cx.db.count_interests();
     line(out, "total_watched_keys", keys.watched);
     line(out, "total_blocking_keys", keys.blocking);
-    line(out, "total_blocking_keys_on_nokey", 0);
+    line(out, "total_blocking_keys_on_nokey", keys.blocking_on_deletion);
     let reason = match pause.map(|pause| pause.purpose) {
         None => "none",
         Some(Purpose::Client) => "client_pause",

@@ -107,7 +107,7 @@ fn xreadgroup(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Ok(());
     };
     let keys = &args.words()[options.keys_at..options.keys_at + options.keys];
-    cx.block(keys, deadline, TimeoutReply::NullArray)
+    cx.block_or_fail(keys, deadline, TimeoutReply::NullArray)
 }
 
 /// What is asked of each stream; all of that is checked before any of it is done.

@@ -47,6 +47,8 @@ pub enum TimeoutReply {
 pub(crate) enum Until {
     /// One of these keys changes so that it can go on.
     Keys(Vec<Box<[u8]>>),
+    /// The same, and its deletion is such a change.
+    KeysOrDeletion(Vec<Box<[u8]>>),
     /// What its client has written is safe.
     Acks(Acks),
     /// A background thread has run it: it has found out that it takes long.
@@ -115,6 +117,11 @@ impl Waiter {
         }
     }
 
+    /// Whether it goes on when one of its keys is deleted, too.
+    pub(crate) fn waits_for_deletion(&self) -> bool {
+        matches!(self.until, Until::KeysOrDeletion(_))
+    }
+
     /// Notes an attempt to serve it.
     pub(crate) fn note_attempt(&self, nanoseconds: u64) {
         self.spent_ns.fetch_add(nanoseconds, Relaxed);
@@ -133,7 +140,7 @@ impl Waiter {
     /// The keys it waits for.
     pub fn keys(&self) -> &[Box<[u8]>] {
         match &self.until {
-            Until::Keys(keys) => keys,
+            Until::Keys(keys) | Until::KeysOrDeletion(keys) => keys,
             Until::Acks(_) | Until::Background => &[],
         }
     }
