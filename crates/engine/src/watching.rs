@@ -117,7 +117,8 @@ impl Db<'_> {
             for of_key in interest.keys.values() {
                 let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
                 counts.watched += usize::from(is_watched);
-                let mut waiters = of_key.waiters.iter().filter(|waiter| !waiter.is_over()).peekable();
+                let mut waiters =
+                    of_key.waiters.iter().filter(|waiter| !waiter.is_over()).peekable();
                 counts.blocking += usize::from(waiters.peek().is_some());
                 counts.blocking_on_deletion +=
                     usize::from(waiters.any(|waiter| waiter.waits_for_deletion()));

@@ -64,15 +64,24 @@ fn a_replica_sends_clients_to_its_primary_that_understand_it() {
         client
     };
     let (mut queueing, mut waiting, mut client) = (connect(), connect(), connect());
+    let (mut reading, mut acknowledged) = (connect(), connect());
     ok(&mut queueing, &["MULTI"]);
     ok(&mut queueing, &["SET", "k", "v"]);
     waiting.send(&["BLPOP", "nothing", "0"]).expect("it is sent");
+    ok(&mut reading, &["READONLY"]);
+    reading.send(&["XREAD", "BLOCK", "0", "STREAMS", "stream", "$"]).expect("it is sent");
+    acknowledged.send(&["WAIT", "1", "0"]).expect("it is sent");
     let mut other = replica.client();
-    eventually("it waits", || number(&mut other, "blocked_clients") == 1);
+    eventually("they wait", || number(&mut other, "blocked_clients") == 3);
     follow(&mut other, primary.port());
     until_linked(&replica);
     let redirection = format!("REDIRECT {}", primary.address());
     assert_eq!(error(waiting.reply().expect("a reply")), redirection);
+    let told = error(acknowledged.reply().expect("a reply"));
+    assert!(told.starts_with("UNBLOCKED force unblock"), "{told}");
+    // What only reads, and may read here, goes on.
+    ask(&mut primary.client(), &["XADD", "stream", "*", "field", "value"]);
+    assert!(!reading.reply().expect("a reply").is_error());
     assert_eq!(error(ask(&mut queueing, &["EXEC"])), redirection);
     assert_eq!(error(ask(&mut client, &["GET", "k"])), redirection);
     assert_eq!(error(ask(&mut client, &["SET", "k", "v"])), redirection);
@@ -203,6 +212,7 @@ fn what_a_replica_refuses_and_shows() {
     follow(&mut theirs, primary.port());
     let told = waiting.reply().expect("a reply");
     assert!(error(told).starts_with("UNBLOCKED force unblock"));
+    waiting.reply().expect_err("it is closed, and may look for the primary");
     until_linked(&replica);
     assert_eq!(field(&mut theirs, "role"), "slave");
     assert_eq!(number(&mut theirs, "master_port"), u64::from(primary.port()));

@@ -207,10 +207,12 @@ impl Connections {
                 }
                 output.append(&mut reply);
             }
-            Message::Unblock { client, token, error } => {
+            Message::Unblock { client, token, error, fate } => {
                 if let Some(connection) = self.open.get_mut(&client) {
                     let Connection { session, output, .. } = connection;
-                    self.worker.unblock(session, token, error, output);
+                    if self.worker.unblock(session, token, error, output) && fate != Fate::Open {
+                        self.close(client, Departure::Closed);
+                    }
                 }
             }
             Message::Kill(client) | Message::Overflow(client) | Message::Evict(client) => {

@@ -169,9 +169,13 @@ impl Hub {
                     check_output(self.engine, conn, &mut io);
                 }
             }
-            Message::Unblock { token, error, .. } => {
+            Message::Unblock { token, error, fate, .. } => {
                 if self.worker.unblock(&mut conn.session, token, error, io.out()) {
-                    io.resume();
+                    match fate {
+                        Fate::Open => io.resume(),
+                        Fate::CloseAfterReplies => io.close_after_flush(),
+                        Fate::Close => io.close(),
+                    }
                 }
             }
             Message::Arrived(_) if conn.session.suspension.is_none() => io.resume(),

@@ -9,6 +9,7 @@
 //! a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages is tried
 //! again later while any mailbox is.
 
+use super::session::Fate;
 use super::suspension::Resumption;
 use keyspace::HeapString;
 use std::borrow::Cow;
@@ -36,6 +37,8 @@ pub enum Message {
         token: u64,
         /// With this error, or as if the time were up.
         error: Option<Cow<'static, str>>,
+        /// What happens to the connection then.
+        fate: Fate,
     },
     /// The client is to be closed.
     Kill(u64),

@@ -224,6 +224,11 @@ impl Client {
         lock(&self.wait).upgrade()
     }
 
+    /// Whether it waits for keys.
+    pub(crate) fn waits_for_keys(&self) -> bool {
+        self.waiter().is_some_and(|waiter| !waiter.keys().is_empty())
+    }
+
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with
     /// this token. `None` if it does not wait.
     pub fn call_off_wait(&self, stats: &Stats) -> Option<u64> {

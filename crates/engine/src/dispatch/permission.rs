@@ -137,7 +137,9 @@ fn note(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, denial: Denial, word: u
     let user = cx.session.user.name().as_bytes().to_vec();
     // The client's own command is the one that runs the script, or EXEC.
     if cx.script.is_none() {
-        let exec = cx.in_transaction.then(|| cx.engine.table.find(b"exec")).flatten();
+        let runs_queue = |row: &&Resolved| row.command.flags.has(Flags::RUNS_QUEUE);
+        let mut exec = cx.engine.table.all().iter().filter(runs_queue);
+        let exec = if cx.in_transaction { exec.next() } else { None };
         cx.session.last_command = exec.unwrap_or(row).index + 1;
     }
     let refused = Refused::new(denial.name(), context, object, user, cx.now());

@@ -1,8 +1,10 @@
 //! As a replica: beginning and ceasing to follow, and what clients are told of that.
 
 use crate::clients::{Client, Names, flag};
+use crate::command::Flags;
 use crate::engine::Engine;
 use crate::mailbox::Message;
+use crate::session::Fate;
 use crate::thread::ThreadContext;
 use keyspace::DbIndex;
 use std::borrow::Cow;
@@ -70,18 +72,33 @@ impl Engine {
         }
     }
 
-    /// Ends the waits of all blocked clients: what they wait for may never come to a replica.
+    /// Ends the waits of blocked clients: what they wait for may never come to a replica. A client that reads
+    /// replicas goes on waiting for what it only reads. One that understands redirection goes to the primary for
+    /// its keys; the connections of others are closed, so that they look for the primary anew.
     pub(super) fn unblock_all(&self) {
         for client in self.clients.all() {
+            let flags = client.flags();
+            if flags & flag::READS_REPLICA != 0 && !self.last_writes(&client) {
+                continue;
+            }
+            let can_redirect = flags & flag::CAN_REDIRECT != 0 && client.waits_for_keys();
+            let primary = can_redirect.then(|| self.upstream.primary()).flatten();
+            let (error, fate) = match primary {
+                Some((host, port)) => (Cow::Owned(format!("REDIRECT {host}:{port}")), Fate::Open),
+                None => (Cow::Borrowed(ROLE_CHANGED), Fate::CloseAfterReplies),
+            };
             if let Some(token) = client.call_off_wait(&self.stats) {
-                let (client, thread, flags) = (client.id, client.thread, client.flags());
-                let can_redirect = flags & flag::CAN_REDIRECT != 0;
-                let primary = can_redirect.then(|| self.upstream.primary()).flatten();
-                let redirect = |(host, port)| Cow::Owned(format!("REDIRECT {host}:{port}"));
-                let error = Some(primary.map_or(Cow::Borrowed(ROLE_CHANGED), redirect));
-                self.mailboxes[thread].post(Message::Unblock { client, token, error });
+                let (id, error) = (client.id, Some(error));
+                let message = Message::Unblock { client: id, token, error, fate };
+                self.mailboxes[client.thread].post(message);
             }
         }
+    }
+
+    /// Whether the command that the client sent last may write.
+    fn last_writes(&self, client: &Client) -> bool {
+        let command = client.live.last_command.load(Relaxed).checked_sub(1);
+        command.is_some_and(|index| self.table.all()[index].command.flags.has(Flags::WRITE))
     }
 
     /// Lists the link to the primary among the clients. It belongs to no reactor: the thread that follows

@@ -1,6 +1,7 @@
 //! `CLIENT UNBLOCK client-id [TIMEOUT|ERROR]`: ends another connection's wait
 
 use engine::mailbox::Message;
+use engine::session::Fate;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::borrow::Cow;
 
@@ -43,7 +44,7 @@ fn client_unblock(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let token = client.as_ref().and_then(|client| client.call_off_wait(&cx.engine.stats));
     if let (Some(client), Some(token)) = (client, token) {
         let error = error.map(Cow::Borrowed);
-        let message = Message::Unblock { client: client.id, token, error };
+        let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
         cx.engine.mailboxes[client.thread].post(message);
     }
     cx.reply.integer(i64::from(token.is_some()));
