@@ -33,12 +33,13 @@ fn needs_value(command: &Command, flags: KeyFlags) -> bool {
 
 /// Whether a value is put back when it has been read. It is if there is room, if the command needs it in
 /// its place, or if this is not its first use since it was last put back or since the hand of the clock
-/// was here.
+/// was here; beyond the limit only what a command needs in its place.
 fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
-    !command.flags.has(Flags::READS_STRING)
-        || entry.is_credited()
-        || access::is_warm(db.policy, entry.access(), db.now().0)
-        || tier::has_room(db.engine)
+    if !command.flags.has(Flags::READS_STRING) || tier::has_room(db.engine) {
+        return true;
+    }
+    let is_used = entry.is_credited() || access::is_warm(db.policy, entry.access(), db.now().0);
+    is_used && !tier::is_over_limit(db.engine)
 }
 
 /// The cold values that a request needs; for EXEC those of all that is queued.

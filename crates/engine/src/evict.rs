@@ -125,10 +125,12 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
         true => MaxmemoryPolicy::NoEviction,
         false => engine.config.maxmemory_policy(),
     };
-    // What is being freed in the background need not be made room for: until it is, some is allowed.
+    // What is being freed in the background need not be made room for: until it is, some is allowed. The same holds
+    // while a snapshot reads values from flash and nothing more can be demoted.
     let excess = || {
         let is_freeing = engine.background.pending_objects() > 0;
-        let spare = if is_freeing { limit / 4 } else { 0 };
+        let is_reading = engine.tier.get().is_some() && engine.snapshots.is_running();
+        let spare = if is_freeing || is_reading { limit / 4 } else { 0 };
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
     if let Some(tier) = engine.tier.get() {

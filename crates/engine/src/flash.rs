@@ -11,6 +11,15 @@ use tier::{Location, Tier};
 /// How long a search in vain is remembered, in milliseconds.
 const REMEMBERED_MS: i64 = 50;
 
+/// What values are to leave RAM for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// `maxmemory` is kept. Some room is to be left, or what is held for files to be made up for.
+    Room,
+    /// More is in use than `maxmemory`: commands are refused or keys evicted if nothing goes.
+    Limit,
+}
+
 /// The tier, if there is one, and what has gone into it.
 #[derive(Default)]
 pub struct FlashTier {
@@ -19,8 +28,8 @@ pub struct FlashTier {
     hands: OnceLock<Box<[AtomicU64]>>,
     /// For tests: values are put back as if there were no room.
     pub filters_always: AtomicBool,
-    /// Until when no search for something to demote makes sense.
-    in_vain_until_ms: AtomicI64,
+    /// Until when no search for something to demote makes sense, by what it is for.
+    in_vain_until_ms: [AtomicI64; 2],
     /// The second in which a value that could not be read was last named in the log.
     failure_logged_s: AtomicI64,
     /// Whether values are worth compressing.
@@ -51,13 +60,13 @@ impl FlashTier {
     }
 
     /// Until when no search for something to demote makes sense.
-    pub(crate) fn in_vain_until(&self) -> Millis {
-        Millis(self.in_vain_until_ms.load(Relaxed))
+    pub(crate) fn in_vain_until(&self, need: Need) -> Millis {
+        Millis(self.in_vain_until_ms[need as usize].load(Relaxed))
     }
 
     /// Nothing was found to demote.
-    pub(crate) fn note_search_in_vain(&self, now: Millis) {
-        self.in_vain_until_ms.store(now.0 + REMEMBERED_MS, Relaxed);
+    pub(crate) fn note_search_in_vain(&self, need: Need, now: Millis) {
+        self.in_vain_until_ms[need as usize].store(now.0 + REMEMBERED_MS, Relaxed);
     }
 
     /// The hand of a stripe.

@@ -14,11 +14,11 @@
 use crate::clock::Ticks;
 use crate::db::Db;
 use crate::engine::Engine;
-use crate::flash::cold_location;
+use crate::flash::{Need, cold_location};
 use crate::value::{self, view};
 use keyspace::access::{self, Policy};
+use keyspace::cold;
 use keyspace::keyspace::STRIPES;
-use keyspace::snapshot::{Touch, Urgency};
 use keyspace::tables::Place;
 use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Kind, Millis, Moved, StripeData};
@@ -37,6 +37,8 @@ const DRAWS: usize = 4 * SAMPLES;
 const STRETCH: usize = 16;
 /// Visits without anything to demote after which there is taken to be nothing.
 const VAIN_VISITS: usize = 2 * STRIPES;
+/// The same after a value was not taken in: others may have copies on flash.
+const REFUSED_VISITS: usize = 16;
 /// The share of the limit that is kept free: one in so many bytes.
 const HEADROOM: u64 = 16;
 /// Shortest and longest time that a thread spends at a stretch.
@@ -114,10 +116,16 @@ struct Search<'s> {
     demoted: &'s Cell<u32>,
 }
 
+/// Whether more than `maxmemory` is in use: then values come back only where a command needs them in their place.
+pub(crate) fn is_over_limit(engine: &Engine) -> bool {
+    let limit = engine.config.maxmemory();
+    limit > 0 && engine.limited_bytes() > limit
+}
+
 /// Whether values may come back without others having to leave soon.
 pub(crate) fn has_room(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
-    let has_room = limit == 0 || engine.limited_bytes() < limit - limit / HEADROOM * 2;
+    let has_room = limit == 0 || engine.demotable_bytes() < limit - limit / HEADROOM * 2;
     has_room && !engine.tier.filters_always.load(Relaxed)
 }
 
@@ -141,7 +149,7 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     let engine = db.engine;
     let Some(tier) = engine.tier.get() else { return false };
     let headroom = limit / HEADROOM;
-    let excess = || engine.limited_bytes().saturating_sub(limit - headroom);
+    let excess = || engine.demotable_bytes().saturating_sub(limit - headroom);
     let share = excess().min(headroom);
     if share == 0 {
         return false;
@@ -161,7 +169,7 @@ pub(crate) fn make_room_for_load(engine: &'static Engine, reader: Option<&Reader
         && let Some(tier) = engine.tier.get()
     {
         let wanted = limit - limit / HEADROOM;
-        if engine.limited_bytes() > wanted {
+        if engine.demotable_bytes() > wanted {
             demote_for_load(engine, tier, limit, wanted, reader);
         }
     }
@@ -179,7 +187,7 @@ fn demote_for_load(
     let random = || random.borrow_mut().next_u64();
     let (policy, now) = (engine.access_policy(), engine.clock.wall());
     let search = Search { engine, tier, policy, now, random: &random, demoted: &Cell::new(0) };
-    let excess = || engine.limited_bytes().saturating_sub(wanted);
+    let excess = || engine.demotable_bytes().saturating_sub(wanted);
     for _ in 0..LOAD_PAUSES {
         if let Some(reader) = reader {
             reader.enter();
@@ -191,7 +199,7 @@ fn demote_for_load(
         match ended {
             Demoted::Enough | Demoted::Nothing => return,
             Demoted::TimeUp => {}
-            Demoted::DiskIsBehind if engine.limited_bytes() <= limit => return,
+            Demoted::DiskIsBehind if engine.demotable_bytes() <= limit => return,
             Demoted::DiskIsBehind => {
                 engine.tier.throttled.add(1);
                 engine.clock.rest(LOAD_PAUSE);
@@ -203,41 +211,54 @@ fn demote_for_load(
 impl Search<'_> {
     fn demote(&self, excess: &dyn Fn() -> u64, began: Ticks, longest: Duration) -> Demoted {
         let engine = self.engine;
-        if self.now < engine.tier.in_vain_until() {
+        // A search for what files take must not keep one from looking again that decides about a refusal.
+        let need = if engine.limited_bytes() > engine.config.maxmemory() {
+            Need::Limit
+        } else {
+            Need::Room
+        };
+        if self.now < engine.tier.in_vain_until(need) {
             return Demoted::Nothing;
         }
         // What was demoted may still wait to be freed, so it is counted.
         let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
+        let mut refused = None;
         while freed < wanted && excess() > 0 {
-            if engine.clock.elapsed(began) > longest {
+            let is_time_up = engine.clock.elapsed(began) > longest;
+            if is_time_up && (refused.is_none() || freed > 0) {
                 return Demoted::TimeUp;
             }
-            match self.demote_of_some_stripe() {
-                Ok(Visit { freed: 0, has_hope: false }) => in_vain += 1,
-                Ok(Visit { freed: 0, .. }) => in_vain = 0,
-                Ok(Visit { freed: bytes, .. }) => {
-                    freed += bytes as u64;
-                    self.demoted.update(|count| count.saturating_add(1));
-                    in_vain = 0;
-                }
-                Err(Refused::Busy) => return Demoted::DiskIsBehind,
-                Err(_) => in_vain = VAIN_VISITS,
+            let visit = self.demote_of_some_stripe(refused.is_some());
+            refused = refused.or(visit.refused);
+            if visit.freed > 0 {
+                freed += visit.freed as u64;
+                self.demoted.update(|count| count.saturating_add(1));
+                in_vain = 0;
+            } else {
+                in_vain = if visit.has_hope { 0 } else { in_vain + 1 };
             }
-            if in_vain >= VAIN_VISITS {
-                engine.tier.note_search_in_vain(self.now);
-                return Demoted::Nothing;
+            // After a refusal only values go that have a copy, if such are found soon.
+            match refused {
+                Some(_) if cold::copies() > 0 && !is_time_up && in_vain < REFUSED_VISITS => {}
+                Some(Refused::Busy) => return Demoted::DiskIsBehind,
+                Some(_) if is_time_up => return Demoted::Nothing,
+                None if in_vain < VAIN_VISITS => {}
+                _ => {
+                    engine.tier.note_search_in_vain(need, self.now);
+                    return Demoted::Nothing;
+                }
             }
         }
         Demoted::Enough
     }
 
-    /// Demotes what is coldest in a random stripe.
-    fn demote_of_some_stripe(&self) -> Result<Visit, Refused> {
+    /// Demotes what is coldest in a random stripe, or what of that has a copy.
+    fn demote_of_some_stripe(&self, only_copies: bool) -> Visit {
         let stripe = (self.random)() as usize % STRIPES;
         let Some(mut data) = self.engine.keyspace.stripe(stripe).try_lock() else {
-            return Ok(Visit::default());
+            return Visit::default();
         };
-        let sizes = Sizes::new(self.engine, self.tier);
+        let sizes = Sizes { only_copies, ..Sizes::new(self.engine, self.tier) };
         let (mut visit, mut next) = (Visit::default(), Some(DbIndex(0)));
         while let Some(db) = next {
             next = data.next_db(db);
@@ -247,10 +268,16 @@ impl Search<'_> {
             };
             visit.has_hope |= has_hope;
             for key in coldest {
-                visit.freed += demote_value(self.engine, self.tier, &mut data, db, Key::new(&key))?;
+                match demote_value(self.engine, self.tier, &mut data, db, Key::new(&key)) {
+                    Ok(bytes) => visit.freed += bytes,
+                    Err(refused) => {
+                        visit.refused = Some(refused);
+                        break;
+                    }
+                }
             }
         }
-        Ok(visit)
+        visit
     }
 
     /// Moves the hand of a stripe on, to the first bucket in which something has no use left. Also whether
@@ -304,23 +331,28 @@ struct Visit {
     freed: usize,
     /// Whether something may go when the hand comes by again.
     has_hope: bool,
+    /// Why a value was not taken in.
+    refused: Option<Refused>,
 }
 
 /// Which values may leave RAM, by their size in bytes.
 struct Sizes {
     least: usize,
     most: usize,
+    /// Only those that have a copy on flash.
+    only_copies: bool,
 }
 
 impl Sizes {
     fn new(engine: &Engine, tier: &Tier) -> Sizes {
         let most = engine.config.tier_max_value_size().min(tier.max_payload() / 2);
-        Sizes { least: engine.config.tier_min_value_size(), most }
+        Sizes { least: engine.config.tier_min_value_size(), most, only_copies: false }
     }
 
     fn fit(&self, entry: &Entry) -> bool {
         let is_hot = !entry.is_cold() && entry.kind() != Kind::Integer;
-        is_hot && (self.least..=self.most).contains(&entry.value_bytes())
+        let may_go = is_hot && (!self.only_copies || entry.is_copied());
+        may_go && (self.least..=self.most).contains(&entry.value_bytes())
     }
 }
 
@@ -343,7 +375,7 @@ fn demote_value(
     db: DbIndex,
     key: Key<'_>,
 ) -> Result<usize, Refused> {
-    if !data.may_make_cold(db, key) || data.is_delayed(db, key.hash, Touch::Whole, Urgency::None) {
+    if !data.may_make_cold(db, key) {
         return Ok(0);
     }
     let Some(entry) = data.find(db, key) else { return Ok(0) };

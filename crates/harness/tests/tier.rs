@@ -422,6 +422,39 @@ fn a_full_tier_leaves_it_to_the_policy() {
     assert!(number(&mut client, "evicted_keys") > 0);
 }
 
+/// What was read leaves again for its copy, which takes no room on flash.
+#[test]
+fn reads_from_a_full_tier_keep_the_limit() {
+    const LIMIT: u64 = 16 << 20;
+    let server = start(&["--maxmemory", "16mb", "--tier-max-size", "24mb"]);
+    let mut client = server.client();
+    let push = |number| encode(&[&b"RPUSH"[..], &key(number), &value(number)]);
+    let mut lists = 0;
+    loop {
+        client.send_raw(&(lists..lists + 100).flat_map(push).collect::<Vec<u8>>()).unwrap();
+        let replies: Vec<Reply> = (0..100).map(|_| client.reply().unwrap()).collect();
+        if replies.iter().any(Reply::is_error) {
+            break;
+        }
+        lists += 100;
+    }
+    assert!(number(&mut client, "tier_values") > 10_000, "most are on flash");
+    // LRANGE needs a list in its place.
+    let read = |list| encode(&[&b"LRANGE"[..], &key(list), b"0", b"-1"]);
+    for round in 0..2 {
+        for first in (0..lists).step_by(100) {
+            client.send_raw(&(first..first + 100).flat_map(read).collect::<Vec<u8>>()).unwrap();
+            for list in first..first + 100 {
+                let expected = Reply::Array(vec![Reply::Bulk(value(list))]);
+                assert_eq!(client.reply().unwrap(), expected, "{list}");
+            }
+        }
+        let used = number(&mut client, "used_memory");
+        assert!(used < LIMIT + LIMIT / 4, "{used} bytes after round {round}");
+    }
+    assert!(number(&mut client, "tier_demotions_without_write") > 10_000);
+}
+
 /// A small file system of its own, in memory.
 struct SmallDisk(PathBuf);
 

@@ -1,13 +1,12 @@
 //! Values that leave RAM and come back, under their stripe's lock.
 //!
-//! Neither changes what the key means: no effect follows, and no client is told. A snapshot takes the
-//! entry first all the same, since it may be streaming the value; and what a long command holds
-//! stays in RAM, since it is read without a lock.
+//! Neither changes what the key means: no effect follows, no client is told, and a snapshot that has not come by
+//! takes the entry as it finds it then. A value that a snapshot is streaming stays in RAM, and so does what a long
+//! command holds, since it is read without a lock.
 
 use crate::cold::{self, ColdLocation, ColdRef};
 use crate::entry::Entry;
 use crate::kind::{Kind, Value};
-use crate::snapshot::Touch;
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
 use structs::heap_string::HeapString;
@@ -30,7 +29,7 @@ impl StripeData {
             return None;
         }
         let version = self.next_cold_version();
-        self.before_change(db, key.hash, Touch::Whole);
+        self.before_move(db, key.hash);
         self.rewrite(db, key, |entry| {
             let cold = entry.as_cold(ColdRef { location, version });
             std::mem::replace(entry, cold)
@@ -38,12 +37,13 @@ impl StripeData {
     }
 
     /// Whether the value of a key can be taken out now: there is one, it is no number and not cold
-    /// already, none of its fields expires, and no long command holds the key.
+    /// already, none of its fields expires, no long command holds the key, and no snapshot streams the value.
     pub fn may_make_cold(&self, db: DbIndex, key: Key<'_>) -> bool {
         let may = |entry: &Entry| {
             !entry.is_cold() && entry.kind() != Kind::Integer && entry.noted_time().is_none()
         };
-        self.find(db, key).is_some_and(may) && !self.is_held(key.hash)
+        let is_free = !self.is_held(key.hash) && !self.is_streamed(db, key.hash);
+        is_free && self.find(db, key).is_some_and(may)
     }
 
     /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry
@@ -94,7 +94,7 @@ impl StripeData {
         if self.cold(db, key) != Some(was) || self.is_held(key.hash) {
             return false;
         }
-        self.before_change(db, key.hash, Touch::Whole);
+        self.before_move(db, key.hash);
         let copy = (record == Record::Stays).then_some(was.location);
         let cold = self.rewrite(db, key, |entry| {
             let hot = thawed(entry, value, copy);
@@ -115,7 +115,7 @@ impl StripeData {
             return None;
         }
         let version = self.next_cold_version();
-        self.before_change(db, key.hash, Touch::Whole);
+        self.before_move(db, key.hash);
         self.rewrite(db, key, |entry| {
             let location = entry.copy().expect("it was asked whether there is one");
             let cold = entry.as_cold(ColdRef { location, version });

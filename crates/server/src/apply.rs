@@ -132,6 +132,7 @@ impl Applier {
             Effect::OomScore => self.apply_oom_score(),
             Effect::Clients => {
                 if change.spec.name() == "maxmemory" {
+                    self.engine.snapshots.follow_limit(config);
                     warn_about_maxmemory(self.engine);
                     choose_page_size(config);
                 }

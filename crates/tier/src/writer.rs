@@ -226,7 +226,9 @@ impl Tier {
             && let Ok(bytes) = Arc::try_unwrap(bytes)
         {
             let mut kept = lock(&self.pieces);
-            if kept.len() < KEPT_PIECES {
+            // What is kept is part of the memory that pieces may take.
+            let others = self.buffered.load(Relaxed) + (kept.len() * PIECE) as u64;
+            if kept.len() < KEPT_PIECES && others + PIECE as u64 <= self.settings.buffer_bytes {
                 kept.push(bytes);
             }
         }

@@ -302,7 +302,11 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
     line(out, "rdb_saves", state.saves());
     line(out, "rdb_last_cow_size", state.last_peak_bytes());
     line(out, "snapshot_buffer_bytes", buffered);
-    line(out, "snapshot_buffer_limit", cx.engine.config.snapshot_buffer_limit());
+    line(
+        out,
+        "snapshot_buffer_limit",
+        engine::persistence::snapshots::buffer_limit(&cx.engine.config),
+    );
     line(out, "snapshot_age_seconds", cx.now().0 / 1000 - state.last_save_s());
 }
 

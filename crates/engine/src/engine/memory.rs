@@ -37,8 +37,18 @@ impl Engine {
     /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of a
     /// snapshot. By each key that goes there would be more of the last two.
     pub fn unlimited_bytes(&self) -> u64 {
-        let for_files = self.journal.held_bytes() + self.snapshots.held_bytes();
-        self.client_usage.leaving_bytes() + for_files as u64
+        self.client_usage.leaving_bytes() + self.held_for_files()
+    }
+
+    /// The bytes in use that demotion ahead of need goes by. What is held for files counts too, up to a quarter of
+    /// `maxmemory`: nothing is lost by a demotion, and all memory is to stay below the limit.
+    pub fn demotable_bytes(&self) -> u64 {
+        let for_files = self.held_for_files().min(self.config.maxmemory() / 4);
+        self.limited_bytes() + for_files
+    }
+
+    fn held_for_files(&self) -> u64 {
+        (self.journal.held_bytes() + self.snapshots.held_bytes()) as u64
     }
 
     /// Evicts clients, those that take most first, until the others keep `maxmemory-clients`.

@@ -75,7 +75,14 @@ impl Snapshots {
     }
 }
 
-/// `snapshot-buffer-limit`, in bytes.
-pub(crate) fn buffer_limit(config: &Config) -> usize {
-    usize::try_from(config.snapshot_buffer_limit()).unwrap_or(usize::MAX)
+/// `snapshot-buffer-limit`, in bytes. Where there is a tier the data fill `maxmemory`, and what a snapshot takes
+/// comes on top of it: so it is an eighth of that at most.
+pub fn buffer_limit(config: &Config) -> usize {
+    let bytes = match config.maxmemory() {
+        limit if limit > 0 && !config.tier_dir().is_empty() => {
+            config.snapshot_buffer_limit().min(limit / 8)
+        }
+        _ => config.snapshot_buffer_limit(),
+    };
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

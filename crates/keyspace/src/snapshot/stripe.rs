@@ -221,13 +221,38 @@ impl StripeSnapshot {
         }
         self.begin(data);
         let Some(index) = self.view_in(data.table_id(db, hash)) else { return };
-        let table = &data.tables_of(db, hash).entries;
-        self.take_cell(data, index, table.position_of(hash));
+        self.take_cell(data, index, data.tables_of(db, hash).entries.position_of(hash));
+        self.let_go_of_value(data, index, hash, touch);
+    }
+
+    /// The value of an entry with this hash is about to leave RAM, or to come back. That changes nothing: if the
+    /// walk has not come by yet it takes the entry as it finds it. Only what refers to where the value is goes.
+    pub fn before_move(&mut self, data: &StripeData, db: DbIndex, hash: u64) {
+        if self.shared.is_over() {
+            return;
+        }
+        if let Some(index) = self.view_in(data.table_id(db, hash)) {
+            self.let_go_of_value(data, index, hash, Touch::Whole);
+        }
+    }
+
+    /// Whether a value of an entry with this hash is being streamed from where it is.
+    pub fn streams(&self, data: &StripeData, db: DbIndex, hash: u64) -> bool {
+        let Some(index) = self.view_in(data.table_id(db, hash)) else { return false };
+        let is_needed = |big: &BigValue| big.hash == hash && !big.is_finished() && !big.is_apart();
+        let views = self.views.as_deref().unwrap_or_default();
+        !self.shared.is_over() && views[index].big.iter().any(is_needed)
+    }
+
+    /// Takes the marked entries with this hash, and what is left of a value that is being streamed.
+    fn let_go_of_value(&mut self, data: &StripeData, index: usize, hash: u64, touch: Touch) {
         if self.views()[index].marked > 0 {
             self.take_marked_before_change(data, index, hash);
         }
         let Some(views) = &mut self.views else { return };
-        for big in views[index].big.iter_mut().filter(|big| big.hash == hash) {
+        let View { place, big, .. } = &mut views[index];
+        let table = table_of(place, data);
+        for big in big.iter_mut().filter(|big| big.hash == hash) {
             let goes_on = big.is_watched() && touch == Touch::Elements;
             if !big.is_finished()
                 && !goes_on

@@ -6,7 +6,7 @@ use super::{Shared, Touch, Urgency};
 use crate::cold::tests::keep;
 use crate::entry::Entry;
 use crate::keyspace::{Assignment, Keyspace, STRIPES};
-use crate::kind::{Kind, Value};
+use crate::kind::Value;
 use crate::locks::Locks;
 use crate::stripe::StripeData;
 use crate::thaw::Record;
@@ -45,10 +45,9 @@ fn make_cold(data: &mut StripeData, db: DbIndex, key: Key<'_>) {
         lock(&KEPT).insert(cold.location.0, entry);
         return;
     }
-    let is_hot = |entry: &&Entry| !entry.is_cold() && entry.kind() != Kind::Integer;
-    if data.find(db, key).filter(is_hot).is_some() {
+    if data.may_make_cold(db, key) {
         let location = keep(b"");
-        let entry = data.make_cold(db, key, location).expect("it is hot and not held");
+        let entry = data.make_cold(db, key, location).expect("it may go");
         lock(&KEPT).insert(location.0, entry);
     }
 }

@@ -104,6 +104,20 @@ impl StripeData {
         }
     }
 
+    /// The value of an entry with this hash is about to leave RAM, or to come back.
+    #[inline]
+    pub(crate) fn before_move(&mut self, db: DbIndex, hash: u64) {
+        if self.is_guarded {
+            assert!(!self.is_held(hash), "a value was moved that a long command holds");
+            self.with_snapshot(|hook, data| hook.before_move(data, db, hash));
+        }
+    }
+
+    /// Whether a snapshot is streaming the value of an entry with this hash from RAM.
+    pub(crate) fn is_streamed(&self, db: DbIndex, hash: u64) -> bool {
+        self.snapshot.as_ref().is_some_and(|hook| hook.streams(self, db, hash))
+    }
+
     #[cold]
     fn ask_guards(&mut self, db: DbIndex, hash: u64, touch: Touch) {
         assert!(!self.is_held(hash), "a key was changed that a long command holds");
