@@ -115,8 +115,12 @@ fn a_connection_that_is_killed_ends_the_attempt_and_no_more() {
             link.release();
             until_linked(&replica);
             compare(&primary, &replica);
-            assert_eq!(number(&mut ours, "sync_full"), 2, "{}", pair.name());
-            assert_eq!(link.connections(), 4, "{}", pair.name());
+            // A child of the other servers may send the rest before the replica knows of the loss: then the stream
+            // goes on where the snapshot ends.
+            let whole = number(&mut ours, "sync_full");
+            let is_resumed = !pair.primary.is_dunlin() && whole == 1;
+            let expected = if is_resumed { (1, 3) } else { (2, 4) };
+            assert_eq!((whole, link.connections()), expected, "{}", pair.name());
         }
     }
 }
