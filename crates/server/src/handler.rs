@@ -151,6 +151,7 @@ impl Hub {
         let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
             return;
         };
+        let before = io.pending_output();
         match message {
             Message::Push(_, push) => {
                 if !self.worker.deliver(&mut conn.session, &push, io.out()) {
@@ -195,6 +196,10 @@ impl Hub {
             | Message::Feed
             | Message::Purge => {}
         }
+        let written = io.pending_output().saturating_sub(before) as u64;
+        self.worker.context().stats().net_out.add_own(written);
+        let live = &conn.session.client.live;
+        live.net_out.store(live.net_out.load(Relaxed) + written, Relaxed);
     }
 
     fn feed_replicas(&mut self, cx: &mut Cx<'_, Conn>) {

@@ -429,13 +429,20 @@ fn check_users(users: &[Directive]) -> Result<(), LoadError> {
 /// `rename-command`, checked.
 fn renamed(loaded: &Loaded) -> Result<Renames, LoadError> {
     let rows = commands::rows();
-    let mut renamed = Vec::new();
+    let mut renamed: Renames = Vec::new();
     for directive in &loaded.renames {
         let [from, to] = &directive.words[..] else {
             return Err(directive.error("wrong number of arguments"));
         };
         let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
-        if !rows.iter().any(|row| row.name.eq_ignore_ascii_case(&from)) {
+        // The name may be one that an earlier line has given.
+        let mut given = renamed.iter_mut().filter(|(_, name)| !name.is_empty());
+        if let Some((_, name)) = given.find(|(_, name)| name.eq_ignore_ascii_case(&from)) {
+            *name = to.into_owned();
+            continue;
+        }
+        let is_taken = renamed.iter().any(|(name, _)| name.eq_ignore_ascii_case(&from));
+        if is_taken || !rows.iter().any(|row| row.name.eq_ignore_ascii_case(&from)) {
             return Err(directive.error("No such command in rename-command"));
         }
         renamed.push((from.into_owned(), to.into_owned()));
