@@ -144,6 +144,10 @@ fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
         && row.command.keys.is_empty()
         && cx.session.watching.is_none();
     if !is_allowed {
+        // A script of the log that is loaded may take long, too.
+        if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::LOADING) {
+            return reject(cx, row, &error);
+        }
         let error = scripting::busy_error(cx.engine);
         return reject(cx, row, &error);
     }

@@ -73,6 +73,9 @@ pub(super) const RESTRICTED: [Gate; 2] = [protection, permission_in_full];
 /// What a request passes that runs beside a script which keeps the world stopped.
 pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, nesting];
 
+/// What refuses a request before it is said that a script keeps the world stopped.
+pub(super) const LOADING: [Gate; 2] = [authentication, loading];
+
 /// What a command passes that a script calls.
 pub(super) const SCRIPT: [Gate; 9] = [
     protection,
