@@ -43,10 +43,8 @@ pub struct Link {
     pub transfer: Option<Transfer>,
     /// Bytes of the stream that have come and wait for the end of CLIENT PAUSE.
     pub held_bytes: u64,
-    /// Bytes that came, and that were sent.
+    /// Bytes that came.
     pub received_bytes: u64,
-    /// See there.
-    pub sent_bytes: u64,
     /// The database that the stream goes on in, at the journal's position.
     pub stream_db: DbIndex,
     /// Bytes of the stream that came beside a snapshot and are not applied yet, and the most there were.
@@ -157,7 +155,6 @@ impl Upstream {
             primary,
             down_since: is_replica.then_some(now),
             received_bytes: link.received_bytes,
-            sent_bytes: link.sent_bytes,
             stream_db: link.stream_db,
             is_incomplete: link.is_incomplete,
             ..Link::default()

@@ -56,6 +56,23 @@ fn follows(program: &Program) {
 }
 
 #[test]
+fn the_bytes_of_replication_are_counted() {
+    let (primary, replica) = (dunlin(&[]), dunlin(&[]));
+    let (mut ours, mut theirs) = (primary.client(), replica.client());
+    follow(&mut theirs, primary.port());
+    until_linked(&replica);
+    ok(&mut ours, &["SET", "k", &"v".repeat(10_000)]);
+    let (sent, received) = ("total_net_repl_output_bytes", "total_net_repl_input_bytes");
+    eventually("it is sent", || number(&mut ours, sent) > 10_000);
+    eventually("it has come", || number(&mut theirs, received) > 10_000);
+    assert_eq!(number(&mut theirs, sent), 0);
+    for client in [&mut ours, &mut theirs] {
+        ok(client, &["CONFIG", "RESETSTAT"]);
+        assert!(number(client, sent) < 1000 && number(client, received) < 1000);
+    }
+}
+
+#[test]
 fn a_replica_sends_clients_to_its_primary_that_understand_it() {
     let (primary, replica) = (dunlin(&[]), dunlin(&[]));
     let connect = || {

@@ -23,6 +23,7 @@ const NEED_A_PROCESS: &[(&str, &str)] = &[
     ("server/debug-transactions.test", RELOADS),
     ("server/debug.test", "looks into the log"),
     ("server/acl.test", "asks for what only a connection has"),
+    ("connection/client-commands.test", "asks for what only a connection has"),
     ("server/acl-log-commands.test", "asks for what only a connection has"),
     ("server/acl-replies.test", "asks for what only a connection has"),
     ("server/latency.test", "times work, for which the clock here does not advance"),

@@ -209,7 +209,9 @@ impl Hub {
             let client = &conn.session.client;
             let fed = replica.feed(self.engine, client.id, &mut io);
             client.live.net_out.fetch_add(fed.bytes as u64, Relaxed);
-            self.worker.context().stats().net_out.add_own(fed.bytes as u64);
+            let stats = self.worker.context().stats();
+            stats.net_out.add_own(fed.bytes as u64);
+            stats.repl_out.add_own(fed.bytes as u64);
             if fed.is_bridged {
                 let pause = if fed.bytes > 0 { BRIDGE_PAUSE } else { BRIDGE_REST };
                 cx.tick_within(pause);

@@ -361,9 +361,9 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "instantaneous_ops_per_sec", engine.rates.commands_per_second());
     line(out, "total_net_input_bytes", total(engine, |s| &s.net_in));
     line(out, "total_net_output_bytes", total(engine, |s| &s.net_out));
-    let link = engine.upstream.link().clone();
-    line(out, "total_net_repl_input_bytes", link.received_bytes);
-    line(out, "total_net_repl_output_bytes", link.sent_bytes);
+    let received = engine.upstream.link().received_bytes;
+    line(out, "total_net_repl_input_bytes", received);
+    line(out, "total_net_repl_output_bytes", total(engine, |s| &s.repl_out));
     let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
     line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));

@@ -77,9 +77,11 @@ impl Engine {
                 counter.set(0);
             }
             thread.writes.set(0);
+            thread.repl_out.set(0);
             thread.by_command.iter().for_each(|command| command.reset());
         }
         lock(&self.errors).clear();
+        self.upstream.link().received_bytes = 0;
         self.scripts.cache.reset_evicted();
         self.background.reset_freed();
         self.persistence.reset_saves();

@@ -102,6 +102,8 @@ pub struct ThreadStats {
     pub net_in: Counter,
     /// Bytes sent.
     pub net_out: Counter,
+    /// Those of them that replicas got.
+    pub repl_out: Counter,
     /// Reads from sockets.
     pub reads: Counter,
     /// Writes to sockets.

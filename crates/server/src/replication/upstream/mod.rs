@@ -280,12 +280,9 @@ impl<'t> Uplink<'t> {
             Channel::Rdb => &mut self.rdb_channel,
         };
         let Some(socket) = socket else { return };
-        match socket.write_all(bytes) {
-            Ok(()) => self.engine.upstream.link().sent_bytes += bytes.len() as u64,
-            Err(error) => {
-                let why = os_error(&error);
-                self.lose(&format!("I/O error writing to MASTER: {why}"));
-            }
+        if let Err(error) = socket.write_all(bytes) {
+            let why = os_error(&error);
+            self.lose(&format!("I/O error writing to MASTER: {why}"));
         }
     }
 
