@@ -218,6 +218,48 @@ fn a_successor_that_is_forced_takes_over_with_what_it_has() {
     compare(&successor, &primary);
 }
 
+/// Clients that can be sent on are when the successor has taken over; one that may read from replicas goes on waiting
+/// for the stream.
+#[test]
+fn readers_of_replicas_go_on_waiting() {
+    for program in [Program::under_test(), reference()] {
+        let primary = dunlin();
+        let successor = start(&program, Some(&primary));
+        let (mut ours, mut theirs) = (primary.client(), successor.client());
+        let wait = |server: &Server, words: &[&[&str]]| {
+            let mut client = server.client();
+            let (last, first) = words.split_last().expect("there is one");
+            first.iter().for_each(|words| drop(ok(&mut client, *words)));
+            client.send(last).expect("it is sent");
+            client
+        };
+        let capable = &["CLIENT", "CAPA", "redirect"][..];
+        let xread = |key: &'static str| ["XREAD", "BLOCK", "0", "STREAMS", key, "0"];
+        let mut sent_on = wait(&primary, &[capable, &["BLPOP", "list", "0"]]);
+        let mut reader = wait(&primary, &[capable, &["READONLY"], &xread("a")]);
+        let mut other = wait(&primary, &[&xread("a")]);
+        let mut at_successor = wait(&successor, &[capable, &["READONLY"], &xread("b")]);
+        eventually("they wait", || {
+            number(&mut ours, "blocked_clients") == 3 && number(&mut theirs, "blocked_clients") == 1
+        });
+        ok(&mut ours, &["FAILOVER"]);
+        let redirection = format!("REDIRECT 127.0.0.1:{}", successor.port());
+        assert_eq!(error(&sent_on.reply().expect("a reply")), redirection);
+        assert!(error(&other.reply().expect("a reply")).starts_with("UNBLOCKED force unblock"));
+        eventually("it has taken over", || field(&mut theirs, "role") == "master");
+        assert_eq!(number(&mut ours, "blocked_clients"), 1);
+        assert_eq!(number(&mut theirs, "blocked_clients"), 1);
+        for (key, client) in [("a", &mut reader), ("b", &mut at_successor)] {
+            ok(&mut theirs, &["XADD", key, "1-1", "f", "v"]);
+            let reply = client.reply().expect("it is served");
+            let streams = reply.elements().unwrap_or_else(|| panic!("no streams: {reply:?}"));
+            let stream = streams[0].elements().expect("a name and entries");
+            assert_eq!(stream[0].shown(), key);
+            assert_eq!(stream[1].elements().map(<[Reply]>::len), Some(1));
+        }
+    }
+}
+
 #[test]
 fn a_successor_that_refuses_leaves_the_role_here() {
     for program in [Program::under_test(), reference()] {
