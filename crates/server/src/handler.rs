@@ -499,7 +499,16 @@ impl Handler for Hub {
         self.mail(cx);
     }
 
+    fn begin_of_turn(&mut self) {
+        if self.engine.tier.get().is_some() {
+            tier::own_ring::reap();
+        }
+    }
+
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
+        if self.engine.tier.get().is_some() {
+            tier::own_ring::flush();
+        }
         self.engine.flush_broadcasts();
         if cx.take_awaits_quorum() {
             self.engine.ask_for_acks();

@@ -8,6 +8,7 @@ use crate::log;
 use crate::net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
 use crate::persistence::aof::{Aof, LoadedLog};
 use crate::persistence::load::{self, LoadedAtStart};
+use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
@@ -194,7 +195,7 @@ fn serve(
     }
     reclaim::start(engine)
         .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
-    let reactors = start_reactors(engine, &net, &pins.reactors)?;
+    let reactors = start_reactors(engine, &net, &pins.reactors, tier.as_ref())?;
     let is_ready = if config.appendonly() {
         load_log(engine, &aof, log)?
     } else {
@@ -340,7 +341,9 @@ fn start_reactors(
     engine: &'static Engine,
     net: &Arc<Net>,
     pinned: &[usize],
+    tier: Option<&TierFiles>,
 ) -> Result<Vec<ReactorThread>, Failure> {
+    let reads_alone = tier.is_some_and(TierFiles::has_rings);
     (0..net.threads())
         .map(|index| {
             let net = Arc::clone(net);
@@ -351,6 +354,12 @@ fn start_reactors(
                     && let Err(error) = affinity::pin_current_thread(&[cpu])
                 {
                     log!(Warning, "Can't pin reactor {index} to processor {cpu}: {error}");
+                }
+                if reads_alone && let Err(error) = tier::own_ring::begin(net.waker(index).fd()) {
+                    log!(
+                        Notice,
+                        "Reactor {index} reads from flash through another thread: {error}"
+                    );
                 }
                 let hub = Hub::new(Worker::new(engine, index));
                 Reactor::new(&net, index, hub)?.run().map(drop)

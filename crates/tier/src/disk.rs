@@ -45,8 +45,8 @@ pub trait Disk: Send + Sync {
     fn remove(&self, segment: u32) -> io::Result<()>;
     /// Begins operations. It must not wait for any: the caller may hold locks.
     fn submit(&self, operations: Vec<Operation>);
-    /// Called by a thread that has to wait for an operation: a simulated disk without threads of its own
-    /// goes on now, and says whether it did.
+    /// Called by a thread that has to wait for an operation: a disk that has operations which nobody else ends goes
+    /// on with them now, and says whether it did. So do a simulated disk, and the ring of a thread's own.
     fn poll(&self) -> bool {
         false
     }

@@ -5,6 +5,7 @@
 #![allow(unsafe_code)] // fallocate(2)
 
 use crate::disk::{Disk, Operation};
+use crate::own_ring;
 use crate::queue::{Carrier, Job};
 use crate::threads::Pool;
 use crate::uring::Ring;
@@ -160,7 +161,14 @@ impl Disk for Files {
         let open = read(&self.open);
         let job =
             |operation: Operation| Job { file: Arc::clone(&open[&operation.segment]), operation };
-        let jobs = operations.into_iter().map(job).collect();
-        self.carrier.submit(jobs);
+        let jobs = own_ring::take(operations.into_iter().map(job).collect());
+        drop(open);
+        if !jobs.is_empty() {
+            self.carrier.submit(jobs);
+        }
+    }
+
+    fn poll(&self) -> bool {
+        own_ring::wait()
     }
 }

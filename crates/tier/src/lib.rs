@@ -14,6 +14,7 @@ mod figures;
 pub mod files;
 mod location;
 mod marks;
+pub mod own_ring;
 mod queue;
 mod reader;
 mod record;

@@ -113,74 +113,40 @@ fn serve(shared: Arc<Shared>, made: &Sender<io::Result<()>>) {
     }
 }
 
-/// The thread's state.
-struct Server {
+/// A ring and the operations that are under way in it.
+pub(crate) struct UnderWay {
     ring: IoUring,
-    shared: Arc<Shared>,
-    /// The operations under way, each at its place; their memory is the kernel's.
+    /// Each at its place; their memory is the kernel's.
     jobs: Box<[Option<Job>]>,
     /// Places without an operation.
     free: Vec<usize>,
-    /// What the event descriptor's number is read into.
-    event: Box<[u8; 8]>,
-    is_event_read: bool,
 }
 
-impl Server {
-    fn new(ring: IoUring, shared: Arc<Shared>) -> Server {
-        Server {
-            ring,
-            shared,
-            jobs: (0..MAX_OPERATIONS).map(|_| None).collect(),
-            free: (0..MAX_OPERATIONS).collect(),
-            event: Box::default(),
-            is_event_read: false,
-        }
+/// What has ended.
+pub(crate) enum Ended {
+    /// The wake-up.
+    WakeUp,
+    /// An operation: how many bytes were read or written.
+    Job(Job, io::Result<usize>),
+}
+
+impl UnderWay {
+    /// For so many operations at a time; the ring has room for one more.
+    pub fn new(ring: IoUring, most: usize) -> UnderWay {
+        UnderWay { ring, jobs: (0..most).map(|_| None).collect(), free: (0..most).collect() }
     }
 
-    /// Until the ring is closed and all is over.
-    fn run(mut self) {
-        while self.begin() {
-            if !std::mem::replace(&mut self.is_event_read, true) {
-                let len = self.event.len() as u32;
-                let to = self.event.as_mut_ptr();
-                self.push(
-                    opcode::Read::new(Fd(self.shared.event.as_raw_fd()), to, len).build(),
-                    WAKE_UP,
-                );
-            }
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                // Nothing is lost: what was not begun is begun with the next call.
-                Err(error)
-                    if matches!(
-                        error.raw_os_error(),
-                        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
-                    ) => {}
-                Err(error) => panic!("the tier's ring fails: {error}"),
-            }
-            self.end();
-        }
-        self.cancel_event();
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
     }
 
-    /// Takes what may begin from the queue; `false` if nothing is left to do for ever.
-    fn begin(&mut self) -> bool {
-        let shared = Arc::clone(&self.shared);
-        let mut waiting = lock(&shared.waiting);
-        while let Some(place) = self.free.pop() {
-            let Some(job) = waiting.queue.pop(true) else {
-                self.free.push(place);
-                break;
-            };
-            self.start(place, job);
-        }
-        let is_idle = self.free.len() == MAX_OPERATIONS;
-        waiting.is_asleep = true;
-        !(is_idle && waiting.queue.is_closed)
+    pub fn is_idle(&self) -> bool {
+        self.free.len() == self.jobs.len()
     }
 
-    fn start(&mut self, place: usize, mut job: Job) {
+    /// Has the kernel begin an operation with the next call; there is room.
+    pub fn start(&mut self, mut job: Job) {
+        let place = self.free.pop().expect("there is room");
         let file = Fd(job.file.as_raw_fd());
         let (at, len) = (u64::from(job.operation.offset), job.operation.len as u32);
         let entry = match &mut job.operation.work {
@@ -200,33 +166,105 @@ impl Server {
         assert!(pushed.is_ok(), "the ring has an entry for each operation");
     }
 
-    /// Tells of what is over.
-    fn end(&mut self) {
-        while let Some(over) = self.next_completion() {
-            if over.user_data() == WAKE_UP {
-                self.is_event_read = false;
-                continue;
-            }
-            let place = over.user_data() as usize;
-            let job = self.jobs[place].take().expect("an operation ends once");
-            if matches!(-over.result(), libc::EAGAIN | libc::EINTR) {
-                self.start(place, job);
-                continue;
-            }
-            self.free.push(place);
-            if matches!(job.operation.work, Work::Write(_)) {
-                lock(&self.shared.waiting).queue.end_write();
-            }
-            let result = match over.result() {
-                failed @ ..0 => Err(io::Error::from_raw_os_error(-failed)),
-                bytes => Ok(bytes as usize),
-            };
-            (job.operation.done)(job.operation.work, result);
+    /// Operations that were started and that the kernel does not know of.
+    pub fn unbegun(&mut self) -> usize {
+        self.ring.submission().len()
+    }
+
+    /// Begins what was started, and waits until so many have ended.
+    ///
+    /// # Panics
+    /// The ring fails, which it does for no reason that a disk could give.
+    pub fn submit(&self, wait_for: usize) {
+        match self.ring.submit_and_wait(wait_for) {
+            Ok(_) => {}
+            // Nothing is lost: what was not begun is begun with the next call.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)
+                ) => {}
+            Err(error) => panic!("the tier's ring fails: {error}"),
         }
     }
 
-    fn next_completion(&mut self) -> Option<cqueue::Entry> {
-        self.ring.completion().next()
+    /// The next that has ended.
+    pub fn next_ended(&mut self) -> Option<Ended> {
+        loop {
+            let over: cqueue::Entry = self.ring.completion().next()?;
+            if over.user_data() == WAKE_UP {
+                return Some(Ended::WakeUp);
+            }
+            let place = over.user_data() as usize;
+            let job = self.jobs[place].take().expect("an operation ends once");
+            self.free.push(place);
+            match over.result() {
+                again if matches!(-again, libc::EAGAIN | libc::EINTR) => self.start(job),
+                failed @ ..0 => {
+                    return Some(Ended::Job(job, Err(io::Error::from_raw_os_error(-failed))));
+                }
+                bytes => return Some(Ended::Job(job, Ok(bytes as usize))),
+            }
+        }
+    }
+}
+
+/// The thread's state.
+struct Server {
+    under_way: UnderWay,
+    shared: Arc<Shared>,
+    /// What the event descriptor's number is read into.
+    event: Box<[u8; 8]>,
+    is_event_read: bool,
+}
+
+impl Server {
+    fn new(ring: IoUring, shared: Arc<Shared>) -> Server {
+        let under_way = UnderWay::new(ring, MAX_OPERATIONS);
+        Server { under_way, shared, event: Box::default(), is_event_read: false }
+    }
+
+    /// Until the ring is closed and all is over.
+    fn run(mut self) {
+        while self.begin() {
+            if !std::mem::replace(&mut self.is_event_read, true) {
+                let len = self.event.len() as u32;
+                let to = self.event.as_mut_ptr();
+                let event = Fd(self.shared.event.as_raw_fd());
+                self.under_way.push(opcode::Read::new(event, to, len).build(), WAKE_UP);
+            }
+            self.under_way.submit(1);
+            self.end();
+        }
+        self.cancel_event();
+    }
+
+    /// Takes what may begin from the queue; `false` if nothing is left to do for ever.
+    fn begin(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = lock(&shared.waiting);
+        while self.under_way.has_room()
+            && let Some(job) = waiting.queue.pop(true)
+        {
+            self.under_way.start(job);
+        }
+        waiting.is_asleep = true;
+        !(self.under_way.is_idle() && waiting.queue.is_closed)
+    }
+
+    /// Tells of what is over.
+    fn end(&mut self) {
+        while let Some(ended) = self.under_way.next_ended() {
+            match ended {
+                Ended::WakeUp => self.is_event_read = false,
+                Ended::Job(job, result) => {
+                    if matches!(job.operation.work, Work::Write(_)) {
+                        lock(&self.shared.waiting).queue.end_write();
+                    }
+                    (job.operation.done)(job.operation.work, result);
+                }
+            }
+        }
     }
 
     /// Has the kernel let go of the memory that the event's number is read into.
@@ -235,11 +273,7 @@ impl Server {
         while self.is_event_read {
             let written = (&self.shared.event).write(&1u64.to_ne_bytes());
             assert!(written.is_ok(), "an event descriptor takes a number: {written:?}");
-            let waited = self.ring.submit_and_wait(1);
-            assert!(
-                waited.is_ok() || waited.is_err_and(|e| e.kind() == io::ErrorKind::Interrupted),
-                "the tier's ring fails"
-            );
+            self.under_way.submit(1);
             self.end();
         }
     }

@@ -183,6 +183,10 @@ pub trait Handler: Sized {
     /// What the handler keeps for each connection.
     type Conn;
 
+    /// A turn begins.
+    #[inline]
+    fn begin_of_turn(&mut self) {}
+
     /// A connection has been accepted (and, with TLS, its handshake is over). `None` refuses it:
     /// what has been written to `io` is still sent.
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Self::Conn>;

@@ -137,6 +137,7 @@ impl<H: Handler> Reactor<H> {
     fn turn(&mut self) -> io::Result<()> {
         let thread = self.core.thread as usize;
         self.wait()?;
+        self.handler.begin_of_turn();
         let woken = self.net.waker(thread).take_notice();
         self.core.now = Instant::now();
         self.after_submission();

@@ -68,7 +68,7 @@ impl Waker {
     }
 
     /// The descriptor whose events end a sleep.
-    pub(super) fn fd(&self) -> RawFd {
+    pub fn fd(&self) -> RawFd {
         self.event.as_raw_fd()
     }
 

@@ -27,6 +27,11 @@ const ROUND: Duration = Duration::from_millis(100);
 pub struct TierFiles(Arc<Files>);
 
 impl TierFiles {
+    /// Whether threads can have rings of their own to read by.
+    pub fn has_rings(&self) -> bool {
+        self.0.backend() == Backend::Uring
+    }
+
     /// Removes the segments. Nothing is read or written from here on.
     pub fn close(&self) {
         self.0.close();
