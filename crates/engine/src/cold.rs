@@ -122,10 +122,14 @@ fn reader_of(cx: &Cx<'_>) -> Reader {
     Reader { thread: client.thread, client: client.id }
 }
 
+fn is_shown(db: &Db<'_>, one: &Wanted) -> bool {
+    db.shown.as_ref().is_some_and(|(cold, _)| *cold == one.cold)
+}
+
 /// Has the value at hand that a command wants to read, if it has been read and is not put back.
 fn show(db: &mut Db<'_>, wanted: &[Wanted], reader: Reader) -> bool {
     let [one] = wanted else { return false };
-    if db.shown.as_ref().is_some_and(|(cold, _)| *cold == one.cold) {
+    if is_shown(db, one) {
         return true;
     }
     let value = db.engine.cold_reads.take_shown(Key::new(&one.key), one.cold, reader);
@@ -173,7 +177,10 @@ pub(crate) fn read_in_place(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> 
         return Ok(());
     }
     for one in missing(cx, row, args) {
-        read_one(&mut cx.db, &one)?;
+        // Or it has come already, for this command alone.
+        if !(row.command.flags.has(Flags::READS_STRING) && is_shown(&cx.db, &one)) {
+            read_one(&mut cx.db, &one)?;
+        }
     }
     Ok(())
 }

@@ -702,7 +702,8 @@ fn a_value_that_was_read_once_is_shown_and_not_put_back() {
     let mut client = server.client();
     assert_eq!(fill(&mut client, 0..MANY), []);
     let figures = |client: &mut Client| {
-        ["tier_reads_without_promotion", "tier_promotions"].map(|name| number(client, name))
+        ["tier_reads_without_promotion", "tier_promotions", "tier_reads"]
+            .map(|name| number(client, name))
     };
     // The first read after a write puts a value back: one pass over the hot part is enough.
     let before = figures(&mut client);
@@ -715,6 +716,8 @@ fn a_value_that_was_read_once_is_shown_and_not_put_back() {
     (0..2000).for_each(|number| check(&mut client, number));
     let shown = figures(&mut client);
     assert!(shown[0] - scanned[0] > 1000, "{scanned:?} {shown:?}");
+    // Each is read once.
+    assert_eq!(shown[2] - scanned[2], shown[0] + shown[1] - scanned[0] - scanned[1]);
     // All forms of such a read, also of a part, and in a pipeline.
     let requests: Vec<u8> = (0..2000)
         .flat_map(|number| {
