@@ -19,6 +19,7 @@ pub(crate) struct Counters {
     pub reads_from_memory: AtomicU64,
     pub reads_in_flight: AtomicU64,
     pub read_bytes: AtomicU64,
+    pub scanned_bytes: AtomicU64,
     pub read_errors: AtomicU64,
     pub checksum_errors: AtomicU64,
     pub write_errors: AtomicU64,
@@ -81,6 +82,8 @@ pub struct Figures {
     pub reads_in_flight: u64,
     /// Bytes read from the disk on behalf of values.
     pub read_bytes: u64,
+    /// Bytes that snapshots and cleaning have read, in large pieces.
+    pub scanned_bytes: u64,
     /// Values that could not be read.
     pub read_errors: u64,
     /// Of these, values that were damaged.

@@ -376,6 +376,7 @@ impl Tier {
             reads_from_memory: get(&counters.reads_from_memory),
             reads_in_flight: get(&counters.reads_in_flight),
             read_bytes: get(&counters.read_bytes),
+            scanned_bytes: get(&counters.scanned_bytes),
             read_errors: get(&counters.read_errors),
             checksum_errors: get(&counters.checksum_errors),
             write_errors: get(&counters.write_errors),

@@ -6,6 +6,7 @@ use crate::slot::Slot;
 use crate::tier::Tier;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use structs::aligned::{ALIGNMENT, AlignedBytes};
 
 /// Bytes of a segment that are read at a time.
@@ -77,7 +78,10 @@ impl Tier {
             self.disk.submit(vec![Operation { segment, offset, len, work, done }]);
             let (back, read) = slot.wait(&*self.disk);
             match back {
-                Work::Read(bytes) if read? == len => return Ok(bytes),
+                Work::Read(bytes) if read? == len => {
+                    self.counters.scanned_bytes.fetch_add(len as u64, Relaxed);
+                    return Ok(bytes);
+                }
                 other => work = other,
             }
         }

@@ -123,6 +123,7 @@ pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
         ("tier_reads_from_buffers", figures.reads_from_memory),
         ("tier_reads_in_flight", figures.reads_in_flight),
         ("tier_read_bytes", figures.read_bytes),
+        ("tier_scanned_bytes", figures.scanned_bytes),
         ("tier_read_usec", figures.read_us),
         ("tier_read_usec_p50", figures.read_p50_us),
         ("tier_read_usec_p99", figures.read_p99_us),
