@@ -1,6 +1,6 @@
 //! A primary that shuts down waits for its replicas.
 
-use harness::client::{Client, ask, ok};
+use harness::client::{Client, ask, encode, ok};
 use harness::info::{field, fields, find, number};
 use harness::replicas::{dunlin, is_linked};
 use harness::sentinel::hang;
@@ -143,4 +143,22 @@ fn a_first_log_that_is_not_complete_keeps_it_from_going() {
     until_logged(&primary, "Writing initial AOF, can't exit.");
     client.send(&["SHUTDOWN", "NOSAVE", "FORCE"]).expect("it is sent");
     assert!(until_gone(primary).contains("Writing initial AOF. Exit anyway."));
+}
+
+/// The first log waits for the script, whose keys are locked.
+#[test]
+fn without_a_save_it_goes_from_a_script_that_keeps_the_first_log_waiting() {
+    let server = dunlin(&["--lua-time-limit", "10"]);
+    let mut client = server.client();
+    ok(&mut client, &["SET", "x", "1"]);
+    let script = "redis.call('set', KEYS[1], 'y') while true do end";
+    let both =
+        [encode(&["CONFIG", "SET", "appendonly", "yes"]), encode(&["EVAL", script, "1", "x"])];
+    client.send_raw(&both.concat()).expect("it is sent");
+    let mut other = server.client();
+    eventually("the script takes long", || {
+        ask(&mut other, &["PING"]).text().is_some_and(|text| text.starts_with(b"BUSY"))
+    });
+    other.send(&["SHUTDOWN", "NOSAVE"]).expect("it is sent");
+    until_gone(server);
 }

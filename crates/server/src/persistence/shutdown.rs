@@ -189,7 +189,9 @@ fn begin_to_end(engine: &Engine, target: Target) -> Option<ShutdownRequest> {
     let Stage::Waits(mut request) = *stage else { return None };
     target.log(engine);
     if engine.append_log.state() == LogState::Beginning {
-        if !request.force {
+        // The log may wait for a script without an end, which nothing but NOSAVE ends if it has written.
+        let ends_script = request.save == Some(false) && engine.scripts.running.is_busy();
+        if !request.force && !ends_script {
             log!(Warning, "Writing initial AOF, can't exit.");
             log_failure();
             return None;
