@@ -207,7 +207,11 @@ fn come_over_two_channels(primary: &Program, replica: &Program, option: &str, lo
         pair.follow();
         until_linked(&pair.replica);
     });
-    pair.is_whole_after(1);
+    // A first attempt with Redis 8 as primary has been seen to lose its main connection at the snapshot's end.
+    let attempts = number(&mut pair.primary.client(), "sync_full");
+    let most = if primary.is_dunlin() { 1 } else { 2 };
+    assert!(attempts <= most, "{attempts} attempts: {}", pair.primary.log());
+    pair.is_whole_after(attempts);
 }
 
 #[test]
