@@ -39,7 +39,7 @@ fn is_admitted(db: &Db<'_>, command: &Command, entry: &Entry) -> bool {
         return true;
     }
     let is_used = entry.is_credited() || access::is_warm(db.policy, entry.access(), db.now().0);
-    is_used && !tier::is_over_limit(db.engine)
+    is_used && !db.engine.is_over_limit()
 }
 
 /// The cold values that a request needs; for EXEC those of all that is queued.

@@ -86,12 +86,11 @@ pub(crate) fn make_room(db: &mut Db<'_>, claim: Claim) -> Room {
 
 /// Whether the memory limit asks for anything, now that no command runs.
 pub(crate) fn is_needed(engine: &Engine) -> bool {
-    let limit = engine.config.maxmemory();
-    if limit > 0 && engine.limited_bytes() > limit {
+    if engine.is_over_limit() {
         return true;
     }
     engine.over_limit.note(true, &engine.clock);
-    limit > 0 && engine.tier.get().is_some()
+    engine.config.maxmemory() > 0 && engine.tier.get().is_some()
 }
 
 /// The same as [`make_room`] without a command. Whether there is more to do as soon as possible.

@@ -116,12 +116,6 @@ struct Search<'s> {
     demoted: &'s Cell<u32>,
 }
 
-/// Whether more than `maxmemory` is in use: then values come back only where a command needs them in their place.
-pub(crate) fn is_over_limit(engine: &Engine) -> bool {
-    let limit = engine.config.maxmemory();
-    limit > 0 && engine.limited_bytes() > limit
-}
-
 /// Whether values may come back without others having to leave soon.
 pub(crate) fn has_room(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
@@ -212,11 +206,7 @@ impl Search<'_> {
     fn demote(&self, excess: &dyn Fn() -> u64, began: Ticks, longest: Duration) -> Demoted {
         let engine = self.engine;
         // A search for what files take must not keep one from looking again that decides about a refusal.
-        let need = if engine.limited_bytes() > engine.config.maxmemory() {
-            Need::Limit
-        } else {
-            Need::Room
-        };
+        let need = if engine.is_over_limit() { Need::Limit } else { Need::Room };
         if self.now < engine.tier.in_vain_until(need) {
             return Demoted::Nothing;
         }

@@ -9,8 +9,7 @@
 
 use crate::disk::Work;
 use crate::queue::Job;
-use crate::uring::{Ended, UnderWay};
-use io_uring::IoUring;
+use crate::uring::{self, Ended, UnderWay};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::RawFd;
@@ -32,12 +31,8 @@ thread_local! {
 /// # Errors
 /// io_uring is refused.
 pub fn begin(event: RawFd) -> io::Result<()> {
-    let mut best = IoUring::builder();
-    best.dontfork().setup_submit_all().setup_coop_taskrun();
-    let entries = MAX_READS.next_power_of_two() as u32;
-    let ring = best.build(entries).or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => IoUring::builder().dontfork().build(entries),
-        _ => Err(error),
+    let ring = uring::build(MAX_READS.next_power_of_two() as u32, |flags| {
+        flags.setup_coop_taskrun();
     })?;
     ring.submitter().register_eventfd(event)?;
     OWN.set(Some(OwnRing(UnderWay::new(ring, MAX_READS))));

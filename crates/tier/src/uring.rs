@@ -9,7 +9,7 @@ use crate::disk::Work;
 use crate::files::Spawn;
 use crate::queue::{Carrier, Job, Queue};
 use io_uring::types::Fd;
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{Builder, IoUring, cqueue, opcode, squeue};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
@@ -95,18 +95,23 @@ fn event() -> io::Result<File> {
     }
 }
 
-/// A ring with the best set of flags this kernel has.
-fn build() -> io::Result<IoUring> {
+/// A ring with these flags, or with none where this kernel does not have them.
+///
+/// # Errors
+/// io_uring is refused.
+pub(crate) fn build(entries: u32, flags: impl FnOnce(&mut Builder)) -> io::Result<IoUring> {
     let mut best = IoUring::builder();
-    best.dontfork().setup_submit_all().setup_single_issuer().setup_defer_taskrun();
-    best.build(ENTRIES).or_else(|error| match error.raw_os_error() {
-        Some(libc::EINVAL) => IoUring::builder().dontfork().build(ENTRIES),
+    flags(best.dontfork().setup_submit_all());
+    best.build(entries).or_else(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => IoUring::builder().dontfork().build(entries),
         _ => Err(error),
     })
 }
 
 fn serve(shared: Arc<Shared>, made: &Sender<io::Result<()>>) {
-    let built = build();
+    let built = build(ENTRIES, |flags| {
+        flags.setup_single_issuer().setup_defer_taskrun();
+    });
     let told = made.send(built.as_ref().map(|_| ()).map_err(|error| io::Error::from(error.kind())));
     if let (Ok(ring), Ok(())) = (built, told) {
         Server::new(ring, shared).run();

@@ -64,6 +64,12 @@ fn values_come_back_and_files_go_with_io_uring() {
     values_come_back_and_files_go(Backend::Uring);
 }
 
+fn tier_over(files: &Arc<Files>) -> Arc<Tier> {
+    let settings =
+        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
+    Tier::new(Arc::clone(files) as Arc<_>, settings).expect("it is possible")
+}
+
 /// Appends values, until the disk has most of them; their places.
 fn fill(tier: &Arc<Tier>) -> Vec<(Location, Vec<u8>)> {
     let mut kept = Vec::new();
@@ -95,9 +101,7 @@ fn values_come_back_and_files_go(backend: Backend) {
     std::fs::write(folder.0.join("somebody-else"), "stays").expect("it can be written");
     let files = Arc::new(folder.open(backend).expect("it is free"));
     assert!(!folder.names().contains(&"dunlin-tier-7.segment".to_owned()));
-    let settings =
-        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
-    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings).expect("it is possible");
+    let tier = tier_over(&files);
     let mut kept = fill(&tier);
     assert!(tier.figures().segments >= 4, "{:?}", tier.figures());
     for (location, payload) in &kept {
@@ -126,9 +130,7 @@ fn a_folder_belongs_to_one_process() {
 fn a_tier_that_can_grow_is_never_full() {
     let folder = Folder::new("tier-grows");
     let files = Arc::new(folder.open(Backend::Uring).expect("it is free"));
-    let settings =
-        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
-    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings).expect("it is possible");
+    let tier = tier_over(&files);
     tier.maintain(&NoOwners);
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
@@ -164,9 +166,7 @@ fn a_thread_reads_through_a_ring_of_its_own() {
         println!("io_uring is refused here");
         return;
     }
-    let settings =
-        Settings { segment_bytes: 1 << 20, max_bytes: 0, buffer_bytes: 4 << 20, streams: 1 };
-    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings).expect("it is possible");
+    let tier = tier_over(&files);
     let kept = fill(&tier);
     let of_tier = Arc::clone(&tier);
     let reader = std::thread::spawn(move || {

@@ -33,6 +33,12 @@ impl Engine {
         used.saturating_sub(before.max(self.unlimited_bytes()))
     }
 
+    /// Whether more is in use than `maxmemory` allows.
+    pub fn is_over_limit(&self) -> bool {
+        let limit = self.config.maxmemory();
+        limit > 0 && self.limited_bytes() > limit
+    }
+
     /// The bytes in use for which no keys have to go: those of clients that were evicted but whose
     /// threads have not closed them yet; of the journal, which is long when a disk is slow; and of a
     /// snapshot. By each key that goes there would be more of the last two.

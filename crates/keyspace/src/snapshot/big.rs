@@ -124,6 +124,11 @@ impl BigValue {
         matches!(self.progress, Progress::Finished)
     }
 
+    /// Whether it belongs to an entry with this hash, from which the rest is still to be taken.
+    pub fn needs_entry(&self, hash: u64) -> bool {
+        self.hash == hash && !self.is_finished() && !self.is_apart()
+    }
+
     /// What [`BigValue::finish`] has taken; the last piece of the stream.
     pub fn take_rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.rest)

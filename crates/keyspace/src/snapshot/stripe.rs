@@ -239,9 +239,8 @@ impl StripeSnapshot {
     /// Whether a value of an entry with this hash is being streamed from where it is.
     pub fn streams(&self, data: &StripeData, db: DbIndex, hash: u64) -> bool {
         let Some(index) = self.view_in(data.table_id(db, hash)) else { return false };
-        let is_needed = |big: &BigValue| big.hash == hash && !big.is_finished() && !big.is_apart();
         let views = self.views.as_deref().unwrap_or_default();
-        !self.shared.is_over() && views[index].big.iter().any(is_needed)
+        !self.shared.is_over() && views[index].big.iter().any(|big| big.needs_entry(hash))
     }
 
     /// Takes the marked entries with this hash, and what is left of a value that is being streamed.
@@ -252,13 +251,9 @@ impl StripeSnapshot {
         let Some(views) = &mut self.views else { return };
         let View { place, big, .. } = &mut views[index];
         let table = table_of(place, data);
-        for big in big.iter_mut().filter(|big| big.hash == hash) {
+        for big in big.iter_mut().filter(|big| big.needs_entry(hash)) {
             let goes_on = big.is_watched() && touch == Touch::Elements;
-            if !big.is_finished()
-                && !goes_on
-                && !big.is_apart()
-                && let Some(entry) = table.get(hash, &big.key)
-            {
+            if !goes_on && let Some(entry) = table.get(hash, &big.key) {
                 self.shared.spend(big.finish(entry));
             }
         }
@@ -296,10 +291,7 @@ impl StripeSnapshot {
             return true;
         }
         let is_in_the_way = |big: &BigValue| {
-            big.hash == hash
-                && !big.is_finished()
-                && !big.is_apart()
-                && (is_spent || touch == Touch::Whole || !big.is_watched())
+            big.needs_entry(hash) && (is_spent || touch == Touch::Whole || !big.is_watched())
         };
         let is_streamed = view.big.iter().any(is_in_the_way);
         if is_streamed && urgency == Urgency::Waiting {
