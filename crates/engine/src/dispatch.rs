@@ -9,6 +9,7 @@ mod locking;
 mod logging;
 mod permission;
 mod pushes;
+mod replica_link;
 mod serving;
 
 use crate::args::Args;
@@ -42,6 +43,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub use call::run_nested;
 pub(crate) use call::{call, run_row};
 pub(crate) use pushes::write_push;
+pub(crate) use replica_link::process_of_replica;
 pub(crate) use serving::serve_ready;
 
 pub use gates::may_script_run;

@@ -464,12 +464,16 @@ fn run(cx: &mut Cx<'_>, args: Args<'_>, resolved: Option<&'static Resolved>) -> 
     if args.is_empty() {
         return Ok(());
     }
+    if cx.session.is_replica {
+        return dispatch::process_of_replica(cx, resolved, args).map_err(Next::NotNow);
+    }
     dispatch::process(cx, resolved, args).map_err(Next::NotNow)
 }
 
 #[cold]
 fn protocol_error(cx: &mut Cx<'_>, text: &str) {
-    if cx.session.reply_mode == ReplyMode::On {
+    // A replica would take the error for a part of the stream.
+    if cx.session.reply_mode == ReplyMode::On && !cx.session.is_replica {
         cx.reply.error(&format!("ERR Protocol error: {text}"));
     }
     cx.session.fate = Fate::CloseAfterReplies;

@@ -121,13 +121,14 @@ fn replica(server: &Server, said: &[u8]) -> TcpStream {
     socket
 }
 
-/// What comes until this.
-fn until(socket: &mut TcpStream, end: &[u8]) {
+/// What comes until this, which is a part of it.
+fn until(socket: &mut TcpStream, end: &[u8]) -> Vec<u8> {
     let (mut got, mut byte) = (Vec::new(), [0]);
     while !got.ends_with(end) {
         socket.read_exact(&mut byte).expect("it comes");
         got.push(byte[0]);
     }
+    got
 }
 
 #[test]
@@ -229,6 +230,81 @@ fn a_replica_that_never_reads_is_cut_off_and_costs_no_memory() {
     });
     is_well(&primary);
     eventually("the log says why", || primary.log().contains("is too far behind"));
+}
+
+/// The connection of a replica carries the stream: a reply would become a part of it.
+#[test]
+fn a_replica_that_asks_for_a_reply_is_disconnected() {
+    let primary = dunlin(&[]);
+    for (said, line) in [
+        ("PING", "Replica generated a reply to command 'ping', disconnecting it: id="),
+        ("XINFO HELP", "Replica generated a reply to command 'xinfo|help', disconnecting it: id="),
+        ("NONSENSE", "Replica generated a reply to command '<unknown>', disconnecting it: id="),
+        ("GET k", "Replica can't interact with the keyspace' after processing the command 'get'"),
+        ("*1\r\n$-5", "Replica generated no reply"),
+    ] {
+        let mut socket = replica_with_snapshot(&primary);
+        socket.write_all(format!("REPLCONF ACK 0\r\n{said}\r\n").as_bytes()).expect("it is there");
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).expect("it is closed");
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(!rest.contains("PONG") && !rest.contains("ERR"), "{said}: {rest}");
+        if !line.ends_with("no reply") {
+            eventually(line, || primary.log().contains(line));
+        }
+    }
+    // What waits has no reply later either.
+    let mut late = replica_with_snapshot(&primary);
+    late.write_all(b"WAIT 5 1\r\n").expect("it is there");
+    let mut client = primary.client();
+    eventually("it is online", || {
+        late.write_all(b"REPLCONF ACK 0\r\n").expect("it is there");
+        ask(&mut client, &["INFO", "replication"]).shown().contains("state=online")
+    });
+    ok(&mut client, &["SET", "k", "v"]);
+    let stream = until(&mut late, b"$1\r\nk\r\n$1\r\nv\r\n");
+    assert!(stream.starts_with(b"*2\r\n$6\r\nSELECT"), "{}", String::from_utf8_lossy(&stream));
+    is_well(&primary);
+}
+
+#[test]
+fn a_wrong_offset_is_an_error_and_no_synchronisation() {
+    let primary = dunlin(&[]);
+    let mut client = primary.client();
+    let reply = ask(&mut client, &["PSYNC", "?", "offset"]);
+    assert_eq!(reply, Reply::Error(b"ERR value is not an integer or out of range".to_vec()));
+    assert_eq!(ask(&mut client, &["PING"]), Reply::Simple(b"PONG".to_vec()));
+    let said = "asks for synchronization but with a wrong offset";
+    eventually("the log says so", || primary.log().contains(said));
+}
+
+/// A command of the stream that fails on a replica, which has a string where its primary has none.
+fn fail_on_replica(behavior: &str) -> Server {
+    let primary = dunlin(&[]);
+    let replica = dunlin(&["--propagation-error-behavior", behavior]);
+    let mut theirs = replica.client();
+    follow(&mut theirs, primary.port());
+    until_linked(&replica);
+    ok(&mut theirs, &["CONFIG", "SET", "replica-read-only", "no"]);
+    ok(&mut theirs, &["SET", "k", "v"]);
+    ok(&mut theirs, &["CONFIG", "SET", "replica-read-only", "yes"]);
+    assert_eq!(ask(&mut primary.client(), &["LPUSH", "k", "v"]), Reply::Integer(1));
+    let said = "This replica is sending an error to its master";
+    eventually("the log says so", || replica.log().contains(said));
+    replica
+}
+
+#[test]
+fn a_command_of_the_stream_that_fails_ends_the_replica_on_request() {
+    let replica = fail_on_replica("ignore");
+    is_well(&replica);
+    for behavior in ["panic", "panic-on-replicas"] {
+        let mut replica = fail_on_replica(behavior);
+        eventually("the report", || replica.log().contains("BUG REPORT END"));
+        let said = "This replica panicked sending an error to its master after processing the command 'LPUSH'";
+        assert!(replica.log().contains(said), "{}", replica.log());
+        assert!(!replica.terminate().expect("it is gone").success());
+    }
 }
 
 /// CLIENT KILL closes the connection at once, although the snapshot's threads have the socket, too, and a

@@ -546,3 +546,21 @@ fn what_may_not_be_read_or_written_is_named() {
     set_mode(&alone.path("dump.rdb"), 0);
     alone.refuses("dump", &["dump.rdb", "Permission denied"]);
 }
+
+/// A command of the log that fails is reported, or ends the server if the configuration says so.
+#[test]
+fn a_command_of_the_log_that_fails_ends_the_server_on_request() {
+    let log =
+        b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n*3\r\n$5\r\nLPUSH\r\n$1\r\nk\r\n$1\r\nv\r\n";
+    let manifest = format!("file {INCR} seq 1 type i\n");
+    for (behavior, is_fatal) in [("ignore", false), ("panic-on-replicas", false), ("panic", true)] {
+        let arguments = ["--appendonly", "yes", "--propagation-error-behavior", behavior];
+        let mut patient = Patient::new(&arguments);
+        patient.lay(&[(MANIFEST, manifest.as_bytes()), (INCR, log)]);
+        assert_eq!(patient.server.start_again().is_err(), is_fatal, "{behavior}");
+        let said = patient.server.log();
+        assert!(said.contains("The command 'LPUSH' at offset"), "{behavior}: {said}");
+        let words = "panicked sending an error to its AOF-loading-client after processing the command 'LPUSH'";
+        assert_eq!(said.contains(words), is_fatal, "{behavior}: {said}");
+    }
+}

@@ -100,6 +100,11 @@ impl<'a> Reply<'a> {
         self.out.plain.get(place).copied()
     }
 
+    /// What was written since a place, but for strings that are not copied.
+    pub fn text_since(&self, place: usize) -> &[u8] {
+        &self.out.plain[place..]
+    }
+
     /// Bytes that already are RESP.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {

@@ -86,6 +86,11 @@ pub fn note_overflow(engine: &Engine, client: &Client) {
     );
 }
 
+/// Says that a client is closed because it has used its connection for what it is not for.
+pub fn note_misuse(engine: &Engine, client: &Client, misuse: &str) {
+    log!(Warning, "{misuse}, disconnecting it: {}", describe(engine, client));
+}
+
 /// Whether a client has sent so much, `arrived` bytes that begin with `input`, without a request becoming complete, or queued so much, that
 /// it is to be closed.
 pub fn is_over_query_limit(

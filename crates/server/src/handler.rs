@@ -464,6 +464,9 @@ impl Handler for Hub {
                 if conn.session.overflows {
                     client_limits::note_overflow(engine, &conn.session.client);
                 }
+                if let Some(misuse) = conn.session.misuse.take() {
+                    client_limits::note_misuse(engine, &conn.session.client, &misuse);
+                }
                 match conn.session.fate {
                     Fate::Close => io.close(),
                     Fate::Open | Fate::CloseAfterReplies => io.close_after_flush(),

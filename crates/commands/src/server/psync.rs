@@ -44,7 +44,15 @@ pub static SYNC: Command = Command {
 };
 
 fn psync(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let wanted = Wanted::parse(args[1], args[2]).ok_or(Error::NotInteger)?;
+    let Some(wanted) = Wanted::parse(args[1], args[2]) else {
+        if let Some(host) = cx.engine.host() {
+            let replica = &cx.session.client.addr;
+            host.warn(&format!(
+                "Replica {replica} asks for synchronization but with a wrong offset"
+            ));
+        }
+        return Err(Error::NotInteger);
+    };
     if args.len() > 3 && args.is(3, "failover") {
         take_over(cx, args[1])?;
     }

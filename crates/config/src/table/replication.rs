@@ -98,7 +98,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "propagation-error-behavior",
         PropagationErrorBehavior::CHOICES,
         "ignore",
-        "what to do when a replicated command fails",
-    )
-    .not_yet(),
+        "when a command of the primary's stream or of the append-only file fails: log it, or crash; \
+         panic-on-replicas crashes for the stream alone",
+    ),
 ];

@@ -149,6 +149,8 @@ pub struct Session {
     pub output_room: usize,
     /// It has more than that.
     pub overflows: bool,
+    /// Why it is closed, for the log: it has used its connection for what it is not for.
+    pub misuse: Option<String>,
     /// Bytes of the names of what it subscribed to.
     pub(crate) subscribed_bytes: usize,
     /// The position in the journal behind its last write.
@@ -201,6 +203,7 @@ impl Session {
             transport_flags: 0,
             output_room: usize::MAX,
             overflows: false,
+            misuse: None,
             subscribed_bytes: 0,
             written: JournalPos(0),
             seen: JournalPos(0),
@@ -314,6 +317,7 @@ impl Session {
             || self.reply_mode != ReplyMode::On
             || self.tracking.is_some()
             || self.is_monitor
+            || self.is_replica
             || !self.subscriptions.is_empty()
     }
 

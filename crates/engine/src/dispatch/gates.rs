@@ -49,11 +49,12 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 15] = [
+pub(super) const CLIENT: [Gate; 16] = [
     authentication,
     protection,
     permission,
     redirection,
+    replica_link,
     pause,
     journal_space,
     pending_messages,
@@ -195,6 +196,15 @@ fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refus
         Some((host, port)) => Err(Error::Redirect(host, port).into()),
         None => Ok(()),
     }
+}
+
+/// The connection of a replica is there for the stream alone.
+fn replica_link(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    let keyspace = Flags::READONLY.with(Flags::WRITE).with(Flags::MAY_REPLICATE);
+    if cx.session.is_replica && flags_of(cx, row).any(keyspace) {
+        return Err(Error::text("ERR Replica can't interact with the keyspace").into());
+    }
+    Ok(())
 }
 
 /// CLIENT PAUSE, the last snapshot before a shutdown, and FAILOVER.

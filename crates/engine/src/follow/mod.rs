@@ -30,6 +30,7 @@ use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::tier;
+use config::PropagationErrorBehavior as Behavior;
 use keyspace::DbIndex;
 use replication::replica::framing::{Entries, Entry, EntryKind};
 use resp::Output;
@@ -505,14 +506,20 @@ impl<'i> Run<'_, 'i> {
     fn failed(&self, words: &Words<'_>, error: &Error) {
         let engine = self.cx.engine;
         let before = engine.upstream.failures.fetch_add(1, Relaxed);
+        let name = words.first().map_or(&b""[..], |word| &word[..word.len().min(64)]);
+        let name = name.escape_ascii();
         if let Some(host) = engine.host().filter(|_| before < 10) {
             let line = String::from_utf8_lossy(&error.line()).replace(char::is_control, " ");
-            let name = words.first().map_or(&b""[..], |word| &word[..word.len().min(64)]);
             host.warn(&format!(
                 "== CRITICAL == This replica is sending an error to its master: '{line}' after \
-                 processing the command '{}'",
-                name.escape_ascii()
+                 processing the command '{name}'"
             ));
         }
+        // Where clients may write, the data may differ from the primary's anyway.
+        let is_fatal = engine.config.propagation_error_behavior() != Behavior::Ignore;
+        assert!(
+            !(is_fatal && engine.config.replica_read_only()),
+            "This replica panicked sending an error to its master after processing the command '{name}'"
+        );
     }
 }

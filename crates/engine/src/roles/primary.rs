@@ -125,7 +125,10 @@ impl Engine {
                     DualChannel::Redis => Begun::Parallel(line),
                 }
             }
-            Sync::Join(_) => Begun::Parallel(wire::resume(&kept.history.id, true)),
+            Sync::Join(_) => {
+                figures.partial.fetch_add(1, Relaxed);
+                Begun::Parallel(wire::resume(&kept.history.id, true))
+            }
         };
         drop(primary);
         self.replicas.count_again(now, self.config.min_replicas_max_lag());

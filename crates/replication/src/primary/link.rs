@@ -199,7 +199,7 @@ impl Link {
     pub fn state(&self) -> &'static str {
         match self.stage {
             Stage::Receiving | Stage::Loading if self.facts.rdb_channel => "wait_bgsave",
-            Stage::Parallel if self.facts.rdb_client.is_some() => "bg_transfer",
+            Stage::Parallel if self.has_joined() => "bg_transfer",
             stage => stage.name(),
         }
     }
@@ -211,6 +211,11 @@ impl Link {
             Stage::Paired | Stage::Parallel => "main-channel",
             _ => "replica",
         }
+    }
+
+    /// Whether it is a first connection that has asked for the stream behind the snapshot of its second one.
+    pub(super) fn has_joined(&self) -> bool {
+        self.stage == Stage::Parallel && self.facts.rdb_client.is_some()
     }
 
     /// Whether it is the second connection of a replica that is known by its first.

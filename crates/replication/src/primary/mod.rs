@@ -169,9 +169,11 @@ const MAX_DOUBLINGS: u32 = 16;
 const MAX_SERVERS: usize = 1000;
 
 impl Primary {
-    /// The replicas that have asked for the stream, in the order of their clients.
+    /// The replicas that have asked for the stream, in the order of their clients. First connections that have
+    /// joined their second ones come last, since they have asked later.
     pub fn replicas(&self) -> impl Iterator<Item = &Link> {
-        self.links.values().filter(|link| link.is_replica() && !link.is_second())
+        let links = || self.links.values().filter(|link| link.is_replica() && !link.is_second());
+        links().filter(|link| !link.has_joined()).chain(links().filter(|link| link.has_joined()))
     }
 
     /// A client's link.

@@ -8,6 +8,7 @@ use super::tail;
 use crate::log;
 use crate::persistence::load::{self, Source, load_rdb};
 use crate::process::os_error;
+use config::PropagationErrorBehavior;
 use engine::Engine;
 use engine::appliers::SharedCommands;
 use engine::replay::{Replay, Unknown};
@@ -301,6 +302,12 @@ impl Loading<'_> {
                 return Err(failure);
             }
             log!(Warning, "{failure}");
+            assert!(
+                self.engine.config.propagation_error_behavior() != PropagationErrorBehavior::Panic,
+                "This server panicked sending an error to its AOF-loading-client after processing the command \
+                 '{}'",
+                name_of(command).escape_ascii()
+            );
         }
         Ok(())
     }
