@@ -145,6 +145,13 @@ numbers! {
     lazyfree_lazy_user_del: bool = "lazyfree-lazy-user-del" as yes;
     lazyfree_lazy_user_flush: bool = "lazyfree-lazy-user-flush" as yes;
     activedefrag: bool = "activedefrag" as yes;
+    active_defrag_ignore_bytes: u64 = "active-defrag-ignore-bytes" as unsigned;
+    active_defrag_threshold_lower: u32 = "active-defrag-threshold-lower" as small;
+    active_defrag_threshold_upper: u32 = "active-defrag-threshold-upper" as small;
+    active_defrag_cycle_min: u32 = "active-defrag-cycle-min" as small;
+    active_defrag_cycle_max: u32 = "active-defrag-cycle-max" as small;
+    active_defrag_cycle_us: u64 = "active-defrag-cycle-us" as unsigned;
+    active_defrag_max_scan_fields: usize = "active-defrag-max-scan-fields" as count;
     import_mode: bool = "import-mode" as yes;
 
     hash_max_listpack_entries: usize = "hash-max-listpack-entries" as count;

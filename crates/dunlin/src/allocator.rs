@@ -6,9 +6,11 @@
 //! (`MI_MAX_ALIGN_SIZE` in `.cargo/config.toml`), so requests for no more do not mention it.
 #![allow(unsafe_code)]
 
-use keyspace::memory::Purging;
+use keyspace::memory::{Area, Purging};
 use libmimalloc_sys as mi;
 use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::c_void;
+use std::ptr;
 
 /// The option for the milliseconds after which a thread that allocates gives back what has been free
 /// for so long; the bindings have no name for it.
@@ -34,7 +36,39 @@ pub const PURGING: Purging = Purging {
         mi::mi_option_set_default(PURGE_DELAY, A_DAY_MS);
         mi::mi_option_set_default(PAGE_RECLAIM_ON_FREE, NEVER);
     },
+    census,
 };
+
+/// Shows the pages of all threads. mimalloc finds them in bit sets of its own and reads their heads, which stay readable
+/// when a page goes meanwhile: such a page shows zeros or what has taken its place.
+fn census(show: &mut dyn FnMut(Area)) {
+    type Show<'s> = &'s mut dyn FnMut(Area);
+    unsafe extern "C" fn visit(
+        _heap: *const mi::mi_heap_t,
+        area: *const mi::mi_heap_area_t,
+        _block: *mut c_void,
+        _block_size: usize,
+        show: *mut c_void,
+    ) -> bool {
+        // SAFETY: mimalloc calls with an area on its stack and with what was given to it.
+        let (area, show) = unsafe { (&*area, &mut *show.cast::<Show<'_>>()) };
+        if area.full_block_size > 0 {
+            show(Area {
+                start: area.blocks.addr(),
+                block_size: area.full_block_size,
+                touched: area.committed / area.full_block_size,
+                used: area.used,
+                reserved: area.reserved / area.full_block_size,
+            });
+        }
+        true
+    }
+    let mut show: Show<'_> = show;
+    // SAFETY: the main heap is that of all threads; single blocks are not visited.
+    unsafe {
+        mi::mi_heap_visit_blocks(ptr::null_mut(), false, Some(visit), (&raw mut show).cast());
+    }
+}
 
 /// What every block is aligned to.
 const ALIGNMENT: usize = 8;

@@ -24,6 +24,7 @@ pub struct DebugSettings {
     packed_threshold: AtomicUsize,
     skips_checksums: AtomicBool,
     pauses_cron: AtomicBool,
+    moves_all: AtomicBool,
     scripts_may_all: AtomicBool,
     enforces_reply_list: AtomicBool,
     disk_fault: AtomicU8,
@@ -96,6 +97,16 @@ impl DebugSettings {
     /// DEBUG PAUSE-CRON.
     pub fn set_pauses_cron(&self, pauses: bool) {
         self.pauses_cron.store(pauses, Relaxed);
+    }
+
+    /// Whether defragmentation moves every entry again and again.
+    pub fn moves_all(&self) -> bool {
+        self.moves_all.load(Relaxed)
+    }
+
+    /// DEBUG DEFRAG-ALL.
+    pub fn set_moves_all(&self, moves: bool) {
+        self.moves_all.store(moves, Relaxed);
     }
 
     /// Whether scripts may run commands that are not for scripts.

@@ -40,6 +40,7 @@ use crate::rates::{Rates, StaleShare};
 use crate::scripts::Scripts;
 use crate::session::Session;
 use crate::snapshot::Snapshot;
+use crate::stats::defrag::Defrag;
 use crate::stats::{Stats, ThreadStats};
 use crate::table::CommandTable;
 use crate::thread::ThreadContext;
@@ -239,6 +240,8 @@ pub struct Engine {
     pub cold_reads: ColdReads,
     /// Where cold values are.
     pub tier: FlashTier,
+    /// What moves entries to make pages empty.
+    pub defrag: Defrag,
     /// Snapshots.
     pub snapshots: Snapshots,
     /// The last search for something to evict that found nothing.
@@ -326,6 +329,7 @@ impl Engine {
             snapshots: Snapshots::default(),
             in_vain: InVain::default(),
             over_limit: OverLimit::default(),
+            defrag: Defrag::default(),
             persistence: Persistence::new(clock),
             pause: Pause::default(),
             last_wait: LastWait::default(),

@@ -69,7 +69,7 @@ pub(crate) enum Claim {
 pub(crate) fn make_room(db: &mut Db<'_>, claim: Claim) -> Room {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
-    if engine.limited_bytes() <= limit {
+    if engine.limited_bytes_and_waste() <= limit {
         return Room::Made;
     }
     if engine.evicts_nothing() {
@@ -101,7 +101,7 @@ pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
         return false;
     }
     // Looked at inside the world, which a pause stops to begin. Demotion deletes nothing, so that it goes on.
-    if engine.limited_bytes() <= limit || engine.evicts_nothing() {
+    if engine.limited_bytes_and_waste() <= limit || engine.evicts_nothing() {
         return tier::demote_ahead(db, limit);
     }
     let longest = longest(engine.config.maxmemory_eviction_tenacity());
@@ -134,7 +134,7 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
     };
     if let Some(tier) = engine.tier.get() {
         // Nothing is lost by demotion, so that it does not wait for what is being freed.
-        let excess = || engine.limited_bytes().saturating_sub(limit);
+        let excess = || engine.limited_bytes_and_waste().saturating_sub(limit);
         match tier::demote(db, tier, &excess, began, longest) {
             Demoted::Enough => return Room::Made,
             Demoted::TimeUp => return Room::Coming,

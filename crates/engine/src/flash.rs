@@ -20,6 +20,14 @@ pub(crate) enum Need {
     Limit,
 }
 
+/// The allocator's waste makes values leave up to a sixth of `maxmemory`, where that is little up to a quarter.
+const MOST_WASTE: u64 = 6;
+const MOST_OF_LITTLE: u64 = 4;
+const LITTLE_WASTE: u64 = 32 << 20;
+/// RSS may exceed `maxmemory` by one in so many bytes, or by so many bytes if that is more.
+const ALLOWANCE: u64 = 20;
+const LEAST_ALLOWANCE: u64 = 64 << 20;
+
 /// The tier, if there is one, and what has gone into it.
 #[derive(Default)]
 pub struct FlashTier {
@@ -28,6 +36,9 @@ pub struct FlashTier {
     hands: OnceLock<Box<[AtomicU64]>>,
     /// For tests: values are put back as if there were no room.
     pub filters_always: AtomicBool,
+    /// What [`FlashTier::note_resident`] has found.
+    waste_bytes: AtomicU64,
+    is_short: AtomicBool,
     /// Until when no search for something to demote makes sense, by what it is for.
     in_vain_until_ms: [AtomicI64; 2],
     /// The second in which a value that could not be read was last named in the log.
@@ -57,6 +68,34 @@ impl FlashTier {
     #[inline]
     pub fn get(&self) -> Option<&Arc<Tier>> {
         self.tier.get()
+    }
+
+    /// The bytes of RAM that the process takes beyond what is in use, as far as values are to make up for it.
+    #[inline]
+    pub(crate) fn waste_bytes(&self) -> u64 {
+        self.waste_bytes.load(Relaxed)
+    }
+
+    /// What the process takes of RAM while so much is in use and may be, in bytes. Whether it takes more than is allowed,
+    /// or will soon.
+    ///
+    /// The rest is mostly blocks that are free in pages that are not: the allocator fills such a page again only
+    /// when an eighth of it is free. Half of what RSS may exceed the limit by is left to it, and what goes beyond that
+    /// values make up for. If it is much more than the eighth their leaving does not help, and entries have to move.
+    pub fn note_resident(&self, resident: u64, used: u64, limit: u64) -> bool {
+        let allowance = (limit / ALLOWANCE).max(LEAST_ALLOWANCE);
+        let beyond = resident.saturating_sub(used).saturating_sub(allowance / 2);
+        let most = (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE));
+        let waste = if self.get().is_some() { beyond.min(most) } else { 0 };
+        self.waste_bytes.store(waste, Relaxed);
+        let is_short = self.get().is_some() && resident > limit + allowance / 2;
+        self.is_short.store(is_short, Relaxed);
+        is_short
+    }
+
+    /// Whether the process took more RAM lately than it should.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short.load(Relaxed)
     }
 
     /// Until when no search for something to demote makes sense.

@@ -24,6 +24,7 @@ pub mod commits;
 pub mod cx;
 pub mod db;
 pub mod debug;
+pub mod defrag;
 pub mod dispatch;
 pub mod effects;
 pub mod effort;

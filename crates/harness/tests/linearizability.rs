@@ -30,7 +30,7 @@ fn seconds() -> Duration {
 }
 
 /// Calls `test` with a server of two threads and one of four, on each I/O back-end, and with one of four
-/// whose values are sent to flash again and again.
+/// whose values are sent to flash again and again, while all entries move.
 fn with_servers(test: impl Fn(&Server)) {
     let program = Program::under_test();
     for backend in program.backends() {
@@ -72,6 +72,7 @@ impl Drop for StopAtEnd<'_> {
 fn demote_until(server: &Server, stop: &AtomicBool) {
     let mut client = server.client();
     ok(&mut client, "DEBUG TIER FILTER yes");
+    ok(&mut client, "DEBUG DEFRAG-ALL 1");
     while !stop.load(Relaxed) {
         ok(&mut client, "DEBUG TIER DEMOTE");
         // It stops the world, which the test is to have most of the time.

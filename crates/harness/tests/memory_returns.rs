@@ -1,10 +1,11 @@
-//! Memory that the keys no longer need goes back to the system by itself, and a server that may use
+//! Memory that the keys no longer need goes back to the system by itself or by active defragmentation, and a server that may use
 //! little memory takes it in small pages.
 
 // A failed step is a failed test, in its helpers too.
 #![allow(clippy::unwrap_used)]
 
-use harness::client::Client;
+use harness::client::{Client, ok};
+use harness::info;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server};
 use harness::wait::eventually;
@@ -54,6 +55,44 @@ fn pages_that_were_emptied_go_back_to_the_system() {
     }
     clients[0].command(&["FLUSHALL"]).unwrap();
     eventually("the memory is back", || status(&server, "VmRSS") < before + REST_KB);
+}
+
+/// What DEL leaves of many small values lies in pages of which each holds something; `activedefrag` moves it together.
+#[test]
+fn entries_move_out_of_pages_that_are_nearly_empty() {
+    const KEYS: usize = 100_000;
+    let options = Options::arguments(&["--enable-debug-command", "yes"]);
+    let server = Server::start(&Program::under_test(), options).unwrap();
+    let mut client = server.client();
+    let mut rng = Rng::new(1);
+    for first in (0..KEYS).step_by(100) {
+        for key in first..first + 100 {
+            let (name, value) = (format!("key:{key}"), "x".repeat(450 + key % 10));
+            match key % 4 {
+                0 => client.send(&["SET", &name, &value]),
+                1 => client.send(&["RPUSH", &name, &value, "b", "c"]),
+                2 => client.send(&["HSET", &name, "field", &value]),
+                _ => client.send(&["ZADD", &name, "1.5", &value]),
+            }
+            .unwrap();
+        }
+        (0..100).for_each(|_| drop(client.reply().unwrap()));
+    }
+    let mut gone: Vec<String> = Vec::new();
+    for key in (0..KEYS).filter(|_| rng.below(5) > 0) {
+        gone.push(format!("key:{key}"));
+        if gone.len() == 1000 {
+            client.command(&[&["DEL".to_owned()], &gone[..]].concat()).unwrap();
+            gone.clear();
+        }
+    }
+    let digest = client.command(&["DEBUG", "DIGEST"]).unwrap();
+    let before = status(&server, "VmRSS");
+    ok(&mut client, "CONFIG SET active-defrag-ignore-bytes 1mb");
+    ok(&mut client, "CONFIG SET activedefrag yes");
+    eventually("half the memory is back", || status(&server, "VmRSS") < before / 2 + (8 << 10));
+    assert!(info::number(&mut client, "active_defrag_hits") > 0);
+    assert_eq!(client.command(&["DEBUG", "DIGEST"]).unwrap(), digest);
 }
 
 #[test]

@@ -53,6 +53,13 @@ pub enum Element<'a> {
 }
 
 impl Element<'_> {
+    /// The member or the field.
+    pub(crate) fn first_bytes(&self) -> &[u8] {
+        match self {
+            Element::Member(bytes) | Element::Field(bytes, ..) | Element::Scored(bytes, _) => bytes,
+        }
+    }
+
     /// Bytes of its strings.
     pub(crate) fn bytes_len(self) -> usize {
         match self {

@@ -906,6 +906,36 @@ impl Entry {
         }
     }
 
+    /// Moves to another block, with a string's block of its own, and with a copy of a collection if `takes_along` says so.
+    pub(crate) fn relocate(&mut self, takes_along: impl Fn(&Entry, &dyn Collection) -> bool) {
+        if !self.is_cold() {
+            let fresh = self.collection().filter(|value| takes_along(self, *value));
+            if let Some(value) = fresh.map(Collection::duplicate) {
+                let copy = self.take_copy();
+                let (key, expiry, access) = (self.key(), self.expiry(), self.access());
+                *self = Entry::new(key, value, expiry, access).with_copy(copy);
+                return;
+            }
+            if self.kind() == Kind::HeapString {
+                // SAFETY: the payload of this kind is one string.
+                unsafe { &mut *self.payload::<HeapString>() }.relocate();
+            }
+        }
+        let layout = layout(self.own_bytes());
+        // SAFETY: the block has this layout and holds no address of itself; its contents belong to the new block
+        // from here on.
+        unsafe {
+            let Some(at) = NonNull::new(alloc(layout)) else { handle_alloc_error(layout) };
+            at.copy_from_nonoverlapping(self.0, layout.size());
+            dealloc(std::mem::replace(&mut self.0, at).as_ptr(), layout);
+        }
+    }
+
+    /// The block of a string that has one of its own and shares it with nobody.
+    pub(crate) fn string_block(&self) -> Option<*const u8> {
+        self.heap_string_ref()?.own_block()
+    }
+
     /// A copy under another key (COPY); of a long string another reference.
     pub fn duplicate(&self, key: &[u8], expiry: Option<Millis>, access: u32) -> Entry {
         if let Some(collection) = self.collection() {

@@ -21,6 +21,7 @@ pub mod kind;
 pub mod locks;
 pub mod memory;
 pub mod outgrown;
+pub mod relocate;
 pub mod slots;
 pub mod snapshot;
 pub mod stripe;

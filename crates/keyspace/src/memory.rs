@@ -79,6 +79,21 @@ pub fn reset_peak() {
     PEAK.store(0, Relaxed);
 }
 
+/// A run of blocks of one size that the allocator carves up and gives back as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    /// The address of the first block.
+    pub start: usize,
+    /// Bytes of a block.
+    pub block_size: usize,
+    /// Blocks that have been in use since the system gave the memory.
+    pub touched: usize,
+    /// Blocks in use.
+    pub used: usize,
+    /// Blocks that have room.
+    pub reserved: usize,
+}
+
 /// How the allocator gives memory back to the system.
 #[derive(Clone, Copy, Debug)]
 pub struct Purging {
@@ -88,6 +103,9 @@ pub struct Purging {
     pub collect: fn(),
     /// From here on it gives back only in `now`, and no thread finds itself doing so while it allocates.
     pub only_now: fn(),
+    /// Shows every area. Others allocate and free meanwhile, so that figures of an area may be those of different
+    /// moments.
+    pub census: fn(&mut dyn FnMut(Area)),
 }
 
 static PURGING: OnceLock<Purging> = OnceLock::new();
@@ -111,6 +129,13 @@ pub fn purge() {
 pub fn collect() {
     if let Some(purging) = PURGING.get() {
         (purging.collect)();
+    }
+}
+
+/// Shows every area of the allocator ([`Purging::census`]); none where it is not known.
+pub fn census(show: &mut dyn FnMut(Area)) {
+    if let Some(purging) = PURGING.get() {
+        (purging.census)(show);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::process::{
-    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
+    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, defragment, facts,
     log as logging, memory::Memory, numa, open_files, pidfile, priority, reclaim, shutdown,
     signals, supervised, syslog, thread, title,
 };
@@ -195,6 +195,8 @@ fn serve(
     }
     reclaim::start(engine)
         .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
+    defragment::start(engine)
+        .map_err(|e| format!("Can't start the thread of defragmentation: {e}"))?;
     let reactors = start_reactors(engine, &net, &pins.reactors, tier.as_ref())?;
     let is_ready = if config.appendonly() {
         load_log(engine, &aof, log)?

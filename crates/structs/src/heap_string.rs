@@ -250,6 +250,18 @@ impl HeapString {
         }
     }
 
+    /// Where the block begins that moves with the string; `None` if others may refer to it.
+    pub fn own_block(&self) -> Option<*const u8> {
+        (!self.is_counted()).then(|| self.block().cast_const())
+    }
+
+    /// Moves the content to another block of the same size, unless others may refer to it.
+    pub fn relocate(&mut self) {
+        if !self.is_counted() {
+            self.copy_to(self.room());
+        }
+    }
+
     /// Gives up ownership; [`HeapString::from_raw`] takes it back.
     pub fn into_raw(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).0

@@ -194,7 +194,7 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_clients_normal", figures.clients);
     line(out, "mem_aof_buffer", unwritten(engine));
     line(out, "mem_allocator", "mimalloc");
-    line(out, "active_defrag_running", 0);
+    line(out, "active_defrag_running", engine.defrag.running_percent.load(Relaxed));
     line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());
@@ -394,7 +394,13 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     let kept = cx.engine.host().map_or(0, Host::kept_connections);
     line(out, "migrate_cached_sockets", kept);
     line(out, "slave_expires_tracked_keys", engine.own_keys.len());
-    line(out, "active_defrag_hits", 0);
+    let defrag = &engine.defrag;
+    line(out, "active_defrag_hits", defrag.hits.get());
+    line(out, "active_defrag_misses", defrag.misses.get());
+    line(out, "active_defrag_key_hits", defrag.hits.get());
+    line(out, "active_defrag_key_misses", defrag.seen.get().saturating_sub(defrag.hits.get()));
+    line(out, "total_active_defrag_time", defrag.total_us.get() / 1000);
+    line(out, "current_active_defrag_time", defrag.current_ms(engine.clock.wall()));
     line(out, "tracking_total_keys", engine.tracking.keys.load(Relaxed));
     line(out, "tracking_total_items", engine.tracking.items.load(Relaxed));
     line(out, "tracking_total_prefixes", engine.tracking.prefix_count());

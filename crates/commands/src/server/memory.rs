@@ -148,11 +148,7 @@ fn memory_doctor(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 }
 
 fn memory_malloc_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    let text = format!(
-        "mimalloc: {} bytes in blocks, {} at the most\n",
-        keyspace::memory::used_bytes(),
-        keyspace::memory::peak_bytes()
-    );
+    let text = super::memory_report::allocator();
     cx.reply.verbatim("txt", text.as_bytes());
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::tier_report::Tier;
 use engine::{Cx, DbIndex};
+use std::collections::BTreeMap;
 
 /// Below this there is too little data to say anything.
 const ENOUGH_BYTES: usize = 5 << 20;
@@ -135,6 +136,40 @@ impl Memory {
 
 fn percent(part: usize, whole: usize) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
+}
+
+/// Blocks of one size, over all areas of the allocator.
+#[derive(Clone, Copy, Default)]
+struct SizeClass {
+    used: usize,
+    touched: usize,
+    /// Areas by how full they are: below a half, below 7/8, and fuller.
+    fills: [usize; 3],
+}
+
+/// The text of MEMORY MALLOC-STATS: a line for each size of blocks, those first that waste most.
+pub(crate) fn allocator() -> String {
+    let mut classes: BTreeMap<usize, SizeClass> = BTreeMap::new();
+    keyspace::memory::census(&mut |area| {
+        let class = classes.entry(area.block_size).or_default();
+        class.used += area.used;
+        class.touched += area.touched;
+        let eighths = area.used * 8 / area.reserved.max(1);
+        class.fills[usize::from(eighths >= 4) + usize::from(eighths >= 7)] += 1;
+    });
+    let (used, peak) = (keyspace::memory::used_bytes(), keyspace::memory::peak_bytes());
+    let mut text = format!("mimalloc: {used} bytes in blocks, {peak} at the most\n");
+    text +=
+        "bytes of a block, blocks in use, free bytes, pages below a half full, below 7/8, fuller\n";
+    let free = |size: usize, class: &SizeClass| size * class.touched.saturating_sub(class.used);
+    let mut sorted: Vec<_> = classes.into_iter().collect();
+    sorted.sort_by_key(|(size, class)| std::cmp::Reverse(free(*size, class)));
+    for (size, class) in sorted {
+        let SizeClass { used, fills: [half, most, full], .. } = class;
+        text +=
+            &format!("{size:8} {used:10} {:12} {half:7} {most:7} {full:7}\n", free(size, &class));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -26,39 +26,34 @@ pub(super) const OPTIONS: &[Spec] = &[
     ),
     flag("lazyfree-lazy-user-del", "yes", "DEL frees in the background, as UNLINK does").not_yet(),
     flag("lazyfree-lazy-user-flush", "yes", "FLUSHALL and FLUSHDB free in the background"),
-    flag("activedefrag", "no", "move values to make memory whole again").not_yet(),
+    flag("activedefrag", "no", "move values to make memory whole again"),
     memory(
         "active-defrag-ignore-bytes",
         (1, i64::MAX as u64),
         "100mb",
         "waste below which nothing is moved",
-    )
-    .not_yet(),
+    ),
     int(
         "active-defrag-threshold-lower",
         (0, 1000),
         "10",
         "percentage of waste from which values are moved",
-    )
-    .not_yet(),
+    ),
     int(
         "active-defrag-threshold-upper",
         (0, 1000),
         "100",
         "percentage of waste at which effort is greatest",
-    )
-    .not_yet(),
-    int("active-defrag-cycle-min", (1, 99), "1", "least CPU percentage").not_yet(),
-    int("active-defrag-cycle-max", (1, 99), "25", "greatest CPU percentage").not_yet(),
-    int("active-defrag-cycle-us", (0, 100_000), "500", "length of one turn in microseconds")
-        .not_yet(),
+    ),
+    int("active-defrag-cycle-min", (1, 99), "1", "least CPU percentage"),
+    int("active-defrag-cycle-max", (1, 99), "25", "greatest CPU percentage"),
+    int("active-defrag-cycle-us", (0, 100_000), "500", "length of one turn in microseconds"),
     int(
         "active-defrag-max-scan-fields",
         (1, i64::MAX),
         "1000",
         "elements from which a value is moved piecewise",
-    )
-    .not_yet(),
+    ),
     flag("jemalloc-bg-thread", "yes", "return memory to the kernel in the background").not_yet(),
     flag(
         "import-mode",

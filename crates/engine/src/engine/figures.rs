@@ -89,6 +89,7 @@ impl Engine {
         self.rates.reset();
         self.stale_share.reset();
         self.over_limit.reset();
+        self.defrag.reset();
     }
 
     /// Takes a sample of the threads' counters for [`Engine::rates`].

@@ -46,11 +46,17 @@ impl Engine {
         self.client_usage.leaving_bytes() + self.held_for_files()
     }
 
-    /// The bytes in use that demotion ahead of need goes by. What is held for files counts too, up to a quarter of
-    /// `maxmemory`: nothing is lost by a demotion, and all memory is to stay below the limit.
+    /// The bytes that demotion goes by before `maxmemory` asks for anything: nothing is lost by it, and all memory of the
+    /// process is to stay below the limit. What is held for files counts too, up to half of `maxmemory`,
+    /// and so does [waste](crate::flash::FlashTier::note_resident).
     pub fn demotable_bytes(&self) -> u64 {
-        let for_files = self.held_for_files().min(self.config.maxmemory() / 4);
-        self.limited_bytes() + for_files
+        let for_files = self.held_for_files().min(self.config.maxmemory() / 2);
+        self.limited_bytes() + for_files + self.tier.waste_bytes()
+    }
+
+    /// The bytes that may not pass `maxmemory` as long as values can leave for the flash tier.
+    pub(crate) fn limited_bytes_and_waste(&self) -> u64 {
+        self.limited_bytes() + self.tier.waste_bytes()
     }
 
     fn held_for_files(&self) -> u64 {

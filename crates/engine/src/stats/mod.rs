@@ -5,6 +5,7 @@
 //! store, no shared cache line. Readers sum over the threads.
 
 pub mod commandlog;
+pub mod defrag;
 pub mod latency;
 pub mod rates;
 

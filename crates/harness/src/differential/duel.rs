@@ -58,6 +58,7 @@ impl Side {
         if self.has_tier() {
             let mut demoter = server.connect(protocol)?;
             demoter.command(&["DEBUG", "TIER", "FILTER", "yes"])?;
+            demoter.command(&["DEBUG", "DEFRAG-ALL", "1"])?;
             self.demoter = Some(demoter);
         }
         Ok(())

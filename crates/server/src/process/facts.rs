@@ -129,14 +129,19 @@ pub struct Resident {
 impl Resident {
     /// Reads them. What cannot be read is 0, as INFO has no better answer.
     pub fn read(root: &Path) -> Self {
-        let statm = fs::read_to_string(root.join("proc/self/statm")).unwrap_or_default();
         let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
-        let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-        let rss_bytes = pages.unwrap_or(0) * page_size() as u64;
+        let rss_bytes = rss_bytes(root);
         let peak = kibibytes(&status, "VmHWM:").unwrap_or(0);
         // The kernel updates the high-water mark lazily.
         Self { rss_bytes, peak_rss_bytes: peak.max(rss_bytes) }
     }
+}
+
+/// The process's bytes of RAM now; 0 if that cannot be read.
+pub fn rss_bytes(root: &Path) -> u64 {
+    let statm = fs::read_to_string(root.join("proc/self/statm")).unwrap_or_default();
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0) * page_size() as u64
 }
 
 /// The bytes in a line such as `VmHWM:    1234 kB`.

@@ -21,6 +21,8 @@ const LINES: &[&str] = &[
     "    Start the server anew after a delay, without saving anything.",
     "DICT-RESIZING <0|1>",
     "    Accepted; tables here grow and shrink a little with every write.",
+    "DEFRAG-ALL <0|1>",
+    "    Whether defragmentation moves every entry, all the time.",
     "DIGEST",
     "    A signature of all data, 40 zeros if there is none.",
     "DIGEST-VALUE <key> [<key> ...]",

@@ -26,6 +26,7 @@ pub(super) fn set(cx: &mut Cx<'_>, args: Args<'_>, name: &[u8]) -> Outcome {
             engine.debug.set_packed_threshold(bytes as usize);
         }
         (b"set-skip-checksum-validation", 3) => engine.debug.set_skips_checksums(switch(args[2])),
+        (b"defrag-all", 3) => engine.debug.set_moves_all(switch(args[2])),
         (b"aof-flush-sleep", 3) => {
             // What is no number is 0, as in the reference.
             engine.debug.set_log_delay(u64::try_from(args.integer(2).unwrap_or(0)).unwrap_or(0));

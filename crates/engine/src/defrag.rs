@@ -1,0 +1,311 @@
+//! Active defragmentation: entries leave pages of the allocator that are nearly empty.
+//!
+//! A thread looks once a second how much of the allocator's pages is free. If that is too much it chooses the
+//! emptiest pages of each size of blocks, as many as the free blocks of the others can take in, and walks over the keyspace
+//! and moves what lies in them. It works for `active-defrag-cycle-us` at a stretch and rests in between, so that it takes the
+//! share of one processor that the options say. `docs/internals/fragmentation.md` has the whole.
+
+use crate::engine::Engine;
+use keyspace::keyspace::STRIPES;
+use keyspace::memory::{self, Area};
+use keyspace::tables::Place;
+use keyspace::world::Reader;
+use keyspace::{DbIndex, Key, StripeData};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How often it is asked whether there is something to do.
+const EVERY: Duration = Duration::from_secs(1);
+/// The longest time until it tries again after walks that were of no use.
+const LONGEST_REST: Duration = Duration::from_secs(300);
+/// Buckets of a stripe that are looked at under its lock.
+const STRETCH: usize = 16;
+/// Pages begin at multiples of so many bytes, and the largest have so many of these.
+const SLICE: usize = 64 << 10;
+/// A page that is fuller stays: much would have to move for little.
+const FULL_EIGHTHS: usize = 6;
+/// Up to here the allocator puts blocks into a page that was full once.
+const OPEN_EIGHTHS: usize = 7;
+/// Walks that give back less than one in so many of the bytes they were to are of no use.
+const USEFUL: usize = 8;
+/// With a flash tier: the share of `maxmemory` from which waste counts while the process takes more than it should.
+const TIER_SHARE: u64 = 32;
+
+/// The share of a processor under DEBUG DEFRAG-ALL.
+const TEST_PERCENT: u32 = 50;
+
+/// What of the allocator's pages is in use.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Fill {
+    used: u64,
+    free: u64,
+}
+
+impl Fill {
+    fn of(areas: &[Area]) -> Fill {
+        let mut fill = Fill::default();
+        for area in areas {
+            fill.used += (area.used * area.block_size) as u64;
+            fill.free += (area.touched.saturating_sub(area.used) * area.block_size) as u64;
+        }
+        fill
+    }
+
+    /// Free bytes for each hundred in use.
+    fn percent(self) -> u64 {
+        (u128::from(self.free) * 100 / u128::from(self.used.max(1))) as u64
+    }
+}
+
+/// Which pages are to be emptied.
+#[derive(Default)]
+struct Plan {
+    /// The slices of 64 KiB in them, by number.
+    slices: HashSet<usize>,
+    /// What there is to gain, in bytes.
+    bytes: usize,
+    /// For tests: everything moves.
+    is_all: bool,
+}
+
+impl Plan {
+    fn all() -> Plan {
+        Plan { is_all: true, ..Plan::default() }
+    }
+
+    /// The emptiest pages of each size: those whose blocks find room in the others.
+    fn of(areas: &[Area]) -> Plan {
+        let mut classes: BTreeMap<usize, Vec<&Area>> = BTreeMap::new();
+        for area in areas.iter().filter(|area| area.reserved > 1) {
+            classes.entry(area.block_size).or_default().push(area);
+        }
+        let mut plan = Plan::default();
+        for pages in classes.values_mut() {
+            pages.sort_unstable_by_key(|area| area.used);
+            let open = pages.iter().filter(|area| area.used * 8 < area.reserved * OPEN_EIGHTHS);
+            let mut room: usize = open.map(|area| area.reserved - area.used).sum();
+            for area in pages {
+                // It gives up its own room, and its blocks take some of the others'.
+                if area.used * 8 > area.reserved * FULL_EIGHTHS || room < area.reserved {
+                    break;
+                }
+                room -= area.reserved;
+                plan.bytes += area.touched * area.block_size - area.used * area.block_size;
+                let first = area.start / SLICE;
+                let last = (area.start + area.reserved * area.block_size - 1) / SLICE;
+                plan.slices.extend(first..=last);
+            }
+        }
+        plan
+    }
+
+    fn has(&self, address: usize) -> bool {
+        self.is_all || self.slices.contains(&(address / SLICE))
+    }
+
+    /// A page that blocks have moved to is not emptied.
+    fn keep(&mut self, address: usize) {
+        self.slices.remove(&(address / SLICE));
+    }
+}
+
+fn census() -> Vec<Area> {
+    let mut areas = Vec::new();
+    memory::census(&mut |area| areas.push(area));
+    areas
+}
+
+/// The percentage of a processor that is due, 0 for nothing.
+fn effort(engine: &Engine, fill: Fill) -> u32 {
+    let config = &engine.config;
+    let (least, most) = (config.active_defrag_cycle_min(), config.active_defrag_cycle_max());
+    if engine.tier.is_short() && fill.free > config.maxmemory() / TIER_SHARE {
+        return most;
+    }
+    let (lower, upper) =
+        (config.active_defrag_threshold_lower(), config.active_defrag_threshold_upper());
+    let percent = fill.percent();
+    if !config.activedefrag()
+        || fill.free < config.active_defrag_ignore_bytes()
+        || percent < u64::from(lower)
+    {
+        return 0;
+    }
+    let span = u64::from(upper.saturating_sub(lower).max(1));
+    let share = (percent - u64::from(lower)).min(span);
+    least + (u64::from(most.saturating_sub(least)) * share / span) as u32
+}
+
+/// The body of the thread.
+pub fn run(engine: &'static Engine) -> ! {
+    let reader = engine.keyspace.world().register();
+    let mut rest = EVERY;
+    loop {
+        engine.clock.rest(rest);
+        if engine.debug.moves_all() {
+            Walk { engine, reader: &reader, plan: Plan::all(), percent: TEST_PERCENT }.run();
+            rest = Duration::ZERO;
+            continue;
+        }
+        rest = rest.max(EVERY);
+        if !engine.config.activedefrag() && !engine.tier.is_short() {
+            continue;
+        }
+        let areas = census();
+        let before = Fill::of(&areas);
+        let percent = effort(engine, before);
+        if percent == 0 {
+            continue;
+        }
+        let plan = Plan::of(&areas);
+        let wanted = plan.bytes;
+        drop(areas);
+        if wanted > 0 {
+            engine.defrag.running_percent.store(percent, Relaxed);
+            engine.defrag.began_ms.store(engine.clock.wall().0, Relaxed);
+            Walk { engine, reader: &reader, plan, percent }.run();
+            engine.defrag.began_ms.store(0, Relaxed);
+            engine.defrag.running_percent.store(0, Relaxed);
+            memory::purge();
+        }
+        let gained = before.free.saturating_sub(Fill::of(&census()).free);
+        // In vain if what lies there does not move.
+        let is_useful = wanted > 0 && gained >= (wanted / USEFUL) as u64;
+        rest = if is_useful { EVERY } else { (rest * 2).min(LONGEST_REST) };
+    }
+}
+
+/// A walk over the keyspace.
+struct Walk<'w> {
+    engine: &'static Engine,
+    reader: &'w Reader<'static>,
+    plan: Plan,
+    percent: u32,
+}
+
+impl Walk<'_> {
+    fn run(&mut self) {
+        let engine = self.engine;
+        let mut began = engine.clock.now();
+        for stripe in 0..STRIPES {
+            let (mut db, mut at) = (Some(DbIndex(0)), Place::START);
+            while let Some(index) = db {
+                self.reader.enter();
+                let mut data = engine.keyspace.stripe(stripe).lock();
+                let next = self.visit(&mut data, index, at);
+                if next.is_none() {
+                    db = data.next_db(index);
+                }
+                drop(data);
+                self.reader.leave();
+                at = next.unwrap_or(Place::START);
+                let busy = engine.clock.elapsed(began);
+                if busy.as_micros() >= u128::from(engine.config.active_defrag_cycle_us()) {
+                    engine.defrag.total_us.add(busy.as_micros() as u64);
+                    let rest = busy * (100 - self.percent.min(99)) / self.percent.max(1);
+                    engine.clock.rest(rest);
+                    if !self.is_wanted() {
+                        return;
+                    }
+                    began = engine.clock.now();
+                }
+            }
+        }
+        engine.defrag.total_us.add(engine.clock.elapsed(began).as_micros() as u64);
+    }
+
+    /// Whether it has not been switched off.
+    fn is_wanted(&self) -> bool {
+        let engine = self.engine;
+        engine.config.activedefrag() || engine.tier.get().is_some() || engine.debug.moves_all()
+    }
+
+    /// Moves what lies in pages to be emptied, of some buckets; where to go on.
+    fn visit(&mut self, data: &mut StripeData, db: DbIndex, mut at: Place) -> Option<Place> {
+        let (defrag, plan) = (&self.engine.defrag, &mut self.plan);
+        let most_elements = self.engine.config.active_defrag_max_scan_fields();
+        let (mut found, mut next, mut seen): (Vec<Box<[u8]>>, _, _) = (Vec::new(), None, 0);
+        for _ in 0..STRETCH {
+            next = data.walk(db, at, |entry| {
+                seen += 1;
+                let mut is_there = false;
+                entry.show_blocks(most_elements, &mut |address| is_there |= plan.has(address));
+                if is_there {
+                    found.push(Box::from(entry.key()));
+                }
+            });
+            let Some(further) = next else { break };
+            at = further;
+        }
+        defrag.seen.add(seen);
+        for name in found {
+            let key = Key::new(&name);
+            if data.relocate(db, key, most_elements) {
+                defrag.hits.add(1);
+                if let Some(entry) = data.find(db, key) {
+                    entry.show_blocks(most_elements, &mut |address| plan.keep(address));
+                }
+            } else {
+                defrag.misses.add(1);
+            }
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(number: usize, block_size: usize, used: usize) -> Area {
+        let reserved = SLICE / block_size - 1;
+        Area { start: number * SLICE + 128, block_size, touched: reserved, used, reserved }
+    }
+
+    #[test]
+    fn the_emptiest_pages_go_whose_blocks_find_room_in_others() {
+        // Of 31 blocks each: 62 free ones hold what is in two pages.
+        let areas = [
+            page(1, 2048, 31),
+            page(2, 2048, 5),
+            page(3, 2048, 16),
+            page(4, 2048, 10),
+            page(5, 2048, 20),
+            page(6, 1024, 1),
+        ];
+        let plan = Plan::of(&areas);
+        let numbers: Vec<usize> = (0..8).filter(|number| plan.has(number * SLICE + 5000)).collect();
+        assert_eq!(numbers, [2, 4]);
+        assert_eq!(plan.bytes, (26 + 21) * 2048);
+    }
+
+    #[test]
+    fn full_pages_and_pages_with_one_block_stay() {
+        let single = Area { start: SLICE, block_size: 1 << 20, touched: 1, used: 0, reserved: 1 };
+        let areas: Vec<Area> = (10..100).map(|number| page(number, 2048, 26)).collect();
+        assert_eq!(Plan::of(&[single]).bytes + Plan::of(&areas).bytes, 0);
+    }
+
+    #[test]
+    fn a_page_that_takes_blocks_in_stays() {
+        let areas = [page(1, 1024, 3), page(2, 1024, 2)];
+        let mut plan = Plan::of(&areas);
+        assert!(plan.has(2 * SLICE) && !plan.has(SLICE));
+        plan.keep(2 * SLICE + 77);
+        assert!(!plan.has(2 * SLICE));
+    }
+
+    #[test]
+    fn a_large_page_is_found_by_any_address_in_it() {
+        let large = |start: usize, used| Area {
+            start: start * SLICE + 128,
+            block_size: 20 << 10,
+            touched: 25,
+            used,
+            reserved: 25,
+        };
+        let plan = Plan::of(&[large(8, 1), large(16, 12)]);
+        assert!(plan.has(8 * SLICE) && plan.has(15 * SLICE + 300) && !plan.has(16 * SLICE + 300));
+    }
+}
