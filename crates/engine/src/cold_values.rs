@@ -7,7 +7,10 @@ use crate::limits;
 use crate::mailbox::Message;
 use crate::value::{self, view};
 use keyspace::cold::store;
+use keyspace::collection::Collection;
 use keyspace::{ColdError, ColdLocation, DbIndex, Entry, Key, Record, StripeData, Value};
+use rdb::Compression;
+use structs::table::in_order_of;
 
 /// Names a value that could not be read in the log, once a second at most: a disk that is broken
 /// fails with every read. The hash stands for the key, which may be private.
@@ -120,18 +123,49 @@ pub(crate) fn read(engine: &Engine, location: ColdLocation) -> Result<Value, Col
     decode(engine, &store.read(location)?)
 }
 
-/// The form in which a store keeps a value: DUMP's, with its checksum.
+/// The last byte of a stored value: nothing is in front of it but DUMP's form, or the order of a table as well.
+const WITHOUT_ORDER: u8 = 0;
+const WITH_ORDER: u8 = 1;
+
+/// The form in which a store keeps a value: DUMP's, with its checksum; the order of its table, in 8 bytes, if it
+/// has one, so that a scan goes on when it is back; and a byte that says so.
 pub fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
-    rdb::dump(view(entry), value::compression(&engine.config))
+    encode_as(entry, value::compression(&engine.config))
+}
+
+pub(crate) fn encode_as(entry: &Entry, compression: Compression) -> Vec<u8> {
+    let mut payload = rdb::dump(view(entry), compression);
+    match entry.collection().and_then(Collection::table_order) {
+        Some(order) => {
+            payload.extend(order.to_le_bytes());
+            payload.push(WITH_ORDER);
+        }
+        None => payload.push(WITHOUT_ORDER),
+    }
+    payload
+}
+
+/// DUMP's form, and the order of the table.
+fn parts(payload: &[u8]) -> Option<(&[u8], Option<u64>)> {
+    match payload.split_last()? {
+        (&WITHOUT_ORDER, dump) => Some((dump, None)),
+        (&WITH_ORDER, rest) => {
+            let (dump, order) = rest.split_last_chunk()?;
+            Some((dump, Some(u64::from_le_bytes(*order))))
+        }
+        _ => None,
+    }
 }
 
 pub(crate) fn decode(engine: &Engine, payload: &[u8]) -> Result<Value, ColdError> {
+    let damaged = || ColdError("the record has no valid end".to_owned());
+    let (payload, order) = parts(payload).ok_or_else(damaged)?;
     let mut limits = limits::all(&engine.config, &engine.debug);
     if payload.first() == Some(&(rdb::Kind::Zset2 as u8)) {
         // It stays in the big encoding, since the small one has no -0.
         limits.zset.max_listpack_entries = 0;
     }
-    let object = rdb::restore(payload, &limits);
+    let object = in_order_of(order, || rdb::restore(payload, &limits));
     object.map(value::of_object).map_err(|error| ColdError(error.to_string()))
 }
 

@@ -12,10 +12,11 @@
 //! `docs/internals/tier.md` has the whole.
 
 use crate::clock::Ticks;
+use crate::cold_values::encode_as;
 use crate::db::Db;
 use crate::engine::Engine;
 use crate::flash::{Need, cold_location};
-use crate::value::{self, view};
+use crate::value;
 use keyspace::access::{self, Policy};
 use keyspace::cold;
 use keyspace::keyspace::STRIPES;
@@ -346,13 +347,13 @@ impl Sizes {
     }
 }
 
-/// A value in DUMP's form, compressed if that has been of use lately.
+/// A value as the tier keeps it, compressed if that has been of use lately.
 fn encode(engine: &Engine, entry: &Entry) -> Vec<u8> {
     let compression = value::compression(&engine.config);
     if compression == Compression::Off || !engine.tier.compressing.is_due() {
-        return rdb::dump(view(entry), Compression::Off);
+        return encode_as(entry, Compression::Off);
     }
-    let payload = rdb::dump(view(entry), compression);
+    let payload = encode_as(entry, compression);
     engine.tier.compressing.note(entry.value_bytes(), payload.len());
     payload
 }

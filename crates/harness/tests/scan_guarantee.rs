@@ -161,38 +161,82 @@ fn keys() {
     });
 }
 
+const SET: Collection = Collection {
+    add: &["SADD", "set"],
+    added: |name| vec![name.to_owned()],
+    remove: &["SREM", "set"],
+    scan: &["SSCAN", "set"],
+    stride: 1,
+};
+
 #[test]
 fn set() {
-    check(&Collection {
-        add: &["SADD", "set"],
-        added: |name| vec![name.to_owned()],
-        remove: &["SREM", "set"],
-        scan: &["SSCAN", "set"],
-        stride: 1,
-    });
+    check(&SET);
 }
+
+const HASH: Collection = Collection {
+    add: &["HSET", "hash"],
+    added: |name| vec![name.to_owned(), "value".to_owned()],
+    remove: &["HDEL", "hash"],
+    scan: &["HSCAN", "hash"],
+    stride: 2,
+};
 
 #[test]
 fn hash() {
-    check(&Collection {
-        add: &["HSET", "hash"],
-        added: |name| vec![name.to_owned(), "value".to_owned()],
-        remove: &["HDEL", "hash"],
-        scan: &["HSCAN", "hash"],
-        stride: 2,
-    });
+    check(&HASH);
 }
+
+const ZSET: Collection = Collection {
+    add: &["ZADD", "zset"],
+    // The score depends on the name alone; many members share one.
+    added: |name| vec![(name.len() % 7).to_string(), name.to_owned()],
+    remove: &["ZREM", "zset"],
+    scan: &["ZSCAN", "zset"],
+    stride: 2,
+};
 
 #[test]
 fn zset() {
-    check(&Collection {
-        add: &["ZADD", "zset"],
-        // The score depends on the name alone; many members share one.
-        added: |name| vec![(name.len() % 7).to_string(), name.to_owned()],
-        remove: &["ZREM", "zset"],
-        scan: &["ZSCAN", "zset"],
-        stride: 2,
+    check(&ZSET);
+}
+
+/// Values leave memory for the flash tier between the calls, and entries move to other blocks.
+#[test]
+fn values_that_go_and_come_back() {
+    const ELEMENTS: usize = 600;
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let arguments = ["--enable-debug-command", "yes", "--tier-dir", "tier"];
+    let server = Server::start(&program, Options::arguments(&arguments)).unwrap();
+    let mut client = server.client();
+    ask(&mut client, &["DEBUG", "DEFRAG-ALL", "1"].map(str::to_owned));
+    let names: Vec<String> = (0..ELEMENTS).map(|number| format!("lasting:{number}")).collect();
+    let (gone, walkers) = (AtomicUsize::new(0), AtomicUsize::new(1));
+    thread::scope(|scope| {
+        let demoter = scope.spawn(|| {
+            let mut client = server.client();
+            while walkers.load(SeqCst) > 0 {
+                let reply = client.command(&["DEBUG", "TIER", "DEMOTE"]).unwrap();
+                gone.fetch_add(usize::from(!reply.is_error()), SeqCst);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let leaving = Leaving(&walkers);
+        for collection in [&SET, &HASH, &ZSET] {
+            add(&mut client, collection, &names);
+            for _ in 0..30 {
+                let found = walk(&mut client, collection, "5");
+                let missing: Vec<_> = names.iter().filter(|name| !found.contains(*name)).collect();
+                assert!(missing.is_empty(), "{:?} did not return {missing:?}", collection.scan);
+            }
+        }
+        drop(leaving);
+        demoter.join().unwrap();
     });
+    assert!(gone.load(SeqCst) > 0, "nothing went to flash");
 }
 
 /// A server with keys, and a client of it.

@@ -92,6 +92,12 @@ pub trait Collection: Send + Sync {
     /// A copy (COPY).
     fn duplicate(&self) -> Value;
 
+    /// What the order in which a scan sees its elements depends on besides them: whoever makes the value anew under the
+    /// same key does so in that order ([`structs::table::in_order_of`]).
+    fn table_order(&self) -> Option<u64> {
+        None
+    }
+
     /// How its contents lie in memory.
     fn layout(&self) -> Layout<'_>;
     /// A chunk by its index, found at once, if the layout is [`Layout::Chunks`].

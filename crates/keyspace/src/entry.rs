@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use structs::hash::Hash;
 use structs::heap_string::{self, HeapString};
-use structs::table::Item;
+use structs::table::{Item, in_order_of};
 
 const EXPIRES: u32 = 1 << 28;
 const WIDE: u32 = 1 << 29;
@@ -910,7 +910,9 @@ impl Entry {
     pub(crate) fn relocate(&mut self, takes_along: impl Fn(&Entry, &dyn Collection) -> bool) {
         if !self.is_cold() {
             let fresh = self.collection().filter(|value| takes_along(self, *value));
-            if let Some(value) = fresh.map(Collection::duplicate) {
+            let again =
+                |value: &dyn Collection| in_order_of(value.table_order(), || value.duplicate());
+            if let Some(value) = fresh.map(again) {
                 let copy = self.take_copy();
                 let (key, expiry, access) = (self.key(), self.expiry(), self.access());
                 *self = Entry::new(key, value, expiry, access).with_copy(copy);

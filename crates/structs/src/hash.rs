@@ -201,6 +201,15 @@ impl Hash {
         }
     }
 
+    /// What the order of the fields depends on, if they are in a table ([`crate::table::in_order_of`]).
+    pub fn table_order(&self) -> Option<u64> {
+        match &self.repr {
+            Repr::Table(table) => Some(table.order()),
+            Repr::Timed(timed) => Some(timed.table().order()),
+            Repr::Listpack(_) | Repr::Few(_) => None,
+        }
+    }
+
     // Fields.
 
     /// The value of a field.

@@ -179,6 +179,14 @@ impl Set {
         }
     }
 
+    /// What the order of the members depends on, if they are in a table ([`crate::table::in_order_of`]).
+    pub fn table_order(&self) -> Option<u64> {
+        match &self.repr {
+            Repr::Table(table) => Some(table.order()),
+            Repr::Intset(_) | Repr::Listpack(_) => None,
+        }
+    }
+
     // Members.
 
     /// Whether `member` is one.

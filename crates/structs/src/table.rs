@@ -44,6 +44,7 @@
 use crate::hashing::{self, fingerprint, position};
 use crate::{give_way, mapping, size_class::block_size};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -95,6 +96,20 @@ pub struct ByHash;
 #[derive(Clone, Copy, Debug)]
 pub struct Salted(u64);
 
+thread_local! {
+    /// The number of the next tables, while one is given.
+    static GIVEN: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Has the tables that `make` makes order their items as another table does ([`Table::order`]): a value that is made
+/// anew in the same place has to, or a client that scans it meanwhile misses elements.
+pub fn in_order_of<R>(order: Option<u64>, make: impl FnOnce() -> R) -> R {
+    let before = GIVEN.replace(order);
+    let made = make();
+    GIVEN.set(before);
+    made
+}
+
 impl Order for ByHash {
     fn new() -> ByHash {
         ByHash
@@ -107,6 +122,9 @@ impl Order for ByHash {
 
 impl Order for Salted {
     fn new() -> Salted {
+        if let Some(given) = GIVEN.get() {
+            return Salted(given | 1);
+        }
         static LAST: AtomicU64 = AtomicU64::new(0);
         // Multiples of the golden ratio: no two tables of a process have the same number, and an
         // odd number loses nothing of the hash.
@@ -354,6 +372,13 @@ pub struct Table<T: Item, O: Order = ByHash> {
     source: Source,
     retired: Option<Buckets>,
     items: PhantomData<T>,
+}
+
+impl<T: Item> Table<T, Salted> {
+    /// What the order of the items depends on besides their hashes.
+    pub fn order(&self) -> u64 {
+        self.order.0
+    }
 }
 
 // SAFETY: the table owns its items; it is as mobile as they are.

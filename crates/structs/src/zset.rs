@@ -189,6 +189,14 @@ impl Zset {
         }
     }
 
+    /// What the order of a scan depends on, if the members are in a table ([`crate::table::in_order_of`]).
+    pub fn table_order(&self) -> Option<u64> {
+        match &self.repr {
+            Repr::Sorted(sorted) => Some(sorted.table_order()),
+            Repr::Listpack(_) => None,
+        }
+    }
+
     // Members.
 
     /// The score of a member.

@@ -21,6 +21,9 @@ impl Collection for Hash {
     fn duplicate(&self) -> Value {
         self.clone().into()
     }
+    fn table_order(&self) -> Option<u64> {
+        self.table_order()
+    }
     fn layout(&self) -> Layout<'_> {
         match self.contents() {
             HashContents::Listpack(bytes) => Layout::Block(Form::HashListpack, bytes),

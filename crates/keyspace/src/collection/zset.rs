@@ -21,6 +21,9 @@ impl Collection for Zset {
     fn duplicate(&self) -> Value {
         self.clone().into()
     }
+    fn table_order(&self) -> Option<u64> {
+        self.table_order()
+    }
     fn layout(&self) -> Layout<'_> {
         match self.contents() {
             ZsetContents::Listpack(bytes) => Layout::Block(Form::ZsetListpack, bytes),

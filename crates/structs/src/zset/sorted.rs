@@ -51,6 +51,10 @@ impl Sorted {
         own + self.tree.allocated_bytes() + self.table.allocated_bytes()
     }
 
+    pub(super) fn table_order(&self) -> u64 {
+        self.table.order()
+    }
+
     #[inline]
     pub(super) fn score(&self, member: &[u8]) -> Option<f64> {
         self.table.get(hash(member), member).map(Scored::score)
