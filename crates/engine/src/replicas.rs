@@ -56,12 +56,14 @@ pub struct Figures {
     pub partial: AtomicU64,
     /// `sync_partial_err`
     pub refused: AtomicU64,
+    /// Bytes of snapshots that replicas have taken, a part of `total_net_repl_output_bytes`.
+    pub snapshot_bytes: AtomicU64,
 }
 
 impl Figures {
     /// Forgets them (CONFIG RESETSTAT).
     pub fn reset(&self) {
-        [&self.full, &self.partial, &self.refused]
+        [&self.full, &self.partial, &self.refused, &self.snapshot_bytes]
             .iter()
             .for_each(|figure| figure.store(0, Relaxed));
     }

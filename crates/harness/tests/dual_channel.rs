@@ -178,6 +178,11 @@ fn a_replica_keeps_no_more_of_the_stream_than_it_may() {
             ok(&mut ours, &["SET", &format!("late:{number}"), &value]);
         }
         eventually("it is full", || number(&mut theirs, "replicas_repl_buffer_size") == LIMIT);
+        assert_eq!(number(&mut theirs, "mem_replicas_repl_buffer"), LIMIT);
+        assert!(number(&mut theirs, "used_memory_overhead") > LIMIT);
+        eventually("the log says so", || {
+            replica.log().contains("Replication buffer limit reached (1048576 bytes)")
+        });
         // The primary keeps what the replica has left unread.
         for number in 200..400 {
             ok(&mut ours, &["SET", &format!("late:{number}"), &value]);

@@ -59,12 +59,18 @@ fn follows(program: &Program) {
 fn the_bytes_of_replication_are_counted() {
     let (primary, replica) = (dunlin(&[]), dunlin(&[]));
     let (mut ours, mut theirs) = (primary.client(), replica.client());
+    ok(&mut ours, &["CONFIG", "SET", "rdbcompression", "no"]);
+    ok(&mut ours, &["SET", "before", &"v".repeat(50_000)]);
     follow(&mut theirs, primary.port());
     until_linked(&replica);
-    ok(&mut ours, &["SET", "k", &"v".repeat(10_000)]);
     let (sent, received) = ("total_net_repl_output_bytes", "total_net_repl_input_bytes");
-    eventually("it is sent", || number(&mut ours, sent) > 10_000);
-    eventually("it has come", || number(&mut theirs, received) > 10_000);
+    // The snapshot.
+    eventually("it is sent", || number(&mut ours, sent) > 50_000);
+    eventually("it has come", || number(&mut theirs, received) > 50_000);
+    // The stream.
+    ok(&mut ours, &["SET", "k", &"v".repeat(50_000)]);
+    eventually("it is sent", || number(&mut ours, sent) > 100_000);
+    eventually("it has come", || number(&mut theirs, received) > 100_000);
     assert_eq!(number(&mut theirs, sent), 0);
     for client in [&mut ours, &mut theirs] {
         ok(client, &["CONFIG", "RESETSTAT"]);

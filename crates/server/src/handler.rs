@@ -209,14 +209,15 @@ impl Hub {
             let client = &conn.session.client;
             let fed = replica.feed(self.engine, client.id, &mut io);
             client.live.net_out.fetch_add(fed.bytes as u64, Relaxed);
-            let stats = self.worker.context().stats();
-            stats.net_out.add_own(fed.bytes as u64);
-            stats.repl_out.add_own(fed.bytes as u64);
             if fed.is_bridged {
+                // The sender of the snapshot counts its bytes.
                 let pause = if fed.bytes > 0 { BRIDGE_PAUSE } else { BRIDGE_REST };
                 cx.tick_within(pause);
                 continue;
             }
+            let stats = self.worker.context().stats();
+            stats.net_out.add_own(fed.bytes as u64);
+            stats.repl_out.add_own(fed.bytes as u64);
             if fed.is_cut_off {
                 feed::log_cut_off(self.engine, &client.addr);
                 io.close();
@@ -503,6 +504,7 @@ impl Handler for Hub {
     }
 
     fn begin_of_turn(&mut self) {
+        self.worker.context().stats().turns.add_own(1);
         if self.engine.tier.get().is_some() {
             tier::own_ring::reap();
         }

@@ -214,9 +214,10 @@ impl Host for ServerHost {
     fn facts(&self, section: &str) -> Vec<(String, String)> {
         let line = |name: &str, value: String| (name.to_owned(), value);
         match section {
-            "server" => vec![
+            "server" => [
                 line("os", self.process.os.clone()),
                 line("process_id", self.process.process_id.to_string()),
+                line("process_supervised", self.process.supervisor.to_owned()),
                 line("run_id", self.process.run_id.clone()),
                 line("executable", self.process.executable.display().to_string()),
                 line("io_backend", self.choice.backend.to_string()),
@@ -225,7 +226,10 @@ impl Host for ServerHost {
                     "config_file",
                     self.config_file.as_ref().map(|p| p.display().to_string()).unwrap_or_default(),
                 ),
-            ],
+            ]
+            .into_iter()
+            .chain(listeners(&self.engine.config))
+            .collect(),
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
                 line("io_periods_yielding", self.net.periods_yielding().to_string()),
@@ -299,4 +303,18 @@ impl Host for ServerHost {
     fn warn(&self, text: &str) {
         log!(Warning, "{text}");
     }
+}
+
+/// INFO's `listener0` and so on: what the server listens on, as the configuration has it.
+fn listeners(config: &config::Config) -> Vec<(String, String)> {
+    let binds: String =
+        config.bind().iter().map(|bind| format!(",bind={}", bind.to_string_lossy())).collect();
+    let (tcp, tls, path) = (config.port(), config.tls_port(), config.unixsocket());
+    let kinds = [
+        (tcp > 0).then(|| format!("name=tcp{binds},port={tcp}")),
+        (!path.is_empty()).then(|| format!("name=unix,bind={}", path.to_string_lossy())),
+        (tls > 0).then(|| format!("name=tls{binds},port={tls}")),
+    ];
+    let shown = kinds.into_iter().flatten().enumerate();
+    shown.map(|(number, text)| (format!("listener{number}"), text)).collect()
 }

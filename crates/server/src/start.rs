@@ -103,7 +103,9 @@ fn serve(
             loaded.without_effect.join(", ")
         );
     }
-    let process = facts::Facts::collect(program).map_err(|e| format!("No process facts: {e}"))?;
+    let mut process =
+        facts::Facts::collect(program).map_err(|e| format!("No process facts: {e}"))?;
+    process.supervisor = supervisor.name();
     crash::install(facts::VERSION, config.crash_log_enabled())
         .map_err(|error| format!("Can't install the crash handlers: {error}"))?;
     let maxclients = u32::try_from(config.maxclients()).unwrap_or(u32::MAX);

@@ -166,6 +166,9 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
             rss = value.parse().unwrap_or(used);
             line(out, "used_memory_rss_human", human(rss));
         }
+        if name == "total_system_memory" {
+            line(out, "total_system_memory_human", human(value.parse().unwrap_or(0)));
+        }
         line(out, &name, value);
     }
     line(out, "used_memory_peak", peak);
@@ -187,10 +190,10 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_fragmentation_ratio", format!("{:.2}", rss as f64 / used.max(1) as f64));
     line(out, "mem_fragmentation_bytes", rss as i64 - used as i64);
     line(out, "mem_not_counted_for_evict", engine.unlimited_bytes());
-    let (backlog, beyond) = replication_buffers(engine);
-    line(out, "mem_total_replication_buffers", backlog + beyond);
-    line(out, "mem_replication_backlog", backlog);
-    line(out, "mem_clients_slaves", beyond);
+    line(out, "mem_total_replication_buffers", figures.streams.total());
+    line(out, "mem_replication_backlog", figures.streams.backlog);
+    line(out, "mem_replicas_repl_buffer", figures.streams.kept);
+    line(out, "mem_clients_slaves", figures.streams.beyond);
     line(out, "mem_clients_normal", figures.clients);
     line(out, "mem_aof_buffer", unwritten(engine));
     line(out, "mem_allocator", "mimalloc");
@@ -198,13 +201,6 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "long_commands_holding_keys", engine.holds.holding());
     line(out, "lazyfree_pending_objects", engine.background.pending_objects());
     line(out, "lazyfreed_objects", engine.background.freed_objects());
-}
-
-/// Bytes of the journal: those kept as the backlog, and those that replicas lack beyond it.
-fn replication_buffers(engine: &Engine) -> (u64, u64) {
-    let held = if engine.journal.is_keeping() { engine.journal.held_bytes() as u64 } else { 0 };
-    let backlog = held.min(engine.config.repl_backlog_size());
-    (backlog, held - backlog)
 }
 
 /// Each thread has one interpreter, for scripts and for functions; what these take stands as `vm_eval`.
@@ -311,7 +307,7 @@ fn rdb(cx: &Cx<'_>, out: &mut String) {
 }
 
 /// Bytes that are in the journal and not yet in the append-only file; 0 if there is none.
-fn unwritten(engine: &Engine) -> u64 {
+pub(super) fn unwritten(engine: &Engine) -> u64 {
     let log = &engine.append_log;
     if log.state() == LogState::Off {
         return 0;
@@ -353,20 +349,28 @@ fn total(engine: &Engine, counter: fn(&engine::stats::ThreadStats) -> &Counter) 
     engine.thread_stats.iter().map(|stats| counter(stats).get()).sum()
 }
 
+/// Nanoseconds that all threads together have run commands.
+fn command_ns(engine: &Engine) -> u64 {
+    let commands = engine.thread_stats.iter().flat_map(|stats| &stats.by_command);
+    commands.map(|command| command.nanoseconds.get()).sum()
+}
+
 fn stats(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     let stats = &engine.stats;
     line(out, "total_connections_received", stats.connections.get());
-    line(out, "total_commands_processed", total(engine, |s| &s.commands));
+    let traffic = engine.traffic();
+    line(out, "total_commands_processed", traffic.commands);
     line(out, "instantaneous_ops_per_sec", engine.rates.commands_per_second());
-    line(out, "total_net_input_bytes", total(engine, |s| &s.net_in));
-    line(out, "total_net_output_bytes", total(engine, |s| &s.net_out));
-    let received = engine.upstream.link().received_bytes;
-    line(out, "total_net_repl_input_bytes", received);
-    line(out, "total_net_repl_output_bytes", total(engine, |s| &s.repl_out));
+    line(out, "total_net_input_bytes", traffic.net_in);
+    line(out, "total_net_output_bytes", traffic.net_out);
+    line(out, "total_net_repl_input_bytes", traffic.repl_in);
+    line(out, "total_net_repl_output_bytes", traffic.repl_out);
     let kib = |bytes: u64| format!("{:.2}", bytes as f64 / 1024.0);
     line(out, "instantaneous_input_kbps", kib(engine.rates.net_in_per_second()));
     line(out, "instantaneous_output_kbps", kib(engine.rates.net_out_per_second()));
+    line(out, "instantaneous_input_repl_kbps", kib(engine.rates.repl_in_per_second()));
+    line(out, "instantaneous_output_repl_kbps", kib(engine.rates.repl_out_per_second()));
     line(out, "rejected_connections", stats.rejected_connections.get());
     let syncs = &cx.engine.replicas.figures;
     line(out, "sync_full", syncs.full.load(Relaxed));
@@ -421,6 +425,9 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "acl_access_denied_channel", stats.acl_denied_channel.get());
     line(out, "acl_access_denied_tls_cert", 0);
     line(out, "acl_access_denied_db", stats.acl_denied_database.get());
+    line(out, "eventloop_cycles", traffic.turns);
+    line(out, "eventloop_duration_cmd_sum", command_ns(engine) / 1000);
+    line(out, "instantaneous_eventloop_cycles_per_sec", engine.rates.turns_per_second());
     for (name, value) in facts(cx, "stats") {
         line(out, &name, value);
     }

@@ -1,7 +1,7 @@
 //! Where memory goes: what MEMORY STATS, MEMORY DOCTOR and INFO say of it.
 
 use super::tier_report::Tier;
-use engine::{Cx, DbIndex};
+use engine::{Cx, DbIndex, Engine};
 use std::collections::BTreeMap;
 
 /// Below this there is too little data to say anything.
@@ -18,6 +18,31 @@ pub(crate) struct TableBytes {
     pub(crate) expiring: usize,
 }
 
+/// Bytes of replication streams.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct StreamBytes {
+    /// Of the journal, as far as it is the backlog.
+    pub(crate) backlog: usize,
+    /// Of the journal beyond that: what replicas lack.
+    pub(crate) beyond: usize,
+    /// Of a primary's stream that is kept until its snapshot is loaded.
+    pub(crate) kept: usize,
+}
+
+impl StreamBytes {
+    fn now(engine: &Engine) -> StreamBytes {
+        let held = if engine.journal.is_keeping() { engine.journal.held_bytes() } else { 0 };
+        let backlog =
+            usize::try_from(engine.config.repl_backlog_size()).map_or(held, |most| held.min(most));
+        let kept = usize::try_from(engine.upstream.link().kept_bytes).unwrap_or(usize::MAX);
+        StreamBytes { backlog, beyond: held - backlog, kept }
+    }
+
+    pub(crate) fn total(self) -> usize {
+        self.backlog + self.beyond + self.kept
+    }
+}
+
 /// The figures, in bytes where they are not counts.
 pub(crate) struct Memory {
     pub(crate) used: usize,
@@ -28,6 +53,7 @@ pub(crate) struct Memory {
     pub(crate) startup: usize,
     pub(crate) clients: usize,
     pub(crate) client_count: usize,
+    pub(crate) streams: StreamBytes,
     /// Of the databases that hold keys.
     pub(crate) tables: Vec<TableBytes>,
     pub(crate) keys: usize,
@@ -49,6 +75,7 @@ impl Memory {
             startup: engine.startup_bytes().min(used),
             clients: usize::try_from(engine.client_usage.bytes()).unwrap_or(usize::MAX),
             client_count: engine.clients.count(),
+            streams: StreamBytes::now(engine),
             tables: Vec::new(),
             keys: 0,
             tier: Tier::now(cx),
@@ -73,7 +100,7 @@ impl Memory {
     /// What is used for anything but the data.
     pub(crate) fn overhead(&self) -> usize {
         let tables: usize = self.tables.iter().map(|t| t.entries + t.expiring).sum();
-        (self.startup + self.clients + tables).min(self.used)
+        (self.startup + self.clients + self.streams.total() + tables).min(self.used)
     }
 
     /// What is used for the data.
@@ -180,7 +207,8 @@ mod tests {
         let tables = vec![TableBytes { db: 0, entries: 1000, expiring: 10 }];
         let startup = 1 << 20;
         let (client_count, keys, tier) = (10, 5, None);
-        Memory { used, peak, resident, startup, clients, client_count, tables, keys, tier }
+        let streams = StreamBytes::default();
+        Memory { used, peak, resident, startup, clients, client_count, streams, tables, keys, tier }
     }
 
     #[test]

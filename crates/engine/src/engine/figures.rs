@@ -77,6 +77,7 @@ impl Engine {
                 counter.set(0);
             }
             thread.writes.set(0);
+            thread.turns.set(0);
             thread.repl_out.set(0);
             thread.by_command.iter().for_each(|command| command.reset());
         }
@@ -92,16 +93,26 @@ impl Engine {
         self.defrag.reset();
     }
 
-    /// Takes a sample of the threads' counters for [`Engine::rates`].
-    pub fn sample_rates(&self, now: keyspace::Millis) {
-        let total = |counter: fn(&ThreadStats) -> &Counter| {
+    /// All that came and went since the start, or since the statistics were reset.
+    pub fn traffic(&self) -> Traffic {
+        let total = |counter: fn(&ThreadStats) -> &Counter| -> u64 {
             self.thread_stats.iter().map(|stats| counter(stats).get()).sum()
         };
-        let traffic = Traffic {
+        // The link to a primary and the senders of snapshots have threads of their own.
+        let repl_in = self.upstream.link().received_bytes;
+        let snapshots = self.replicas.figures.snapshot_bytes.load(Relaxed);
+        Traffic {
             commands: total(|s| &s.commands),
-            net_in: total(|s| &s.net_in),
-            net_out: total(|s| &s.net_out),
-        };
-        self.rates.sample(now.0, traffic);
+            net_in: total(|s| &s.net_in) + repl_in,
+            net_out: total(|s| &s.net_out) + snapshots,
+            repl_in,
+            repl_out: total(|s| &s.repl_out) + snapshots,
+            turns: total(|s| &s.turns),
+        }
+    }
+
+    /// Takes a sample of the traffic for [`Engine::rates`].
+    pub fn sample_rates(&self, now: keyspace::Millis) {
+        self.rates.sample(now.0, self.traffic());
     }
 }

@@ -109,6 +109,8 @@ pub struct ThreadStats {
     pub reads: Counter,
     /// Writes to sockets.
     pub writes: Counter,
+    /// Turns of its reactor.
+    pub turns: Counter,
     /// By [`crate::table::Resolved::index`].
     pub by_command: Box<[CommandStats]>,
 }

@@ -19,6 +19,12 @@ pub struct Traffic {
     pub net_in: u64,
     /// Bytes sent.
     pub net_out: u64,
+    /// Those of the bytes received that came from a primary.
+    pub repl_in: u64,
+    /// Those of the bytes sent that went to replicas.
+    pub repl_out: u64,
+    /// Turns of the reactors.
+    pub turns: u64,
 }
 
 impl Traffic {
@@ -27,6 +33,9 @@ impl Traffic {
             commands: combine(self.commands, other.commands),
             net_in: combine(self.net_in, other.net_in),
             net_out: combine(self.net_out, other.net_out),
+            repl_in: combine(self.repl_in, other.repl_in),
+            repl_out: combine(self.repl_out, other.repl_out),
+            turns: combine(self.turns, other.turns),
         }
     }
 }
@@ -48,6 +57,9 @@ pub struct Rates {
     commands_per_second: Counter,
     net_in_per_second: Counter,
     net_out_per_second: Counter,
+    repl_in_per_second: Counter,
+    repl_out_per_second: Counter,
+    turns_per_second: Counter,
 }
 
 impl Rates {
@@ -72,6 +84,9 @@ impl Rates {
         self.commands_per_second.set(rates.commands);
         self.net_in_per_second.set(rates.net_in);
         self.net_out_per_second.set(rates.net_out);
+        self.repl_in_per_second.set(rates.repl_in);
+        self.repl_out_per_second.set(rates.repl_out);
+        self.turns_per_second.set(rates.turns);
     }
 
     /// Forgets everything (CONFIG RESETSTAT).
@@ -94,6 +109,21 @@ impl Rates {
     /// Bytes sent in a second.
     pub fn net_out_per_second(&self) -> u64 {
         self.net_out_per_second.get()
+    }
+
+    /// Bytes received from a primary in a second.
+    pub fn repl_in_per_second(&self) -> u64 {
+        self.repl_in_per_second.get()
+    }
+
+    /// Bytes sent to replicas in a second.
+    pub fn repl_out_per_second(&self) -> u64 {
+        self.repl_out_per_second.get()
+    }
+
+    /// Turns of the reactors in a second.
+    pub fn turns_per_second(&self) -> u64 {
+        self.turns_per_second.get()
     }
 }
 
@@ -143,7 +173,8 @@ mod tests {
     use super::*;
 
     fn traffic(commands: u64, net_in: u64, net_out: u64) -> Traffic {
-        Traffic { commands, net_in, net_out }
+        let (repl_in, repl_out, turns) = (net_in / 2, net_out / 2, commands);
+        Traffic { commands, net_in, net_out, repl_in, repl_out, turns }
     }
 
     #[test]
@@ -154,6 +185,8 @@ mod tests {
         rates.sample(1100, traffic(17, 107, 1007));
         assert_eq!(rates.commands_per_second(), 100);
         assert_eq!((rates.net_in_per_second(), rates.net_out_per_second()), (1000, 10_000));
+        assert_eq!((rates.repl_in_per_second(), rates.repl_out_per_second()), (500, 5000));
+        assert_eq!(rates.turns_per_second(), 100);
         for sample in 1..8 {
             rates.sample(1100 + 200 * sample, traffic(17, 107, 1007));
         }

@@ -42,6 +42,8 @@ pub struct Facts {
     pub process_id: u32,
     /// `executable`: the program as it was called, made absolute.
     pub executable: PathBuf,
+    /// `process_supervised`: the kind of supervisor that is told when the server is ready.
+    pub supervisor: &'static str,
     /// When the server started, by the wall clock.
     pub started_unix: Duration,
     started: Instant,
@@ -56,6 +58,7 @@ impl Facts {
             run_id: random_hex(40)?,
             process_id: std::process::id(),
             executable: executable(argv0),
+            supervisor: "no",
             started_unix: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
             started: Instant::now(),
         })

@@ -134,7 +134,8 @@ fn open(
         targets.push(Target::new(*client, socket));
     }
     let timeout = || Duration::from_secs(engine.config.repl_timeout().into());
-    Sockets::new(targets, timeout, move |client| engine.replicas.primary().link(client).is_some())
+    let is_there = move |client| engine.replicas.primary().link(client).is_some();
+    Sockets::new(targets, timeout, is_there, &engine.replicas.figures.snapshot_bytes)
 }
 
 /// The snapshot as it leaves for sockets.

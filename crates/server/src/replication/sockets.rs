@@ -4,6 +4,7 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How long to wait for a socket at a stretch.
@@ -50,17 +51,20 @@ pub struct Sockets {
     pub targets: Vec<Target>,
     timeout: Box<dyn Fn() -> Duration + Send + Sync>,
     is_there: Box<dyn Fn(u64) -> bool + Send + Sync>,
+    /// Counts what they take.
+    sent_bytes: &'static AtomicU64,
 }
 
 impl Sockets {
     /// Sockets that are not waited for longer than `timeout` says, which may change meanwhile, nor without a
-    /// client.
+    /// client. What they take is added to `sent_bytes`.
     pub fn new(
         targets: Vec<Target>,
         timeout: impl Fn() -> Duration + Send + Sync + 'static,
         is_there: impl Fn(u64) -> bool + Send + Sync + 'static,
+        sent_bytes: &'static AtomicU64,
     ) -> Sockets {
-        Sockets { targets, timeout: Box::new(timeout), is_there: Box::new(is_there) }
+        Sockets { targets, timeout: Box::new(timeout), is_there: Box::new(is_there), sent_bytes }
     }
 
     /// Writes a piece to all of them.
@@ -88,6 +92,7 @@ impl Sockets {
                 let written = target.write_some(&bytes[*done..]);
                 *done += written;
                 if written > 0 {
+                    self.sent_bytes.fetch_add(written as u64, Relaxed);
                     *moved = Instant::now();
                 } else if target.failure.is_none() {
                     let is_late = moved.elapsed() > (self.timeout)();
@@ -133,6 +138,8 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
+    static SENT: AtomicU64 = AtomicU64::new(0);
+
     fn pair(client: u64) -> (Target, UnixStream) {
         let (ours, theirs) = UnixStream::pair().expect("the system has sockets");
         ours.set_nonblocking(true).expect("it is a socket");
@@ -143,8 +150,12 @@ mod tests {
     fn a_piece_reaches_all_that_take_it() {
         let ([(first, mut one), (second, mut two), (third, three)], piece) =
             ([1, 2, 3].map(pair), vec![7u8; 3 << 20]);
-        let mut sockets =
-            Sockets::new(vec![first, second, third], || Duration::from_millis(300), |_| true);
+        let mut sockets = Sockets::new(
+            vec![first, second, third],
+            || Duration::from_millis(300),
+            |_| true,
+            &SENT,
+        );
         let read = |stream: &mut UnixStream| {
             let mut got = vec![0; 3 << 20];
             stream.read_exact(&mut got).map(|()| got)
@@ -170,14 +181,15 @@ mod tests {
     fn without_a_replica_it_ends() {
         let (target, theirs) = pair(1);
         drop(theirs);
-        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(1), |_| true);
+        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(1), |_| true, &SENT);
         assert!(sockets.write_all(&[0; 9]).is_err());
     }
 
     #[test]
     fn without_its_client_it_ends_as_soon_as_nothing_is_taken() {
         let (target, theirs) = pair(1);
-        let mut sockets = Sockets::new(vec![target], || Duration::from_secs(3600), |_| false);
+        let mut sockets =
+            Sockets::new(vec![target], || Duration::from_secs(3600), |_| false, &SENT);
         sockets.write_all(&[0; 9]).expect("it is taken");
         assert!(sockets.write_all(&vec![0; 4 << 20]).is_err());
         drop(theirs);

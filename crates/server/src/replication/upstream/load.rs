@@ -57,6 +57,8 @@ struct Progress<'e> {
     engine: &'e Engine,
     term: u64,
     total_bytes: Option<u64>,
+    /// Bytes of the snapshot that INFO has counted as received.
+    counted: u64,
     keeps_alive: Option<Socket>,
     /// The connection that the stream comes over meanwhile.
     main: Option<&'e MainChannel>,
@@ -77,6 +79,8 @@ impl Watcher for Progress<'_> {
         let mut link = upstream.link();
         link.transfer = Some(Transfer { total_bytes, read_bytes: bytes, at });
         link.heard = Some(at);
+        link.received_bytes += bytes.saturating_sub(self.counted);
+        self.counted = self.counted.max(bytes);
         drop(link);
         self.keep_alive();
         Ok(())
@@ -124,8 +128,16 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     // With two connections, the first is kept alive anyway.
     let keeps_alive = if main.is_none() { socket.try_clone().ok() } else { None };
     let (term, last) = (uplink.term, Instant::now());
-    let mut progress =
-        Progress { engine, term, total_bytes, keeps_alive: None, main: main.as_ref(), last };
+    let mut progress = Progress {
+        engine,
+        term,
+        total_bytes,
+        // They came with the primary's answer.
+        counted: first.len() as u64,
+        keeps_alive: None,
+        main: main.as_ref(),
+        last,
+    };
     let from = if way == Way::File { "to disk" } else { "to parser" };
     match promise.end {
         SnapshotEnd::Length(bytes) => {

@@ -5,6 +5,7 @@
 
 use super::input::is_nothing;
 use super::kept::Kept;
+use crate::log;
 use crate::process::{os_error, thread};
 use crate::socket::{ROUND, Socket};
 use engine::Engine;
@@ -112,11 +113,20 @@ impl Reader {
     fn run(&mut self, shared: &Shared) -> io::Result<()> {
         let mut piece = vec![0; PIECE];
         let mut heard = Instant::now();
+        let mut has_said = false;
         self.engine.upstream.note_kept(lock(&shared.kept).len() as u64);
         while !shared.is_over.load(SeqCst) {
             self.keep_alive()?;
             let room = self.limit.saturating_sub(lock(&shared.kept).len()).min(PIECE);
             if room == 0 {
+                if !std::mem::replace(&mut has_said, true) {
+                    log!(
+                        Notice,
+                        "Replication buffer limit reached ({} bytes), stopping buffering. The rest of the stream \
+                         waits on the master.",
+                        self.limit
+                    );
+                }
                 heard = Instant::now();
                 std::thread::sleep(LOOK);
                 continue;
