@@ -26,8 +26,7 @@ pub struct Settings {
     pub limits: Limits,
     /// Expired keys are loaded too: a follower of a history must have what it had.
     pub keeps_expired: bool,
-    /// Expired keys are dropped, and named in [`Counts::expired_keys`], since others may have them. Fields
-    /// that have expired are loaded.
+    /// Expired keys and fields are named in [`Counts`] when they are dropped, since others may have them.
     pub names_expired: bool,
     /// A key that is there already is replaced; otherwise that is an error.
     pub replaces: bool,
@@ -76,6 +75,17 @@ pub enum Why {
     NoSuchDb,
 }
 
+/// Fields of a hash that were dropped because their time had come. Others are left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpiredFields {
+    /// The hash's database.
+    pub db: DbIndex,
+    /// Its key.
+    pub key: Box<[u8]>,
+    /// The fields' names.
+    pub fields: Vec<Box<[u8]>>,
+}
+
 /// What became of a file's keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -83,8 +93,10 @@ pub struct Counts {
     pub loaded: u64,
     /// Keys that were dropped because their time had come.
     pub expired: u64,
-    /// Their names, if these are asked for.
+    /// Their names, if these are asked for, and those of hashes all of whose fields were dropped.
     pub expired_keys: Vec<(DbIndex, Box<[u8]>)>,
+    /// Fields that were dropped, if their names are asked for.
+    pub expired_fields: Vec<ExpiredFields>,
     /// Keys of collections without elements, which old servers wrote by mistake.
     pub empty: u64,
     /// The first few of these.
@@ -100,6 +112,7 @@ impl Counts {
         self.loaded += other.loaded;
         self.expired += other.expired;
         self.expired_keys.extend(other.expired_keys);
+        self.expired_fields.extend(other.expired_fields);
         self.empty += other.empty;
         let room = EMPTY_NAMED.saturating_sub(self.empty_keys.len());
         self.empty_keys.extend(other.empty_keys.into_iter().take(room));
@@ -172,7 +185,9 @@ impl Loader {
 
     /// Loads a key whose value has been built elsewhere.
     pub fn object(&mut self, head: &Head, mut object: Object) -> Result<(), BadRecord> {
-        if self.is_dropped(head.expiry_ms, head.db, &head.key) || self.drops_fields(&mut object) {
+        if self.is_dropped(head.expiry_ms, head.db, &head.key)
+            || self.drops_fields(head.db, &head.key, &mut object)
+        {
             return Ok(());
         }
         let key = Key::new(&head.key);
@@ -204,14 +219,25 @@ impl Loader {
     }
 
     /// Drops the fields that have expired; says whether none is left.
-    fn drops_fields(&self, object: &mut Object) -> bool {
+    fn drops_fields(&mut self, db: u32, key: &[u8], object: &mut Object) -> bool {
         let Object::Hash(hash) = object else { return false };
-        if self.settings.keeps_expired || self.settings.names_expired || !hash.is_timed() {
+        if self.settings.keeps_expired || !hash.is_timed() {
             return false;
         }
-        let now = self.settings.now.0;
+        let (now, is_named) = (self.settings.now.0, self.settings.names_expired);
+        let mut fields = Vec::new();
         while hash.expiry_bound().is_some_and(|bound| bound < now) {
-            hash.remove_expired(now, usize::MAX, |_| ());
+            hash.remove_expired(now, usize::MAX, |field| {
+                if is_named {
+                    fields.push(Box::from(field));
+                }
+            });
+        }
+        if is_named && hash.is_empty() {
+            self.counts.expired_keys.push((DbIndex(db), Box::from(key)));
+        } else if !fields.is_empty() {
+            let key = Box::from(key);
+            self.counts.expired_fields.push(ExpiredFields { db: DbIndex(db), key, fields });
         }
         hash.is_empty()
     }
@@ -255,7 +281,7 @@ impl Loader {
                 .ok_or_else(|| bad(&name, rdb::Error::UnsupportedType(record.kind)))?;
             match value.value(kind, &self.settings.limits) {
                 Ok(mut object) => {
-                    if self.drops_fields(&mut object) {
+                    if self.drops_fields(record.db, &name, &mut object) {
                         return Ok(());
                     }
                     entry(&name, object, expiry, access)

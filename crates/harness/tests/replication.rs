@@ -233,14 +233,20 @@ fn keys_that_expire_between_a_file_and_its_load_are_gone_from_replicas() {
         ok(&mut client, &["SET", &format!("k{number}"), "v", "PX", "1"]);
     }
     ok(&mut client, &["SET", "stays", "v"]);
+    for key in ["part", "whole"] {
+        ask(&mut client, &["HSETEX", key, "PX", "1", "FIELDS", "2", "f", "v", "g", "v"]);
+    }
+    ask(&mut client, &["HSET", "part", "stays", "v"]);
     // To look at the keys would delete them.
-    eventually("it has all", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(101));
+    eventually("it has all", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(103));
     restart(&mut primary);
     client = primary.client();
     assert_eq!(number(&mut client, "rdb_last_load_keys_expired"), 100);
     eventually("it goes on", || number(&mut client, "sync_partial_ok") == 1);
-    eventually("they are gone", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(1));
+    eventually("they are gone", || ask(&mut theirs, &["DBSIZE"]) == Reply::Integer(2));
     compare(&primary, &replica);
+    assert_eq!(ask(&mut theirs, &["HLEN", "part"]), Reply::Integer(1));
+    assert_eq!(number(&mut client, "expired_fields"), 0, "they were deleted later");
 }
 
 #[test]

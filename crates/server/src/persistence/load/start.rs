@@ -5,12 +5,16 @@ use crate::log;
 use crate::persistence::check::verify_rdb;
 use crate::process::{os_error, signals};
 use engine::journal::{Entry, History};
+use engine::load::Counts;
 use engine::{DbIndex, Engine, clock};
 use replication::Place;
 use std::fs::File;
 use std::io::{ErrorKind, Seek};
 use std::path::PathBuf;
 use std::time::Instant;
+
+/// Fields in one command of the stream.
+const FIELDS_TOGETHER: usize = 1000;
 
 /// The snapshot as it was found before clients were let in.
 pub struct Snapshot {
@@ -72,7 +76,7 @@ pub fn at_start(
     match loaded {
         Ok(report) => {
             continue_history(engine, report.place(), DbIndex(report.stream_db.unwrap_or(0)));
-            propagate_expired(engine, &report.counts.expired_keys);
+            propagate_expired(engine, &report.counts);
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
             Ok(LoadedAtStart::Ready)
         }
@@ -99,15 +103,23 @@ pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
     }
 }
 
-/// Replicas that go on from the file's moment have the keys whose time came while the server was down.
-fn propagate_expired(engine: &Engine, keys: &[(DbIndex, Box<[u8]>)]) {
+/// Replicas that go on from the file's moment have the keys and fields whose time came while the server was down.
+fn propagate_expired(engine: &Engine, counts: &Counts) {
     if !engine.journal.is_recording() {
         return;
     }
     let mut entry = Entry::default();
-    for (db, key) in keys {
+    for (db, key) in &counts.expired_keys {
         entry.command(*db, &[b"DEL", key]);
         engine.journal.append(&mut entry, false);
+    }
+    for expired in &counts.expired_fields {
+        for fields in expired.fields.chunks(FIELDS_TOGETHER) {
+            let mut words: Vec<&[u8]> = vec![b"HDEL", &expired.key];
+            words.extend(fields.iter().map(|field| &**field));
+            entry.command(expired.db, &words);
+            engine.journal.append(&mut entry, false);
+        }
     }
 }
 
