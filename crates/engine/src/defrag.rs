@@ -17,6 +17,10 @@ use std::time::Duration;
 
 /// How often it is asked whether there is something to do.
 const EVERY: Duration = Duration::from_secs(1);
+const EVERY_WITH_TIER: Duration = Duration::from_millis(100);
+/// The longest time until it tries again while RSS is too high beside a tier, and the greatest share of a processor then.
+const REST_UNDER_PRESSURE: Duration = Duration::from_millis(500);
+const MOST_UNDER_PRESSURE: u32 = 75;
 /// The longest time until it tries again after walks that were of no use.
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// Buckets of a stripe that are looked at under its lock.
@@ -27,7 +31,7 @@ const SLICE: usize = 64 << 10;
 const FULL_EIGHTHS: usize = 6;
 /// Up to here the allocator puts blocks into a page that was full once.
 const OPEN_EIGHTHS: usize = 7;
-/// Walks that give back less than one in so many of the bytes they were to are of no use.
+/// Walks that move less than one entry for so many blocks that were to go are of no use.
 const USEFUL: usize = 8;
 /// With a flash tier: the share of `maxmemory` from which waste counts while the process takes more than it should.
 const TIER_SHARE: u64 = 32;
@@ -63,8 +67,8 @@ impl Fill {
 struct Plan {
     /// The slices of 64 KiB in them, by number.
     slices: HashSet<usize>,
-    /// What there is to gain, in bytes.
-    bytes: usize,
+    /// Blocks in use there.
+    blocks: usize,
     /// For tests: everything moves.
     is_all: bool,
 }
@@ -91,7 +95,7 @@ impl Plan {
                     break;
                 }
                 room -= area.reserved;
-                plan.bytes += area.touched * area.block_size - area.used * area.block_size;
+                plan.blocks += area.used;
                 let first = area.start / SLICE;
                 let last = (area.start + area.reserved * area.block_size - 1) / SLICE;
                 plan.slices.extend(first..=last);
@@ -117,11 +121,11 @@ fn census() -> Vec<Area> {
 }
 
 /// The percentage of a processor that is due, 0 for nothing.
-fn effort(engine: &Engine, fill: Fill) -> u32 {
+fn effort(engine: &Engine, fill: Fill, pressure: u32) -> u32 {
     let config = &engine.config;
     let (least, most) = (config.active_defrag_cycle_min(), config.active_defrag_cycle_max());
-    if engine.tier.is_short() && fill.free > config.maxmemory() / TIER_SHARE {
-        return most;
+    if pressure > 0 && fill.free > config.maxmemory() / TIER_SHARE {
+        return most + MOST_UNDER_PRESSURE.saturating_sub(most) * pressure / 100;
     }
     let (lower, upper) =
         (config.active_defrag_threshold_lower(), config.active_defrag_threshold_upper());
@@ -140,40 +144,46 @@ fn effort(engine: &Engine, fill: Fill) -> u32 {
 /// The body of the thread.
 pub fn run(engine: &'static Engine) -> ! {
     let reader = engine.keyspace.world().register();
-    let mut rest = EVERY;
+    // How long it has rested, and is to rest.
+    let (mut rested, mut rest) = (Duration::ZERO, EVERY);
     loop {
-        engine.clock.rest(rest);
+        let pressure = engine.tier.pressure();
+        let tick = if engine.tier.get().is_some() { EVERY_WITH_TIER } else { EVERY };
         if engine.debug.moves_all() {
             Walk { engine, reader: &reader, plan: Plan::all(), percent: TEST_PERCENT }.run();
-            rest = Duration::ZERO;
-            continue;
+        } else if pressure == 0 && !engine.config.activedefrag() {
+            rest = EVERY;
+        } else if rested >= if pressure > 0 { rest.min(REST_UNDER_PRESSURE) } else { rest } {
+            rested = Duration::ZERO;
+            // In vain if what lies there does not move.
+            let is_useful = defragment(engine, &reader, pressure);
+            rest = if is_useful { EVERY } else { (rest * 2).min(LONGEST_REST) };
         }
-        rest = rest.max(EVERY);
-        if !engine.config.activedefrag() && !engine.tier.is_short() {
-            continue;
-        }
-        let areas = census();
-        let before = Fill::of(&areas);
-        let percent = effort(engine, before);
-        if percent == 0 {
-            continue;
-        }
-        let plan = Plan::of(&areas);
-        let wanted = plan.bytes;
-        drop(areas);
-        if wanted > 0 {
-            engine.defrag.running_percent.store(percent, Relaxed);
-            engine.defrag.began_ms.store(engine.clock.wall().0, Relaxed);
-            Walk { engine, reader: &reader, plan, percent }.run();
-            engine.defrag.began_ms.store(0, Relaxed);
-            engine.defrag.running_percent.store(0, Relaxed);
-            memory::purge();
-        }
-        let gained = before.free.saturating_sub(Fill::of(&census()).free);
-        // In vain if what lies there does not move.
-        let is_useful = wanted > 0 && gained >= (wanted / USEFUL) as u64;
-        rest = if is_useful { EVERY } else { (rest * 2).min(LONGEST_REST) };
+        engine.clock.rest(tick);
+        rested += tick;
     }
+}
+
+/// Looks whether too much is free, and makes pages empty. Whether that was of use, or nothing had to be done.
+fn defragment(engine: &'static Engine, reader: &Reader<'static>, pressure: u32) -> bool {
+    let areas = census();
+    let percent = effort(engine, Fill::of(&areas), pressure);
+    if percent == 0 {
+        return true;
+    }
+    let plan = Plan::of(&areas);
+    drop(areas);
+    let (wanted, before) = (plan.blocks, engine.defrag.hits.get());
+    if wanted > 0 {
+        engine.defrag.running_percent.store(percent, Relaxed);
+        engine.defrag.began_ms.store(engine.clock.wall().0, Relaxed);
+        Walk { engine, reader, plan, percent }.run();
+        engine.defrag.began_ms.store(0, Relaxed);
+        engine.defrag.running_percent.store(0, Relaxed);
+        memory::purge();
+    }
+    let moved = engine.defrag.hits.get().saturating_sub(before);
+    wanted > 0 && moved >= (wanted / USEFUL) as u64
 }
 
 /// A walk over the keyspace.
@@ -277,14 +287,14 @@ mod tests {
         let plan = Plan::of(&areas);
         let numbers: Vec<usize> = (0..8).filter(|number| plan.has(number * SLICE + 5000)).collect();
         assert_eq!(numbers, [2, 4]);
-        assert_eq!(plan.bytes, (26 + 21) * 2048);
+        assert_eq!(plan.blocks, 5 + 10);
     }
 
     #[test]
     fn full_pages_and_pages_with_one_block_stay() {
         let single = Area { start: SLICE, block_size: 1 << 20, touched: 1, used: 0, reserved: 1 };
         let areas: Vec<Area> = (10..100).map(|number| page(number, 2048, 26)).collect();
-        assert_eq!(Plan::of(&[single]).bytes + Plan::of(&areas).bytes, 0);
+        assert_eq!(Plan::of(&[single]).slices.len() + Plan::of(&areas).slices.len(), 0);
     }
 
     #[test]

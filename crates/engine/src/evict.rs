@@ -69,7 +69,7 @@ pub(crate) enum Claim {
 pub(crate) fn make_room(db: &mut Db<'_>, claim: Claim) -> Room {
     let engine = db.engine;
     let limit = engine.config.maxmemory();
-    if engine.limited_bytes_and_waste() <= limit {
+    if engine.bytes_to_make_room_for() <= limit {
         return Room::Made;
     }
     if engine.evicts_nothing() {
@@ -101,7 +101,7 @@ pub(crate) fn keep_limit(db: &mut Db<'_>) -> bool {
         return false;
     }
     // Looked at inside the world, which a pause stops to begin. Demotion deletes nothing, so that it goes on.
-    if engine.limited_bytes_and_waste() <= limit || engine.evicts_nothing() {
+    if engine.bytes_to_make_room_for() <= limit || engine.evicts_nothing() {
         return tier::demote_ahead(db, limit);
     }
     let longest = longest(engine.config.maxmemory_eviction_tenacity());
@@ -124,17 +124,21 @@ fn evict_for_a_while(db: &mut Db<'_>, limit: u64, longest: Duration) -> Room {
         true => MaxmemoryPolicy::NoEviction,
         false => engine.config.maxmemory_policy(),
     };
-    // What is being freed in the background need not be made room for: until it is, some is allowed. The same holds
-    // while a snapshot reads values from flash and nothing more can be demoted.
+    // What is being freed in the background need not be made room for: until it is, some is allowed. Less is while a
+    // snapshot reads values from flash and nothing more can be demoted, since that may last.
     let excess = || {
         let is_freeing = engine.background.pending_objects() > 0;
         let is_reading = engine.tier.get().is_some() && engine.snapshots.is_running();
-        let spare = if is_freeing || is_reading { limit / 4 } else { 0 };
+        let spare = match (is_freeing, is_reading) {
+            (true, false) => limit / 4,
+            (_, true) => limit / 16,
+            (false, false) => 0,
+        };
         engine.limited_bytes().saturating_sub(limit.saturating_add(spare))
     };
     if let Some(tier) = engine.tier.get() {
         // Nothing is lost by demotion, so that it does not wait for what is being freed.
-        let excess = || engine.limited_bytes_and_waste().saturating_sub(limit);
+        let excess = || engine.bytes_to_make_room_for().saturating_sub(limit);
         match tier::demote(db, tier, &excess, began, longest) {
             Demoted::Enough => return Room::Made,
             Demoted::TimeUp => return Room::Coming,

@@ -38,7 +38,7 @@ pub struct FlashTier {
     pub filters_always: AtomicBool,
     /// What [`FlashTier::note_resident`] has found.
     waste_bytes: AtomicU64,
-    is_short: AtomicBool,
+    pressure: AtomicU32,
     /// Until when no search for something to demote makes sense, by what it is for.
     in_vain_until_ms: [AtomicI64; 2],
     /// The second in which a value that could not be read was last named in the log.
@@ -72,7 +72,7 @@ impl FlashTier {
 
     /// The bytes of RAM that the process takes beyond what is in use, as far as values are to make up for it.
     #[inline]
-    pub(crate) fn waste_bytes(&self) -> u64 {
+    pub fn waste_bytes(&self) -> u64 {
         self.waste_bytes.load(Relaxed)
     }
 
@@ -88,14 +88,18 @@ impl FlashTier {
         let most = (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE));
         let waste = if self.get().is_some() { beyond.min(most) } else { 0 };
         self.waste_bytes.store(waste, Relaxed);
-        let is_short = self.get().is_some() && resident > limit + allowance / 2;
-        self.is_short.store(is_short, Relaxed);
-        is_short
+        let too_much = resident.saturating_sub(limit + allowance / 2);
+        let pressure = match self.get() {
+            Some(_) if too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
+            _ => 0,
+        };
+        self.pressure.store(pressure as u32, Relaxed);
+        pressure > 0
     }
 
-    /// Whether the process took more RAM lately than it should.
-    pub(crate) fn is_short(&self) -> bool {
-        self.is_short.load(Relaxed)
+    /// How far RSS was beyond half of what it may exceed the limit by lately, in percent of the other half.
+    pub(crate) fn pressure(&self) -> u32 {
+        self.pressure.load(Relaxed)
     }
 
     /// Until when no search for something to demote makes sense.

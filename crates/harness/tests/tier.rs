@@ -518,7 +518,7 @@ fn what_is_on_flash_is_reported() {
         words[at + 1].clone()
     };
     assert_eq!(figure(&mut client, "tier.values"), Reply::Integer(300));
-    assert!(figure(&mut client, "tier.bytes").integer().unwrap() > 300 * VALUE as i64);
+    assert!(figure(&mut client, "tier.value-bytes").integer().unwrap() > 300 * VALUE as i64);
     assert_eq!(number(&mut client, "tier_ram_values"), 0);
     // Of three values that a request looks up one is in memory.
     check(&mut client, 0);

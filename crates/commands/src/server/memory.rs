@@ -1,6 +1,7 @@
 //! `MEMORY USAGE key [SAMPLES count]`, `DOCTOR`, `MALLOC-STATS`, `PURGE`, `STATS`
 
 use super::memory_report::Memory;
+use super::tier_report;
 use engine::mailbox::Message;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
 
@@ -211,15 +212,15 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("fragmentation", Ratio(memory.resident_ratio())),
         ("fragmentation.bytes", overrun),
     ];
-    let on_flash = memory.tier.as_ref().map(|tier| {
-        [
-            ("tier.values", Bytes(tier.values as i64)),
-            ("tier.bytes", Bytes(tier.bytes as i64)),
-            ("tier.buffers", Bytes(tier.buffer_bytes as i64)),
-            ("tier.hit-percentage", Ratio(tier.hit_percent())),
-        ]
-    });
-    let on_flash = on_flash.as_ref().map_or(&[][..], |figures| &figures[..]);
+    // As INFO has them: tier_value_bytes is tier.value-bytes.
+    let named = |name: &str| name.replacen("tier_", "tier.", 1).replace('_', "-");
+    let numbers = tier_report::numbers(cx, &memory);
+    let numbers = numbers.into_iter().map(|(name, number)| (named(name), Bytes(number as i64)));
+    let mut on_flash: Vec<(String, Figure)> = numbers.collect();
+    if let Some(tier) = &memory.tier {
+        on_flash.push((named("tier_hit_percentage"), Ratio(tier.hit_percent())));
+        on_flash.push((named("tier_write_amplification"), Ratio(tier.write_amplification)));
+    }
     cx.reply.map(before.len() + memory.tables.len() + after.len() + on_flash.len());
     before.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
     for tables in &memory.tables {
@@ -228,8 +229,8 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         write_figure(cx, "overhead.hashtable.main", &bytes(tables.entries));
         write_figure(cx, "overhead.hashtable.expires", &bytes(tables.expiring));
     }
-    let rest = after.iter().chain(on_flash);
-    rest.for_each(|(name, figure)| write_figure(cx, name, figure));
+    after.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
+    on_flash.iter().for_each(|(name, figure)| write_figure(cx, name, figure));
     Ok(())
 }
 

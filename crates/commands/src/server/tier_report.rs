@@ -16,9 +16,11 @@ const SLOW_READ_US: u64 = 16_000;
 pub(crate) struct Tier {
     /// Values that are on flash alone, and all bytes there.
     pub(crate) values: u64,
-    pub(crate) bytes: u64,
+    bytes: u64,
     /// Memory of what is not on the disk yet.
-    pub(crate) buffer_bytes: u64,
+    buffer_bytes: u64,
+    /// Bytes written for each byte that went there.
+    pub(crate) write_amplification: f64,
     /// Keys that reading commands have found.
     lookups: u64,
     /// Of these, keys whose value was not in RAM.
@@ -38,6 +40,8 @@ impl Tier {
             values: cold::entries() as u64,
             bytes: figures.live_bytes,
             buffer_bytes: figures.buffer_bytes,
+            write_amplification: figures.disk_write_bytes as f64
+                / figures.appended_bytes.max(1) as f64,
             lookups: cx.engine.thread_stats.iter().map(|thread| thread.hits.get()).sum(),
             misses: state.misses.get(),
             is_full: figures.is_full,
@@ -90,27 +94,24 @@ impl Tier {
     }
 }
 
-/// INFO's section; nothing but that there is none without a tier.
-pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
+/// Every figure that is a number, as INFO names it.
+pub(crate) fn numbers(cx: &Cx<'_>, memory: &Memory) -> Vec<(&'static str, u64)> {
     let state = &cx.engine.tier;
-    let (Some(tier), Some(figures)) = (Tier::now(cx), state.get().map(|tier| tier.figures()))
-    else {
-        return line(out, "tier_enabled", 0);
+    let (Some(tier), Some(figures)) = (&memory.tier, state.get().map(|tier| tier.figures())) else {
+        return Vec::new();
     };
-    let memory = Memory::now(cx);
-    let amplification = figures.disk_write_bytes as f64 / figures.appended_bytes.max(1) as f64;
-    for (name, value) in [
-        ("tier_enabled", 1),
+    vec![
         ("tier_full", u64::from(figures.is_full)),
         ("tier_values", tier.values),
-        ("tier_value_bytes", figures.live_bytes),
+        ("tier_value_bytes", tier.bytes),
         ("tier_copies", cold::copies() as u64),
         ("tier_ram_values", (memory.keys as u64).saturating_sub(tier.values)),
         ("tier_ram_bytes", memory.dataset() as u64),
         ("tier_segments", figures.segments),
         ("tier_segments_free", figures.segments_free),
         ("tier_segment_bytes", figures.segment_bytes),
-        ("tier_buffer_bytes", figures.buffer_bytes),
+        ("tier_buffer_bytes", tier.buffer_bytes),
+        ("tier_waste_bytes", state.waste_bytes()),
         ("tier_demotions", state.demotions.get()),
         ("tier_demotions_without_write", state.demotions_without_write.get()),
         ("tier_demoted_bytes", state.demoted_bytes.get()),
@@ -138,11 +139,18 @@ pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
         ("tier_checksum_errors", figures.checksum_errors),
         ("tier_write_errors", figures.write_errors),
         ("tier_writes_failing", figures.writes_failing),
-    ] {
-        line(out, name, value);
-    }
+    ]
+}
+
+/// INFO's section; nothing but that there is none without a tier.
+pub(crate) fn section(cx: &Cx<'_>, out: &mut String) {
+    let memory = Memory::now(cx);
+    line(out, "tier_enabled", u8::from(memory.tier.is_some()));
+    let numbers = numbers(cx, &memory);
+    numbers.iter().for_each(|(name, value)| line(out, name, value));
+    let Some(tier) = &memory.tier else { return };
     line(out, "tier_hit_percent", format!("{:.2}", tier.hit_percent()));
-    line(out, "tier_write_amplification", format!("{amplification:.2}"));
+    line(out, "tier_write_amplification", format!("{:.2}", tier.write_amplification));
 }
 
 #[cfg(test)]
@@ -153,6 +161,7 @@ mod tests {
         values: 10,
         bytes: 10_000,
         buffer_bytes: 0,
+        write_amplification: 1.0,
         lookups: 0,
         misses: 0,
         is_full: false,

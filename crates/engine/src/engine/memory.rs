@@ -54,9 +54,10 @@ impl Engine {
         self.limited_bytes() + for_files + self.tier.waste_bytes()
     }
 
-    /// The bytes that may not pass `maxmemory` as long as values can leave for the flash tier.
-    pub(crate) fn limited_bytes_and_waste(&self) -> u64 {
-        self.limited_bytes() + self.tier.waste_bytes()
+    /// The bytes that commands keep below `maxmemory` as long as that costs no key and no refusal: where there is a
+    /// flash tier the same as for demotion ahead of need.
+    pub(crate) fn bytes_to_make_room_for(&self) -> u64 {
+        if self.tier.get().is_some() { self.demotable_bytes() } else { self.limited_bytes() }
     }
 
     fn held_for_files(&self) -> u64 {
