@@ -73,6 +73,9 @@ fn synchronise_and_resume(program: &Program) {
     });
     replicas.iter().for_each(|replica| compare(&primary, replica));
     assert_eq!(number(&mut client, "sync_full"), 3, "a cut needs no snapshot");
+    let log = primary.log();
+    assert_eq!(log.matches("asks for synchronization").count(), 6, "{log}");
+    assert_eq!(log.matches("Partial resynchronization request from").count(), 3, "{log}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use config::ReplicaRdbVersion;
 use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
 use replication::primary::{
-    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, Settings, Stage, Sync,
+    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, Settings, Stage, Sync, said,
 };
 use replication::wire::{self, DualChannel, DualChannels, Wanted};
 use std::sync::atomic::Ordering::*;
@@ -130,7 +130,14 @@ impl Engine {
                 Begun::Parallel(wire::resume(&kept.history.id, true))
             }
         };
+        let lines = primary.link(client).map(|link| {
+            let name = format!("{}:{}", link.shown_ip(), link.facts.port);
+            said::lines(&name, wanted, sync, &kept, primary.is_sending())
+        });
         drop(primary);
+        if let Some(host) = self.host() {
+            lines.into_iter().flatten().for_each(|line| host.note(&line));
+        }
         self.replicas.count_again(now, self.config.min_replicas_max_lag());
         begun
     }

@@ -25,6 +25,7 @@
 mod behind;
 mod dual;
 mod link;
+pub mod said;
 #[cfg(test)]
 mod tests;
 
