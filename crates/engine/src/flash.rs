@@ -82,10 +82,14 @@ impl FlashTier {
     /// The rest is mostly blocks that are free in pages that are not: the allocator fills such a page again only
     /// when an eighth of it is free. Half of what RSS may exceed the limit by is left to it, and what goes beyond that
     /// values make up for. If it is much more than the eighth their leaving does not help, and entries have to move.
-    pub fn note_resident(&self, resident: u64, used: u64, limit: u64) -> bool {
+    /// While data is loaded no entries move, and no value is hotter than another: then half of the limit counts.
+    pub fn note_resident(&self, resident: u64, used: u64, limit: u64, is_loading: bool) -> bool {
         let allowance = (limit / ALLOWANCE).max(LEAST_ALLOWANCE);
         let beyond = resident.saturating_sub(used).saturating_sub(allowance / 2);
-        let most = (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE));
+        let most = match is_loading {
+            true => limit / 2,
+            false => (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE)),
+        };
         let waste = if self.get().is_some() { beyond.min(most) } else { 0 };
         self.waste_bytes.store(waste, Relaxed);
         let too_much = resident.saturating_sub(limit + allowance / 2);

@@ -193,8 +193,8 @@ fn demote_for_load(
         }
         match ended {
             Demoted::Enough | Demoted::Nothing => return,
-            // What files hold and what is wasted may last: one stretch for every few keys is its share.
-            _ if engine.limited_bytes() <= limit => return,
+            // What files hold may last: one stretch for every few keys is its share.
+            _ if engine.limited_bytes() + engine.tier.waste_bytes() <= limit => return,
             Demoted::TimeUp => {}
             Demoted::DiskIsBehind => {
                 engine.tier.throttled.add(1);

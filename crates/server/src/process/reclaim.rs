@@ -51,5 +51,6 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
 /// Tells the tier what the process takes of RAM; whether that is too much.
 fn note_resident(engine: &Engine) -> bool {
     let used = engine.keyspace.used_bytes() as u64;
-    engine.tier.note_resident(facts::rss_bytes(Path::new("/")), used, engine.config.maxmemory())
+    let (resident, limit) = (facts::rss_bytes(Path::new("/")), engine.config.maxmemory());
+    engine.tier.note_resident(resident, used, limit, engine.loading.is_on())
 }
