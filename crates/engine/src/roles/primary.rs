@@ -232,9 +232,10 @@ impl Engine {
             return;
         }
         let position = self.journal.position().0;
-        if self.replicas.asked_at.load(SeqCst) < position {
+        // Another history may have begun at a lower position.
+        if self.replicas.asked_at.load(SeqCst) != position {
             self.append_to_stream(wire::GETACK);
-            self.replicas.asked_at.fetch_max(self.journal.position().0, SeqCst);
+            self.replicas.asked_at.store(self.journal.position().0, SeqCst);
         }
     }
 
