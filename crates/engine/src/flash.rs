@@ -94,7 +94,7 @@ impl FlashTier {
         self.waste_bytes.store(waste, Relaxed);
         let too_much = resident.saturating_sub(limit + allowance / 2);
         let pressure = match self.get() {
-            Some(_) if too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
+            Some(_) if limit > 0 && too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
             _ => 0,
         };
         self.pressure.store(pressure as u32, Relaxed);

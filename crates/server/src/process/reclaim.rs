@@ -27,12 +27,12 @@ pub fn start(engine: &'static Engine) -> io::Result<()> {
     let reclaim = move || {
         let mut last_purge = Instant::now();
         loop {
-            let has_limit = engine.tier.get().is_some() && engine.config.maxmemory() > 0;
+            let has_tier = engine.tier.get().is_some();
             let left = PURGE_EVERY.saturating_sub(last_purge.elapsed());
-            engine.keyspace.wait_for_outgrown(if has_limit { LOOK_EVERY } else { left });
-            std::thread::sleep(if has_limit { LOOK_EVERY } else { GATHERING });
+            engine.keyspace.wait_for_outgrown(if has_tier { LOOK_EVERY } else { left });
+            std::thread::sleep(if has_tier { LOOK_EVERY } else { GATHERING });
             engine.keyspace.collect_outgrown();
-            let is_short = has_limit && note_resident(engine);
+            let is_short = has_tier && note_resident(engine);
             let every = if is_short { PURGE_EVERY_IF_SHORT } else { PURGE_EVERY };
             if last_purge.elapsed() >= every {
                 memory::purge();
