@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 /// Blocks of a value that are looked at.
 const SAMPLE: usize = 16;
 /// Values with more bytes stay where they are, since they are copied under the stripe's lock.
-pub const LARGEST: usize = 64 << 10;
+const LARGEST: usize = 64 << 10;
 
 impl Entry {
     /// Shows an address in each block that moves with the entry: its own, and of the value's some.
@@ -37,12 +37,12 @@ fn may_move(entry: &Entry, value: &dyn Collection, most_elements: usize) -> bool
     // A hash whose fields expire is listed by what is in it.
     let is_listed = entry.noted_time().is_some();
     let is_small = value.allocated_bytes() <= LARGEST;
-    let is_alone = !matches!(value.layout(), Layout::Shared(..));
-    !is_listed && is_small && is_alone && (value.len() <= most_elements || is_block(value))
-}
-
-fn is_block(value: &dyn Collection) -> bool {
-    matches!(value.layout(), Layout::Block(..))
+    let is_quick = match value.layout() {
+        Layout::Block(..) => true,
+        Layout::Chunks(..) | Layout::Elements(_) => value.len() <= most_elements,
+        Layout::Shared(..) => false,
+    };
+    !is_listed && is_small && is_quick
 }
 
 fn show_value(value: &dyn Collection, show: &mut dyn FnMut(usize)) {
@@ -68,7 +68,7 @@ fn show_value(value: &dyn Collection, show: &mut dyn FnMut(usize)) {
 impl StripeData {
     /// Moves an entry, with its value if that is small, to other blocks; whether it did.
     pub fn relocate(&mut self, db: DbIndex, key: Key<'_>, most_elements: usize) -> bool {
-        if self.is_held(key.hash) || self.is_streamed(db, key.hash) {
+        if !self.is_free_to_move(db, key.hash) {
             return false;
         }
         self.before_move(db, key.hash);

@@ -42,8 +42,7 @@ impl StripeData {
         let may = |entry: &Entry| {
             !entry.is_cold() && entry.kind() != Kind::Integer && entry.noted_time().is_none()
         };
-        let is_free = !self.is_held(key.hash) && !self.is_streamed(db, key.hash);
-        is_free && self.find(db, key).is_some_and(may)
+        self.is_free_to_move(db, key.hash) && self.find(db, key).is_some_and(may)
     }
 
     /// If an entry of any database with this hash has its value at `from`, calls `append` and lets the entry

@@ -315,10 +315,8 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
     {
         log!(Warning, "Can't give a background thread the processors {cpus:?}: {error}");
     }
-    if purpose == Purpose::Jobs
-        && let Err(error) = priority::lower_current_thread(priority::BACKGROUND)
-    {
-        log!(Warning, "Can't lower the priority of a background thread: {error}");
+    if purpose == Purpose::Jobs {
+        priority::step_back("a background thread");
     }
     // Without it a crash is still reported, only a stack overflow might not be.
     if let Ok(stack) = alt_stack::AltStack::install() {

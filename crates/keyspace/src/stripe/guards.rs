@@ -113,6 +113,12 @@ impl StripeData {
         }
     }
 
+    /// Whether nobody reads an entry with this hash, or its value, where it is without the lock: no long command
+    /// holds it and no snapshot streams it.
+    pub(crate) fn is_free_to_move(&self, db: DbIndex, hash: u64) -> bool {
+        !self.is_held(hash) && !self.is_streamed(db, hash)
+    }
+
     /// Whether a snapshot is streaming the value of an entry with this hash from RAM.
     pub(crate) fn is_streamed(&self, db: DbIndex, hash: u64) -> bool {
         self.snapshot.as_ref().is_some_and(|hook| hook.streams(self, db, hash))

@@ -121,11 +121,9 @@ pub fn write_all<E: engine::snapshot::Encode>(
     })
 }
 
-/// Has the calling thread step back behind those that serve clients.
+/// Has the calling thread, which writes a snapshot, step back behind those that serve clients.
 pub fn lower_priority() {
-    if let Err(error) = priority::lower_current_thread(priority::BACKGROUND) {
-        log!(Warning, "Can't lower the priority of a snapshot's thread: {error}");
-    }
+    priority::step_back("a snapshot's thread");
 }
 
 /// Where a snapshot goes, and what it is called while it is written.
