@@ -53,6 +53,10 @@ fn until_logged(server: &Server, line: &str) {
 }
 
 fn until_gone(mut server: Server) -> String {
+    until_ended(&mut server)
+}
+
+fn until_ended(server: &mut Server) -> String {
     let mut log = String::new();
     eventually("it is gone", || {
         log = server.log();
@@ -145,20 +149,38 @@ fn a_first_log_that_is_not_complete_keeps_it_from_going() {
     assert!(until_gone(primary).contains("Writing initial AOF. Exit anyway."));
 }
 
-/// The first log waits for the script, whose keys are locked.
-#[test]
-fn without_a_save_it_goes_from_a_script_that_keeps_the_first_log_waiting() {
-    let server = dunlin(&["--lua-time-limit", "10"]);
-    let mut client = server.client();
-    ok(&mut client, &["SET", "x", "1"]);
+/// Sends that request together with a script that writes and has no end, and ends the server meanwhile.
+fn end_with_script_beside(server: &Server, client: &mut Client, request: &[&str]) {
     let script = "redis.call('set', KEYS[1], 'y') while true do end";
-    let both =
-        [encode(&["CONFIG", "SET", "appendonly", "yes"]), encode(&["EVAL", script, "1", "x"])];
+    let both = [encode(request), encode(&["EVAL", script, "1", "x"])];
     client.send_raw(&both.concat()).expect("it is sent");
     let mut other = server.client();
     eventually("the script takes long", || {
         ask(&mut other, &["PING"]).text().is_some_and(|text| text.starts_with(b"BUSY"))
     });
     other.send(&["SHUTDOWN", "NOSAVE"]).expect("it is sent");
+}
+
+/// The first log waits for the script, whose keys are locked.
+#[test]
+fn without_a_save_it_goes_from_a_script_that_keeps_the_first_log_waiting() {
+    let server = dunlin(&["--lua-time-limit", "10"]);
+    let mut client = server.client();
+    ok(&mut client, &["SET", "x", "1"]);
+    end_with_script_beside(&server, &mut client, &["CONFIG", "SET", "appendonly", "yes"]);
     until_gone(server);
+}
+
+/// The log has everything from before the script, which is not over and so is not in it.
+#[test]
+fn without_a_save_it_goes_from_a_script_that_keeps_a_rewrite_waiting() {
+    let options = ["--lua-time-limit", "10", "--appendonly", "yes", "--appendfsync", "no"];
+    let mut server = dunlin(&options);
+    let mut client = server.client();
+    ok(&mut client, &["SET", "x", "1"]);
+    end_with_script_beside(&server, &mut client, &["BGREWRITEAOF"]);
+    let log = until_ended(&mut server);
+    assert!(log.contains("Calling fsync() on the AOF file."), "{log}");
+    server.start_again().expect("it starts");
+    assert_eq!(ask(&mut server.client(), &["GET", "x"]).text(), Some(&b"1"[..]));
 }

@@ -527,12 +527,16 @@ impl Aof {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.look();
+        // A rewrite that waits for a script without an end, which SHUTDOWN NOSAVE leaves behind, has `inner`
+        // until the process is gone; the keeper waits for that.
+        let is_held_up = is_rewriting();
         if let Some(keeper) = lock(&self.keeper).take()
+            && !is_held_up
             && keeper.join().is_err()
         {
             log!(Warning, "The thread that looks after the append-only file panicked");
         }
-        let writer = lock(&self.inner).writer.take();
+        let writer = lock(&self.writing).take();
         if let Some(writer) = writer {
             log!(Notice, "Calling fsync() on the AOF file.");
             writer.stop();
