@@ -94,6 +94,8 @@ impl Snapshots {
 pub enum Beside {
     /// A thread beside all others.
     Clients,
+    /// The same for replicas, which have no data until they have all of it.
+    Replicas,
     /// The thread that has stopped the world.
     Nobody,
 }

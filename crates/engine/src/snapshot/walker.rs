@@ -30,14 +30,19 @@ const PIECE: usize = 16 << 10;
 /// stripe's lock in its hand.
 const STRETCH: Duration = Duration::from_micros(100);
 /// How many times as long it rests then, and how many times more for each of its last eight offers of
-/// the processor that another thread took.
-const REST: u32 = 2;
+/// the processor that another thread took: in quarters.
+const REST: u32 = 8;
+const REST_TAKEN: u32 = 8;
+/// The same while replicas wait. What is written meanwhile is kept for them in the journal.
+const REPLICAS_REST: u32 = 2;
+const REPLICAS_REST_TAKEN: u32 = 1;
 /// Commands in a second from which on clients are served.
 const BUSY: u64 = 1000;
 
 /// One thread's part in writing a snapshot.
 pub(super) struct Walker<'a> {
     snapshot: &'a Snapshot,
+    beside: Beside,
     /// `None` if the thread has stopped the world.
     reader: Option<Reader<'static>>,
     stripe: Option<usize>,
@@ -62,12 +67,14 @@ pub(super) fn ended(shared: &Shared) -> io::Error {
 impl<'a> Walker<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Walker<'a> {
         let engine = snapshot.engine;
-        let reader = (*lock(&snapshot.beside) == Beside::Clients).then(|| {
+        let beside = *lock(&snapshot.beside);
+        let reader = (beside != Beside::Nobody).then(|| {
             let spare = lock(&engine.snapshots.readers).pop();
             spare.unwrap_or_else(|| engine.keyspace.world().register())
         });
         Walker {
             snapshot,
+            beside,
             reader,
             stripe: None,
             sweep: Sweep::default(),
@@ -289,8 +296,11 @@ impl<'a> Walker<'a> {
         if is_busy && !self.snapshot.shared.is_pressing() {
             let away = give_way::offer();
             self.taken = self.taken << 1 | u8::from(away.is_some());
-            let times = REST * (1 + self.taken.count_ones());
-            let rest = worked.min(STRETCH * 2) * times;
+            let (always, each) = match self.beside {
+                Beside::Replicas => (REPLICAS_REST, REPLICAS_REST_TAKEN),
+                _ => (REST, REST_TAKEN),
+            };
+            let rest = worked.min(STRETCH * 2) * (always + each * self.taken.count_ones()) / 4;
             clock.rest(rest.saturating_sub(away.unwrap_or_default()));
         }
         self.stretch_began = clock.now();

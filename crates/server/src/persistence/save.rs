@@ -97,7 +97,7 @@ pub fn write_all<E: engine::snapshot::Encode>(
         let mut encoder = encoder();
         snapshot.write(&mut encoder, &output)
     };
-    let helpers = if beside == Beside::Clients { threads(engine).saturating_sub(1) } else { 0 };
+    let helpers = if beside == Beside::Nobody { 0 } else { threads(engine).saturating_sub(1) };
     std::thread::scope(|scope| {
         let helpers: Vec<_> = (0..helpers)
             .filter_map(|number| {

@@ -166,7 +166,7 @@ fn send_direct(
     sockets.write_all(&wire::marked_header(&mark))?;
     let has_keys = group.contents == Contents::All;
     if has_keys {
-        snapshot.begin_beside(Beside::Clients);
+        snapshot.begin_beside(Beside::Replicas);
     }
     let sizes = snapshot.sizes();
     let frame = RdbFrame::new(engine.config.rdbchecksum(), group.rdb_version, &sizes);
@@ -175,7 +175,7 @@ fn send_direct(
     let mut output = Direct { frame, sockets };
     if has_keys {
         let encoder = || RdbRecords::for_version(engine, group.rdb_version);
-        save::write_all(engine, snapshot, Beside::Clients, &mut output, &encoder)?;
+        save::write_all(engine, snapshot, Beside::Replicas, &mut output, &encoder)?;
     }
     let end = output.frame.end();
     sockets.write_all(&end)?;
@@ -201,7 +201,7 @@ fn send_file(
     let target = Temporary(PathBuf::from(format!("temp-repl-{}.rdb", std::process::id())));
     let temporary = PathBuf::from(format!("temp-repl-{}.part", std::process::id()));
     let content = Content::Replica { version: group.rdb_version };
-    save::write_file(engine, snapshot, Beside::Clients, temporary, &target.0, content)?;
+    save::write_file(engine, snapshot, Beside::Replicas, temporary, &target.0, content)?;
     let mut file = File::open(&target.0)?;
     sockets.write_all(&wire::sized_header(file.metadata()?.len()))?;
     let mut piece = vec![0; PIECE];
