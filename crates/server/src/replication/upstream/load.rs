@@ -99,7 +99,8 @@ impl Progress<'_> {
     }
 }
 
-/// A file that is read while the primary is told that the link is alive.
+/// A file that is read while the primary is told that the link is alive, as soon as the old data is freed: the new
+/// would come much faster than that goes, and lie among what is left of it.
 struct Alive<'f, 'e> {
     file: File,
     progress: &'f mut Progress<'e>,
@@ -108,6 +109,10 @@ struct Alive<'f, 'e> {
 impl Read for Alive<'_, '_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         self.progress.keep_alive();
+        while self.progress.engine.background.pending_objects() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            self.progress.keep_alive();
+        }
         self.file.read(into)
     }
 }
