@@ -193,8 +193,8 @@ fn demote_for_load(
         }
         match ended {
             Demoted::Enough | Demoted::Nothing => return,
-            // What files hold may last: one stretch for every few keys is its share.
-            _ if engine.limited_bytes() + engine.tier.waste_bytes() <= limit => return,
+            // One stretch for every few keys is enough ahead of need.
+            _ if engine.demotable_bytes() <= limit => return,
             Demoted::TimeUp => {}
             Demoted::DiskIsBehind => {
                 engine.tier.throttled.add(1);

@@ -61,8 +61,8 @@ enum Moving {
 }
 
 impl Tier {
-    /// The segment that is best cleaned now. One that a snapshot is going to read comes last: what is moved
-    /// away from it has to be read once more.
+    /// The segment that is best cleaned now. Of one that a snapshot is going to read, what is moved has to be read
+    /// once more.
     pub(crate) fn choose_victim(&self) -> Option<u32> {
         let now = self.sealed.load(Relaxed);
         let score = |segment: &Segment| {
@@ -78,9 +78,9 @@ impl Tier {
             }
             let age = now.saturating_sub(segment.sealed_at.load(Relaxed));
             let age = u128::from(age);
+            let moved = if segment.needs.marked() > 0 { 2 * live } else { live };
             // (1 - u) × age / (1 + u), as a number that is larger for a better victim.
-            let benefit = u128::from(size - live.min(size)) * age * 1000 / u128::from(size + live);
-            Some((segment.needs.marked() == 0, benefit))
+            Some(u128::from(size - live.min(size)) * age * 1000 / u128::from(size + moved))
         };
         let scored = self
             .segments

@@ -98,6 +98,8 @@ pub struct Figures {
     pub segments: u64,
     /// Of these, segments that hold nothing.
     pub segments_free: u64,
+    /// Segments that hold nothing but what a snapshot or a read still needs.
+    pub segments_pinned: u64,
     /// Bytes of one.
     pub segment_bytes: u64,
     /// Memory of what is not on the disk yet, in bytes.

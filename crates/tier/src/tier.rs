@@ -86,6 +86,8 @@ pub struct Tier {
     /// How many there are.
     pub(crate) failing: AtomicUsize,
     pub(crate) is_full: AtomicBool,
+    /// Segments that were emptied and wait to be free, when it was last looked.
+    pinned: AtomicU64,
     pub(crate) pieces: Mutex<Vec<AlignedBytes>>,
     /// Bytes of all pieces in memory.
     pub(crate) buffered: AtomicU64,
@@ -128,6 +130,7 @@ impl Tier {
             failed: Mutex::default(),
             failing: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
+            pinned: AtomicU64::new(0),
             pieces: Mutex::default(),
             buffered: AtomicU64::new(0),
             room: Room::new(),
@@ -285,6 +288,7 @@ impl Tier {
 
     /// Takes back segments that nothing refers to.
     fn collect(&self) {
+        let mut pinned = 0;
         for (number, segment) in self.segments.iter() {
             if segment.state() == State::Sealed
                 && segment.live.load(Acquire) == 0
@@ -298,8 +302,11 @@ impl Tier {
                 && !segment.needs.is_pinned()
             {
                 self.free_segment(number);
+            } else if segment.state() == State::Emptied {
+                pinned += 1;
             }
         }
+        self.pinned.store(pinned, Relaxed);
     }
 
     fn free_segment(&self, number: u32) {
@@ -384,6 +391,7 @@ impl Tier {
             segments_cleaned: get(&counters.segments_cleaned),
             segments: get(&self.existing),
             segments_free: lock(&self.free).len() as u64,
+            segments_pinned: self.pinned.load(Relaxed),
             segment_bytes: self.settings.segment_bytes,
             buffer_bytes: get(&self.buffered) + (lock(&self.pieces).len() * PIECE) as u64,
             read_us: counters.total_latency_us(),

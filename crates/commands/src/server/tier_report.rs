@@ -109,6 +109,7 @@ pub(crate) fn numbers(cx: &Cx<'_>, memory: &Memory) -> Vec<(&'static str, u64)> 
         ("tier_ram_bytes", memory.dataset() as u64),
         ("tier_segments", figures.segments),
         ("tier_segments_free", figures.segments_free),
+        ("tier_segments_pinned", figures.segments_pinned),
         ("tier_segment_bytes", figures.segment_bytes),
         ("tier_buffer_bytes", tier.buffer_bytes),
         ("tier_waste_bytes", state.waste_bytes()),

@@ -24,6 +24,8 @@ use structs::sync::lock;
 
 /// Bytes that a stripe collects before it hands them over, at most.
 const HAND_OVER: usize = 8 << 10;
+/// Bytes of small chunks that are written together: some hundred places of cold values.
+const TOGETHER: usize = 16 << 10;
 
 /// Entries that were taken from one database, as [`record`] has them.
 pub struct Chunk {
@@ -219,9 +221,23 @@ impl Shared {
         self.is_waited_for.store(true, SeqCst);
     }
 
-    /// The next entries that writers have handed over.
+    /// The next entries that writers have handed over: those of several, if they are few.
     pub fn handed_over(&self) -> Option<Chunk> {
-        lock(&self.queue).pop_front()
+        let mut queue = lock(&self.queue);
+        let mut chunk = queue.pop_front()?;
+        let slack = |chunk: &Chunk| (chunk.bytes.capacity() - chunk.bytes.len()) as isize;
+        let mut before = slack(&chunk);
+        let fits = |chunk: &Chunk, next: &mut Chunk| {
+            next.db == chunk.db && chunk.bytes.len() + next.bytes.len() <= TOGETHER
+        };
+        while let Some(next) = queue.pop_front_if(|next| fits(&chunk, next)) {
+            before += slack(&next);
+            chunk.bytes.extend_from_slice(&next.bytes);
+            chunk.keys += next.keys;
+        }
+        drop(queue);
+        self.add_slack(slack(&chunk) - before);
+        Some(chunk)
     }
 
     fn hand_over(&self, chunk: Chunk) {

@@ -170,19 +170,21 @@ impl StripeSnapshot {
         end_taking(&shared, db, taken, (before, capacity));
     }
 
-    /// Takes the entries with this hash that are marked: one of them is about to change.
+    /// Takes the entries with this hash that are marked: one of them is about to change. They are handed over at
+    /// once, for a place that is pinned keeps a whole segment from being used again.
     #[cold]
     fn take_marked_before_change(&mut self, data: &StripeData, index: usize, hash: u64) {
         let shared = Arc::clone(&self.shared);
         let Some(view) = self.views.as_mut().and_then(|views| views.get_mut(index)) else { return };
         let (table, db) = (table_of(&view.place, data), view.id.db);
         while let Some(entry) = table.find_item(hash, |entry| is_marked(entry, None)) {
-            let before = begin_taking(&shared, &mut self.taken_of, &mut self.taken, db);
-            unmark_and_write(&mut self.taken.bytes, entry, Then::Pin);
-            end_taking(&shared, db, &mut self.taken, before);
+            let mut taken = Taken::default();
+            unmark_and_write(&mut taken.bytes, entry, Then::Pin);
+            end_taking(&shared, db, &mut taken, (0, 0));
+            hand_over(&shared, db, &mut taken);
             view.marked -= 1;
             if view.marked == 0 && view.cells.all_done() {
-                hand_over(&shared, db, &mut self.taken);
+                hand_over(&shared, self.taken_of, &mut self.taken);
             }
             shared.marked.fetch_sub(1, SeqCst);
         }
