@@ -297,6 +297,30 @@ fn segments_are_cleaned_while_a_snapshot_runs() {
     (0..200).for_each(|number| check(&mut client, number * 100));
 }
 
+/// A value that changes before a snapshot has read it keeps its segment for a moment only, not until its end.
+#[test]
+fn a_snapshot_soon_gives_back_the_segments_of_what_has_changed() {
+    const KEYS: usize = 10_000;
+    let server = start(&["--maxmemory", "64mb", "--save", ""]);
+    let mut client = server.client();
+    assert_eq!(fill(&mut client, 0..KEYS), []);
+    assert_eq!(demote(&mut client), KEYS as i64);
+    let in_use = |client: &mut Client| {
+        number(client, "tier_segments") - number(client, "tier_segments_free")
+    };
+    assert!(in_use(&mut client) >= 10);
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 10000");
+    ok(&mut client, "BGSAVE SCHEDULE");
+    assert_eq!(fill(&mut client, 0..KEYS), []);
+    eventually("the segments are free", || in_use(&mut client) <= 3);
+    assert_eq!(number(&mut client, "tier_segments_pinned"), 0);
+    assert_eq!(number(&mut client, "rdb_bgsave_in_progress"), 1);
+    ok(&mut client, "CONFIG SET rdb-key-save-delay 0");
+    eventually("the snapshot ends", || number(&mut client, "rdb_bgsave_in_progress") == 0);
+    assert_eq!(field(&mut client, "rdb_last_bgsave_status"), "ok");
+    (0..200).for_each(|number| check(&mut client, number * 50));
+}
+
 #[test]
 fn a_log_is_whole_after_a_kill_at_any_moment() {
     const KEYS: usize = 12_000;
