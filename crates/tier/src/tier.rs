@@ -86,8 +86,6 @@ pub struct Tier {
     /// How many there are.
     pub(crate) failing: AtomicUsize,
     pub(crate) is_full: AtomicBool,
-    /// Segments that were emptied and wait to be free, when it was last looked.
-    pinned: AtomicU64,
     pub(crate) pieces: Mutex<Vec<AlignedBytes>>,
     /// Bytes of all pieces in memory.
     pub(crate) buffered: AtomicU64,
@@ -130,7 +128,6 @@ impl Tier {
             failed: Mutex::default(),
             failing: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
-            pinned: AtomicU64::new(0),
             pieces: Mutex::default(),
             buffered: AtomicU64::new(0),
             room: Room::new(),
@@ -288,7 +285,6 @@ impl Tier {
 
     /// Takes back segments that nothing refers to.
     fn collect(&self) {
-        let mut pinned = 0;
         for (number, segment) in self.segments.iter() {
             if segment.state() == State::Sealed
                 && segment.live.load(Acquire) == 0
@@ -302,11 +298,8 @@ impl Tier {
                 && !segment.needs.is_pinned()
             {
                 self.free_segment(number);
-            } else if segment.state() == State::Emptied {
-                pinned += 1;
             }
         }
-        self.pinned.store(pinned, Relaxed);
     }
 
     fn free_segment(&self, number: u32) {
@@ -371,6 +364,7 @@ impl Tier {
     pub fn figures(&self) -> Figures {
         let counters = &self.counters;
         let get = |counter: &AtomicU64| counter.load(Relaxed);
+        let emptied = self.segments.iter().filter(|(_, segment)| segment.state() == State::Emptied);
         Figures {
             values: get(&counters.values),
             live_bytes: get(&counters.live_bytes),
@@ -391,7 +385,7 @@ impl Tier {
             segments_cleaned: get(&counters.segments_cleaned),
             segments: get(&self.existing),
             segments_free: lock(&self.free).len() as u64,
-            segments_pinned: self.pinned.load(Relaxed),
+            segments_pinned: emptied.count() as u64,
             segment_bytes: self.settings.segment_bytes,
             buffer_bytes: get(&self.buffered) + (lock(&self.pieces).len() * PIECE) as u64,
             read_us: counters.total_latency_us(),
