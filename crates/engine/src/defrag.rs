@@ -6,21 +6,28 @@
 //! share of one processor that the options say. `docs/internals/fragmentation.md` has the whole.
 
 use crate::engine::Engine;
+use crate::tier;
 use keyspace::keyspace::STRIPES;
 use keyspace::memory::{self, Area};
 use keyspace::tables::Place;
 use keyspace::world::Reader;
-use keyspace::{DbIndex, Key, StripeData};
+use keyspace::{DbIndex, Entry, Key, StripeData};
 use std::collections::{BTreeMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// How often it is asked whether there is something to do.
 const EVERY: Duration = Duration::from_secs(1);
 const EVERY_WITH_TIER: Duration = Duration::from_millis(100);
-/// The longest time until it tries again while RSS is too high beside a tier, and the greatest share of a processor then.
-const REST_UNDER_PRESSURE: Duration = Duration::from_millis(500);
-const MOST_UNDER_PRESSURE: u32 = 75;
+/// While RSS is too high beside a tier it tries again so many times sooner, after this time at the latest.
+const SOONER: u32 = 5;
+const LONGEST_UNDER_PRESSURE: Duration = Duration::from_secs(3);
+/// Stripes after which pages are chosen anew then.
+const LEG: usize = STRIPES / 8;
+/// The order of stripes: each is so many behind the one before. A command that goes from one stripe to the next
+/// (INFO) would stay behind a walk in the same order until its end.
+const ORDER: usize = 389;
 /// The longest time until it tries again after walks that were of no use.
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// Buckets of a stripe that are looked at under its lock.
@@ -66,7 +73,7 @@ impl Fill {
 #[derive(Default)]
 struct Plan {
     /// The slices of 64 KiB in them, by number.
-    slices: HashSet<usize>,
+    slices: HashSet<usize, BuildHasherDefault<Scatter>>,
     /// Blocks in use there.
     blocks: usize,
     /// For tests: everything moves.
@@ -114,6 +121,25 @@ impl Plan {
     }
 }
 
+/// Spreads numbers of slices, which are not chosen by anybody.
+#[derive(Default)]
+struct Scatter(u64);
+
+impl Hasher for Scatter {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_usize(usize::from(byte)));
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        let mixed = (self.0 ^ number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
 fn census() -> Vec<Area> {
     let mut areas = Vec::new();
     memory::census(&mut |area| areas.push(area));
@@ -125,7 +151,7 @@ fn effort(engine: &Engine, fill: Fill, pressure: u32) -> u32 {
     let config = &engine.config;
     let (least, most) = (config.active_defrag_cycle_min(), config.active_defrag_cycle_max());
     if pressure > 0 && fill.free > config.maxmemory() / TIER_SHARE {
-        return most + MOST_UNDER_PRESSURE.saturating_sub(most) * pressure / 100;
+        return under_pressure(most, pressure);
     }
     let (lower, upper) =
         (config.active_defrag_threshold_lower(), config.active_defrag_threshold_upper());
@@ -141,6 +167,12 @@ fn effort(engine: &Engine, fill: Fill, pressure: u32) -> u32 {
     least + (u64::from(most.saturating_sub(least)) * share / span) as u32
 }
 
+/// The share of a processor, in percent, beside a tier while RSS is too high: `most` at first, all of it halfway to
+/// what RSS may be.
+fn under_pressure(most: u32, pressure: u32) -> u32 {
+    most + 100u32.saturating_sub(most) * (2 * pressure).min(100) / 100
+}
+
 /// The body of the thread.
 pub fn run(engine: &'static Engine) -> ! {
     let reader = engine.keyspace.world().register();
@@ -150,10 +182,10 @@ pub fn run(engine: &'static Engine) -> ! {
         let pressure = engine.tier.pressure();
         let tick = if engine.tier.get().is_some() { EVERY_WITH_TIER } else { EVERY };
         if engine.debug.moves_all() {
-            Walk { engine, reader: &reader, plan: Plan::all(), percent: TEST_PERCENT }.run();
+            Walk::all(engine, &reader).run();
         } else if pressure == 0 && !engine.config.activedefrag() {
             rest = EVERY;
-        } else if rested >= if pressure > 0 { rest.min(REST_UNDER_PRESSURE) } else { rest } {
+        } else if rested >= rest_until_next(rest, pressure) {
             rested = Duration::ZERO;
             // In vain if what lies there does not move.
             let is_useful = defragment(engine, &reader, pressure);
@@ -162,6 +194,10 @@ pub fn run(engine: &'static Engine) -> ! {
         engine.clock.rest(tick);
         rested += tick;
     }
+}
+
+fn rest_until_next(rest: Duration, pressure: u32) -> Duration {
+    if pressure > 0 { (rest / SOONER).min(LONGEST_UNDER_PRESSURE) } else { rest }
 }
 
 /// Looks whether too much is free, and makes pages empty. Whether that was of use, or nothing had to be done.
@@ -177,7 +213,7 @@ fn defragment(engine: &'static Engine, reader: &Reader<'static>, pressure: u32) 
     if wanted > 0 {
         engine.defrag.running_percent.store(percent, Relaxed);
         engine.defrag.began_ms.store(engine.clock.wall().0, Relaxed);
-        Walk { engine, reader, plan, percent }.run();
+        Walk { engine, reader, plan, percent, demotes: pressure > 0 }.run();
         engine.defrag.began_ms.store(0, Relaxed);
         engine.defrag.running_percent.store(0, Relaxed);
         memory::purge();
@@ -192,13 +228,26 @@ struct Walk<'w> {
     reader: &'w Reader<'static>,
     plan: Plan,
     percent: u32,
+    /// Whether values that have not been used lately leave RAM instead of moving, as long as some have to.
+    demotes: bool,
 }
 
-impl Walk<'_> {
+impl<'w> Walk<'w> {
+    /// For tests: everything moves.
+    fn all(engine: &'static Engine, reader: &'w Reader<'static>) -> Walk<'w> {
+        Walk { engine, reader, plan: Plan::all(), percent: TEST_PERCENT, demotes: true }
+    }
+
     fn run(&mut self) {
         let engine = self.engine;
         let mut began = engine.clock.now();
-        for stripe in 0..STRIPES {
+        for step in 0..STRIPES {
+            if self.demotes && !self.plan.is_all && step % LEG == LEG - 1 {
+                // What was emptied goes, and pages that new values have filled again are left alone.
+                memory::purge();
+                self.plan = Plan::of(&census());
+            }
+            let stripe = step * ORDER % STRIPES;
             let (mut db, mut at) = (Some(DbIndex(0)), Place::START);
             while let Some(index) = db {
                 self.reader.enter();
@@ -213,8 +262,11 @@ impl Walk<'_> {
                 let busy = engine.clock.elapsed(began);
                 if busy.as_micros() >= u128::from(engine.config.active_defrag_cycle_us()) {
                     engine.defrag.total_us.add(busy.as_micros() as u64);
-                    let rest = busy * (100 - self.percent.min(99)) / self.percent.max(1);
-                    engine.clock.rest(rest);
+                    self.hurry();
+                    let rest = busy * (100 - self.percent.min(100)) / self.percent.max(1);
+                    if rest > Duration::ZERO {
+                        engine.clock.rest(rest);
+                    }
                     if !self.is_wanted() {
                         return;
                     }
@@ -223,6 +275,15 @@ impl Walk<'_> {
             }
         }
         engine.defrag.total_us.add(engine.clock.elapsed(began).as_micros() as u64);
+    }
+
+    /// Takes a greater share of a processor if that has become due.
+    fn hurry(&mut self) {
+        if self.demotes && !self.plan.is_all {
+            let most = self.engine.config.active_defrag_cycle_max();
+            self.percent = self.percent.max(under_pressure(most, self.engine.tier.pressure()));
+            self.engine.defrag.running_percent.store(self.percent, Relaxed);
+        }
     }
 
     /// Whether it has not been switched off.
@@ -236,6 +297,11 @@ impl Walk<'_> {
         let (defrag, plan) = (&self.engine.defrag, &mut self.plan);
         let most_elements = self.engine.config.active_defrag_max_scan_fields();
         let (mut found, mut next, mut seen): (Vec<Box<[u8]>>, _, _) = (Vec::new(), None, 0);
+        // To wait for one entry after the other is most of what a walk costs.
+        let mut ahead = Some(at);
+        for _ in 0..STRETCH {
+            ahead = ahead.and_then(|at| data.walk(db, at, Entry::prefetch));
+        }
         for _ in 0..STRETCH {
             next = data.walk(db, at, |entry| {
                 seen += 1;
@@ -251,7 +317,8 @@ impl Walk<'_> {
         defrag.seen.add(seen);
         for name in found {
             let key = Key::new(&name);
-            if data.relocate(db, key, most_elements) {
+            let is_out = self.demotes && tier::demote_if_unused(self.engine, data, db, key);
+            if is_out || data.relocate(db, key, most_elements) {
                 defrag.hits.add(1);
                 if let Some(entry) = data.find(db, key) {
                     entry.show_blocks(most_elements, &mut |address| plan.keep(address));

@@ -20,8 +20,8 @@ pub(crate) enum Need {
     Limit,
 }
 
-/// The allocator's waste makes values leave up to a sixth of `maxmemory`, where that is little up to a quarter.
-const MOST_WASTE: u64 = 6;
+/// The allocator's waste makes values leave up to a fifth of `maxmemory`, where that is little up to a quarter.
+const MOST_WASTE: u64 = 5;
 const MOST_OF_LITTLE: u64 = 4;
 const LITTLE_WASTE: u64 = 32 << 20;
 /// RSS may exceed `maxmemory` by one in so many bytes, or by so many bytes if that is more.

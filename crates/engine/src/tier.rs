@@ -388,6 +388,27 @@ fn demote_value(
     Ok(note_demotion(engine, bytes))
 }
 
+/// Takes a value out of RAM that has not been used lately, if values have to leave now; whether it did. For who wants its
+/// blocks to become free: one value is as good as another as long as none of them is in use.
+pub(crate) fn demote_if_unused(
+    engine: &Engine,
+    data: &mut StripeData,
+    db: DbIndex,
+    key: Key<'_>,
+) -> bool {
+    let Some(tier) = engine.tier.get() else { return false };
+    let limit = engine.config.maxmemory();
+    if limit == 0 || engine.demotable_bytes() <= limit - limit / HEADROOM {
+        return false;
+    }
+    let (policy, now) = (engine.access_policy(), engine.clock.wall().0);
+    let sizes = Sizes::new(engine, tier);
+    let is_unused = data
+        .find(db, key)
+        .is_some_and(|entry| sizes.fit(entry) && !access::is_warm(policy, entry.access(), now));
+    is_unused && demote_value(engine, tier, data, db, key).is_ok_and(|bytes| bytes > 0)
+}
+
 /// Counts a value that has left RAM, whose entry had so many bytes; how many bytes that frees.
 fn note_demotion(engine: &Engine, bytes: usize) -> usize {
     let freed = bytes.saturating_sub(COLD_BYTES);
