@@ -42,6 +42,8 @@ const OPEN_EIGHTHS: usize = 7;
 const USEFUL: usize = 8;
 /// With a flash tier: the share of `maxmemory` from which waste counts while the process takes more than it should.
 const TIER_SHARE: u64 = 32;
+/// How many times as much is worth the greatest share of a processor without pressure.
+const MUCH_WASTE: u64 = 3;
 
 /// The share of a processor under DEBUG DEFRAG-ALL.
 const TEST_PERCENT: u32 = 50;
@@ -150,8 +152,15 @@ fn census() -> Vec<Area> {
 fn effort(engine: &Engine, fill: Fill, pressure: u32) -> u32 {
     let config = &engine.config;
     let (least, most) = (config.active_defrag_cycle_min(), config.active_defrag_cycle_max());
-    if pressure > 0 && fill.free > config.maxmemory() / TIER_SHARE {
+    let spare = config.maxmemory() / TIER_SHARE;
+    if pressure > 0 && fill.free > spare {
         return under_pressure(most, pressure);
+    }
+    let waste = costly_waste(engine);
+    if waste > spare && fill.free > spare {
+        let share = (waste - spare).min(MUCH_WASTE * spare);
+        return least
+            + (u64::from(most.saturating_sub(least)) * share / (MUCH_WASTE * spare)) as u32;
     }
     let (lower, upper) =
         (config.active_defrag_threshold_lower(), config.active_defrag_threshold_upper());
@@ -165,6 +174,11 @@ fn effort(engine: &Engine, fill: Fill, pressure: u32) -> u32 {
     let span = u64::from(upper.saturating_sub(lower).max(1));
     let share = (percent - u64::from(lower)).min(span);
     least + (u64::from(most.saturating_sub(least)) * share / span) as u32
+}
+
+/// What is wasted, in bytes, if values leave RAM for it.
+fn costly_waste(engine: &Engine) -> u64 {
+    if tier::is_demoting(engine) { engine.tier.waste_bytes() } else { 0 }
 }
 
 /// The share of a processor, in percent, beside a tier while RSS is too high: `most` at first, all of it halfway to
@@ -183,7 +197,7 @@ pub fn run(engine: &'static Engine) -> ! {
         let tick = if engine.tier.get().is_some() { EVERY_WITH_TIER } else { EVERY };
         if engine.debug.moves_all() {
             Walk::all(engine, &reader).run();
-        } else if pressure == 0 && !engine.config.activedefrag() {
+        } else if pressure == 0 && costly_waste(engine) == 0 && !engine.config.activedefrag() {
             rest = EVERY;
         } else if rested >= rest_until_next(rest, pressure) {
             rested = Duration::ZERO;
@@ -240,9 +254,10 @@ impl<'w> Walk<'w> {
 
     fn run(&mut self) {
         let engine = self.engine;
+        let has_legs = engine.tier.get().is_some() && !self.plan.is_all;
         let mut began = engine.clock.now();
         for step in 0..STRIPES {
-            if self.demotes && !self.plan.is_all && step % LEG == LEG - 1 {
+            if has_legs && step % LEG == LEG - 1 {
                 // What was emptied goes, and pages that new values have filled again are left alone.
                 memory::purge();
                 self.plan = Plan::of(&census());

@@ -24,6 +24,8 @@ pub(crate) enum Need {
 const MOST_WASTE: u64 = 5;
 const MOST_OF_LITTLE: u64 = 4;
 const LITTLE_WASTE: u64 = 32 << 20;
+/// Without pressure waste grows by one in so many of what is found more; it is looked for every 20 ms.
+const SLOWLY: u64 = 100;
 /// RSS may exceed `maxmemory` by one in so many bytes, or by so many bytes if that is more.
 const ALLOWANCE: u64 = 20;
 const LEAST_ALLOWANCE: u64 = 64 << 20;
@@ -90,14 +92,18 @@ impl FlashTier {
             true => limit / 2,
             false => (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE)),
         };
-        let waste = if self.get().is_some() { beyond.min(most) } else { 0 };
-        self.waste_bytes.store(waste, Relaxed);
         let too_much = resident.saturating_sub(limit + allowance / 2);
         let pressure = match self.get() {
             Some(_) if limit > 0 && too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
             _ => 0,
         };
         self.pressure.store(pressure as u32, Relaxed);
+        let wanted = if self.get().is_some() { beyond.min(most) } else { 0 };
+        let was = self.waste_bytes();
+        // Without pressure there is time to make pages empty first: no value has to leave for a moment's waste.
+        let slowly = pressure == 0 && wanted > was && !is_loading;
+        let waste = if slowly { was + (wanted - was).div_ceil(SLOWLY) } else { wanted };
+        self.waste_bytes.store(waste, Relaxed);
         pressure > 0
     }
 

@@ -124,6 +124,12 @@ pub(crate) fn has_room(engine: &Engine) -> bool {
     has_room && !engine.tier.filters_always.load(Relaxed)
 }
 
+/// Whether values have to leave RAM now.
+pub(crate) fn is_demoting(engine: &Engine) -> bool {
+    let limit = engine.config.maxmemory();
+    limit > 0 && engine.demotable_bytes() > limit - limit / HEADROOM && engine.tier.get().is_some()
+}
+
 /// Demotes until `excess` is 0, for so long at most.
 pub(crate) fn demote(
     db: &Db<'_>,
@@ -396,11 +402,7 @@ pub(crate) fn demote_if_unused(
     db: DbIndex,
     key: Key<'_>,
 ) -> bool {
-    let Some(tier) = engine.tier.get() else { return false };
-    let limit = engine.config.maxmemory();
-    if limit == 0 || engine.demotable_bytes() <= limit - limit / HEADROOM {
-        return false;
-    }
+    let Some(tier) = engine.tier.get().filter(|_| is_demoting(engine)) else { return false };
     let (policy, now) = (engine.access_policy(), engine.clock.wall().0);
     let sizes = Sizes::new(engine, tier);
     let is_unused = data
