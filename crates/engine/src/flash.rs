@@ -24,6 +24,10 @@ pub(crate) enum Need {
 const MOST_WASTE: u64 = 5;
 const MOST_OF_LITTLE: u64 = 4;
 const LITTLE_WASTE: u64 = 32 << 20;
+/// So much more at most, the nearer RSS is to its bound.
+const MORE_WASTE: u64 = 8;
+/// Visits in vain that a find makes up for at least.
+const FIND_WORTH: u32 = 64;
 /// Without pressure waste grows by one in so many of what is found more; it is looked for every 20 ms.
 const SLOWLY: u64 = 100;
 /// RSS may exceed `maxmemory` by one in so many bytes, or by so many bytes if that is more.
@@ -43,6 +47,8 @@ pub struct FlashTier {
     pressure: AtomicU32,
     /// Until when no search for something to demote makes sense, by what it is for.
     in_vain_until_ms: [AtomicI64; 2],
+    /// Visits to stripes without a find, over all searches, less what finds are worth.
+    vain_visits: [AtomicU32; 2],
     /// The second in which a value that could not be read was last named in the log.
     failure_logged_s: AtomicI64,
     /// Whether values are worth compressing.
@@ -87,17 +93,20 @@ impl FlashTier {
     /// While data is loaded no entries move, and no value is hotter than another: then half of the limit counts.
     pub fn note_resident(&self, resident: u64, used: u64, limit: u64, is_loading: bool) -> bool {
         let allowance = (limit / ALLOWANCE).max(LEAST_ALLOWANCE);
-        let beyond = resident.saturating_sub(used).saturating_sub(allowance / 2);
-        let most = match is_loading {
-            true => limit / 2,
-            false => (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE)),
-        };
         let too_much = resident.saturating_sub(limit + allowance / 2);
         let pressure = match self.get() {
             Some(_) if limit > 0 && too_much > 0 => (too_much * 200 / allowance).clamp(1, 100),
             _ => 0,
         };
         self.pressure.store(pressure as u32, Relaxed);
+        let beyond = resident.saturating_sub(used).saturating_sub(allowance / 2);
+        let most = match is_loading {
+            true => limit / 2,
+            false => {
+                let most = (limit / MOST_WASTE).max(LITTLE_WASTE.min(limit / MOST_OF_LITTLE));
+                most + limit / MORE_WASTE * pressure / 100
+            }
+        };
         let wanted = if self.get().is_some() { beyond.min(most) } else { 0 };
         let was = self.waste_bytes();
         // Without pressure there is time to make pages empty first: no value has to leave for a moment's waste.
@@ -115,6 +124,27 @@ impl FlashTier {
     /// Until when no search for something to demote makes sense.
     pub(crate) fn in_vain_until(&self, need: Need) -> Millis {
         Millis(self.in_vain_until_ms[need as usize].load(Relaxed))
+    }
+
+    /// Notes a visit to a stripe that has found so many bytes to demote, or none; how many visits have been in vain. A
+    /// search is cut off after a while, and a command must not look for a value that the last has brought: so visits are
+    /// counted across searches, and a find is worth 64 of them, or one for each KiB.
+    pub(crate) fn note_visit(&self, need: Need, found: Option<usize>) -> usize {
+        let vain = &self.vain_visits[need as usize];
+        let was = vain.load(Relaxed);
+        let now = match found {
+            Some(bytes) => was.saturating_sub(FIND_WORTH.max((bytes / 1024) as u32)),
+            None => was.saturating_add(1),
+        };
+        // Other threads' visits that get lost do not matter.
+        vain.store(now, Relaxed);
+        now as usize
+    }
+
+    /// So many visits in vain have ended a search. Most of them stay on the count, so that the next ends soon if it finds
+    /// nothing, either.
+    pub(crate) fn end_vain_visits(&self, need: Need, visits: usize) {
+        self.vain_visits[need as usize].store((visits - visits / 8) as u32, Relaxed);
     }
 
     /// Nothing was found to demote.

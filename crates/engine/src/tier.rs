@@ -220,13 +220,17 @@ impl Search<'_> {
         }
         // What was demoted may still wait to be freed, so it is counted.
         let (wanted, mut freed, mut in_vain) = (excess(), 0, 0);
-        let mut refused = None;
+        let (mut refused, mut all_in_vain) = (None, 0);
         while freed < wanted && excess() > 0 {
             let is_time_up = engine.clock.elapsed(began) > longest;
             if is_time_up && (refused.is_none() || freed > 0) {
                 return Demoted::TimeUp;
             }
             let visit = self.demote_of_some_stripe(refused.is_some());
+            if refused.is_none() {
+                let found = visit.freed > 0 || visit.has_hope || visit.refused.is_some();
+                all_in_vain = engine.tier.note_visit(need, found.then_some(visit.freed));
+            }
             refused = refused.or(visit.refused);
             if visit.freed > 0 {
                 freed += visit.freed as u64;
@@ -240,8 +244,11 @@ impl Search<'_> {
                 Some(_) if cold::copies() > 0 && !is_time_up && in_vain < REFUSED_VISITS => {}
                 Some(Refused::Busy) => return Demoted::DiskIsBehind,
                 Some(_) if is_time_up => return Demoted::Nothing,
-                None if in_vain < VAIN_VISITS => {}
+                None if all_in_vain < VAIN_VISITS => {}
                 _ => {
+                    if refused.is_none() {
+                        engine.tier.end_vain_visits(need, VAIN_VISITS);
+                    }
                     engine.tier.note_search_in_vain(need, self.now);
                     return Demoted::Nothing;
                 }

@@ -453,6 +453,37 @@ fn a_full_tier_leaves_it_to_the_policy() {
     assert!(number(&mut client, "evicted_keys") > 0);
 }
 
+/// Keys stay in RAM. Where they alone fill it, the value that a command brings is no room for the next.
+#[test]
+fn keys_that_fill_the_memory_leave_it_to_the_policy() {
+    const LIMIT: u64 = 8 << 20;
+    const SMALL: [u8; 100] = [b'v'; 100];
+    let server = start(&["--maxmemory", "8mb"]);
+    let mut client = server.client();
+    let set = |number| encode(&[&b"SET"[..], &key(number), &SMALL]);
+    let mut errors = Vec::new();
+    let mut keys = 0;
+    while errors.len() < 1000 {
+        assert!(keys < 1_000_000, "no write is refused");
+        client.send_raw(&(keys..keys + 100).flat_map(set).collect::<Vec<u8>>()).unwrap();
+        errors.extend((0..100).map(|_| client.reply().unwrap()).filter(Reply::is_error));
+        keys += 100;
+    }
+    assert!(errors.iter().all(|error| error.shown().contains("OOM command not allowed")));
+    let used = number(&mut client, "used_memory");
+    assert!(used < LIMIT + LIMIT / 20, "{used} bytes in use");
+    let found = (0..200).filter(|&number| {
+        let reply = client.command(&[&b"GET"[..], &key(number)]).unwrap();
+        reply == Reply::Bulk(SMALL.to_vec())
+    });
+    assert_eq!(found.count(), 200);
+    (0..5000).for_each(|number| drop(client.command(&[&b"UNLINK"[..], &key(number)]).unwrap()));
+    eventually("there is room again", || {
+        client.send_raw(&(0..100).flat_map(set).collect::<Vec<u8>>()).unwrap();
+        (0..100).all(|_| !client.reply().unwrap().is_error())
+    });
+}
+
 /// What was read leaves again for its copy, which takes no room on flash.
 #[test]
 fn reads_from_a_full_tier_keep_the_limit() {

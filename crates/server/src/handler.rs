@@ -511,8 +511,11 @@ impl Handler for Hub {
     }
 
     fn end_of_turn(&mut self, cx: &mut Cx<'_, Conn>) {
-        if self.engine.tier.get().is_some() {
+        let has_tier = self.engine.tier.get().is_some();
+        if has_tier {
+            // To begin reads lets the kernel tell of those that have ended: a turn earlier than the next.
             tier::own_ring::flush();
+            tier::own_ring::reap();
         }
         self.engine.flush_broadcasts();
         if cx.take_awaits_quorum() {
@@ -527,6 +530,9 @@ impl Handler for Hub {
         }
         if !self.replicas.is_empty() {
             self.feed_replicas(cx);
+        }
+        if has_tier {
+            tier::own_ring::flush();
         }
         if let Some(deadline) = self.worker.next_deadline() {
             let wait = deadline.left(now()) as u64;
