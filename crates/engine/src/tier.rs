@@ -124,10 +124,15 @@ pub(crate) fn has_room(engine: &Engine) -> bool {
     has_room && !engine.tier.filters_always.load(Relaxed)
 }
 
+/// From so many bytes on values leave RAM, where so many may be in use.
+fn begins_at(limit: u64) -> u64 {
+    limit - limit / HEADROOM
+}
+
 /// Whether values have to leave RAM now.
 pub(crate) fn is_demoting(engine: &Engine) -> bool {
     let limit = engine.config.maxmemory();
-    limit > 0 && engine.demotable_bytes() > limit - limit / HEADROOM && engine.tier.get().is_some()
+    limit > 0 && engine.demotable_bytes() > begins_at(limit) && engine.tier.get().is_some()
 }
 
 /// Demotes until `excess` is 0, for so long at most.
@@ -150,7 +155,7 @@ pub(crate) fn demote_ahead(db: &Db<'_>, limit: u64) -> bool {
     let engine = db.engine;
     let Some(tier) = engine.tier.get() else { return false };
     let headroom = limit / HEADROOM;
-    let excess = || engine.demotable_bytes().saturating_sub(limit - headroom);
+    let excess = || engine.demotable_bytes().saturating_sub(begins_at(limit));
     let share = excess().min(headroom);
     if share == 0 {
         return false;
@@ -169,7 +174,7 @@ pub(crate) fn make_room_for_load(engine: &'static Engine, reader: Option<&Reader
     if limit > 0
         && let Some(tier) = engine.tier.get()
     {
-        let wanted = limit - limit / HEADROOM;
+        let wanted = begins_at(limit);
         if engine.demotable_bytes() > wanted {
             demote_for_load(engine, tier, limit, wanted, reader);
         }

@@ -45,15 +45,23 @@ fn key(number: usize) -> Vec<u8> {
     format!("key:{number:012}").into_bytes()
 }
 
+/// Sends a request for each number in one pipeline; the replies.
+fn pipeline(
+    client: &mut Client,
+    numbers: std::ops::Range<usize>,
+    request: impl Fn(usize) -> Vec<u8>,
+) -> Vec<Reply> {
+    client.send_raw(&numbers.clone().flat_map(request).collect::<Vec<u8>>()).unwrap();
+    numbers.map(|_| client.reply().unwrap()).collect()
+}
+
 /// Sets keys in pipelines of 100; the replies that are errors.
 fn fill(client: &mut Client, numbers: std::ops::Range<usize>) -> Vec<Reply> {
     let mut errors = Vec::new();
     for first in numbers.clone().step_by(100) {
-        let batch = first..numbers.end.min(first + 100);
         let set = |number| encode(&[&b"SET"[..], &key(number), &value(number)]);
-        client.send_raw(&batch.clone().flat_map(set).collect::<Vec<u8>>()).unwrap();
-        let replies = batch.map(|_| client.reply().unwrap());
-        errors.extend(replies.filter(Reply::is_error));
+        let replies = pipeline(client, first..numbers.end.min(first + 100), set);
+        errors.extend(replies.into_iter().filter(Reply::is_error));
     }
     errors
 }
@@ -465,8 +473,8 @@ fn keys_that_fill_the_memory_leave_it_to_the_policy() {
     let mut keys = 0;
     while errors.len() < 1000 {
         assert!(keys < 1_000_000, "no write is refused");
-        client.send_raw(&(keys..keys + 100).flat_map(set).collect::<Vec<u8>>()).unwrap();
-        errors.extend((0..100).map(|_| client.reply().unwrap()).filter(Reply::is_error));
+        let replies = pipeline(&mut client, keys..keys + 100, set);
+        errors.extend(replies.into_iter().filter(Reply::is_error));
         keys += 100;
     }
     assert!(errors.iter().all(|error| error.shown().contains("OOM command not allowed")));
@@ -479,8 +487,7 @@ fn keys_that_fill_the_memory_leave_it_to_the_policy() {
     assert_eq!(found.count(), 200);
     (0..5000).for_each(|number| drop(client.command(&[&b"UNLINK"[..], &key(number)]).unwrap()));
     eventually("there is room again", || {
-        client.send_raw(&(0..100).flat_map(set).collect::<Vec<u8>>()).unwrap();
-        (0..100).all(|_| !client.reply().unwrap().is_error())
+        !pipeline(&mut client, 0..100, set).iter().any(Reply::is_error)
     });
 }
 
@@ -493,8 +500,7 @@ fn reads_from_a_full_tier_keep_the_limit() {
     let push = |number| encode(&[&b"RPUSH"[..], &key(number), &value(number)]);
     let mut lists = 0;
     loop {
-        client.send_raw(&(lists..lists + 100).flat_map(push).collect::<Vec<u8>>()).unwrap();
-        let replies: Vec<Reply> = (0..100).map(|_| client.reply().unwrap()).collect();
+        let replies = pipeline(&mut client, lists..lists + 100, push);
         if replies.iter().any(Reply::is_error) {
             break;
         }
