@@ -7,7 +7,7 @@ mod usage;
 #[cfg(feature = "mimalloc")]
 use allocator::Mimalloc as Allocator;
 use keyspace::memory::Counting;
-use server::process::facts;
+use process::facts;
 #[cfg(not(feature = "mimalloc"))]
 use std::alloc::System as Allocator;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! The texts of `dunlin help` and its kin.
 
-use server::process::facts;
+use process::facts;
 
 /// What `dunlin help` prints.
 pub fn program() -> String {

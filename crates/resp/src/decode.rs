@@ -218,7 +218,7 @@ fn pairs<'a>(values: Vec<Value<'a>>) -> Vec<(Value<'a>, Value<'a>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Output;
+    use crate::Output;
     use crate::reply::{Protocol, Reply};
     use proptest::prelude::*;
 

@@ -6,15 +6,14 @@
 
 pub mod bulk;
 pub mod decode;
-pub mod output;
 pub mod parser;
 pub mod plain;
 pub mod reply;
 pub mod token;
 
 pub use decode::{Scanned, Scanner, Value, decode};
-pub use output::{Output, Part};
 pub use parser::{KEPT_WORDS, Limits, LongWord, Parsed, Parser};
 pub use plain::plain;
 pub use reply::{Deferred, Protocol, Reply};
+pub use structs::output::{Output, Part};
 pub use token::{Aggregate, InvalidReply, NoToken, ReplyLimits, Token, next_token};

@@ -5,7 +5,7 @@
 //! clients (a map becomes a flat array, a double a bulk string, a push an array).
 
 use crate::bulk;
-use crate::output::{Output, Part};
+use crate::{Output, Part};
 use std::ops::Range;
 use structs::heap_string::HeapString;
 use structs::numbers;
@@ -75,13 +75,13 @@ impl<'a> Reply<'a> {
     /// Bytes for which the client answers, earlier replies included.
     #[inline]
     pub fn charge(&self) -> usize {
-        if self.out.is_plain() { self.out.plain.len() } else { self.out.charge() }
+        if self.out.is_plain() { self.out.plain().len() } else { self.out.charge() }
     }
 
     /// The place where the next reply begins.
     #[inline]
     pub fn place(&self) -> usize {
-        self.out.plain.len()
+        self.out.plain().len()
     }
 
     /// Bytes that were written since a place.
@@ -97,36 +97,36 @@ impl<'a> Reply<'a> {
 
     /// The first byte that was written since a place.
     pub fn first_since(&self, place: usize) -> Option<u8> {
-        self.out.plain.get(place).copied()
+        self.out.plain().get(place).copied()
     }
 
     /// What was written since a place, but for strings that are not copied.
     pub fn text_since(&self, place: usize) -> &[u8] {
-        &self.out.plain[place..]
+        &self.out.plain()[place..]
     }
 
     /// Bytes that already are RESP.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.out.plain.extend_from_slice(bytes);
+        self.out.extend_from_slice(bytes);
     }
 
     #[inline]
     fn header(&mut self, kind: u8, number: usize) {
-        bulk::push_header(&mut self.out.plain, kind, number);
+        bulk::push_header(self.out.plain_mut(), kind, number);
     }
 
     /// `+OK`.
     #[inline]
     pub fn ok(&mut self) {
-        self.out.plain.extend_from_slice(b"+OK\r\n");
+        self.out.extend_from_slice(b"+OK\r\n");
     }
 
     /// A simple string; must not contain CR or LF.
     pub fn simple(&mut self, text: &str) {
-        self.out.plain.push(b'+');
-        self.out.plain.extend_from_slice(text.as_bytes());
-        self.out.plain.extend_from_slice(b"\r\n");
+        self.out.plain_mut().push(b'+');
+        self.out.extend_from_slice(text.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// An error; `text` starts with its code (`ERR …`). Line breaks become spaces.
@@ -136,11 +136,11 @@ impl<'a> Reply<'a> {
 
     /// An error whose text quotes bytes of the client.
     pub fn error_bytes(&mut self, text: &[u8]) {
-        self.out.plain.push(b'-');
+        self.out.plain_mut().push(b'-');
         self.out
-            .plain
+            .plain_mut()
             .extend(text.iter().map(|&b| if b == b'\r' || b == b'\n' { b' ' } else { b }));
-        self.out.plain.extend_from_slice(b"\r\n");
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// An integer.
@@ -153,15 +153,15 @@ impl<'a> Reply<'a> {
     }
 
     fn negative(&mut self, number: i64) {
-        self.out.plain.push(b':');
-        numbers::push_i64(&mut self.out.plain, number);
-        self.out.plain.extend_from_slice(b"\r\n");
+        self.out.plain_mut().push(b':');
+        numbers::push_i64(self.out.plain_mut(), number);
+        self.out.extend_from_slice(b"\r\n");
     }
 
     /// A bulk string.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
-        bulk::push_bulk(&mut self.out.plain, bytes);
+        bulk::push_bulk(self.out.plain_mut(), bytes);
     }
 
     /// A bulk string from a part of a string that is referred to if it is long.
@@ -199,12 +199,14 @@ impl<'a> Reply<'a> {
     /// Null: `$-1` or `_`.
     #[inline]
     pub fn null(&mut self) {
-        self.out.plain.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" });
+        let null: &[u8] = if self.is_resp3() { b"_\r\n" } else { b"$-1\r\n" };
+        self.out.extend_from_slice(null);
     }
 
     /// Null in the place of an array: `*-1` or `_`.
     pub fn null_array(&mut self) {
-        self.out.plain.extend_from_slice(if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" });
+        let null: &[u8] = if self.is_resp3() { b"_\r\n" } else { b"*-1\r\n" };
+        self.out.extend_from_slice(null);
     }
 
     /// The start of an array of `len` elements.
@@ -240,9 +242,9 @@ impl<'a> Reply<'a> {
     /// A double; a bulk string in RESP2.
     pub fn double(&mut self, number: f64) {
         if self.is_resp3() {
-            self.out.plain.push(b',');
-            numbers::push_f64(&mut self.out.plain, number);
-            self.out.plain.extend_from_slice(b"\r\n");
+            self.out.plain_mut().push(b',');
+            numbers::push_f64(self.out.plain_mut(), number);
+            self.out.extend_from_slice(b"\r\n");
         } else {
             let mut text = Vec::with_capacity(32);
             numbers::push_f64(&mut text, number);
@@ -253,7 +255,7 @@ impl<'a> Reply<'a> {
     /// A boolean; an integer in RESP2.
     pub fn boolean(&mut self, value: bool) {
         if self.is_resp3() {
-            self.out.plain.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
+            self.out.extend_from_slice(if value { b"#t\r\n" } else { b"#f\r\n" });
         } else {
             self.integer(i64::from(value));
         }
@@ -262,9 +264,9 @@ impl<'a> Reply<'a> {
     /// A big number given as digits; a bulk string in RESP2.
     pub fn big_number(&mut self, digits: &str) {
         if self.is_resp3() {
-            self.out.plain.push(b'(');
-            self.out.plain.extend_from_slice(digits.as_bytes());
-            self.out.plain.extend_from_slice(b"\r\n");
+            self.out.plain_mut().push(b'(');
+            self.out.extend_from_slice(digits.as_bytes());
+            self.out.extend_from_slice(b"\r\n");
         } else {
             self.bulk(digits.as_bytes());
         }
@@ -275,10 +277,10 @@ impl<'a> Reply<'a> {
         debug_assert_eq!(format.len(), 3);
         if self.is_resp3() {
             self.header(b'=', bytes.len() + 4);
-            self.out.plain.extend_from_slice(format.as_bytes());
-            self.out.plain.push(b':');
-            self.out.plain.extend_from_slice(bytes);
-            self.out.plain.extend_from_slice(b"\r\n");
+            self.out.extend_from_slice(format.as_bytes());
+            self.out.plain_mut().push(b':');
+            self.out.extend_from_slice(bytes);
+            self.out.extend_from_slice(b"\r\n");
         } else {
             self.bulk(bytes);
         }
@@ -286,13 +288,13 @@ impl<'a> Reply<'a> {
 
     /// Starts an aggregate whose length is known only after its elements are written.
     pub fn deferred(&mut self) -> Deferred {
-        Deferred { at: self.out.plain.len() }
+        Deferred { at: self.out.plain().len() }
     }
 
     fn finish(&mut self, place: Deferred, kind: u8, len: usize) {
-        let start = self.out.plain.len();
+        let start = self.out.plain().len();
         self.header(kind, len);
-        let added = self.out.plain.len() - start;
+        let added = self.out.plain().len() - start;
         self.out.move_to(place.at, added);
     }
 

@@ -7,7 +7,7 @@ use engine::mailbox::{Message, Push};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
 use engine::{Engine, Millis, Worker};
-use resp::output::Output;
+use resp::Output;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -2,14 +2,15 @@
 //!
 //! Options that the server reads whenever it needs them are not here: their new value is enough.
 
-use crate::net::{Kind, ListenSpec, Net};
 use crate::persistence::aof::Aof;
-use crate::process::oom_score::{self, OomScore};
-use crate::process::title::{ProcessTitle, Variables};
-use crate::process::{checks, crash, log as logging, open_files};
+use crate::title::Variables;
 use crate::{log, tls};
 use config::{ApplyError, Changed, Config, OomScoreAdj};
 use engine::Engine;
+use net::{Kind, ListenSpec, Net};
+use process::oom_score::{self, OomScore};
+use process::title::ProcessTitle;
+use process::{checks, crash, log as logging, open_files};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,8 +36,11 @@ impl Title {
             tls_port: config.tls_port(),
             ..self.variables.clone()
         };
-        if config.set_proc_title() {
-            self.title.set(&config.proc_title_template().to_string_lossy(), &variables);
+        if config.set_proc_title()
+            && let Some(title) =
+                variables.fill_in(config.proc_title_template().to_string_lossy().as_bytes())
+        {
+            self.title.set(&title);
         }
     }
 }
@@ -206,6 +210,9 @@ impl Applier {
 
     fn listen(&self, option: &str) -> Result<(), String> {
         self.net.rebind(&listeners(&self.engine.config)).map_err(|error| {
+            if let Some(lost) = &error.lost {
+                log!(Warning, "Warning: {lost}");
+            }
             log!(Warning, "Warning: {error}");
             if option == "bind" {
                 "Failed to bind to specified addresses.".to_owned()

@@ -5,11 +5,11 @@
 //! request arrives, with every message that is sent to a client, and by housekeeping.
 
 use crate::log;
-use crate::net::{ConnIo, OutputSize};
 use config::{ClientClass, OutputLimit};
 use engine::clients::Client;
 use engine::{Engine, Millis, Session};
 use keyspace::memory::block_size;
+use net::{ConnIo, OutputSize};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Output below this is on its way and does not count, as a reply that fits Redis's fixed buffer

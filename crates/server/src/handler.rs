@@ -2,18 +2,19 @@
 //! other threads have for a session reaches its socket.
 
 use crate::client_limits::{self, Input};
-use crate::net::{Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, PeerInfo, Problem};
+use crate::log;
 use crate::replication::feed;
 use crate::replication::feed::{Feeding, Replica};
-use crate::{log, net};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
 use engine::dispatch::NotNow;
+use engine::journal::safe;
 use engine::mailbox::{Message, Push, recheck_all};
 use engine::session::{Fate, Session};
 use engine::worker::{Next, Peer};
 use engine::{Engine, Millis, Worker};
 use keyspace::memory;
+use net::{Close, ConnId, ConnIo, Consumed, Cx, Gate, Handler, Kind, PeerInfo, Problem};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,6 +25,9 @@ const TURN_OUTPUT: usize = 1 << 20;
 
 /// How long CLIENT LIST goes on showing the peak of a client's replies.
 const PEAK_MS: i64 = 5000;
+
+/// Bytes behind each word of a request.
+const LINE_END: usize = 2;
 
 /// Longest time between two rounds of housekeeping.
 const ROUND: Duration = Duration::from_millis(100);
@@ -310,11 +314,15 @@ impl Hub {
 fn hold_until_safe(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
     // They were promised a quorum, whatever the mode is since.
     for reply in session.write_replies.drain(..) {
-        io.hold_write(reply.start..reply.end, reply.position.0);
+        io.hold_reply(reply.start..reply.end, reply.position.0);
     }
     if engine.safe.holds_replies()
         && let Some(gate) = engine.gate_of(session)
     {
+        let gate = match gate {
+            safe::Gate::Disk => Gate::Released,
+            safe::Gate::Quorum => Gate::Judged,
+        };
         // In a history that this one has taken the place of, positions may have been further on.
         let end = engine.journal.position();
         (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
@@ -444,9 +452,10 @@ impl Handler for Hub {
         }
         match fed.next {
             Next::Read { missing } => Consumed::need(fed.consumed, missing),
-            Next::ReadWord { arrived, len } => {
-                Consumed { bytes: fed.consumed, next: net::NextInput::Word { arrived, len } }
-            }
+            Next::ReadWord { arrived, len } => Consumed {
+                bytes: fed.consumed,
+                next: net::NextInput::Word { arrived, len, behind: LINE_END },
+            },
             Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
             Next::Suspended => {
                 io.pause();
@@ -518,7 +527,7 @@ impl Handler for Hub {
             tier::own_ring::reap();
         }
         self.engine.flush_broadcasts();
-        if cx.take_awaits_quorum() {
+        if cx.take_awaits_judgement() {
             self.engine.ask_for_acks();
         }
         if self.engine.journal.is_active() {

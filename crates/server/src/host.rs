@@ -2,10 +2,8 @@
 
 use crate::apply::Applier;
 use crate::log;
-use crate::net::{Choice, Net, Passed};
 use crate::peers::Peers;
 use crate::persistence::{load, save, shutdown};
-use crate::process::{crash, facts, os_error};
 use config::{ApplyError, Changed};
 use engine::Engine;
 use engine::commits::Verdict;
@@ -13,6 +11,8 @@ use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
 use engine::peer::Peer;
 use engine::snapshot::{Beside, Snapshot};
+use net::{Choice, Net, Passed};
+use process::{crash, facts, os_error};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;

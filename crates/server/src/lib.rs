@@ -1,19 +1,20 @@
-//! The server: reactors, connections, files and the process around them. The only crate that does
-//! I/O.
+//! Assembles a server: its connections' handler, files, background threads, start and stop.
 
 mod apply;
 mod client_limits;
+mod defragment;
 pub mod handler;
 pub mod host;
 mod listening;
-pub mod net;
 mod peers;
 pub mod persistence;
-pub mod process;
+mod reclaim;
 pub mod replication;
 mod socket;
 pub mod start;
+mod title;
 pub mod tls;
 mod unsupported;
 
+use process::log;
 pub use start::run;

@@ -5,8 +5,8 @@
 //! moment, and binds again until it is free.
 
 use crate::log;
-use crate::net::{BindError, ListenSpec, Net};
-use crate::process::signals;
+use net::{BindError, ListenSpec, Net};
+use process::signals;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 

@@ -5,11 +5,11 @@
 //! other side may have closed it, or sent what no request has asked for. A thread closes those that nothing
 //! has asked for; it ends with the last of them.
 
-use crate::process::thread;
 use crate::socket::Socket;
 use crate::tls;
 use config::Config;
 use engine::peer::Peer;
+use process::thread;
 use rustls::ClientConfig;
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::{Arc, Mutex};

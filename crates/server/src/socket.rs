@@ -1,6 +1,6 @@
 //! A connection that this server makes to another one: plain, or by TLS.
 
-use crate::net::{OutgoingStream, connect_from, shake_hands};
+use net::{OutgoingStream, connect_from, shake_hands};
 use rustls::ClientConfig;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};

@@ -5,22 +5,22 @@ use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::listening;
 use crate::log;
-use crate::net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
 use crate::persistence::aof::{Aof, LoadedLog};
 use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
-use crate::process::{
-    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, defragment, facts,
-    log as logging, memory::Memory, numa, open_files, pidfile, priority, reclaim, shutdown,
-    signals, supervised, syslog, thread, title,
-};
 use crate::tls;
-use crate::unsupported;
+use crate::{defragment, reclaim, title, unsupported};
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
 use engine::{Engine, Worker};
+use net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
+use process::{
+    affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
+    log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
+    supervised, syslog, thread,
+};
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
@@ -88,7 +88,7 @@ fn serve(
     }
     set_up_logging(&config)?;
     let cpus = Cpus::detect();
-    let process_title = title::ProcessTitle::prepare();
+    let process_title = process::title::ProcessTitle::prepare();
     let mode = supervision(&config);
     let supervisor = supervised::Supervisor::detect(mode);
     let in_background = config.daemonize() && !supervisor.is_supervised();

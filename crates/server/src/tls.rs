@@ -1,7 +1,7 @@
 //! From the `tls-*` options to a context for the network layer.
 
-use crate::net::{self, ClientAuth, Net, TlsContext, TlsSettings};
 use config::{Config, Text, TlsAuthClients};
+use net::{self, ClientAuth, Net, TlsContext, TlsSettings};
 use rustls::ClientConfig;
 use std::sync::Arc;
 

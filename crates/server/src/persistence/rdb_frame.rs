@@ -52,7 +52,7 @@ impl RdbFrame {
             if has_timed_fields { rdb::VALKEY_VERSION } else { self.version.min(rdb::VERSION) };
         header.file_header_of(version);
         header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
-        header.aux("dunlin-ver", crate::process::facts::VERSION.as_bytes());
+        header.aux("dunlin-ver", process::facts::VERSION.as_bytes());
         header.aux_integer("redis-bits", 64);
         header.aux_integer("ctime", cut.time.0 / 1000);
         let used = keyspace::memory::used_bytes();

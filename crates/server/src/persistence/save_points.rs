@@ -2,11 +2,11 @@
 
 use super::save;
 use crate::log;
-use crate::process::thread;
 use config::SavePoint;
 use engine::Engine;
 use engine::clock::now_s;
 use engine::snapshot::Snapshots;
+use process::thread;
 use std::io;
 use std::time::Duration;
 

@@ -6,9 +6,6 @@
 
 use super::save;
 use crate::log;
-use crate::net::Net;
-use crate::process::signals::{self, ShutdownSignal};
-use crate::process::thread;
 use crate::replication::catch_up::Target;
 use engine::append_log::LogState;
 use engine::clock::now;
@@ -18,6 +15,9 @@ use engine::mailbox::recheck_all;
 use engine::snapshot::Beside;
 use engine::{Engine, Millis};
 use keyspace::snapshot::Shared;
+use net::Net;
+use process::signals::{self, ShutdownSignal};
+use process::thread;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

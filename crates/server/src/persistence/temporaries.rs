@@ -6,7 +6,7 @@
 //! a number that means nothing here, but its lock counts.)
 
 use crate::log;
-use crate::process::os_error;
+use process::os_error;
 use std::fs::{self, File};
 use std::path::Path;
 

@@ -1,11 +1,11 @@
 //! The flash tier's folder and threads, from the start of the server to its end.
 
 use crate::log;
-use crate::process::thread;
 use config::{Config, IoBackend};
 use engine::Engine;
 use engine::mailbox::recheck_all;
 use engine::tier::Entries;
+use process::thread;
 use std::sync::Arc;
 use std::time::Duration;
 use tier::files::{Backend, Files};

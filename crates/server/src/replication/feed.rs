@@ -5,11 +5,11 @@
 //! which all replicas share. A replica that is too far behind is cut off by the journal.
 
 use crate::log;
-use crate::net::{ConnId, ConnIo};
 use engine::Engine;
 use engine::clock::now;
 use engine::journal::Reader;
 use engine::replicas::Feed;
+use net::{ConnId, ConnIo};
 use replication::primary::{Behind, SoftLimit};
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;

@@ -12,11 +12,11 @@ mod upstream;
 
 use crate::log;
 use crate::persistence::aof::Aof;
-use crate::process::thread;
 use engine::clock::now;
 use engine::journal::backlog::BacklogExpiry;
 use engine::mailbox::Message;
 use engine::{Engine, Millis};
+use process::thread;
 use replication::primary::Action;
 use replication::wire;
 use std::io;

@@ -3,7 +3,7 @@
 use super::room;
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
-use crate::process::os_error;
+use process::os_error;
 use replication::manifest::LogFile;
 use replication::{FileEnd, Manifest};
 use std::ffi::OsStr;

@@ -17,9 +17,7 @@ mod tail;
 mod writer;
 
 use crate::log;
-use crate::net::Net;
 use crate::persistence::temporaries;
-use crate::process::{os_error, thread};
 use engine::Engine;
 use engine::append_log::LogState;
 use engine::journal::IfBehind;
@@ -30,6 +28,8 @@ use file::LogFile;
 use files::Folder;
 use keyspace::snapshot::Shared;
 pub use load::Loaded as LoadedLog;
+use net::Net;
+use process::{os_error, thread};
 use replication::Manifest;
 use replication::manifest::BaseFormat;
 use replication::rewrite::{Answer, Backoff, has_grown};

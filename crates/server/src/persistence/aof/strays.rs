@@ -12,7 +12,7 @@
 
 use super::files::Folder;
 use super::room;
-use crate::process::os_error;
+use process::os_error;
 use rdb::file::{Item, Scanner, Step};
 use replication::Manifest;
 use std::fs;

@@ -6,7 +6,7 @@
 
 use super::check_rdb;
 use crate::persistence::aof::data_end;
-use crate::process::{facts, os_error};
+use process::{facts, os_error};
 use replication::{FileEnd, Item, Manifest, StreamReader};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};

@@ -7,7 +7,7 @@
 
 use crate::persistence::load::Options;
 use crate::persistence::load::feed::Feed;
-use crate::process::{facts, os_error};
+use process::{facts, os_error};
 use rdb::file::{Foreign, Item, Record, Scanner, Step};
 use rdb::{Builder, Decoder, Error, Kind, Limits};
 use std::ffi::OsString;

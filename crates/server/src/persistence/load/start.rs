@@ -3,10 +3,10 @@
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::persistence::check::verify_rdb;
-use crate::process::{os_error, signals};
 use engine::journal::{Entry, History};
 use engine::load::Counts;
 use engine::{DbIndex, Engine, clock};
+use process::{os_error, signals};
 use replication::Place;
 use std::fs::File;
 use std::io::{ErrorKind, Seek};

@@ -3,9 +3,9 @@
 use super::error::Failure;
 use super::queue::{Batch, Job, Large, Piece, Queue};
 use super::{Cause, Options};
-use crate::process::thread;
 use engine::Engine;
 use engine::load::{Counts, Loader};
+use process::thread;
 use rdb::{Builder, Decoder, Error};
 use std::io;
 use std::sync::Arc;

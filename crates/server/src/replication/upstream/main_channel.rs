@@ -6,9 +6,9 @@
 use super::input::is_nothing;
 use super::kept::Kept;
 use crate::log;
-use crate::process::{os_error, thread};
 use crate::socket::{ROUND, Socket};
 use engine::Engine;
+use process::{os_error, thread};
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};

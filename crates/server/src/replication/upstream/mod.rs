@@ -12,7 +12,6 @@ mod received;
 
 use crate::log;
 use crate::persistence::aof::Aof;
-use crate::process::{log as logging, os_error, thread};
 use crate::socket::{ROUND, Socket};
 use crate::tls;
 use config::Config;
@@ -25,6 +24,7 @@ use engine::follow::{Follower, Piece, is_held_by_clients};
 use engine::thread::ThreadContext;
 use input::is_nothing;
 use kept::Kept;
+use process::{log as logging, os_error, thread};
 use received::{Missing, Received};
 use replication::replica::{
     Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,

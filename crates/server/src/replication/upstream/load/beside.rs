@@ -9,10 +9,10 @@ use super::{
 };
 use crate::log;
 use crate::persistence::load::Report;
-use crate::process::signals;
 use crate::replication::upstream::Uplink;
 use engine::DbIndex;
 use engine::follow::{Beginning, exchange};
+use process::signals;
 use replication::replica::Promise;
 use std::io::Read;
 

@@ -3,8 +3,8 @@
 use crate::log;
 use crate::persistence::snapshot_file::sync_folder_of;
 use crate::persistence::temporaries;
-use crate::process::os_error;
 use engine::Engine;
+use process::os_error;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,0 +1,293 @@
+//! Input: from a socket's bytes to the handler's `data`, and what is left over.
+//!
+//! The usual case makes no copy: a connection with nothing left over gets the receive buffer
+//! itself. What the handler does not consume moves to the connection's own `rest`, which exists
+//! only as long as something is in it. A request that is larger than the buffers grows there:
+//! geometrically, so that a peer which merely announces 512 MB has not made us reserve them, but
+//! not beyond what it announced, so that no more is reserved than arrives. A long word of it is received
+//! [into a block of its own](super::filling), where it may stay.
+
+use super::buffers::Filled;
+use super::conn::{Link, Token, flag};
+use super::core::Core;
+use super::cx::ConnIo;
+use super::filling::Filling;
+use super::reactor::Reactor;
+use super::tls::FeedResult;
+use super::{Close, Consumed, Handler, NextInput, Problem, sys};
+use std::os::fd::AsRawFd;
+
+/// Input of a connection that is not being served is kept up to here; then its socket is no longer
+/// read, and the peer's own sends come to a halt.
+const STASH: usize = 64 << 10;
+
+/// A vector with more room than this that is mostly empty is exchanged for a smaller one.
+const ROOMY: usize = 64 << 10;
+
+impl<H: Handler> Reactor<H> {
+    /// Bytes have been received. This is the hot path.
+    #[inline]
+    pub(super) fn on_data(&mut self, token: Token, buf: Filled) {
+        let slot = token.slot;
+        let link = &mut self.core.links[slot as usize];
+        if link.generation == token.generation {
+            self.coalescer.arrived(&mut link.seen);
+            if link.flags & (flag::BLOCKED | flag::TLS) == 0 && link.rest.is_empty() {
+                let input = self.driver.input(buf);
+                fresh(&mut self.handler, &mut self.users, &mut self.core, slot, input);
+            } else if link.is(flag::TLS) {
+                self.on_wire(slot, buf);
+            } else {
+                let input = self.driver.input(buf);
+                append(&mut self.core.links[slot as usize], input);
+                self.appended(slot);
+            }
+        }
+        self.driver.recycle(buf);
+    }
+
+    /// Bytes of a TLS connection have been received.
+    fn on_wire(&mut self, slot: u32, buf: Filled) {
+        let link = &mut self.core.links[slot as usize];
+        if link.is(flag::DEAD) {
+            return;
+        }
+        let Some(session) = link.tls.as_mut() else { return };
+        let mut plain = std::mem::take(&mut self.plain);
+        let fed = session.feed(self.driver.input(buf), &mut plain);
+        let ready = !session.is_handshaking();
+        if link.is(flag::HANDSHAKE) {
+            // Whatever the session wants to say leaves at the end of the turn.
+            self.core.mark_dirty(slot);
+            if ready && fed.is_ok() {
+                self.core.links[slot as usize].flags &= !flag::HANDSHAKE;
+                self.introduce(slot, None);
+            }
+        }
+        match fed {
+            Ok(_) if plain.is_empty() => {}
+            Ok(_) => self.on_plain(slot, &plain),
+            Err(ref error) => self.tls_failed(slot, &error.to_string()),
+        }
+        if fed == Ok(FeedResult::Ended) {
+            self.on_eof(slot);
+        }
+        plain.clear();
+        plain.shrink_to(ROOMY);
+        self.plain = plain;
+    }
+
+    fn on_plain(&mut self, slot: u32, plain: &[u8]) {
+        let link = &mut self.core.links[slot as usize];
+        if !link.is(flag::BLOCKED) && link.rest.is_empty() {
+            fresh(&mut self.handler, &mut self.users, &mut self.core, slot, plain);
+        } else {
+            append(link, plain);
+            self.appended(slot);
+        }
+    }
+
+    /// Ends a connection whose TLS session broke, after telling the peer why.
+    pub(super) fn tls_failed(&mut self, slot: u32, why: &str) {
+        let link = &mut self.core.links[slot as usize];
+        if let (Some(session), Some(fd)) = (link.tls.as_mut(), link.fd.as_ref()) {
+            let mut alert = Vec::new();
+            session.seal(&[], &mut alert);
+            // It fits an empty socket; for a full one the peer is not listening anyway.
+            let _ = sys::send(fd.as_raw_fd(), &alert);
+        }
+        if link.is(flag::HANDSHAKE) {
+            let peer = self.peer_info(slot, None).addr_text();
+            self.handler.problem(Problem::Handshake(&peer, why));
+        }
+        self.core.kill(slot, Close::Tls);
+    }
+
+    /// A connection's `rest` has grown.
+    fn appended(&mut self, slot: u32) {
+        let link = &mut self.core.links[slot as usize];
+        if link.is(flag::CLOSING | flag::DEAD) {
+            forget(link);
+        } else if link.is(flag::BLOCKED) {
+            if link.unread() >= STASH && !link.is(flag::UNREAD) {
+                link.flags |= flag::UNREAD;
+                let token = self.core.token(slot);
+                self.driver.read_off(token);
+            }
+        } else if link.unread() >= link.wanted {
+            self.run_rest(slot);
+        } else if let Some(user) = self.users[slot as usize].as_mut() {
+            self.handler.growing(user, &mut ConnIo { core: &mut self.core, slot });
+        }
+    }
+
+    /// Presents what was left over.
+    fn run_rest(&mut self, slot: u32) {
+        let Some(user) = self.users[slot as usize].as_mut() else { return };
+        let link = &mut self.core.links[slot as usize];
+        let (mut rest, start) = (std::mem::take(&mut link.rest), std::mem::take(&mut link.start));
+        let input = &rest[start..];
+        let mut io = ConnIo { core: &mut self.core, slot };
+        let consumed = self.handler.data(user, &mut io, input);
+        let used = consumed.bytes.min(input.len());
+        debug_assert_eq!(used, consumed.bytes, "a handler consumed more than there was");
+        let left = input.len() - used;
+        if left > 0 {
+            let link = &mut self.core.links[slot as usize];
+            let begin = start + used;
+            if rest.capacity() > ROOMY && left < rest.capacity() / 4 {
+                rest = rest[begin..].to_vec();
+            } else if begin > left {
+                // What is moved is less than what was consumed: linear over all.
+                rest.copy_within(begin.., 0);
+                rest.truncate(left);
+            } else {
+                link.start = begin;
+            }
+            link.rest = rest;
+        }
+        conclude(&mut self.core, slot, consumed, left);
+    }
+
+    /// Presents what was left over, unless something still stands against it, and takes up reading
+    /// again.
+    pub(super) fn again(&mut self, slot: u32) {
+        let link = &self.core.links[slot as usize];
+        if !link.is(flag::BLOCKED) && link.unread() > 0 {
+            self.run_rest(slot);
+        }
+        let link = &mut self.core.links[slot as usize];
+        if link.is(flag::BLOCKED) {
+            return;
+        }
+        if link.is(flag::UNREAD) {
+            link.flags &= !flag::UNREAD;
+            let token = self.core.token(slot);
+            self.driver.read_on(token);
+        } else if link.is(flag::EOF) {
+            self.core.close_after_flush(slot);
+        }
+    }
+
+    /// The peer has closed its side.
+    pub(super) fn on_eof(&mut self, slot: u32) {
+        let link = &mut self.core.links[slot as usize];
+        if link.is(flag::CLOSING | flag::DEAD) {
+            return;
+        }
+        link.flags |= flag::EOF;
+        if link.is(flag::PAUSED) || link.is(flag::HANDSHAKE) {
+            self.core.kill(slot, Close::Eof);
+        } else if !(link.is(flag::RETRY | flag::RERUN) && link.unread() > 0) {
+            // Replies to what came before the end are still sent.
+            self.core.close_after_flush(slot);
+        }
+    }
+
+    /// The peer of a connection that is not being read has hung up.
+    pub(super) fn on_hung_up(&mut self, slot: u32, both: bool) {
+        if both {
+            self.core.kill(slot, Close::Failed(libc::ECONNRESET));
+        } else if self.core.links[slot as usize].is(flag::PAUSED) {
+            self.core.kill(slot, Close::Eof);
+        }
+        // Else its end is found where it belongs, behind what it sent before.
+    }
+}
+
+/// Presents bytes of a connection that has nothing left over.
+#[inline]
+fn fresh<H: Handler>(
+    handler: &mut H,
+    users: &mut [Option<H::Conn>],
+    core: &mut Core,
+    slot: u32,
+    input: &[u8],
+) {
+    let Some(user) = users[slot as usize].as_mut() else { return };
+    let consumed = handler.data(user, &mut ConnIo { core, slot }, input);
+    let left = input.get(consumed.bytes..).unwrap_or_else(|| {
+        debug_assert!(false, "a handler consumed more than there was");
+        &[]
+    });
+    if left.is_empty() {
+        return;
+    }
+    keep(&mut core.links[slot as usize], left, consumed);
+    conclude(core, slot, consumed, left.len());
+}
+
+/// Begins a `rest` with what a handler left of a receive buffer.
+fn keep(link: &mut Link, left: &[u8], consumed: Consumed) {
+    let missing = match consumed.next {
+        NextInput::Read { missing } => missing,
+        NextInput::Word { .. } | NextInput::Retry => 0,
+    };
+    // Room for as much again saves the first few growths.
+    let room = left.len().saturating_mul(2).min(left.len().saturating_add(missing));
+    link.rest = Vec::with_capacity(even(room));
+    link.rest.extend_from_slice(left);
+}
+
+/// Acts on what a handler said about its input, of which `left` bytes are in `rest`.
+fn conclude(core: &mut Core, slot: u32, consumed: Consumed, left: usize) {
+    let token = core.token(slot);
+    let link = &mut core.links[slot as usize];
+    if link.is(flag::CLOSING | flag::DEAD) {
+        forget(link);
+        return;
+    }
+    link.wanted = 0;
+    match consumed.next {
+        NextInput::Read { missing } => link.wanted = left.saturating_add(missing),
+        NextInput::Word { arrived, len, behind } => fill(link, arrived, len, behind),
+        NextInput::Retry if left > 0 => {
+            link.flags |= flag::RETRY;
+            core.has_progress |= consumed.bytes > 0;
+            core.retries.push(token);
+        }
+        NextInput::Retry => {}
+    }
+}
+
+/// Has a long word received into a block of its own, of which `arrived` bytes are the last of `rest`.
+fn fill(link: &mut Link, arrived: usize, len: usize, behind: usize) {
+    if link.filling.is_none() {
+        let begin = link.rest.len() - arrived;
+        link.filling = Filling::begin(&link.rest[begin..], len);
+        if link.filling.is_none() {
+            // No memory in one piece: as any other word, as far as that goes.
+            link.wanted = link.unread().saturating_add(len - arrived + behind);
+            return;
+        }
+        link.rest.truncate(begin);
+    }
+    link.wanted = link.unread() + behind;
+}
+
+/// A capacity of at least `room`, of one of a few sizes if it is middling: each size in use keeps
+/// some of the allocator's memory for itself.
+fn even(room: usize) -> usize {
+    if (4 << 10..=STASH).contains(&room) { room.next_power_of_two() } else { room }
+}
+
+/// Drops input that will not be read.
+fn forget(link: &mut Link) {
+    link.rest = Vec::new();
+    link.filling = None;
+    link.start = 0;
+    link.wanted = 0;
+}
+
+/// Adds received bytes to a `rest`.
+fn append(link: &mut Link, bytes: &[u8]) {
+    let bytes = link.filling.as_mut().map_or(bytes, |filling| filling.take_in(bytes));
+    let len = link.rest.len() + bytes.len();
+    if len > link.rest.capacity() {
+        // Twice as much, but not more than the request is known to need.
+        let known = link.start.saturating_add(link.wanted);
+        let room = link.rest.capacity().saturating_mul(2).min(known).max(len);
+        link.rest.reserve_exact(even(room) - link.rest.len());
+    }
+    link.rest.extend_from_slice(bytes);
+}

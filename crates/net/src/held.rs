@@ -1,0 +1,245 @@
+//! Output that must not leave yet, and what becomes of it.
+//!
+//! Output is held in pieces, each at a [`Gate`] for a position. There are two gates, by number; what
+//! the positions are and what a gate stands for is the owner's business.
+//! A piece may leave when its position has passed and all pieces in front of it have left, so replies keep
+//! their order whatever gates they wait at.
+//!
+//! At the gate `Judged` a position can also be *given up*. A piece that [can be replaced](super::ConnIo::hold_reply)
+//! is then *lost*: the handler says what takes its place. Other pieces leave as they are.
+
+use std::ops::Range;
+use structs::output::Output;
+
+/// A connection keeps the memory of so many pieces of output that were held.
+const KEPT_PIECES: usize = 16;
+
+/// A gate, by its number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// Opened by [`Net::release`](super::Net::release), whose caller sends most of the output itself.
+    Released = 0,
+    /// Opened by [`Net::judge`](super::Net::judge), which can also give positions up.
+    Judged = 1,
+}
+
+impl Gate {
+    pub(super) const ALL: [Gate; 2] = [Gate::Released, Gate::Judged];
+}
+
+/// Up to where positions have passed the gates.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Passed {
+    /// Past the gate `Released`.
+    pub released: u64,
+    /// Past the gate `Judged`.
+    pub confirmed: u64,
+    /// Past the gate `Judged`, too, but what can be replaced is lost.
+    pub given_up: u64,
+    /// Where this changes, positions at the gate `Judged` mean something else: what waits there is lost.
+    pub epoch: u64,
+}
+
+impl Passed {
+    /// The position up to which output at a gate may leave.
+    pub fn at(&self, gate: Gate) -> u64 {
+        match gate {
+            Gate::Released => self.released,
+            Gate::Judged => self.confirmed.max(self.given_up),
+        }
+    }
+}
+
+/// A piece of output, in plain bytes. It begins where the one before it ends, or later.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    /// Where a reply begins that may have to be replaced; otherwise the end.
+    start: usize,
+    end: usize,
+    gate: Gate,
+    position: u64,
+    is_lost: bool,
+}
+
+/// What may leave of a connection's output.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Free {
+    /// So many plain bytes.
+    pub bytes: usize,
+    /// The replies among them that are to be replaced, in order.
+    pub lost: Vec<Range<usize>>,
+}
+
+/// The pieces of one connection's output.
+#[derive(Debug, Default)]
+pub struct Held(Vec<Piece>);
+
+impl Held {
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Has the output up to `end` wait.
+    pub fn add(&mut self, end: usize, gate: Gate, position: u64) {
+        match self.0.last_mut() {
+            Some(last) if last.end == end && last.gate == gate => {
+                last.position = last.position.max(position);
+            }
+            _ => self.0.push(Piece { start: end, end, gate, position, is_lost: false }),
+        }
+    }
+
+    /// Has a reply wait that may have to be replaced.
+    pub fn add_reply(&mut self, reply: Range<usize>, position: u64) {
+        let Range { start, end } = reply;
+        self.0.push(Piece { start, end, gate: Gate::Judged, position, is_lost: false });
+    }
+
+    /// Has output of `len` bytes that may leave, if what waits at the gate `Released` may, stand in front.
+    pub fn put_in_front(&mut self, len: usize) {
+        self.0.iter_mut().for_each(|piece| {
+            piece.start += len;
+            piece.end += len;
+        });
+        let free =
+            Piece { start: len, end: len, gate: Gate::Released, position: 0, is_lost: false };
+        self.0.insert(0, free);
+    }
+
+    /// Takes what may leave from the front; `len` is all that there is.
+    pub fn take_free(&mut self, passed: &Passed, len: usize) -> Free {
+        let may_leave = |piece: &&Piece| piece.is_lost || piece.position <= passed.at(piece.gate);
+        let due = self.0.iter().take_while(may_leave).count();
+        let is_lost = |piece: &Piece| {
+            let is_late = piece.gate == Gate::Judged && piece.position > passed.confirmed;
+            (piece.is_lost || is_late) && piece.start < piece.end
+        };
+        let (mut lost, mut bytes) = (Vec::new(), 0);
+        for piece in self.0.drain(..due) {
+            bytes = piece.end;
+            if is_lost(&piece) {
+                lost.push(piece.start..piece.end);
+            }
+        }
+        if self.0.is_empty() {
+            self.clear();
+            bytes = len;
+        }
+        self.0.iter_mut().for_each(|piece| {
+            piece.start -= bytes;
+            piece.end -= bytes;
+        });
+        Free { bytes, lost }
+    }
+
+    /// What waits at the gate `Judged` is lost.
+    pub fn lose(&mut self) {
+        let waiting = self.0.iter_mut().filter(|piece| piece.gate == Gate::Judged);
+        waiting.for_each(|piece| piece.is_lost = true);
+    }
+
+    /// Nothing is held any longer.
+    pub fn clear(&mut self) {
+        self.0.clear();
+        // While a gate is shut for long many may gather.
+        self.0.shrink_to(KEPT_PIECES);
+    }
+
+    /// The position at a gate behind which nothing waits there, if anything does.
+    pub fn last_at(&self, gate: Gate) -> Option<u64> {
+        self.0.iter().filter(|piece| piece.gate == gate).map(|piece| piece.position).max()
+    }
+}
+
+/// Puts `line` in the place of each of `replies`.
+pub fn replace(output: &mut Output, replies: &[Range<usize>], line: &[u8]) {
+    // From the back, so that each byte is moved once.
+    let mut tails = Vec::with_capacity(replies.len());
+    for reply in replies.iter().rev() {
+        tails.push(output.split_off(reply.end));
+        output.truncate(reply.start);
+    }
+    for mut tail in tails.into_iter().rev() {
+        output.extend_from_slice(line);
+        output.append(&mut tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Gate::{Judged, Released};
+
+    fn released(released: u64) -> Passed {
+        Passed { released, ..Passed::default() }
+    }
+
+    fn judged(confirmed: u64, given_up: u64) -> Passed {
+        Passed { confirmed, given_up, ..Passed::default() }
+    }
+
+    fn free(bytes: usize) -> Free {
+        Free { bytes, lost: Vec::new() }
+    }
+
+    #[test]
+    fn output_leaves_in_order() {
+        let mut held = Held::default();
+        held.add(10, Released, 100);
+        held.add(15, Released, 90);
+        held.add(20, Released, 200);
+        assert_eq!(held.take_free(&released(99), 23), free(0));
+        assert_eq!(
+            held.take_free(&released(100), 23),
+            free(15),
+            "what passed before waits its turn"
+        );
+        assert_eq!(held.take_free(&released(199), 8), free(0));
+        assert_eq!(held.take_free(&released(200), 8), free(8), "nothing is held: all may leave");
+        assert!(held.is_empty());
+    }
+
+    #[test]
+    fn a_mode_that_changes_keeps_the_order() {
+        let mut held = Held::default();
+        held.add_reply(0..5, 10);
+        held.add(5, Released, 10);
+        held.add(9, Released, 20);
+        assert_eq!((held.last_at(Judged), held.last_at(Released)), (Some(10), Some(20)));
+        assert_eq!(held.take_free(&released(20), 9), free(0));
+        let both = Passed { released: 10, ..judged(10, 0) };
+        assert_eq!(held.take_free(&both, 9), free(5));
+    }
+
+    #[test]
+    fn replies_to_writes_that_are_given_up_are_lost() {
+        let mut held = Held::default();
+        held.add_reply(0..5, 10);
+        held.add_reply(7..12, 20);
+        held.add(14, Judged, 20);
+        held.add_reply(14..19, 30);
+        let lost = |range| Free { bytes: 14, lost: vec![range] };
+        assert_eq!(held.take_free(&judged(10, 20), 19), lost(7..12));
+        assert_eq!(held.take_free(&judged(10, 20), 5), free(0));
+        assert_eq!(held.take_free(&judged(30, 30), 5), free(5), "confirmed at the last moment");
+    }
+
+    #[test]
+    fn a_new_epoch_loses_what_waits() {
+        let mut held = Held::default();
+        held.add_reply(0..5, 10);
+        held.add(8, Judged, 11);
+        held.lose();
+        let passed = Passed { epoch: 1, ..Passed::default() };
+        let lost = std::iter::once(0..5).collect();
+        assert_eq!(held.take_free(&passed, 8), Free { bytes: 8, lost });
+    }
+
+    #[test]
+    fn lines_take_the_place_of_replies() {
+        let mut output = Output::from(b"+a\r\n+bb\r\n+c\r\n+dd\r\n".to_vec());
+        replace(&mut output, &[0..4, 9..13], b"-E\r\n");
+        assert_eq!(output.into_bytes(), b"-E\r\n+bb\r\n-E\r\n+dd\r\n");
+    }
+}

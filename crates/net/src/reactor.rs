@@ -1,0 +1,600 @@
+//! One thread's event loop: see the [module](super) for what a turn is.
+
+use super::coalesce::{Coalescer, WaitLimit};
+use super::conn::{Link, MAX_SLOTS, Token, flag};
+use super::core::Core;
+use super::cx::{ConnIo, Cx};
+use super::driver::Driver;
+use super::epoll::Epoll;
+use super::held::Gate;
+use super::listen::Listener;
+use super::peer::{Kind, PeerInfo, addresses};
+use super::probe::Backend;
+use super::shared::{Arrival, Net};
+use super::sys;
+use super::tls::Session;
+use super::turn::{Batch, Event, Flight};
+use super::uring::Uring;
+use super::yielding::{Scheduling, Yielding};
+use super::{Close, Handler, Problem};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A TLS peer that has not finished its handshake by then is dropped.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// After a failure to accept (no descriptors left, most likely) listeners rest for this long.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// Turns in a row that only retried, after which retrying slows down: the holder of a lock
+/// may wait for this very core.
+const EAGER_RETRIES: u32 = 8;
+const RETRY_REST: Duration = Duration::from_micros(50);
+/// For so long after something was held, clients are taken to wait for their replies.
+const HOLDING: Duration = Duration::from_millis(2);
+/// How much later than asked for a wait of a reactor may end.
+const TIMER_SLACK: Duration = Duration::from_micros(1);
+/// How long a stopping reactor goes on sending to peers that are slow to read.
+const STOP_TIME: Duration = Duration::from_millis(300);
+
+/// One thread's reactor. Made and run on that thread.
+pub struct Reactor<H: Handler> {
+    pub(super) core: Core,
+    pub(super) driver: Driver,
+    pub(super) users: Vec<Option<H::Conn>>,
+    pub(super) handler: H,
+    /// Decrypted input on its way to the handler; empty between events.
+    pub(super) plain: Vec<u8>,
+    /// Buffers that need a second look; empty between turns.
+    pub(super) unsettled: Vec<Flight>,
+    pub(super) coalescer: Coalescer,
+    yielding: Yielding,
+    /// None if this thread cannot give way.
+    scheduling: Option<Scheduling>,
+    pub(super) net: Arc<Net>,
+    batch: Batch,
+    listening: Vec<Arc<Listener>>,
+    listening_version: u64,
+    /// Listeners let go of in this turn: a queued request may still name their descriptors.
+    retired: Vec<Arc<Listener>>,
+    /// Listeners whose accepting failed, and when to try again.
+    resting: Vec<u32>,
+    rested_at: Option<Instant>,
+    /// TLS connections before the end of their handshakes, oldest first.
+    handshakes: std::collections::VecDeque<(Token, Instant)>,
+    next_tick: Instant,
+    /// Turns in a row that had nothing to do but retry.
+    fruitless: u32,
+    /// What was flushed last is to be followed up as soon as it is sent.
+    eager: bool,
+    /// Replies were handed over in this turn.
+    pub(super) hands_over: bool,
+    /// An io_uring belongs to the thread that made it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl<H: Handler> Reactor<H> {
+    /// Sets up the reactor of thread `thread`, which must be the calling one.
+    ///
+    /// # Errors
+    /// The kernel refused what the back-end needs.
+    ///
+    /// # Panics
+    /// When `net` was made for fewer threads.
+    pub fn new(net: &Arc<Net>, thread: usize, handler: H) -> io::Result<Self> {
+        assert!(thread < net.threads(), "there is no seat for thread {thread}");
+        let waker = net.waker(thread).fd();
+        let driver = match net.options().backend {
+            Backend::Uring => Driver::Uring(Box::new(Uring::new(waker)?)),
+            Backend::Epoll => Driver::Epoll(Box::new(Epoll::new(waker)?)),
+        };
+        // The kernel lets short waits last longer than they should, to save power.
+        sys::set_timer_slack(TIMER_SLACK);
+        // Listeners and mail may be there already.
+        net.waker(thread).wake();
+        Ok(Self {
+            core: Core::new(thread as u8),
+            driver,
+            users: Vec::new(),
+            handler,
+            plain: Vec::new(),
+            unsettled: Vec::new(),
+            coalescer: Coalescer::new(Instant::now()),
+            yielding: Yielding::new(Instant::now()),
+            scheduling: Scheduling::of_this_thread(),
+            net: net.clone(),
+            batch: Batch::default(),
+            listening: Vec::new(),
+            listening_version: 0,
+            retired: Vec::new(),
+            resting: Vec::new(),
+            rested_at: None,
+            handshakes: std::collections::VecDeque::new(),
+            next_tick: Instant::now(),
+            fruitless: 0,
+            eager: false,
+            hands_over: false,
+            _not_send: PhantomData,
+        })
+    }
+
+    /// Runs until [`Net::stop`] or [`Cx::stop`]; then sends what the sockets take, reports every
+    /// connection as closed, and returns the handler.
+    ///
+    /// # Errors
+    /// The kernel refused to wait for events, which it does only when something is badly wrong.
+    pub fn run(mut self) -> io::Result<H> {
+        while !self.core.stop {
+            self.turn()?;
+        }
+        self.wind_up()?;
+        let Self { driver, handler, .. } = self;
+        drop(driver);
+        Ok(handler)
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let thread = self.core.thread as usize;
+        self.wait()?;
+        self.handler.begin_of_turn();
+        let woken = self.net.waker(thread).take_notice();
+        self.core.now = Instant::now();
+        self.after_submission();
+        self.settle();
+        self.settle_handed();
+        self.release_held();
+        self.deliver();
+        if woken {
+            self.on_woken();
+        }
+        if self.core.now >= self.next_tick
+            || self.core.tick_wanted.is_some_and(|at| self.core.now >= at)
+        {
+            self.core.tick_wanted = None;
+            self.tick();
+        }
+        self.retry();
+        self.reap();
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        self.handler.end_of_turn(&mut cx);
+        self.reap();
+        self.release_held();
+        self.eager = self.flush();
+        self.announce_held();
+        self.reap();
+        Ok(())
+    }
+
+    /// Waits for the events of the turn, for several if that pays.
+    #[inline]
+    fn wait(&mut self) -> io::Result<()> {
+        let thread = self.core.thread as usize;
+        let timeout = self.timeout();
+        // Clients that wait for held replies send nothing, and what releases them has a batch delay of its own.
+        let waits_for_release = self.core.now < self.core.held_at + HOLDING;
+        let most = self.net.coalescing_time();
+        self.give_way(waits_for_release && !most.is_zero());
+        let may_wait = !(timeout.is_zero() || waits_for_release);
+        let most = if may_wait { most } else { Duration::ZERO };
+        let mut wait_limit = self.coalescer.wait_limit(most, self.core.now, sys::thread_cpu_time);
+        if let Some(WaitLimit { events, time }) = wait_limit {
+            self.net.note_coalescing(thread);
+            if !self.driver.can_be_patient() {
+                // The sends leave; what arrives meanwhile is found when the rest is over.
+                self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
+                if self.batch.events.len() < events as usize {
+                    self.net.waker(thread).rest(time.min(timeout));
+                }
+                wait_limit = None;
+            }
+        }
+        let may_sleep = !timeout.is_zero()
+            && self.batch.events.is_empty()
+            && self.net.waker(thread).fall_asleep();
+        let timeout = if may_sleep { timeout } else { Duration::ZERO };
+        self.driver.wait(timeout, wait_limit, &mut self.batch)
+    }
+
+    /// Has this thread give way to others where that pays: see [`Yielding`].
+    #[inline]
+    fn give_way(&mut self, holds: bool) {
+        let Some(scheduling) = &self.scheduling else { return };
+        let senders = self.coalescer.senders();
+        let waits = || scheduling.waits();
+        let decided = self.yielding.decide(self.core.now, holds, senders, waits);
+        let Some(gives_way) = decided else { return };
+        if let Err(error) = scheduling.give_way(gives_way) {
+            self.handler.problem(Problem::Scheduling(&error));
+            self.scheduling = None;
+        } else if gives_way {
+            self.net.note_yielding(self.core.thread as usize);
+        }
+    }
+
+    /// Lets go of output that was held and may leave.
+    #[inline]
+    fn release_held(&mut self) {
+        self.core.release(self.net.passed());
+    }
+
+    /// Sees to it that what this turn holds will leave.
+    #[inline]
+    fn announce_held(&mut self) {
+        let thread = self.core.thread as usize;
+        let is_holding = self.core.holds();
+        self.net.set_holding(thread, is_holding);
+        if is_holding || self.hands_over {
+            if self.hands_over || !self.core.holding[Gate::Released as usize].is_empty() {
+                self.core.held_at = self.core.now;
+            }
+            let passed = self.net.passed();
+            if passed != self.core.passed {
+                // The position was reached meanwhile, and only this reactor knows of these replies.
+                let (handed, waker) = self.net.handed(thread);
+                handed.send_due(passed.released, waker);
+                if is_holding {
+                    self.net.waker(thread).wake();
+                }
+            }
+            self.hands_over = false;
+        }
+    }
+
+    /// How long the next wait may last.
+    fn timeout(&self) -> Duration {
+        if self.eager || self.core.hurried() {
+            let only_retries = !self.eager
+                && self.core.deferred_close.is_empty()
+                && self.core.rerun.is_empty()
+                && self.core.dead.is_empty();
+            let tired = only_retries && self.fruitless > EAGER_RETRIES;
+            return if tired { RETRY_REST } else { Duration::ZERO };
+        }
+        let mut deadline = self.next_tick;
+        if let Some(at) = self.core.tick_wanted {
+            deadline = deadline.min(at);
+        }
+        if let Some(at) = self.rested_at {
+            deadline = deadline.min(at);
+        }
+        if let Some((_, at)) = self.handshakes.front() {
+            deadline = deadline.min(*at);
+        }
+        deadline.saturating_duration_since(self.core.now)
+    }
+
+    /// The kernel has taken all requests of the last turn: what they named may go.
+    #[inline]
+    fn after_submission(&mut self) {
+        if !self.core.closing.is_empty() {
+            let Core { free, closing, deferred_close, .. } = &mut self.core;
+            free.append(closing);
+            deferred_close.clear();
+        }
+        self.retired.clear();
+    }
+
+    /// Takes every event of the turn to where it belongs.
+    fn deliver(&mut self) {
+        let events = std::mem::take(&mut self.batch.events);
+        for event in &events {
+            match *event {
+                Event::Data { token, buf } => self.on_data(token, buf),
+                Event::Eof { token } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_eof(slot);
+                    }
+                }
+                Event::Failed { token, errno } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.core.kill(slot, Close::Failed(errno));
+                    }
+                }
+                Event::HungUp { token, both } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_hung_up(slot, both);
+                    }
+                }
+                Event::Writable { token } => {
+                    if let Some(slot) = self.core.find(token) {
+                        self.on_writable(slot);
+                    }
+                }
+                Event::AcceptFailed { key, errno } => self.on_accept_failed(key, errno),
+            }
+        }
+        let has_progress = std::mem::take(&mut self.core.has_progress);
+        let is_fruitless = events.is_empty() && !has_progress;
+        self.fruitless = if is_fruitless { self.fruitless.saturating_add(1) } else { 0 };
+        self.batch.events = events;
+        self.batch.events.clear();
+        if !self.batch.accepted.is_empty() {
+            self.on_accepted();
+        }
+    }
+
+    fn on_accepted(&mut self) {
+        let own = self.core.thread as usize;
+        let mut accepted = std::mem::take(&mut self.batch.accepted);
+        for (key, fd) in accepted.drain(..) {
+            // A listener that has just been closed may still have delivered.
+            let Some(from) = self.listening.iter().find(|l| l.key == key).cloned() else {
+                continue;
+            };
+            let arrival = Arrival { fd, from };
+            let thread = self.net.assign(own);
+            if thread == own {
+                self.admit(arrival);
+            } else {
+                self.net.hand_over(thread, arrival);
+            }
+        }
+        self.batch.accepted = accepted;
+    }
+
+    fn on_accept_failed(&mut self, key: u32, errno: i32) {
+        // EINVAL is how a listener ends that has been replaced.
+        if errno != libc::EINVAL && self.resting.is_empty() {
+            self.handler.problem(Problem::Accept(errno));
+        }
+        self.resting.push(key);
+        self.rested_at = Some(self.core.now + ACCEPT_REST);
+    }
+
+    fn on_woken(&mut self) {
+        let thread = self.core.thread as usize;
+        for arrival in self.net.take_mail(thread) {
+            self.admit(arrival);
+        }
+        if self.net.listeners().version() != self.listening_version {
+            self.sync_listeners();
+        }
+        self.core.stop |= self.net.is_stopping();
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        self.handler.woken(&mut cx);
+    }
+
+    fn sync_listeners(&mut self) {
+        let (version, wanted) = self.net.listeners().snapshot();
+        self.listening_version = version;
+        let old = std::mem::take(&mut self.listening);
+        for listener in &wanted {
+            if !old.iter().any(|l| l.key == listener.key) {
+                self.listen(listener);
+            }
+        }
+        for listener in old {
+            if !wanted.iter().any(|l| l.key == listener.key) {
+                self.driver.unlisten(listener.key);
+                self.resting.retain(|key| *key != listener.key);
+                self.retired.push(listener);
+            }
+        }
+        self.listening = wanted;
+    }
+
+    fn listen(&mut self, listener: &Listener) {
+        if let Err(e) = self.driver.listen(listener.key, listener.raw_fd()) {
+            self.handler.problem(Problem::Setup(&e));
+        }
+    }
+
+    /// Makes a new socket a connection of this thread.
+    fn admit(&mut self, arrival: Arrival) {
+        let Arrival { fd, from } = arrival;
+        let kind = from.spec.kind;
+        if kind != Kind::Unix {
+            // Both are wishes: a socket that has died already will say so when it is read.
+            let _ = sys::set_nodelay(fd.as_raw_fd());
+            let _ = sys::set_keepalive(fd.as_raw_fd(), self.net.keepalive_seconds());
+        }
+        let slot = match self.core.free.pop() {
+            Some(slot) => slot,
+            None if self.core.links.len() < MAX_SLOTS => {
+                self.core.links.push(Link::default());
+                self.users.push(None);
+                (self.core.links.len() - 1) as u32
+            }
+            None => {
+                self.net.depart(self.core.thread as usize);
+                return;
+            }
+        };
+        let raw = fd.as_raw_fd();
+        self.core.links[slot as usize].fd = Some(fd);
+        self.core.live += 1;
+        let token = self.core.token(slot);
+        if let Err(e) = self.driver.attach(token, raw) {
+            self.handler.problem(Problem::Setup(&e));
+            self.core.kill(slot, Close::Failed(e.raw_os_error().unwrap_or(libc::EIO)));
+            return;
+        }
+        if kind != Kind::Tls {
+            self.introduce(slot, Some(&from));
+            return;
+        }
+        let session = self.net.tls().map(|context| Session::new(&context));
+        let link = &mut self.core.links[slot as usize];
+        if let Some(Ok(session)) = session {
+            link.tls = Some(Box::new(session));
+            link.flags |= flag::TLS | flag::HANDSHAKE;
+            self.handshakes.push_back((token, self.core.now + HANDSHAKE_TIME));
+        } else {
+            let why = io::Error::other("TLS is not set up");
+            self.handler.problem(Problem::Setup(&why));
+            self.core.kill(slot, Close::Tls);
+        }
+    }
+
+    /// Tells the handler of a connection that is ready for requests.
+    pub(super) fn introduce(&mut self, slot: u32, from: Option<&Listener>) {
+        let peer = self.peer_info(slot, from);
+        let mut io = ConnIo { core: &mut self.core, slot };
+        match self.handler.opened(&peer, &mut io) {
+            Some(user) => self.users[slot as usize] = Some(user),
+            None => self.core.close_after_flush(slot),
+        }
+    }
+
+    pub(super) fn peer_info(&mut self, slot: u32, from: Option<&Listener>) -> PeerInfo {
+        let id = self.core.id(slot);
+        let link = &mut self.core.links[slot as usize];
+        // A TLS connection comes without its listener, which may have gone meanwhile.
+        let kind = from.map_or(Kind::Tls, |listener| listener.spec.kind);
+        let (mut addr, mut local) = (None, None);
+        if kind != Kind::Unix
+            && let Some(fd) = link.fd.take()
+        {
+            let (fd, theirs, ours) = addresses(fd);
+            (addr, local) = (theirs, ours);
+            link.fd = Some(fd);
+        }
+        PeerInfo {
+            id,
+            fd: link.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd),
+            kind,
+            addr,
+            local,
+            unix_path: from.and_then(|listener| listener.unix_path.clone()),
+            cert_name: link.tls.as_ref().and_then(|session| session.peer_name()),
+        }
+    }
+
+    fn tick(&mut self) {
+        let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+        let pause = self.handler.tick(&mut cx);
+        self.next_tick = self.core.now + pause;
+    }
+
+    /// Takes up what waited for this turn.
+    fn retry(&mut self) {
+        let now = self.core.now;
+        if self.rested_at.is_some_and(|at| at <= now) {
+            self.rested_at = None;
+            for key in std::mem::take(&mut self.resting) {
+                if let Some(listener) = self.listening.iter().find(|l| l.key == key).cloned() {
+                    self.listen(&listener);
+                }
+            }
+        }
+        while let Some((token, _)) = self.handshakes.front().filter(|(_, at)| *at <= now).copied() {
+            self.handshakes.pop_front();
+            if let Some(slot) = self.core.find(token)
+                && self.core.links[slot as usize].is(flag::HANDSHAKE)
+            {
+                self.tls_failed(slot, "handshake timed out");
+            }
+        }
+        if !self.core.retries.is_empty() {
+            for token in std::mem::take(&mut self.core.retries) {
+                if let Some(slot) = self.core.find(token) {
+                    self.core.links[slot as usize].flags &= !flag::RETRY;
+                    self.again(slot);
+                }
+            }
+        }
+        if !self.core.rerun.is_empty() {
+            for token in std::mem::take(&mut self.core.rerun) {
+                if let Some(slot) = self.core.find(token) {
+                    self.core.links[slot as usize].flags &= !flag::RERUN;
+                    self.again(slot);
+                }
+            }
+        }
+    }
+
+    /// Takes leave of the connections that ended.
+    fn reap(&mut self) {
+        while let Some((slot, why)) = self.core.dead.pop() {
+            let token = self.core.token(slot);
+            let link = &mut self.core.links[slot as usize];
+            self.driver.detach(token, link.flags);
+            // The generation makes every older name of the slot stale.
+            let fresh = Link { generation: link.generation.wrapping_add(1), ..Link::default() };
+            let gone = std::mem::replace(link, fresh);
+            // Otherwise the peer would not hear of it before the last descriptor is closed.
+            if let Some(fd) = gone.fd.as_ref().filter(|_| gone.is(flag::SHARED)) {
+                sys::shutdown(fd.as_raw_fd());
+            }
+            let (handed, _) = self.net.handed(self.core.thread as usize);
+            match gone.fd {
+                // It is being sent at this moment: the number must stay what it is.
+                Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
+                    self.core.lingering.push((token, fd));
+                }
+                fd => self.core.deferred_close.extend(fd),
+            }
+            self.core.closing.push(slot);
+            self.core.live -= 1;
+            self.net.depart(self.core.thread as usize);
+            if let Some(user) = self.users[slot as usize].take() {
+                let id = super::ConnId::new(self.core.thread, token);
+                self.handler.closed(id, user, why);
+            }
+        }
+    }
+
+    /// Sends what the sockets still take, and ends everything. No connection ends before all reactors
+    /// have run their last request: the one that asked for the shutdown would take its end for the
+    /// server's, while another thread still answers.
+    fn wind_up(&mut self) -> io::Result<()> {
+        self.net.end_service(STOP_TIME);
+        for listener in std::mem::take(&mut self.listening) {
+            self.driver.unlisten(listener.key);
+            self.retired.push(listener);
+        }
+        for slot in 0..self.core.links.len() as u32 {
+            let link = &self.core.links[slot as usize];
+            if link.fd.is_some() && !link.is(flag::DEAD | flag::HANDSHAKE) {
+                self.core.close_after_flush(slot);
+            }
+        }
+        self.flush();
+        let deadline = Instant::now() + STOP_TIME;
+        loop {
+            let waits = |link: &Link| link.is(flag::STUCK | flag::HANDED) || link.holds();
+            let stuck = self.core.links.iter().any(waits);
+            let timeout = if stuck { Duration::from_millis(10) } else { Duration::ZERO };
+            self.driver.wait(timeout, None, &mut self.batch)?;
+            self.after_submission();
+            self.settle();
+            self.settle_handed();
+            let events = std::mem::take(&mut self.batch.events);
+            for event in events {
+                match event {
+                    Event::Data { buf, .. } => self.driver.recycle(buf),
+                    Event::Writable { token } => {
+                        if let Some(slot) = self.core.find(token) {
+                            self.on_writable(slot);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            self.release_held();
+            self.flush();
+            self.announce_held();
+            self.core.dead.iter_mut().for_each(|(_, why)| *why = Close::Stopping);
+            self.reap();
+            let stuck = self.core.links.iter().any(waits);
+            if !stuck || Instant::now() >= deadline {
+                break;
+            }
+        }
+        self.batch.accepted.clear();
+        for slot in 0..self.core.links.len() as u32 {
+            self.core.kill(slot, Close::Stopping);
+        }
+        self.reap();
+        // Those that were on their way here have nowhere to go.
+        for arrival in self.net.take_mail(self.core.thread as usize) {
+            drop(arrival);
+            self.net.depart(self.core.thread as usize);
+        }
+        // Cancellations go out, so that closing is closing.
+        self.driver.wait(Duration::ZERO, None, &mut self.batch)?;
+        self.after_submission();
+        Ok(())
+    }
+}

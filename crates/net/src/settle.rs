@@ -1,0 +1,290 @@
+//! Output: from the handler's replies to the socket, and what it would not take.
+//!
+//! At the end of a turn every connection that was written to hands its buffer to the driver. When
+//! the next wait returns, all of them are settled: a buffer that went out whole returns to the
+//! pool, and the connection keeps nothing. Only a peer that does not read fast enough gets a
+//! backlog, which is sent by plain system calls whenever the socket takes more, and while it lasts
+//! new replies queue up behind it.
+
+use super::Close;
+use super::Handler;
+use super::conn::{Link, flag};
+use super::core::Core;
+use super::fair::{self, SendBudget};
+use super::handed::{self, HandedReply};
+use super::held::Gate;
+use super::held::replace;
+use super::reactor::Reactor;
+use super::turn::Flight;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use structs::output::Output;
+
+/// Replies behind a backlog join it in pieces of at least this.
+const PIECE: usize = 64 << 10;
+/// Bytes that are encrypted at a time: the session keeps a copy of them until then.
+const SEALED: usize = 64 << 10;
+
+impl<H: Handler> Reactor<H> {
+    /// Queues the output of every connection that was written to. True when something is to be
+    /// done as soon as it has been sent.
+    pub(super) fn flush(&mut self) -> bool {
+        let mut dirty = std::mem::take(&mut self.core.dirty);
+        let mut eager = false;
+        for slot in dirty.drain(..) {
+            let link = &mut self.core.links[slot as usize];
+            link.flags &= !flag::DIRTY;
+            let Some(fd) = link.fd.as_ref().map(AsRawFd::as_raw_fd) else { continue };
+            if link.is(flag::DEAD) {
+                continue;
+            }
+            if link.is(flag::STUCK | flag::HANDED) {
+                if link.is(flag::HANDED) {
+                    let (handed, waker) = self.net.handed(self.core.thread as usize);
+                    handed.want_return(waker);
+                }
+                queue_behind(link);
+                note_held(&mut self.core, slot);
+                continue;
+            }
+            let mut held = Output::default();
+            if link.holds() {
+                let free = link.take_free(&self.core.passed);
+                if free.bytes == 0 && link.holds() {
+                    self.keep(slot, fd);
+                    continue;
+                }
+                held = link.out.split_off(free.bytes);
+                if !free.lost.is_empty() {
+                    let line = self.handler.unconfirmed(free.lost.len());
+                    replace(&mut link.out, &free.lost, &line);
+                }
+                note_held(&mut self.core, slot);
+            }
+            let link = &mut self.core.links[slot as usize];
+            let mut buf = std::mem::replace(&mut link.out, held);
+            if link.is(flag::TLS) {
+                buf = seal(&mut self.core, slot, buf);
+            }
+            if buf.is_empty() {
+                self.core.pool.put(buf);
+                if self.core.links[slot as usize].is(flag::CLOSING) {
+                    self.finish(slot);
+                }
+                continue;
+            }
+            let flags = self.core.links[slot as usize].flags;
+            eager |= flags & flag::CLOSING != 0;
+            let token = self.core.token(slot);
+            let mut flight = Flight { buf, token, flags, result: 0 };
+            if flight.buf.len() > fair::PIECE {
+                // So long that a system call of its own does not matter.
+                let share = self.core.send_budget.take(flight.buf.len());
+                flight.send_now(fd, share);
+                // Nothing else ends the wait if the socket takes more already.
+                eager |= !flight.is_whole();
+                self.driver.flights().push(flight);
+            } else {
+                self.driver.send(fd, flight);
+            }
+        }
+        self.core.dirty = dirty;
+        self.core.send_budget = SendBudget::new();
+        eager
+    }
+
+    /// Keeps the output of a connection, none of which may leave yet: hands it over, if others can
+    /// send it.
+    fn keep(&mut self, slot: u32, fd: RawFd) {
+        let token = self.core.token(slot);
+        let link = &mut self.core.links[slot as usize];
+        let is_for_others =
+            (1..=handed::LARGEST).contains(&link.out.len()) && !link.is(flag::CLOSING | flag::TLS);
+        let is_for_others = is_for_others && link.held_until(Gate::Judged).is_none();
+        let Some(position) = link.held_until(Gate::Released).filter(|_| is_for_others) else {
+            return note_held(&mut self.core, slot);
+        };
+        let buf = std::mem::take(&mut link.out);
+        link.hold_nothing();
+        link.flags |= flag::HANDED;
+        link.handed = buf.len() as u32;
+        self.hands_over = true;
+        let (handed, _) = self.net.handed(self.core.thread as usize);
+        handed.hand_over(HandedReply { position, fd, token, buf });
+    }
+
+    /// Looks at what became of the replies that were handed over.
+    #[inline]
+    pub(super) fn settle_handed(&mut self) {
+        let (handed, _) = self.net.handed(self.core.thread as usize);
+        let (returned, crowd) = (handed.take_returned(), handed.take_crowd(self.net.released()));
+        for flight in returned {
+            let token = flight.token;
+            self.core.lingering.retain(|(gone, _)| *gone != token);
+            let link = &mut self.core.links[token.slot as usize];
+            if link.generation == token.generation {
+                link.handed_is_back();
+                if !link.out.is_empty() {
+                    self.core.mark_dirty(token.slot);
+                }
+                self.settle_one(flight);
+            }
+        }
+        for HandedReply { token, buf, .. } in crowd {
+            let link = &mut self.core.links[token.slot as usize];
+            if link.generation == token.generation {
+                link.put_back(buf);
+                self.core.mark_dirty(token.slot);
+            }
+        }
+    }
+
+    /// Looks at what became of the buffers that were queued.
+    pub(super) fn settle(&mut self) {
+        let core = &mut self.core;
+        for flight in self.driver.flights().drain(..) {
+            if flight.is_whole() && flight.flags & flag::CLOSING == 0 {
+                core.pool.put(flight.buf);
+            } else {
+                self.unsettled.push(flight);
+            }
+        }
+        while let Some(flight) = self.unsettled.pop() {
+            self.settle_one(flight);
+        }
+    }
+
+    #[cold]
+    fn settle_one(&mut self, flight: Flight) {
+        let Flight { buf, token, result, .. } = flight;
+        let Some(slot) = self.core.find(token) else { return };
+        let link = &mut self.core.links[slot as usize];
+        if result < 0 && result != -libc::EAGAIN && result != -libc::EINTR {
+            self.core.kill(slot, Close::Failed(-result));
+            return;
+        }
+        let sent = result.max(0) as usize;
+        if sent == buf.len() {
+            self.core.pool.put(buf);
+            self.drained(slot);
+            return;
+        }
+        let backlog = link.backlog.get_or_insert_default();
+        backlog.sent = sent;
+        backlog.push(buf, sent);
+        link.flags |= flag::STUCK;
+        self.await_writable(slot);
+    }
+
+    fn await_writable(&mut self, slot: u32) {
+        let token = self.core.token(slot);
+        if let Some(fd) = &self.core.links[slot as usize].fd {
+            self.driver.await_writable(token, fd.as_raw_fd());
+        }
+    }
+
+    /// A socket that was full takes more.
+    pub(super) fn on_writable(&mut self, slot: u32) {
+        let link = &mut self.core.links[slot as usize];
+        if !link.is(flag::STUCK) {
+            return;
+        }
+        let bytes = link.backlog.as_ref().map_or(0, |backlog| backlog.bytes);
+        let share = self.core.send_budget.take(bytes);
+        match send_backlog(link, share) {
+            Ok(true) => {
+                link.backlog = None;
+                link.flags &= !flag::STUCK;
+                if !link.out.is_empty() {
+                    self.core.mark_dirty(slot);
+                } else {
+                    self.drained(slot);
+                }
+            }
+            Ok(false) => self.await_writable(slot),
+            Err(e) => {
+                let errno = e.raw_os_error().unwrap_or(libc::EIO);
+                self.core.kill(slot, Close::Failed(errno));
+            }
+        }
+    }
+
+    /// All output of a connection has been sent.
+    fn drained(&mut self, slot: u32) {
+        let link = &self.core.links[slot as usize];
+        if link.is(flag::CLOSING) && !link.holds() && link.out.is_empty() {
+            self.finish(slot);
+        }
+    }
+
+    /// Ends a connection that was to be closed once its output is sent.
+    fn finish(&mut self, slot: u32) {
+        let asked = !self.core.links[slot as usize].is(flag::EOF);
+        self.core.kill(slot, if asked { Close::Asked } else { Close::Eof });
+    }
+}
+
+/// Enters a connection that holds output in the list of those to look at when it is released.
+fn note_held(core: &mut Core, slot: u32) {
+    let token = core.token(slot);
+    for gate in Gate::ALL {
+        if let Some(position) = core.links[slot as usize].held_until(gate) {
+            core.holding[gate as usize].push_back((position, token));
+        }
+    }
+}
+
+/// Moves replies behind the backlog once they are worth a piece of their own.
+fn queue_behind(link: &mut Link) {
+    if link.out.len() < PIECE || link.is(flag::TLS) || link.holds() {
+        return;
+    }
+    if let Some(backlog) = link.backlog.as_mut() {
+        backlog.push(std::mem::take(&mut link.out), 0);
+    }
+}
+
+/// Encrypts a TLS connection's replies.
+fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
+    let mut wire = core.pool.get();
+    let link = &mut core.links[slot as usize];
+    let closing = link.is(flag::CLOSING) && !link.holds();
+    if let Some(session) = link.tls.as_mut() {
+        for record in plain.slices(0).flat_map(|slice| slice.chunks(SEALED)) {
+            session.seal(record, wire.plain_mut());
+        }
+        if closing {
+            session.say_goodbye();
+        }
+        // What the session has to say itself, too.
+        session.seal(&[], wire.plain_mut());
+    }
+    core.pool.put(plain);
+    wire
+}
+
+/// Sends as much of a backlog as the socket takes, but no more than `budget` bytes. True when nothing is left.
+fn send_backlog(link: &mut Link, mut budget: usize) -> io::Result<bool> {
+    let (Some(fd), Some(backlog)) = (link.fd.as_ref(), link.backlog.as_mut()) else {
+        return Ok(true);
+    };
+    while let Some(chunk) = backlog.chunks.front() {
+        match super::sys::send_slices(fd.as_raw_fd(), chunk.slices(backlog.sent), budget) {
+            Ok(n) => {
+                backlog.sent += n;
+                backlog.bytes -= n;
+                if backlog.sent == chunk.len() {
+                    backlog.pop();
+                }
+                budget = budget.saturating_sub(n);
+                if budget == 0 {
+                    return Ok(backlog.chunks.is_empty());
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(true)
+}

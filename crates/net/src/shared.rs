@@ -1,0 +1,369 @@
+//! What the reactor threads share: listeners, settings that can change at run time, and each
+//! thread's seat, through which others reach it.
+
+use super::handed::HandedReplies;
+use super::held::Passed;
+use super::listen::{BindError, ListenSpec, Listener, Listeners};
+use super::probe::Backend;
+use super::tls::TlsContext;
+use super::waker::Waker;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
+use structs::sync::{lock, wait_timeout};
+
+/// The most reactor threads there can be: as many as a byte of a connection's name tells apart, and
+/// as `io-threads` allows.
+pub const MAX_THREADS: usize = 256;
+
+/// How the network layer is set up.
+#[derive(Debug, Clone)]
+pub struct NetOptions {
+    /// The back-end, as [`Backend::choose`] found it.
+    pub backend: Backend,
+    /// How many reactor threads there will be, at most [`MAX_THREADS`].
+    pub threads: usize,
+    /// Seconds of silence after which the kernel probes a TCP peer; zero for never.
+    pub keepalive_seconds: u32,
+    /// How long a busy thread may wait for several connections to have sent something.
+    pub coalescing_time: Duration,
+    /// Pending connections a listener may have.
+    pub backlog: u32,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Epoll,
+            threads: 1,
+            keepalive_seconds: 300,
+            coalescing_time: Duration::from_micros(50),
+            backlog: 511,
+        }
+    }
+}
+
+/// A new connection on its way to its thread.
+pub(super) struct Arrival {
+    pub fd: OwnedFd,
+    pub from: Arc<Listener>,
+}
+
+/// One thread, as the others see it.
+struct Seat {
+    waker: Waker,
+    /// Connections it has or has been assigned.
+    connections: AtomicUsize,
+    mail: Mutex<Vec<Arrival>>,
+    /// Replies that it has handed over.
+    handed: HandedReplies,
+    /// It holds output back.
+    is_holding: AtomicBool,
+    /// Waits that were for several events.
+    coalesced_waits: AtomicU64,
+    /// How often it began to give way to other threads.
+    yielding: AtomicU64,
+}
+
+/// What all reactor threads share. Made once, before the threads.
+pub struct Net {
+    options: NetOptions,
+    keepalive_seconds: AtomicU32,
+    coalescing_micros: AtomicU32,
+    stopping: AtomicBool,
+    /// Reactors that may still run requests, once [`Net::stop`] was called.
+    serving: Mutex<usize>,
+    /// Told when a reactor has run its last request.
+    served: Condvar,
+    /// Output held at the gate `Released` for positions up to this one may leave.
+    released: AtomicU64,
+    /// The same for the gate `Judged`; see [`Passed`].
+    confirmed: AtomicU64,
+    given_up: AtomicU64,
+    epoch: AtomicU64,
+    seats: Box<[Seat]>,
+    assigning: Mutex<()>,
+    listeners: Listeners,
+    tls: Mutex<Option<Arc<TlsContext>>>,
+}
+
+fn micros(time: Duration) -> u32 {
+    time.as_micros().min(3_600_000_000) as u32
+}
+
+impl Net {
+    /// Prepares for `options.threads` reactors.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn new(options: NetOptions) -> io::Result<Arc<Self>> {
+        let threads = options.threads.clamp(1, MAX_THREADS);
+        let seat = |_| {
+            Ok(Seat {
+                waker: Waker::new()?,
+                connections: AtomicUsize::new(0),
+                mail: Mutex::default(),
+                handed: HandedReplies::default(),
+                is_holding: AtomicBool::new(false),
+                coalesced_waits: AtomicU64::new(0),
+                yielding: AtomicU64::new(0),
+            })
+        };
+        Ok(Arc::new(Self {
+            keepalive_seconds: AtomicU32::new(options.keepalive_seconds),
+            coalescing_micros: AtomicU32::new(micros(options.coalescing_time)),
+            stopping: AtomicBool::new(false),
+            serving: Mutex::new(threads),
+            served: Condvar::new(),
+            released: AtomicU64::new(0),
+            confirmed: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            epoch: AtomicU64::new(0),
+            seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
+            assigning: Mutex::new(()),
+            listeners: Listeners::default(),
+            tls: Mutex::new(None),
+            options,
+        }))
+    }
+
+    /// Makes `specs` the listeners, now and at run time: keeps those that are open, opens the new
+    /// ones, closes the others. If one cannot be opened, nothing changes.
+    ///
+    /// # Errors
+    /// Which listener could not be opened, and why.
+    pub fn rebind(&self, specs: &[ListenSpec]) -> Result<(), BindError> {
+        self.listeners.rebind(specs, self.options.backlog)?;
+        self.wake_all();
+        Ok(())
+    }
+
+    /// Whether there is no listener: what was asked for may all be optional, and absent.
+    pub fn is_deaf(&self) -> bool {
+        self.listeners.is_empty()
+    }
+
+    /// The addresses the TCP listeners have.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.addresses()
+    }
+
+    /// Sets what TLS connections accepted from now on use; the others keep what they have.
+    pub fn set_tls(&self, context: Option<Arc<TlsContext>>) {
+        *lock(&self.tls) = context;
+    }
+
+    /// Sets the keep-alive time of connections accepted from now on; zero for none.
+    pub fn set_keepalive(&self, seconds: u32) {
+        self.keepalive_seconds.store(seconds, Ordering::Relaxed);
+    }
+
+    /// Sets how long a busy thread may wait for several connections to have sent something; zero
+    /// for not at all. Up to an hour counts.
+    pub fn set_coalescing_time(&self, time: Duration) {
+        self.coalescing_micros.store(micros(time), Ordering::Relaxed);
+    }
+
+    /// How many waits have been for several events.
+    pub fn coalesced_waits(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.coalesced_waits.load(Ordering::Relaxed)).sum()
+    }
+
+    /// How often a thread has begun to give way to others, because replies to its clients are held.
+    pub fn periods_yielding(&self) -> u64 {
+        self.seats.iter().map(|seat| seat.yielding.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The waker of a thread: the one that [`ConnId::thread`](super::ConnId::thread) names.
+    ///
+    /// # Panics
+    /// When there is no such thread.
+    #[inline]
+    pub fn waker(&self, thread: usize) -> &Waker {
+        &self.seats[thread].waker
+    }
+
+    /// Wakes every reactor.
+    pub fn wake_all(&self) {
+        for seat in &self.seats {
+            seat.waker.wake();
+        }
+    }
+
+    /// From now on output is [held](super::ConnIo::hold_until) at the gate `Released` for positions behind
+    /// this one, also for those that were released. A reactor knows by the end of its turn.
+    pub fn release_only(&self, position: u64) {
+        self.released.store(position, Ordering::SeqCst);
+    }
+
+    /// What is [held](super::ConnIo::hold_until) at the gate `Judged` has met its end up to these
+    /// positions. `released` is not looked at. Callers take turns.
+    pub fn judge(&self, passed: Passed) {
+        self.confirmed.store(passed.confirmed, Ordering::SeqCst);
+        self.given_up.store(passed.given_up, Ordering::SeqCst);
+        // Last: a reactor that sees the new epoch sees positions of that epoch.
+        self.epoch.store(passed.epoch, Ordering::SeqCst);
+        self.wake_holding();
+    }
+
+    fn wake_holding(&self) {
+        for seat in &self.seats {
+            if seat.is_holding.load(Ordering::SeqCst) {
+                seat.waker.wake();
+            }
+        }
+    }
+
+    /// Lets go of output that is [held](super::ConnIo::hold_until) at the gate `Released` for positions up to
+    /// this one. Most of it is sent by the calling thread.
+    pub fn release(&self, position: u64) {
+        self.released.store(position, Ordering::SeqCst);
+        self.wake_holding();
+        for seat in &self.seats {
+            seat.handed.send_due(position, &seat.waker);
+        }
+    }
+
+    /// The replies that a thread has handed over, and the waker that they are returned with.
+    #[inline]
+    pub(super) fn handed(&self, thread: usize) -> (&HandedReplies, &Waker) {
+        let seat = &self.seats[thread];
+        (&seat.handed, &seat.waker)
+    }
+
+    /// What is handed over waits at the gate `Released`.
+    pub(super) fn released(&self) -> u64 {
+        self.released.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn passed(&self) -> Passed {
+        let epoch = self.epoch.load(Ordering::SeqCst);
+        Passed {
+            epoch,
+            released: self.released(),
+            confirmed: self.confirmed.load(Ordering::SeqCst),
+            given_up: self.given_up.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Says whether a thread wants to be woken by [`Net::release`]; to be said before it looks at
+    /// what is released.
+    pub(super) fn set_holding(&self, thread: usize, is_holding: bool) {
+        let seat = &self.seats[thread].is_holding;
+        if seat.load(Ordering::Relaxed) != is_holding {
+            seat.store(is_holding, Ordering::SeqCst);
+        }
+    }
+
+    /// How many reactor threads there are.
+    pub fn threads(&self) -> usize {
+        self.seats.len()
+    }
+
+    /// Connections of one thread, those on their way to it included.
+    pub fn connections(&self, thread: usize) -> usize {
+        self.seats[thread].connections.load(Ordering::Relaxed)
+    }
+
+    /// What was asked for.
+    pub fn options(&self) -> &NetOptions {
+        &self.options
+    }
+
+    /// Ends all reactors; output their sockets take at once is still sent.
+    pub fn stop(&self) {
+        // First: a client that is disconnected and tries again must not get in.
+        self.listeners().refuse();
+        self.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
+    }
+
+    /// Whether [`Net::stop`] was called.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// The calling reactor has run its last request. Where all stop, waits for the others, for
+    /// `timeout` at most.
+    pub(super) fn end_service(&self, timeout: Duration) {
+        let mut serving = lock(&self.serving);
+        *serving -= 1;
+        self.served.notify_all();
+        if self.is_stopping() {
+            drop(wait_timeout(&self.served, serving, timeout, |serving| *serving > 0));
+        }
+    }
+
+    pub(super) fn keepalive_seconds(&self) -> u32 {
+        self.keepalive_seconds.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(super) fn coalescing_time(&self) -> Duration {
+        Duration::from_micros(self.coalescing_micros.load(Ordering::Relaxed).into())
+    }
+
+    /// A thread, the calling one, waits for several events.
+    #[inline]
+    pub(super) fn note_coalescing(&self, thread: usize) {
+        let waits = &self.seats[thread].coalesced_waits;
+        waits.store(waits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// A thread, the calling one, begins to give way.
+    pub(super) fn note_yielding(&self, thread: usize) {
+        self.seats[thread].yielding.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {
+        lock(&self.tls).clone()
+    }
+
+    pub(super) fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// Picks the thread with the fewest connections, the caller's if it is among them, and counts
+    /// the new connection there.
+    pub(super) fn assign(&self, own: usize) -> usize {
+        // Accepting is rare and expensive enough for a lock, which makes the spreading exact.
+        let _one_at_a_time = lock(&self.assigning);
+        let load = |thread: &usize| (self.connections(*thread), *thread != own);
+        let chosen = (0..self.seats.len()).min_by_key(load).unwrap_or(own);
+        self.seats[chosen].connections.fetch_add(1, Ordering::Relaxed);
+        chosen
+    }
+
+    pub(super) fn depart(&self, thread: usize) {
+        self.seats[thread].connections.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn hand_over(&self, thread: usize, arrival: Arrival) {
+        lock(&self.seats[thread].mail).push(arrival);
+        self.seats[thread].waker.wake();
+    }
+
+    pub(super) fn take_mail(&self, thread: usize) -> Vec<Arrival> {
+        std::mem::take(&mut *lock(&self.seats[thread].mail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_go_where_there_are_fewest() {
+        let net = Net::new(NetOptions { threads: 3, ..NetOptions::default() }).unwrap();
+        for _ in 0..30 {
+            net.assign(1);
+        }
+        assert_eq!([0, 1, 2].map(|t| net.connections(t)), [10, 10, 10]);
+        net.depart(2);
+        assert_eq!(net.assign(0), 2, "the one with a vacancy");
+        assert_eq!(net.assign(1), 1, "a tie goes to the one that accepted");
+    }
+}

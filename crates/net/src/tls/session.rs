@@ -1,0 +1,86 @@
+//! One connection's TLS session: bytes of the wire on one side, plain text on the other.
+
+use super::context::TlsContext;
+use super::name::common_name;
+use rustls::ServerConnection;
+use std::io::{Read, Write};
+
+/// What came of a piece of input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FeedResult {
+    /// More may follow.
+    Open,
+    /// The peer said goodbye.
+    Ended,
+}
+
+/// A session, and the address its peer came from for the log.
+pub(crate) struct Session {
+    tls: ServerConnection,
+}
+
+impl Session {
+    pub fn new(context: &TlsContext) -> Result<Self, rustls::Error> {
+        let mut tls = ServerConnection::new(context.config.clone())?;
+        // What a peer does not read is limited by the reactor, not here.
+        tls.set_buffer_limit(None);
+        Ok(Self { tls })
+    }
+
+    /// True until keys are agreed; the session then has something to say that is not in reply to
+    /// a request.
+    pub fn is_handshaking(&self) -> bool {
+        self.tls.is_handshaking()
+    }
+
+    /// Takes bytes from the wire and appends the plain text in them to `plain`.
+    pub fn feed(
+        &mut self,
+        mut wire: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<FeedResult, rustls::Error> {
+        let mut fed = FeedResult::Open;
+        while !wire.is_empty() && fed == FeedResult::Open {
+            // Reading from a slice fails only when the session's buffer is full of something that
+            // is no record.
+            match self.tls.read_tls(&mut wire) {
+                Ok(1..) => {}
+                Ok(0) => return Err(rustls::Error::General("no progress".to_owned())),
+                Err(e) => return Err(rustls::Error::General(e.to_string())),
+            }
+            let state = self.tls.process_new_packets()?;
+            let bytes = state.plaintext_bytes_to_read();
+            if bytes > 0 {
+                let at = plain.len();
+                plain.resize(at + bytes, 0);
+                let n = self.tls.reader().read(&mut plain[at..]).unwrap_or(0);
+                plain.truncate(at + n);
+            }
+            if state.peer_has_closed() {
+                fed = FeedResult::Ended;
+            }
+        }
+        Ok(fed)
+    }
+
+    /// Appends to `wire` what the session has to say, `plain` included.
+    pub fn seal(&mut self, plain: &[u8], wire: &mut Vec<u8>) {
+        // Neither can fail: the session's buffer has no limit, and neither has a vector.
+        let _ = self.tls.writer().write_all(plain);
+        while self.tls.wants_write() {
+            if self.tls.write_tls(wire).unwrap_or(0) == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Has the next [`Session::seal`] say goodbye.
+    pub fn say_goodbye(&mut self) {
+        self.tls.send_close_notify();
+    }
+
+    /// The common name in the certificate the peer proved to own.
+    pub fn peer_name(&self) -> Option<String> {
+        common_name(self.tls.peer_certificates()?.first()?)
+    }
+}
