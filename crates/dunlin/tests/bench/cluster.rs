@@ -20,7 +20,7 @@ fn cluster() -> Option<Vec<Server>> {
         client.command(&["CLUSTER", "ADDSLOTSRANGE", &slots[0], &slots[1]]).unwrap();
         client.command(&["CLUSTER", "MEET", "127.0.0.1", &port]).unwrap();
     }
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(180);
     for node in &nodes {
         let mut client = node.connect(Protocol::Resp2).unwrap();
         loop {

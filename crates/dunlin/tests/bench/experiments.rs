@@ -119,7 +119,7 @@ fn an_interrupted_experiment_leaves_nothing_behind() {
         std::fs::create_dir_all(directory.join("dunlin-experiment-999999999/7")).unwrap();
         let child = start(&arguments("flash", &directory));
         let lab = directory.join(format!("dunlin-experiment-{}", child.id()));
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(180);
         let serves = |log: &Path| std::fs::read_to_string(log).is_ok_and(|log| !log.is_empty());
         let logs = || std::fs::read_dir(&lab).into_iter().flatten().flatten().map(|log| log.path());
         while !logs().any(|log| log.extension().is_some_and(|kind| kind == "log") && serves(&log)) {

@@ -1,7 +1,7 @@
 //! Every option is taken, does what it says, and leaves a clean result.
 
-use crate::support::{bench, dunlin, file, measure, only, servers, start};
-use harness::client::Client;
+use crate::support::{bench, dunlin, file, measure, only, servers, start, until_served};
+use harness::client::{Client, ask};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, signal};
 use std::io::{Read, Write};
@@ -337,8 +337,9 @@ fn a_terminal_is_shown_how_it_goes_and_ctrl_c_ends_it() {
 fn an_interrupted_run_says_what_was_measured() {
     let server = dunlin(&[]);
     for line in ["-t get --duration 60", "-t get -l -q", "-t get --rate 100 --duration 60"] {
+        ask(&mut server.client(), "CONFIG RESETSTAT");
         let child = start(&format!("-p {} {line}", server.port()));
-        thread::sleep(Duration::from_millis(700));
+        until_served(&server, 20);
         signal(child.id(), "INT").unwrap();
         let output = child.wait_with_output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -355,7 +356,7 @@ fn a_server_that_comes_back_is_used_again() {
     let mut server: Server = dunlin(&[]);
     let port = server.port();
     let run = thread::spawn(move || measure(port, "-t get -c 5 --duration 3"));
-    thread::sleep(Duration::from_millis(800));
+    until_served(&server, 20);
     server.restart().unwrap();
     let (status, result) = run.join().unwrap();
     let run = only(&result);

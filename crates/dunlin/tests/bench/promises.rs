@@ -1,7 +1,8 @@
 //! What the figures promise: a rate is kept, a stall is seen, equal servers are equal, wrong values and
 //! losses are found.
 
-use crate::support::{bench, dunlin, file, measure, only};
+use crate::support::{bench, dunlin, file, measure, only, until_served};
+use harness::client::ask;
 use harness::reply::Protocol;
 use harness::server::{Options, Program, Server, signal};
 use std::collections::HashMap;
@@ -31,7 +32,8 @@ fn the_rate_is_the_one_that_was_asked_for() {
 fn stalled(server: &Server, line: &str, stall: Duration) -> serde_json::Value {
     let (port, line) = (server.port(), line.to_owned());
     let run = thread::spawn(move || measure(port, &line).1);
-    thread::sleep(Duration::from_millis(1200));
+    until_served(server, 100);
+    // The length of the stall is what the percentiles are compared with.
     signal(server.process_id(), "STOP").unwrap();
     thread::sleep(stall);
     signal(server.process_id(), "CONT").unwrap();
@@ -48,6 +50,7 @@ fn a_stall_is_in_the_percentiles_of_an_open_loop() {
     // 600 of 4000 requests fell due in the stall; evenly, so a tenth of all waited 200 ms or more.
     assert!(at("max") > 550.0, "{latency}");
     assert!(at("p90") > 100.0 && at("p99") > 450.0, "{latency}");
+    ask(&mut server.client(), "CONFIG RESETSTAT");
     // A closed loop sees one late request a connection.
     let result = stalled(&server, "-t get -c 10 --rps 1000 --duration 4", stall);
     let latency = &only(&result)["total"]["latency_ms"];

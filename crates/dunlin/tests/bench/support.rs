@@ -1,6 +1,8 @@
 //! Starts servers and runs the program on them.
 
+use harness::client::ask;
 use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -61,6 +63,20 @@ pub fn measure(port: u16, line: &str) -> (i32, Value) {
     });
     std::fs::remove_file(&path).unwrap();
     (output.status.code().unwrap(), serde_json::from_str(&text).unwrap())
+}
+
+/// Waits until a server has served so many GETs since it started.
+#[track_caller]
+pub fn until_served(server: &Server, gets: u64) {
+    let mut client = server.client();
+    eventually("requests of the generator", || {
+        let info = ask(&mut client, "INFO commandstats");
+        let calls = info.shown().split("cmdstat_get:calls=").nth(1).map(|rest| {
+            let digits = rest.split(',').next().unwrap_or_default();
+            digits.parse::<u64>().unwrap()
+        });
+        calls.unwrap_or(0) >= gets
+    });
 }
 
 /// The only run of a result.
