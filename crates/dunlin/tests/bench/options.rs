@@ -7,7 +7,6 @@ use harness::server::{Options, Program, Server, signal};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 #[track_caller]
 fn check_all(lines: &[&str]) {
