@@ -16,6 +16,9 @@ mod transport;
 mod verify;
 mod workload;
 
+pub use generator::tls::TlsSettings;
+pub use options::args::TlsArgs;
+
 use clap::{CommandFactory, FromArgMatches, Parser};
 use options::args::BenchArgs;
 use std::ffi::OsString;

@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             server::persistence::check::run_check_aof(&program, &args)
         }
         Request::Bench(args) => bench::run(args),
+        Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
             eprint!("{text}");
@@ -53,6 +54,8 @@ enum Request {
     CheckAof { program: String, args: Vec<OsString> },
     /// Run the load generator, with its own arguments.
     Bench(Vec<OsString>),
+    /// Send commands to a server; what the program is called and its own arguments.
+    Cli { program: String, args: Vec<OsString> },
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -75,6 +78,13 @@ fn parse(mut args: Vec<OsString>) -> Request {
         let program = program.to_string_lossy().into_owned();
         return Request::CheckAof { program, args: args.split_off(1) };
     }
+    if is_named(&program, &["redis-benchmark", "valkey-benchmark"]) {
+        return Request::Bench(args.split_off(1));
+    }
+    if is_named(&program, &["redis-cli", "valkey-cli"]) {
+        let program = program.to_string_lossy().into_owned();
+        return Request::Cli { program, args: args.split_off(1) };
+    }
     let Some(command) = args.get(1) else {
         return Request::Refuse(usage::program());
     };
@@ -85,11 +95,15 @@ fn parse(mut args: Vec<OsString>) -> Request {
         }
         Some("check") => parse_check(&mut args),
         Some("bench") => Request::Bench(args.split_off(2)),
+        Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
             Some(topic) if topic == "check" => Request::Print(usage::check()),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
+            Some(topic) if topic == "cli" => {
+                Request::Cli { program: "dunlin cli".into(), args: vec!["--help".into()] }
+            }
             Some(topic) => Request::Refuse(usage::unknown_command(&topic)),
         },
         Some("version" | "--version" | "-v" | "-V") => {
@@ -174,6 +188,21 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(OsString::from).collect();
         assert_eq!(request("dunlin bench -q -t set"), Request::Bench(words("-q -t set")));
         assert_eq!(request("dunlin help bench"), Request::Bench(words("--help")));
+    }
+
+    #[test]
+    fn links_to_the_tools_are_the_tools() {
+        let cli = |program: &str, args: &[&str]| Request::Cli {
+            program: program.into(),
+            args: args.iter().map(OsString::from).collect(),
+        };
+        assert_eq!(request("dunlin cli -p 7 ping"), cli("dunlin cli", &["-p", "7", "ping"]));
+        assert_eq!(request("dunlin help cli"), cli("dunlin cli", &["--help"]));
+        assert_eq!(request("/bin/redis-cli server"), cli("/bin/redis-cli", &["server"]));
+        assert_eq!(request("valkey-cli"), cli("valkey-cli", &[]));
+        for line in ["redis-benchmark -q", "/usr/bin/valkey-benchmark -q"] {
+            assert_eq!(request(line), Request::Bench(vec!["-q".into()]), "{line}");
+        }
     }
 
     #[test]

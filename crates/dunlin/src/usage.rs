@@ -9,13 +9,14 @@ Usage: dunlin COMMAND [ARGUMENT ...]
 
 Commands:
   server    run the data store; takes what redis-server takes
+  cli       send commands to any server that speaks RESP; takes what redis-cli takes
   check     check files: dunlin check rdb dump.rdb
   bench     put load on any server that speaks RESP, and measure
   help      print this, or the help of a command: dunlin help server
   version   print the version
 
 Called through a link named redis-server or valkey-server, dunlin is the server; through one named
-redis-check-rdb or redis-check-aof, it checks a snapshot or an append-only file.
+redis-cli, redis-benchmark, redis-check-rdb or redis-check-aof (or valkey-…), it is that tool.
 "
     .to_owned()
 }

@@ -1,0 +1,201 @@
+//! `--bigkeys` and `--memkeys`: the largest key of each type, by elements or by bytes.
+
+use super::scan::{Walk, ask_all};
+use crate::flavor::Flavor;
+use crate::session::{Session, emit};
+use std::process::ExitCode;
+
+/// What makes a key large.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measure {
+    /// How many elements it has.
+    Length,
+    /// How many bytes of memory it takes, sampling so many elements.
+    Memory(Option<u64>),
+}
+
+/// What is known of a type.
+#[derive(Clone, Debug)]
+pub struct Kind {
+    /// Its name, as TYPE returns it.
+    pub name: String,
+    /// The command that returns its length; none of types that modules bring.
+    pub length_command: Option<&'static str>,
+    /// What its elements are called.
+    pub unit: &'static str,
+    /// How many keys there are.
+    pub count: u64,
+    /// The sum of their sizes.
+    pub total: u64,
+    /// The largest size.
+    pub biggest: u64,
+    /// The key that has it.
+    pub biggest_key: Vec<u8>,
+}
+
+/// The types that every server has, in the order of the summary.
+pub fn kinds() -> Vec<Kind> {
+    [
+        ("list", "LLEN", "items"),
+        ("hash", "HLEN", "fields"),
+        ("stream", "XLEN", "entries"),
+        ("string", "STRLEN", "bytes"),
+        ("set", "SCARD", "members"),
+        ("zset", "ZCARD", "members"),
+    ]
+    .map(|(name, command, unit)| Kind::new(name, Some(command), unit))
+    .into()
+}
+
+impl Kind {
+    fn new(name: &str, length_command: Option<&'static str>, unit: &'static str) -> Kind {
+        let name = name.to_owned();
+        Kind { name, length_command, unit, count: 0, total: 0, biggest: 0, biggest_key: Vec::new() }
+    }
+
+    fn unit(&self, measure: Measure) -> &'static str {
+        if measure == Measure::Length { self.unit } else { "bytes" }
+    }
+}
+
+/// The place of each key's type in `kinds`, which grows by types it lacks. Nothing for keys that
+/// are gone.
+pub fn types(session: &mut Session, keys: &[Vec<u8>], kinds: &mut Vec<Kind>) -> Vec<Option<usize>> {
+    let requests: Vec<_> = keys.iter().map(|key| vec![b"TYPE".to_vec(), key.clone()]).collect();
+    ask_all(session, &requests)
+        .iter()
+        .map(|reply| {
+            let name = reply.string();
+            if reply.is_error() || name == "none" {
+                return None;
+            }
+            Some(kinds.iter().position(|kind| kind.name == name).unwrap_or_else(|| {
+                kinds.push(Kind::new(&name, None, "?"));
+                kinds.len() - 1
+            }))
+        })
+        .collect()
+}
+
+/// MEMORY USAGE of a key.
+pub fn memory_usage(key: &[u8], samples: Option<u64>) -> Vec<Vec<u8>> {
+    let mut words = vec![b"MEMORY".to_vec(), b"USAGE".to_vec(), key.to_vec()];
+    if let Some(samples) = samples.filter(|samples| *samples > 0) {
+        words.extend([b"SAMPLES".to_vec(), samples.to_string().into_bytes()]);
+    }
+    words
+}
+
+/// How far a walk is, in percent.
+pub fn percent(done: u64, all: u64) -> f64 {
+    if all == 0 { 0.0 } else { (100.0 * done as f64 / all as f64).min(100.0) }
+}
+
+/// The key as the name that the program was called by shows it.
+fn shown(session: &Session, key: &[u8]) -> String {
+    let mut out = Vec::new();
+    crate::words::quote(&mut out, key);
+    let quoted = String::from_utf8_lossy(&out).into_owned();
+    if session.options.flavor == Flavor::Valkey { format!("'{quoted}'") } else { quoted }
+}
+
+/// The line before a summary.
+pub fn summary_title(session: &Session) -> &'static str {
+    match session.options.flavor {
+        Flavor::Valkey => "-------- Summary --------",
+        Flavor::Dunlin | Flavor::Redis => "-------- summary -------",
+    }
+}
+
+/// Scans and reports.
+pub fn run(session: &mut Session, measure: Measure) -> ExitCode {
+    emit(
+        b"\n# Scanning the entire keyspace to find biggest keys as well as\n\
+          # average sizes per key type.  You can use -i 0.1 to sleep 0.1 sec\n\
+          # per 100 SCAN commands (not usually needed).\n\n",
+    );
+    let all = session.ask(&["DBSIZE"]).number().unwrap_or_default() as u64;
+    let mut kinds = kinds();
+    let (mut sampled, mut name_bytes) = (0, 0);
+    let mut walk = Walk::new(session);
+    while let Some(keys) = walk.next(session) {
+        let done = percent(sampled, all);
+        let types = types(session, &keys, &mut kinds);
+        let sizes = sizes(session, measure, &keys, &types, &kinds);
+        for ((key, kind), size) in keys.iter().zip(types).zip(sizes) {
+            let Some(kind) = kind else { continue };
+            let kind = &mut kinds[kind];
+            kind.total += size;
+            kind.count += 1;
+            name_bytes += key.len() as u64;
+            sampled += 1;
+            if kind.biggest < size {
+                kind.biggest = size;
+                kind.biggest_key.clone_from(key);
+                let (key, unit) = (shown(session, key), kind.unit(measure));
+                println!(
+                    "[{done:05.2}%] Biggest {:<6} found so far {key} with {size} {unit}",
+                    kind.name
+                );
+            }
+            if sampled % 1_000_000 == 0 {
+                println!("[{done:05.2}%] Sampled {sampled} keys so far");
+            }
+        }
+        walk.pause(session);
+    }
+    summary(session, measure, &kinds, sampled, name_bytes);
+    ExitCode::SUCCESS
+}
+
+fn sizes(
+    session: &mut Session,
+    measure: Measure,
+    keys: &[Vec<u8>],
+    types: &[Option<usize>],
+    kinds: &[Kind],
+) -> Vec<u64> {
+    let mut requests = Vec::new();
+    let mut asked = Vec::new();
+    for (index, (key, kind)) in keys.iter().zip(types).enumerate() {
+        let Some(kind) = kind else { continue };
+        match measure {
+            Measure::Memory(samples) => requests.push(memory_usage(key, samples)),
+            Measure::Length => match kinds[*kind].length_command {
+                Some(command) => requests.push(vec![command.into(), key.clone()]),
+                None => continue,
+            },
+        }
+        asked.push(index);
+    }
+    let mut sizes = vec![0; keys.len()];
+    for (index, reply) in asked.into_iter().zip(ask_all(session, &requests)) {
+        // A key that has become another type, or is gone, has no size.
+        sizes[index] = reply.number().unwrap_or_default() as u64;
+    }
+    sizes
+}
+
+fn summary(session: &Session, measure: Measure, kinds: &[Kind], sampled: u64, name_bytes: u64) {
+    let mean = |sum: u64, count: u64| if count == 0 { 0.0 } else { sum as f64 / count as f64 };
+    println!("\n{}\n", summary_title(session));
+    println!("Sampled {sampled} keys in the keyspace!");
+    let average = mean(name_bytes, sampled);
+    println!("Total key length in bytes is {name_bytes} (avg len {average:.2})\n");
+    for kind in kinds.iter().filter(|kind| !kind.biggest_key.is_empty()) {
+        let (key, unit) = (shown(session, &kind.biggest_key), kind.unit(measure));
+        println!("Biggest {:>6} found {key} has {} {unit}", kind.name, kind.biggest);
+    }
+    println!();
+    for kind in kinds {
+        println!(
+            "{} {}s with {} {} ({:05.2}% of keys, avg size {:.2})",
+            kind.count,
+            kind.name,
+            kind.total,
+            kind.unit(measure),
+            100.0 * mean(kind.count, sampled),
+            mean(kind.total, kind.count)
+        );
+    }
+}
