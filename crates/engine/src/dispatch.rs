@@ -5,6 +5,7 @@
 
 mod call;
 mod gates;
+mod http;
 mod locking;
 mod logging;
 mod permission;
@@ -197,6 +198,10 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
     let engine = cx.engine;
     match engine.table.resolve(args.words()) {
         Ok(row) => Some(row),
+        Err(_) if engine.table.find(args[0]).is_none() && http::is_http(args[0]) => {
+            http::reject(cx);
+            None
+        }
         Err(error) => {
             // A client that has not authenticated does not learn which commands there are.
             let row = engine.table.find(args[0]);
