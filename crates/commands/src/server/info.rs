@@ -52,9 +52,32 @@ const SECTIONS: [Section; 14] = [
     ("Latencystats", latencystats),
 ];
 
+/// Writes a line. What would break it is replaced: clients choose some names and values.
 pub(super) fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    let start = out.len();
     // Writing to a string cannot fail.
-    let _ = write!(out, "{name}:{value}\r\n");
+    let _ = write!(out, "{name}");
+    clean(out, start, |c| matches!(c, '#' | ':'));
+    out.push(':');
+    let start = out.len();
+    let _ = write!(out, "{value}");
+    clean(out, start, |_| false);
+    out.push_str("\r\n");
+}
+
+/// Replaces control characters from `start` on, and those that `is_special` names.
+fn clean(out: &mut String, start: usize, is_special: impl Fn(char) -> bool) {
+    let is_bad = |c: char| c.is_control() || is_special(c);
+    if out[start..].contains(is_bad) {
+        let cleaned = out[start..].replace(is_bad, "_");
+        out.truncate(start);
+        out.push_str(&cleaned);
+    }
+}
+
+/// A name that a client has given, for a list of `name=value` pairs.
+fn in_pairs(name: &str) -> String {
+    name.replace([',', '='], "_")
 }
 
 fn info(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -503,7 +526,7 @@ fn replicas(cx: &Cx<'_>, out: &mut String) {
         line(out, "min_slaves_good_slaves", cx.engine.replicas.good());
     }
     for (number, link) in primary.replicas().enumerate() {
-        let (ip, port, state) = (link.shown_ip(), link.facts.port, link.state());
+        let (ip, port, state) = (in_pairs(link.shown_ip()), link.facts.port, link.state());
         let (offset, lag) = (link.acknowledged().0, link.lag_s(cx.now()));
         let kind = link.connection_type();
         let text =

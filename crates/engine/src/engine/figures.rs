@@ -11,6 +11,22 @@ const MAX_ERROR_CODES: usize = 128;
 /// What they are counted as.
 const ERRORSTATS_OVERFLOW: &str = "ERRORSTATS_OVERFLOW";
 
+/// Bytes of an error's line, its mark included, within which its code has to end.
+const MAX_CODE: usize = 31;
+
+/// Returns the code under which an error is counted: its first word, with those characters replaced that
+/// would break a line of INFO. An error without a word that ends early is one of `ERR`.
+fn code_of(line: &[u8]) -> String {
+    // Line ends become spaces in the reply, too.
+    let is_end = |byte: &u8| matches!(byte, b' ' | b'\r' | b'\n');
+    let end = line.iter().take(MAX_CODE).position(is_end).unwrap_or(0);
+    if end == 0 {
+        return "ERR".to_owned();
+    }
+    let breaks_line = |c: char| matches!(c, '#' | ':' | '{' | '}') || c.is_control();
+    String::from_utf8_lossy(&line[..end]).replace(breaks_line, "_")
+}
+
 impl Engine {
     /// Changes of the data set of all times.
     pub fn changes(&self) -> u64 {
@@ -33,9 +49,7 @@ impl Engine {
     /// Counts an error reply by its code.
     pub fn count_error(&self, line: &[u8]) {
         self.stats.errors.add(1);
-        // Line ends become spaces in the reply, too.
-        let code = line.split(|b| matches!(b, b' ' | b'\r' | b'\n')).next().unwrap_or_default();
-        let code = String::from_utf8_lossy(&code[..code.len().min(32)]).into_owned();
+        let code = code_of(line);
         let mut errors = lock(&self.errors);
         // A script that makes up codes must not fill the memory, nor hide the codes of the server.
         let is_like_ours = code.bytes().all(|byte| byte.is_ascii_uppercase());
