@@ -265,6 +265,9 @@ impl Flags {
     /// it is.
     pub const ASKS_PEER: Flags = Flags(1 << 55);
 
+    /// Ours: may end the load of a primary's snapshot, and refuses itself what does not.
+    pub const ENDS_REPLICA_LOAD: Flags = Flags(1 << 57);
+
     /// Both sets.
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
@@ -329,6 +332,7 @@ mod tests {
             Flags::NO_VALUES,
             Flags::NOTICES_LOSS,
             Flags::CROSSES_DATABASES,
+            Flags::ENDS_REPLICA_LOAD,
         ];
         let all = ours.into_iter().fold(Flags::NONE, Flags::with);
         assert_eq!(all.0.count_ones() as usize, ours.len());

@@ -79,12 +79,17 @@ impl Upstream {
         self.is_link_up.load(Relaxed)
     }
 
-    /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to be
+    /// Whether a snapshot of the primary is being received or loaded.
+    pub fn is_loading(&self) -> bool {
+        self.is_replica() && self.link().stage == Stage::Receiving
+    }
+
     /// Host and port of the primary.
     pub(crate) fn primary(&self) -> Option<(String, u16)> {
         self.link().primary.clone()
     }
 
+    /// Whether the data set is no state of any server: a snapshot was loaded in part. No file is to be
     /// replaced by it unless somebody asks for that.
     pub fn is_incomplete(&self) -> bool {
         self.link().is_incomplete

@@ -13,9 +13,9 @@ use harness::rng::Rng;
 use harness::server::Server;
 use harness::wait::eventually;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -111,6 +111,94 @@ fn what_is_wrong_with_a_primary_is_said_once() {
     let said = replica.log().matches("currently unable to PSYNC").count();
     assert_eq!(said, 1, "{}", replica.log());
     assert_eq!(field(&mut theirs, "master_link_status"), "down");
+}
+
+/// The beginning of a session in which a snapshot of so many bytes is promised, with the first key of it.
+fn promised(bytes: u64) -> Vec<u8> {
+    let id = "0123456789".repeat(4);
+    let mut answer =
+        format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} 7\r\n${bytes}\r\nREDIS0011")
+            .into_bytes();
+    answer.extend(b"\xfe\x00\x00\x03new\x01v");
+    answer
+}
+
+#[test]
+fn what_is_no_snapshot_leaves_the_data_alone() {
+    let id = "0123456789".repeat(4);
+    let begin = format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} ");
+    let mut unknown_type = format!("{begin}7\r\n$22\r\nREDIS0011").into_bytes();
+    unknown_type.extend(b"\xfe\x00\x63\x01k\x01v\xff\0\0\0\0\0\0\0\0");
+    let mut bad_sum = format!("{begin}7\r\n$18\r\nREDIS0011").into_bytes();
+    bad_sum.extend(b"\xff\x01\x02\x03\x04\x05\x06\x07\x08");
+    let newer = format!("{begin}7\r\n$19\r\nREDIS9999{}", "\0".repeat(10));
+    let answers = [
+        (format!("{begin}-5\r\n$0\r\n").into_bytes(), 3),
+        (format!("{begin}7\r\n$0\r\n").into_bytes(), 3),
+        (newer.into_bytes(), 3),
+        // What is loaded while it arrives shows that too late.
+        (unknown_type, 2),
+        (bad_sum, 2),
+    ];
+    for (answer, ways) in &answers {
+        for way in &["disabled", "swapdb", "flush-before-load"][..*ways] {
+            let replica = dunlin(&["--repl-diskless-load", way]);
+            let mut theirs = replica.client();
+            ok(&mut theirs, &["SET", "old", "1"]);
+            let (port, connections) = lying_primary(answer.to_vec());
+            follow(&mut theirs, port);
+            eventually("an attempt", || connections.load(SeqCst) > 0);
+            eventually("its end", || field(&mut theirs, "master_sync_in_progress") == "0");
+            let shown = answer.escape_ascii();
+            let log = replica.log();
+            assert_eq!(ask(&mut theirs, &["DBSIZE"]), Reply::Integer(1), "{way} {shown}\n{log}");
+            assert!(!log.contains("Flushing old data"), "{way} {shown}\n{log}");
+        }
+    }
+}
+
+#[test]
+fn a_replica_is_promoted_in_the_middle_of_a_load() {
+    for (way, keys) in [("flush-before-load", 0), ("swapdb", 1)] {
+        let replica = dunlin(&["--repl-diskless-load", way]);
+        let mut theirs = replica.client();
+        ok(&mut theirs, &["SET", "old", "1"]);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        follow(&mut theirs, listener.local_addr().expect("it has one").port());
+        let (mut primary, _) = listener.accept().expect("the replica comes");
+        primary.write_all(&promised(1 << 30)).expect("it listens");
+        eventually("the load", || field(&mut theirs, "loading") == "1");
+        assert!(field(&mut theirs, "role") == "slave");
+        let other = ask(&mut theirs, &["REPLICAOF", "127.0.0.1", "1"]);
+        assert!(other.is_error(), "{other:?}");
+        ok(&mut theirs, &["REPLICAOF", "NO", "ONE"]);
+        assert_eq!(field(&mut theirs, "role"), "master");
+        eventually("the end of the load", || field(&mut theirs, "loading") == "0");
+        assert_eq!(ask(&mut theirs, &["DBSIZE"]), Reply::Integer(keys), "{way}");
+        ok(&mut theirs, &["SET", "mine", "1"]);
+        // It is a primary like any other.
+        let second = dunlin(&[]);
+        follow(&mut second.client(), replica.port());
+        until_linked(&second);
+        compare(&replica, &second);
+    }
+}
+
+#[test]
+fn a_primary_that_sends_garbage_is_asked_ever_more_rarely() {
+    let replica = dunlin(&[]);
+    let mut theirs = replica.client();
+    let id = "0123456789".repeat(4);
+    let mut answer =
+        format!("+PONG\r\n+OK\r\n+OK\r\n+OK\r\n+FULLRESYNC {id} 7\r\n$18\r\nREDIS0011")
+            .into_bytes();
+    answer.extend(b"\xff\0\0\0\0\0\0\0\0this is no request\r\n\r\n*x\r\n");
+    let (port, connections) = lying_primary(answer);
+    let began = Instant::now();
+    follow(&mut theirs, port);
+    eventually("three attempts", || connections.load(SeqCst) >= 3);
+    // One and two seconds lie between them.
+    assert!(began.elapsed() >= Duration::from_millis(2500), "{}", replica.log());
 }
 
 /// A connection that speaks as a replica does, and what it said first.

@@ -199,6 +199,9 @@ impl Answer {
     }
 }
 
+/// Bytes of a snapshot without data: `REDIS` and its version, and the opcode of its end. The oldest have no checksum.
+const SHORTEST_SNAPSHOT: u64 = 10;
+
 /// How the end of a snapshot is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SnapshotEnd {
@@ -209,12 +212,15 @@ pub enum SnapshotEnd {
 }
 
 impl SnapshotEnd {
-    /// Reads the line before a snapshot, without its end.
+    /// Reads the line before a snapshot, without its end. What is shorter than any snapshot is none.
     pub fn parse(line: &[u8]) -> Option<SnapshotEnd> {
         let text = line.strip_prefix(b"$")?;
         match text.strip_prefix(b"EOF:") {
             Some(mark) => mark.try_into().ok().map(SnapshotEnd::Mark),
-            None => u64::try_from(parse_i64(text)?).ok().map(SnapshotEnd::Length),
+            None => {
+                let bytes = u64::try_from(parse_i64(text)?).ok()?;
+                (bytes >= SHORTEST_SNAPSHOT).then_some(SnapshotEnd::Length(bytes))
+            }
         }
     }
 }
@@ -243,7 +249,8 @@ mod tests {
         assert_eq!(Answer::parse(&error), Some(Answer::Refused(error)));
         let end = |line| SnapshotEnd::parse(&without_end(line));
         assert_eq!(end(marked_header(&[b'm'; 40])), Some(SnapshotEnd::Mark([b'm'; 40])));
-        assert_eq!(end(sized_header(9)), Some(SnapshotEnd::Length(9)));
+        assert_eq!(end(sized_header(10)), Some(SnapshotEnd::Length(10)));
+        assert_eq!(end(sized_header(0)), None);
         assert_eq!(SnapshotEnd::parse(b"$EOF:short"), None);
         assert_eq!(SnapshotEnd::parse(b"$-1"), None);
     }

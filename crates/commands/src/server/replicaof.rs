@@ -12,7 +12,8 @@ const FLAGS: Flags = Flags::WORLD
     .with(Flags::ADMIN)
     .with(Flags::NOSCRIPT)
     .with(Flags::STALE)
-    .with(Flags::NO_ASYNC_LOADING);
+    .with(Flags::NO_ASYNC_LOADING)
+    .with(Flags::ENDS_REPLICA_LOAD);
 
 const ARGS: &[Arg] = &[Arg::one_of(
     "args",
@@ -60,6 +61,9 @@ fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         promote(cx, "user");
         cx.reply.ok();
         return Ok(());
+    }
+    if cx.engine.loading.is_on() || cx.engine.loading.is_beside() {
+        return Err(Error::Loading);
     }
     if cx.session.is_replica {
         return Err(Error::text("ERR Command is not valid when client is a replica."));

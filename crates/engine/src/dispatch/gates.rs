@@ -339,6 +339,9 @@ fn subscription(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refu
 }
 
 fn loading(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
+    if row.command.flags.has(Flags::ENDS_REPLICA_LOAD) && cx.engine.upstream.is_loading() {
+        return Ok(());
+    }
     if !cx.engine.loading.is_on() {
         let is_refused = row.command.flags.has(Flags::NO_ASYNC_LOADING);
         return match is_refused && cx.engine.loading.is_beside() {

@@ -116,7 +116,7 @@ fn replace(
         engine.journal.note_db(db);
     }
     let mut link = engine.upstream.link();
-    link.is_incomplete = loaded.is_none();
+    link.is_incomplete = loaded.is_none() && engine.upstream.is_replica();
     link.stream_db = loaded.unwrap_or_default();
     drop(link);
     cx.end_transaction();

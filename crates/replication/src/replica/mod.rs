@@ -200,6 +200,12 @@ pub struct Replica {
     asked_by_sync: bool,
     /// Failures since the stream last came.
     failures: u32,
+    /// Snapshots that were loaded in vain: the stream behind each was not one, or ended soon.
+    wasted_snapshots: u32,
+    /// Streams in a row that were not one.
+    corrupt_streams: u32,
+    /// The stream that comes follows a snapshot.
+    follows_snapshot: bool,
     /// The last reason that was logged: it is not logged again until the link works.
     last_reason: String,
 }
@@ -309,8 +315,12 @@ impl Replica {
             (FIRST_WAIT_MS, LONGEST_WAIT_MS)
         };
         let mut wait = (first << (self.failures - 1).min(10)).min(longest);
-        if failed_in == Stage::Following && now.0 - self.follows_since.0 >= FIRST_WAIT_MS {
-            (wait, self.failures) = (0, 0);
+        if failed_in == Stage::Following {
+            let lasted = now.0 - self.follows_since.0;
+            if lasted >= FIRST_WAIT_MS {
+                (wait, self.failures) = (0, 0);
+            }
+            wait = wait.max(self.wait_behind_snapshot(lasted));
         }
         self.due = Millis(now.0 + wait);
         let mut actions = vec![Action::Close];
@@ -318,6 +328,36 @@ impl Replica {
             reason.clone_into(&mut self.last_reason);
             actions.push(Action::Warn(reason.to_owned()));
         }
+        actions
+    }
+
+    /// How long to wait when the stream has ended that came for `lasted_ms`: the next snapshot does not follow the last
+    /// one at once, again and again.
+    fn wait_behind_snapshot(&mut self, lasted_ms: i64) -> i64 {
+        if lasted_ms >= LONGEST_SNAPSHOT_WAIT_MS {
+            self.wasted_snapshots = 0;
+        } else if std::mem::take(&mut self.follows_snapshot) {
+            self.wasted_snapshots = self.wasted_snapshots.saturating_add(1);
+        }
+        // One may be bad luck.
+        match self.wasted_snapshots {
+            0 | 1 => 0,
+            _ => SNAPSHOT_WAIT_MS - lasted_ms,
+        }
+    }
+
+    /// The stream is not one: all that was loaded is to be had anew. That is tried ever more rarely, as the next
+    /// stream may be of the same kind.
+    pub fn corrupt(&mut self, reason: &str, now: Millis) -> Vec<Action> {
+        let lasted = now.0 - self.follows_since.0;
+        let actions = self.lost(reason, now);
+        if lasted < LONGEST_SNAPSHOT_WAIT_MS {
+            self.corrupt_streams = self.corrupt_streams.saturating_add(1);
+        } else {
+            self.corrupt_streams = 1;
+        }
+        let wait = SNAPSHOT_WAIT_MS << (self.corrupt_streams - 1).min(10);
+        self.due = Millis(now.0 + wait.min(LONGEST_SNAPSHOT_WAIT_MS));
         actions
     }
 
@@ -489,6 +529,11 @@ impl Replica {
                     now,
                 )
             }
+            // An offset that is none, for instance. What follows it is no answer to SYNC.
+            Some(Answer::Refused(line)) if !line.starts_with(b"-") => {
+                let text = shown(&line);
+                self.lost(&format!("Unexpected reply to PSYNC from master: {text}"), now)
+            }
             Some(Answer::Refused(line)) => {
                 self.asked_by_sync = true;
                 self.promised = None;
@@ -528,6 +573,7 @@ impl Replica {
 
     /// The snapshot is loaded.
     pub fn loaded(&mut self, now: Millis) -> Vec<Action> {
+        self.follows_snapshot = true;
         self.follow(now)
     }
 

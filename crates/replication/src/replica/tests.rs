@@ -92,7 +92,7 @@ fn a_snapshot_and_then_the_stream() {
         from: Some((id, JournalPos(77))),
         is_parallel: false,
     };
-    assert_eq!(replica.line(b"$9", &around, Millis(30)), [Action::Receive(promise)]);
+    assert_eq!(replica.line(b"$19", &around, Millis(30)), [Action::Receive(promise)]);
     assert_eq!(replica.tick(&around, Millis(900_000)), [], "loading may take long");
     assert_eq!(replica.loaded(Millis(900_000)), [Action::Acknowledge]);
     assert_eq!(replica.tick(&around, Millis(900_999)), []);
@@ -116,8 +116,8 @@ fn an_old_primary_is_asked_by_sync() {
     let (mut replica, _) = asking(&around);
     let actions = replica.line(b"-ERR unknown command 'PSYNC'", &around, Millis(0));
     assert_eq!(actions.last(), Some(&Action::Send(Channel::Main, b"SYNC\r\n".to_vec())));
-    let promise = Promise { end: SnapshotEnd::Length(3), from: None, is_parallel: false };
-    assert_eq!(replica.line(b"$3", &around, Millis(0)), [Action::Receive(promise)]);
+    let promise = Promise { end: SnapshotEnd::Length(13), from: None, is_parallel: false };
+    assert_eq!(replica.line(b"$13", &around, Millis(0)), [Action::Receive(promise)]);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn failures_are_retried_later_and_later_and_told_once() {
     // A snapshot costs more than an attempt to connect.
     let (mut replica, _) = asking(&around);
     replica.line(format!("+FULLRESYNC {} 1", HistoryId::random()).as_bytes(), &around, Millis(0));
-    replica.line(b"$9", &around, Millis(0));
+    replica.line(b"$19", &around, Millis(0));
     replica.lost("the RDB is corrupt", Millis(0));
     assert_eq!(replica.due, Millis(1000));
 }
@@ -156,6 +156,62 @@ fn a_stream_that_ends_is_asked_for_at_once() {
         let now = replica.due;
         replica.lost("Connection refused", now);
         assert!(replica.due.0 - now.0 >= 100);
+    }
+}
+
+/// A machine whose snapshot is loaded at this time.
+fn loaded(replica: &mut Replica, around: &Surroundings, now: Millis) {
+    while replica.stage() != Stage::Asking {
+        if replica.stage() == Stage::Waiting {
+            assert!(!replica.tick(around, now).is_empty(), "it is due");
+            replica.connected(now);
+        }
+        replica.line(b"+OK", around, now);
+    }
+    replica.line(format!("+FULLRESYNC {} 1", HistoryId::random()).as_bytes(), around, now);
+    replica.line(b"$19", around, now);
+    replica.loaded(now);
+}
+
+#[test]
+fn snapshots_in_vain_are_asked_for_ever_more_rarely() {
+    let around = around(None);
+    let (mut replica, _) = asking(&around);
+    let (mut now, mut waits) = (Millis(0), Vec::new());
+    for _ in 0..8 {
+        loaded(&mut replica, &around, now);
+        let end = Millis(now.0 + 500);
+        replica.corrupt("Protocol error from MASTER: no request", end);
+        waits.push(replica.due.0 - end.0);
+        now = replica.due;
+    }
+    assert_eq!(waits, [1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
+    // The link is lost, time after time.
+    let (mut replica, _) = asking(&around);
+    let (mut now, mut waits) = (Millis(0), Vec::new());
+    for _ in 0..3 {
+        loaded(&mut replica, &around, now);
+        let end = Millis(now.0 + 300);
+        replica.lost("Connection with master lost.", end);
+        waits.push(replica.due.0 - end.0);
+        now = replica.due;
+    }
+    assert_eq!(waits, [0, 700, 700]);
+}
+
+#[test]
+fn an_answer_that_is_none_is_a_failure() {
+    let around = around(None);
+    for answer in [format!("+FULLRESYNC {} -5", HistoryId::random()), "+CONTIN".to_owned()] {
+        let (mut replica, _) = asking(&around);
+        let actions = replica.line(answer.as_bytes(), &around, Millis(0));
+        assert_eq!(actions[0], Action::Close, "{answer}");
+    }
+    for length in ["$0", "$9", "$-1"] {
+        let (mut replica, _) = asking(&around);
+        let answer = format!("+FULLRESYNC {} 5", HistoryId::random());
+        replica.line(answer.as_bytes(), &around, Millis(0));
+        assert_eq!(replica.line(length.as_bytes(), &around, Millis(0))[0], Action::Close);
     }
 }
 
@@ -235,7 +291,7 @@ fn two_channels_by_the_protocol_of_valkey() {
     assert_eq!(said, [format!("> PSYNC {id} 78")]);
     replica.line(format!("+CONTINUE {id}").as_bytes(), &around, Millis(4));
     assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
-    let actions = replica.line(b"$9", &around, Millis(5));
+    let actions = replica.line(b"$19", &around, Millis(5));
     let from = Some((id, JournalPos(77)));
     let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
     assert_eq!(actions, [Action::Receive(promise)]);
@@ -254,7 +310,7 @@ fn two_channels_by_the_protocol_of_redis() {
     let full = format!("+FULLRESYNC {id} 77");
     assert_eq!(told(&replica.line(full.as_bytes(), &around, Millis(2))), [""; 0]);
     assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
-    let actions = replica.line(b"$9", &around, Millis(5));
+    let actions = replica.line(b"$19", &around, Millis(5));
     let from = Some((id, JournalPos(77)));
     let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
     assert_eq!(actions, [Action::Receive(promise)]);

@@ -12,6 +12,7 @@ use super::Uplink;
 use super::input::{SnapshotInput, Watcher};
 use super::main_channel::MainChannel;
 use crate::log;
+use crate::persistence::check::verify_rdb;
 use crate::persistence::load::{self, Report, Source, load_rdb};
 use crate::socket::Socket;
 use config::ReplDisklessLoad;
@@ -27,7 +28,11 @@ use replication::replica::Promise;
 use replication::wire::SnapshotEnd;
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Bytes that name a snapshot's kind and version.
+const HEAD_LEN: usize = 9;
 
 /// What was loaded.
 pub struct Loaded {
@@ -165,8 +170,10 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     let outcome = if way == Way::AtOnce {
         progress.keeps_alive = keeps_alive;
         let mut input = SnapshotInput::new(&mut socket, &mut progress, promise.end, first, timeout);
-        let report =
-            install(uplink, &promise, &mut input, "the stream from the master", total_bytes);
+        let report = read_head(engine, &mut input).and_then(|head| {
+            let mut whole = head.chain(&mut input);
+            install(uplink, &promise, &mut whole, "the stream from the master", total_bytes)
+        });
         report.and_then(|report| match read_end(input) {
             Ok(rest) => Ok((report, rest)),
             Err(why) => Err(throw_away(uplink, why)),
@@ -183,10 +190,12 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
             Ok((received, bytes, rest)) => {
                 progress.keeps_alive = keeps_alive;
                 let path = received.path();
-                File::open(path)
-                    .map_err(|error| {
-                        let why = os_error(&error);
-                        Failure::Failed(format!("Can't open {}: {why}", path.display()))
+                verify_file(engine, path, bytes, &mut progress)
+                    .and_then(|()| {
+                        File::open(path).map_err(|error| {
+                            let why = os_error(&error);
+                            Failure::Failed(format!("Can't open {}: {why}", path.display()))
+                        })
                     })
                     .and_then(|file| {
                         let mut input = Alive { file, progress: &mut progress };
@@ -202,10 +211,13 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     };
     let (report, rest) = outcome?;
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
-    if let Err(over) = end_load(uplink.engine, uplink.term, stream_db) {
-        return Err(throw_away(uplink, over.into()));
-    }
+    let ended = end_load(uplink.engine, uplink.term, stream_db);
     signals::set_loading(false);
+    if let Err(over) = ended {
+        // Promoted at the last moment: the data set is whole.
+        engine.loading.end();
+        return Err(over.into());
+    }
     uplink.aof.resume();
     give_back(uplink, socket, main)?;
     Ok(Loaded { stream_db, rest })
@@ -304,6 +316,36 @@ fn begun_at(promise: &Promise) -> (History, JournalPos) {
     }
 }
 
+/// Reads the beginning of a snapshot that is loaded while it arrives, and looks whether it is that of a file which can
+/// be loaded here. The old data must not go for anything else.
+fn read_head(engine: &Engine, input: &mut dyn Read) -> Result<[u8; HEAD_LEN], Failure> {
+    let mut head = [0; HEAD_LEN];
+    let failed = |why: &str| Failure::Failed(format!("Bad snapshot from MASTER: {why}"));
+    input.read_exact(&mut head).map_err(|error| failed(&os_error(&error)))?;
+    let accepts_newer = load::Options::configured(engine).accepts_newer;
+    let mut scanner = rdb::file::Scanner::new(0, u64::MAX, HEAD_LEN).accept_newer(accepts_newer);
+    scanner.next(&head).map_err(|error| failed(&error.to_string()))?;
+    Ok(head)
+}
+
+/// Looks at a whole snapshot before the old data goes for it, if there is any.
+fn verify_file(
+    engine: &Engine,
+    path: &Path,
+    bytes: u64,
+    progress: &mut Progress<'_>,
+) -> Result<(), Failure> {
+    if holds_nothing(engine) {
+        return Ok(());
+    }
+    let failed = |why: String| {
+        Failure::Failed(format!("The snapshot from MASTER is of no use, the data is kept: {why}"))
+    };
+    let file = File::open(path).map_err(|error| failed(os_error(&error)))?;
+    let mut input = Alive { file, progress };
+    verify_rdb(&mut input, bytes, &load::Options::configured(engine)).map_err(failed)
+}
+
 /// Empties the data set and loads the snapshot into it.
 fn install(
     uplink: &Uplink<'_>,
@@ -315,8 +357,7 @@ fn install(
     let engine = uplink.engine;
     log!(Notice, "MASTER <-> REPLICA sync: Flushing old data");
     end_writers(uplink);
-    let (id, position) = begun_at(promise);
-    empty(uplink, id, position, Some(bytes.unwrap_or(0)))?;
+    empty(uplink, uplink.term, begun_at(promise), Some(bytes.unwrap_or(0)))?;
     signals::set_loading(true);
     log!(Notice, "MASTER <-> REPLICA sync: Loading DB in memory");
     load_snapshot(engine, input, name, bytes, Target::DataSet)
@@ -372,26 +413,28 @@ fn read_end(input: SnapshotInput<'_, impl Read, impl Watcher>) -> Result<Vec<u8>
 
 fn empty(
     uplink: &Uplink<'_>,
-    history: History,
-    position: JournalPos,
+    term: u64,
+    (history, position): (History, JournalPos),
     bytes: Option<u64>,
-) -> Result<(), Failure> {
+) -> Result<(), Over> {
     let beginning = Beginning { history, position, bytes };
-    let taken = begin_load(uplink.engine, uplink.thread, uplink.term, &beginning)?;
+    let taken = begin_load(uplink.engine, uplink.thread, term, &beginning)?;
     if uplink.engine.config.replica_lazy_flush() {
         uplink.engine.background.free_tables(taken);
     }
     Ok(())
 }
 
-/// Half a data set is of no use.
+/// Half a data set is of no use. That holds in the next term as well: a server that is promoted during the load begins
+/// empty, as no data set but this half is left.
 fn throw_away(uplink: &Uplink<'_>, failure: Failure) -> Failure {
     signals::set_loading(false);
-    match empty(uplink, History::new(), JournalPos(0), None) {
-        Ok(()) => failure,
-        Err(over) => {
-            uplink.engine.loading.end();
-            over
-        }
+    let engine = uplink.engine;
+    let mut term = uplink.term;
+    let mut failure = failure;
+    while empty(uplink, term, (History::new(), JournalPos(0)), None).is_err() {
+        term = engine.upstream.term();
+        failure = Failure::Over;
     }
+    failure
 }

@@ -450,7 +450,10 @@ impl<'t> Uplink<'t> {
             Err(Missing::Sense(corrupt)) => {
                 // The same bytes would come again.
                 self.engine.upstream.link().is_incomplete = true;
-                return self.lose(&format!("Protocol error from MASTER: {corrupt}"));
+                let actions =
+                    self.machine.corrupt(&format!("Protocol error from MASTER: {corrupt}"), now());
+                self.act(actions);
+                return self.note_stage();
             }
         };
         self.announces = true;
