@@ -1,11 +1,26 @@
 //! A long word on its way into a block of its own.
 //!
-//! The block is as long as was announced, so nothing of the word is copied again; but a peer that
-//! announces 512 MB has not made us take them: pages of it that nothing was written to are not there,
-//! and do not count as memory in use.
+//! The block grows with what has arrived, to eight times that, so that a peer that announces much and sends little
+//! costs little: pages that nothing was written to are not there, but the system may give whole huge pages to blocks
+//! that lie side by side. Once a megabyte has come the block is made as long as was announced, so that no more than that
+//! is ever copied. What was not written to does not count as memory in use.
 
 use structs::heap_string::{self, HeapString};
 use structs::memory;
+
+/// The room of a block of which next to nothing has arrived.
+const MIN_ROOM: usize = 4 << 10;
+/// From here on the block is as long as the word.
+const MAX_COPIED: usize = 1 << 20;
+/// Room for each byte that has arrived.
+const GROWTH: usize = 8;
+
+/// The room to have for a word of `len` bytes of which so many have arrived.
+fn room_for(arrived: usize, len: usize) -> usize {
+    let room = (arrived.saturating_mul(GROWTH)).max(MIN_ROOM);
+    // A string that grows takes a quarter more at least, which must not be more than the word.
+    if arrived >= MAX_COPIED || room + room / 4 >= len { len } else { room }
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -20,10 +35,11 @@ pub(super) struct Filling {
 impl Filling {
     /// A word of `len` bytes of which these have arrived; `None` if there is no memory for it.
     pub fn begin(arrived: &[u8], len: usize) -> Option<Box<Filling>> {
+        let room = room_for(arrived.len(), len);
         // Before the block is there: no thread that looks meanwhile may take it for used, and evict for it.
-        let unused = heap_string::block_for(len);
+        let unused = heap_string::block_for(room);
         memory::discount(unused);
-        let Some(block) = HeapString::try_with_capacity(len) else {
+        let Some(block) = HeapString::try_with_capacity(room) else {
             memory::count(unused);
             return None;
         };
@@ -50,8 +66,18 @@ impl Filling {
 
     /// Adds what belongs to the word, and returns what does not.
     pub fn take_in<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let (own, beyond) = bytes.split_at(bytes.len().min(self.len - self.arrived()));
+        let arrived = self.arrived();
+        let (own, beyond) = bytes.split_at(bytes.len().min(self.len - arrived));
         if let Some(block) = &mut self.block {
+            let needed = arrived + own.len();
+            if heap_string::block_for(needed) > block.allocated_bytes() {
+                let room = room_for(needed, self.len);
+                let grown = heap_string::block_for(room) - block.allocated_bytes();
+                memory::discount(grown);
+                self.unused += grown;
+                block.reserve(room);
+                debug_assert_eq!(block.allocated_bytes(), heap_string::block_for(room));
+            }
             block.extend(own);
         }
         self.use_up(own.len());
@@ -81,6 +107,28 @@ impl Drop for Filling {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_block_grows_with_what_arrives() {
+        for len in [65_536, 100_000, 1 << 20, 5_000_000, 50_000_000] {
+            let mut filling = Filling::begin(b"abc", len).expect("memory");
+            let mut arrived = 3;
+            while !filling.is_complete() {
+                let piece = vec![b'x'; (len - arrived).min(16 << 10)];
+                assert!(filling.take_in(&piece).is_empty());
+                arrived += piece.len();
+                let block = filling.block.as_ref().expect("it is not finished").allocated_bytes();
+                let most = if arrived >= MAX_COPIED { len } else { arrived * GROWTH * 5 / 4 };
+                assert!(block <= most + MIN_ROOM, "{block} bytes for {arrived} of {len}");
+            }
+            let word = filling.finish().expect("it is complete");
+            assert_eq!(word.allocated_bytes(), heap_string::block_for(len));
+            assert_eq!(
+                (word.len(), word.as_slice()[3], word.as_slice()[len - 1]),
+                (len, b'x', b'x')
+            );
+        }
+    }
 
     #[test]
     fn a_word_takes_what_is_its_own() {
