@@ -35,6 +35,11 @@ impl Engine {
             || self.commits.has_sessions_at(Gate::Quorum)
     }
 
+    /// Whether some connection has asked that its replies wait for this server's disk.
+    pub fn has_clients_that_wait_for_disk(&self) -> bool {
+        self.commits.has_sessions_at(Gate::Disk)
+    }
+
     /// A session takes a mode, or the server's again.
     pub fn set_commit_mode(&self, session: &mut Session, mode: Option<CommitMode>) {
         let old = std::mem::replace(&mut session.commit_mode, mode);

@@ -34,6 +34,7 @@ pub mod replicas;
 pub mod reply;
 pub mod rng;
 pub mod script;
+pub mod seccomp;
 pub mod sentinel;
 pub mod server;
 pub mod stalls;

@@ -338,3 +338,26 @@ fn a_stopped_replica_of_the_reference_confirms_when_it_goes_on() {
     assert_eq!(ask(&mut replica.client(), &["GET", "k"]), Reply::Bulk(b"waiting".to_vec()));
     assert_eq!(number(&mut observer, "unconfirmed_writes"), 1);
 }
+
+#[test]
+fn mode_fsync_needs_a_log() {
+    let refused = |client: &mut Client, request: &[&str]| {
+        let reply = ask(client, request);
+        assert!(reply.is_error(), "{request:?}: {reply:?}");
+    };
+    let server = primary(&[]);
+    let mut client = server.client();
+    refused(&mut client, &["CONFIG", "SET", "commit-mode", "fsync"]);
+    ok(&mut client, &["CONFIG", "SET", "commit-mode", "fsync", "appendonly", "yes"]);
+    refused(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+    ok(&mut client, &["SET", "k", "1"]);
+    assert_eq!(field(&mut client, "aof_enabled"), "1");
+    ok(&mut client, &["CONFIG", "SET", "commit-mode", "memory"]);
+    ok(&mut client, &["CLIENT", "COMMIT-MODE", "fsync"]);
+    refused(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+    ok(&mut client, &["CLIENT", "COMMIT-MODE", "default"]);
+    ok(&mut client, &["CONFIG", "SET", "appendonly", "no"]);
+    let options = Options::arguments(&["--commit-mode", "fsync"]);
+    let started = Server::start(&Program::under_test(), options);
+    assert!(started.is_err(), "it confirms what no file has");
+}

@@ -163,3 +163,117 @@ fn no_request_is_served_after_the_end_of_a_shutdown_was_seen() {
         assert!(server.stop().unwrap().success());
     }
 }
+
+/// Debian's units kill what makes a call that their filter does not know.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn the_filters_of_debians_units_kill_nothing() {
+    let wrapper = env!("CARGO_BIN_EXE_debian_unit");
+    let program = Program::under_test();
+    for backend in program.backends() {
+        let arguments =
+            ["--appendonly", "yes", "--appendfsync", "always", "--enable-debug-command", "yes"];
+        let options = Options { backend, ..Options::arguments(&arguments) };
+        let mut server = Server::start(&program.under(wrapper), options).unwrap();
+        let mut client = server.client();
+        // Many connections that wait for the disk are what reactors give way for.
+        std::thread::scope(|scope| {
+            for number in 0..32 {
+                let mut writer = server.client();
+                scope.spawn(move || {
+                    for at in 0..100 {
+                        let key = format!("{number}:{at}");
+                        assert_eq!(writer.command(&["SET", &key, "v"]).unwrap(), ok());
+                    }
+                });
+            }
+        });
+        // A long command, for a thread that steps back.
+        client.command(&["DEBUG", "POPULATE", "200000", "k", "10"]).unwrap();
+        client.command(&["SORT", "k", "BY", "nosort"]).unwrap();
+        client.command(&["KEYS", "nothing*"]).unwrap();
+        for (request, field) in
+            [("BGSAVE", "rdb_bgsave_in_progress"), ("BGREWRITEAOF", "aof_rewrite_in_progress")]
+        {
+            client.command(&[request]).unwrap();
+            eventually(request, || harness::info::field(&mut client, field) == "0");
+        }
+        assert_eq!(harness::info::field(&mut client, "rdb_last_bgsave_status"), "ok");
+        assert_eq!(harness::info::field(&mut client, "aof_last_bgrewrite_status"), "ok");
+        assert!(server.log().contains("There is a filter of system calls"));
+        server.restart().unwrap();
+        assert!(server.stop().unwrap().success());
+    }
+    // The filter does what it says.
+    let nice = std::process::Command::new(wrapper).args(["nice", "-n", "1", "true"]).status();
+    assert!(!nice.unwrap().success());
+}
+
+/// Limits a running server, as `ulimit` limits one before it starts.
+fn limit(server: &Server, what: &str) {
+    let process = server.process_id().to_string();
+    let done = std::process::Command::new("prlimit").args(["--pid", &process, what]).status();
+    assert!(done.unwrap().success(), "prlimit {what}");
+}
+
+#[test]
+fn a_server_that_can_start_no_thread_saves_at_its_end() {
+    for mut server in start() {
+        let mut client = server.client();
+        assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), ok());
+        assert_eq!(client.command(&["CONFIG", "SET", "save", "3600 1000"]).unwrap(), ok());
+        let maps =
+            std::fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap();
+        let size = maps.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+        let kib: u64 = size.split_whitespace().next().unwrap().parse().unwrap();
+        // Less than the stack of a thread is left.
+        limit(&server, &format!("--as={}", (kib + 1024) << 10));
+        server.restart().unwrap();
+        let value = server.client().command(&["GET", "k"]).unwrap();
+        assert_eq!(value, Reply::Bulk(b"v".to_vec()), "{}", server.log());
+    }
+}
+
+#[test]
+fn a_limit_of_files_is_an_error_of_the_save() {
+    for server in start() {
+        let mut client = server.client();
+        client.command(&["DEBUG", "POPULATE", "10000"]).unwrap();
+        limit(&server, "--fsize=65536");
+        client.command(&["BGSAVE"]).unwrap();
+        eventually("the end of the save", || {
+            harness::info::field(&mut client, "rdb_bgsave_in_progress") == "0"
+        });
+        assert_eq!(harness::info::field(&mut client, "rdb_last_bgsave_status"), "err");
+    }
+}
+
+#[test]
+fn a_server_that_cannot_save_ends_at_the_second_signal() {
+    for server in start() {
+        let mut client = server.client();
+        assert_eq!(client.command(&["CONFIG", "SET", "save", "3600 1000"]).unwrap(), ok());
+        // Nothing takes the place of a folder that is not empty.
+        std::fs::create_dir_all(server.directory().join("dump.rdb").join("full")).unwrap();
+        signal(server.process_id(), "TERM").unwrap();
+        eventually("what it says", || server.log().contains("A second signal ends it"));
+        assert_eq!(client.command(&["PING"]).unwrap(), Reply::Simple(b"PONG".to_vec()));
+        assert_eq!(client.command(&["SET", "k", "v"]).unwrap(), ok());
+        signal(server.process_id(), "TERM").unwrap();
+        eventually("its end", || server.log().contains("ready to exit, bye bye..."));
+    }
+}
+
+#[test]
+fn what_the_server_takes_without_data_has_none_in_it() {
+    let options = Options::arguments(&["--enable-debug-command", "yes"]);
+    let mut server = Server::start(&Program::under_test(), options).unwrap();
+    server.client().command(&["DEBUG", "POPULATE", "100000"]).unwrap();
+    server.client().command(&["SAVE"]).unwrap();
+    server.restart().unwrap();
+    let mut client = server.client();
+    let mut figure = |name: &str| harness::info::field(&mut client, name).parse::<u64>().unwrap();
+    let (startup, used) = (figure("used_memory_startup"), figure("used_memory"));
+    assert!(startup < used / 2, "{startup} of {used}");
+    assert!(figure("used_memory_dataset") > used / 4);
+}

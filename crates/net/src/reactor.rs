@@ -102,7 +102,7 @@ impl<H: Handler> Reactor<H> {
             unsettled: Vec::new(),
             coalescer: Coalescer::new(Instant::now()),
             yielding: Yielding::new(Instant::now()),
-            scheduling: Scheduling::of_this_thread(),
+            scheduling: net.options().may_schedule.then(Scheduling::of_this_thread).flatten(),
             net: net.clone(),
             batch: Batch::default(),
             listening: Vec::new(),

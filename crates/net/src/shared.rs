@@ -32,6 +32,8 @@ pub struct NetOptions {
     pub coalescing_time: Duration,
     /// Pending connections a listener may have.
     pub backlog: u32,
+    /// Threads may choose their scheduling policy. Not where a filter of system calls may kill for it.
+    pub may_schedule: bool,
 }
 
 impl Default for NetOptions {
@@ -42,6 +44,7 @@ impl Default for NetOptions {
             keepalive_seconds: 300,
             coalescing_time: Duration::from_micros(50),
             backlog: 511,
+            may_schedule: true,
         }
     }
 }

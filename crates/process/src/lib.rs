@@ -27,6 +27,7 @@ pub mod open_files;
 pub mod pidfile;
 pub mod priority;
 mod registers;
+pub mod sandbox;
 pub mod shutdown;
 pub mod signal_safe;
 pub mod signals;

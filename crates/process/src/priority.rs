@@ -1,6 +1,7 @@
 //! How much of a busy machine's time a thread gets.
 #![allow(unsafe_code)] // getpriority(2) and setpriority(2)
 
+use super::sandbox;
 use crate::log;
 use std::io;
 
@@ -24,6 +25,9 @@ fn lower_current_thread(steps: i32) -> io::Result<()> {
 
 /// Has the calling thread step back behind those that serve clients. `what` names it in the log if that fails.
 pub fn step_back(what: &str) {
+    if !sandbox::allows_optional_calls() {
+        return;
+    }
     if let Err(error) = lower_current_thread(BACKGROUND) {
         log!(Warning, "Can't lower the priority of {what}: {error}");
     }

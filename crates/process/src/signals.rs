@@ -47,7 +47,8 @@ static UNFINISHED: AtomicPtr<c_char> = AtomicPtr::new(ptr::null_mut());
 /// Where the handler writes; -1 before `install`. Never closed, the handler may run at any time.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
 
-/// Installs the handlers, ignores SIGHUP and SIGPIPE, and starts the thread that calls `on_signal`
+/// Installs the handlers, ignores SIGHUP, SIGPIPE and SIGXFSZ (to write past `ulimit -f` is an error like any other),
+/// and starts the thread that calls `on_signal`
 /// after every SIGTERM and SIGINT, one call after the other. By then the signal may have been
 /// forgotten, and another have come: what is asked for is [`requested`]. Call it once, after going to
 /// the background.
@@ -69,7 +70,7 @@ pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
         }
     })?;
     WAKE.store(ends[1], Ordering::Release);
-    for number in [libc::SIGHUP, libc::SIGPIPE] {
+    for number in [libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ] {
         set_action(number, libc::SIG_IGN)?;
     }
     let handler: extern "C" fn(c_int) = handle;

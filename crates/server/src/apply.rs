@@ -5,7 +5,7 @@
 use crate::persistence::aof::Aof;
 use crate::title::Variables;
 use crate::{log, tls};
-use config::{ApplyError, Changed, Config, OomScoreAdj};
+use config::{ApplyError, Changed, CommitMode, Config, OomScoreAdj};
 use engine::Engine;
 use net::{Kind, ListenSpec, Net};
 use process::oom_score::{self, OomScore};
@@ -43,6 +43,14 @@ impl Title {
             self.title.set(&title);
         }
     }
+}
+
+/// Why a configuration is refused that [`confirms_without_log`].
+pub const CONFIRMS_WITHOUT_LOG: &str = "commit-mode fsync cannot be used when appendonly is disabled: replies would confirm what no file has";
+
+/// Returns whether replies would wait for an append-only file that there is not.
+pub fn confirms_without_log(config: &Config) -> bool {
+    config.commit_mode() == CommitMode::Fsync && !config.appendonly()
 }
 
 /// Applies options to the running process.
@@ -163,7 +171,13 @@ impl Applier {
             Effect::Other("crash-log-enabled") => {
                 crash::set_enabled(config.crash_log_enabled()).map_err(|error| error.to_string())
             }
-            Effect::Other("appendonly") => self.aof.configure(in_transaction),
+            Effect::Other("appendonly") => {
+                self.check_commits()?;
+                if !config.appendonly() && self.engine.has_clients_that_wait_for_disk() {
+                    return Err("clients use CLIENT COMMIT-MODE fsync".to_owned());
+                }
+                self.aof.configure(in_transaction)
+            }
             Effect::Other("repl-backlog-size") => {
                 self.engine.journal.set_backlog(config.repl_backlog_size());
                 Ok(())
@@ -193,6 +207,7 @@ impl Applier {
                 Ok(())
             }
             Effect::Commit => {
+                self.check_commits()?;
                 self.aof.follow_policy();
                 self.engine.follow_commit_modes();
                 Ok(())
@@ -205,6 +220,14 @@ impl Applier {
                 std::env::set_current_dir(config.dir()).map_err(|error| error.to_string())
             }
             Effect::Other(_) => Ok(()),
+        }
+    }
+
+    /// Refuses to do without the append-only file while replies wait for it.
+    fn check_commits(&self) -> Result<(), String> {
+        match confirms_without_log(&self.engine.config) {
+            true => Err(CONFIRMS_WITHOUT_LOG.to_owned()),
+            false => Ok(()),
         }
     }
 

@@ -135,7 +135,7 @@ impl Host for ServerHost {
     }
 
     fn shutdown(&self, by: &str, request: ShutdownRequest, reply: LateReply) {
-        shutdown::begin(self.engine, &self.net, request, by, reply);
+        shutdown::begin(self.engine, request, by, reply);
     }
 
     fn abort_shutdown(&self) -> bool {

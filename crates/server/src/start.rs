@@ -18,8 +18,8 @@ use engine::{Engine, Worker};
 use net::{Backend, Choice, Kind, ListenSpec, MAX_THREADS, Net, NetOptions, Reactor};
 use process::{
     affinity, alt_stack, banner, checks, cpulist, cpus::Cpus, crash, daemonize, facts,
-    log as logging, memory::Memory, numa, open_files, pidfile, priority, shutdown, signals,
-    supervised, syslog, thread,
+    log as logging, memory::Memory, numa, open_files, pidfile, priority, sandbox, shutdown,
+    signals, supervised, syslog, thread,
 };
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -78,6 +78,9 @@ fn serve(
     configured: bool,
 ) -> Result<(), Failure> {
     let config = Arc::clone(&loaded.config);
+    if apply::confirms_without_log(&config) {
+        return Err(format!("Fatal config error: {}", apply::CONFIRMS_WITHOUT_LOG));
+    }
     let started = Started::collect().map_err(|e| format!("Can't tell the current folder: {e}"))?;
     let seed = config.hash_seed();
     if !seed.is_empty() {
@@ -96,6 +99,12 @@ fn serve(
         daemonize::daemonize().map_err(|error| format!("Can't daemonize: {error}"))?;
     }
     banner::starting(&program.to_string_lossy(), configured);
+    if !sandbox::allows_optional_calls() {
+        log!(
+            Notice,
+            "There is a filter of system calls: background threads run at the priority of the others"
+        );
+    }
     if !loaded.without_effect.is_empty() {
         log!(
             Notice,
@@ -134,6 +143,7 @@ fn serve(
         keepalive_seconds: config.tcp_keepalive(),
         coalescing_time: apply::coalescing_time(&config),
         backlog: config.tcp_backlog(),
+        may_schedule: sandbox::allows_optional_calls(),
     })
     .map_err(|error| format!("Can't set up the reactors: {error}"))?;
     for index in 0..count {
@@ -153,8 +163,9 @@ fn serve(
     checks::warn_about_maxmemory(config.maxmemory());
 
     // From the time it listens or has a pid file the server can be told by a signal to end cleanly.
-    let stopping = Arc::clone(&net);
-    signals::install(move || stop_in_time(engine, &stopping))
+    persistence::shutdown::prepare(engine, &net)
+        .map_err(|error| format!("Can't start the thread that shuts down: {error}"))?;
+    signals::install(move || stop_in_time(engine))
         .map_err(|error| format!("Can't install the signal handlers: {error}"))?;
     tls::apply(&config, &net)?;
     let specs = apply::listeners(&config);
@@ -183,6 +194,8 @@ fn serve(
         logging::set_role(logging::Role::Replica);
     }
 
+    // What the server takes without data, before any is loaded.
+    engine.startup_bytes();
     banner::initialized();
     let log = aof.find()?;
     let snapshot = if config.appendonly() {
@@ -327,14 +340,14 @@ fn begin_background_thread(purpose: Purpose, cpus: &[usize]) {
 
 /// Follows a signal that asks for a shutdown. Redis does so in its next round of housekeeping, which a
 /// test can hold back to take the request back.
-fn stop_in_time(engine: &'static Engine, net: &Arc<Net>) {
+fn stop_in_time(engine: &'static Engine) {
     while engine.debug.pauses_cron() {
         if signals::requested().is_none() {
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    persistence::shutdown::follow_signal(engine, net);
+    persistence::shutdown::follow_signal(engine);
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;

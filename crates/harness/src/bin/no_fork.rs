@@ -1,22 +1,9 @@
 //! Runs a program that is killed if it makes a process: `no_fork PROGRAM ARGUMENT…`. Threads are
 //! allowed. Made with a system call filter, so it holds for everything that the program does.
-#![allow(unsafe_code)] // prctl(2)
 
+use harness::seccomp::{FIRST_ARGUMENT, IF_EQUAL, IF_SET, LOAD, NUMBER, RETURN, install, step};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
-
-/// `if the number of the system call is …`, in classic BPF.
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const IF_SET: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Offsets in `seccomp_data`.
-const NUMBER: u32 = 0;
-const FIRST_ARGUMENT: u32 = 16;
-
-fn step(code: u16, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
-    libc::sock_filter { code, jt, jf, k }
-}
 
 fn forbid() -> std::io::Result<()> {
     // clone3 takes its flags in memory, where a filter cannot look; without it clone is used.
@@ -34,16 +21,7 @@ fn forbid() -> std::io::Result<()> {
     filter.push(step(IF_SET, libc::CLONE_THREAD as u32, 1, 0));
     filter.push(step(RETURN, libc::SECCOMP_RET_KILL_PROCESS, 0, 0));
     filter.push(step(RETURN, libc::SECCOMP_RET_ALLOW, 0, 0));
-    let program = libc::sock_fprog {
-        len: u16::try_from(filter.len()).map_err(std::io::Error::other)?,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: plain numbers, and a filter that lives until the call returns, which copies it.
-    let done = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) == 0
-    };
-    if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    install(filter)
 }
 
 fn main() -> ExitCode {

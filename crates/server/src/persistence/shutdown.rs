@@ -18,6 +18,7 @@ use keyspace::snapshot::Shared;
 use net::Net;
 use process::signals::{self, ShutdownSignal};
 use process::thread;
+use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -34,6 +35,10 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// The data set has been loaded: before, a last snapshot would replace the file that it is in.
 static IS_COMPLETE: AtomicBool = AtomicBool::new(false);
+
+/// How many saves had succeeded when a shutdown that a signal had asked for failed; `None`: none has failed, or the last
+/// one was taken back.
+static FAILED_AFTER: Mutex<Option<u64>> = Mutex::new(None);
 
 enum Stage {
     /// There is none, though a signal may have asked for one.
@@ -66,6 +71,7 @@ pub fn abort() -> bool {
         Stage::Saves(snapshot) => snapshot.end(),
     }
     signals::cancel();
+    *lock(&FAILED_AFTER) = None;
     *stage = Stage::Aborted;
     CHANGED.notify_all();
     true
@@ -86,19 +92,13 @@ fn refuse(reply: LateReply) {
 /// Begins the shutdown that a client asked for. `by` describes that client, which gets `reply` if the
 /// server does not go down. While replicas are waited for, the client waits with those that asked before;
 /// with NOW nothing is waited for any longer.
-pub fn begin(
-    engine: &'static Engine,
-    net: &Arc<Net>,
-    request: ShutdownRequest,
-    by: &str,
-    reply: LateReply,
-) {
+pub fn begin(engine: &'static Engine, request: ShutdownRequest, by: &str, reply: LateReply) {
     let mut stage = stage();
     match &mut *stage {
         Stage::None => {
             log!(Notice, "User requested shutdown... (user request from '{by}')");
             engine.last_wait.add(reply);
-            start(engine, net, stage, request);
+            start(stage, request);
         }
         Stage::Waits(waiting) => {
             engine.last_wait.add(reply);
@@ -116,7 +116,7 @@ pub fn begin(
 
 /// Begins the shutdown that a signal asked for, unless it was taken back. Waits for the end of one
 /// that is going, after which the signal still counts if it came after an ABORT.
-pub fn follow_signal(engine: &'static Engine, net: &Arc<Net>) {
+pub fn follow_signal(engine: &'static Engine) {
     let is_going = |stage: &mut Stage| !matches!(stage, Stage::None);
     let stage = CHANGED.wait_while(stage(), is_going).unwrap_or_else(PoisonError::into_inner);
     let options = match signals::requested() {
@@ -129,35 +129,41 @@ pub fn follow_signal(engine: &'static Engine, net: &Arc<Net>) {
         (_, true) => Some(false),
         _ => None,
     };
-    let request = ShutdownRequest { save, now: options.now(), force: options.force() };
+    // The last signal was in vain, and no save has succeeded since.
+    let is_second = *lock(&FAILED_AFTER) == Some(engine.persistence.saves());
+    let force = options.force() || is_second;
+    let request = ShutdownRequest { save, now: options.now(), force };
     log!(Notice, "User requested shutdown...");
-    start(engine, net, stage, request);
+    start(stage, request);
 }
 
-/// Starts the thread that shuts down. `stage` stays locked until it is clear that there is one.
-fn start(
-    engine: &'static Engine,
-    net: &Arc<Net>,
-    mut stage: MutexGuard<'static, Stage>,
-    request: ShutdownRequest,
-) {
-    *stage = Stage::Waits(request);
+/// Starts the thread that shuts down. It is there from the beginning, as the system may not be able to start one when
+/// it is needed.
+///
+/// # Errors
+/// The system can start no thread.
+pub fn prepare(engine: &'static Engine, net: &Arc<Net>) -> io::Result<()> {
     let stopping = Arc::clone(net);
-    let started = thread::spawn("shutdown", move || {
-        let target = wait_for_replicas(engine);
-        if let Some(request) = begin_to_end(engine, target) {
-            if is_ended(engine, request) {
-                stop(engine, &stopping);
+    thread::spawn("shutdown", move || {
+        loop {
+            let is_idle = |stage: &mut Stage| matches!(stage, Stage::None);
+            drop(CHANGED.wait_while(stage(), is_idle).unwrap_or_else(PoisonError::into_inner));
+            let target = wait_for_replicas(engine);
+            match begin_to_end(engine, target) {
+                Some(request) if is_ended(engine, request) => return stop(engine, &stopping),
+                // It has gone on, and the next one may have begun.
+                Some(_) => {}
+                None => go_on(engine, stage()),
             }
-        } else {
-            go_on(engine, self::stage());
         }
-    });
-    if let Err(error) = started {
-        log!(Warning, "Can't start a thread to shut down, so nothing is saved: {error}");
-        *stage = Stage::Final;
-        stop(engine, net);
-    }
+    })
+    .map(drop)
+}
+
+/// Hands the shutdown to its thread.
+fn start(mut stage: MutexGuard<'static, Stage>, request: ShutdownRequest) {
+    *stage = Stage::Waits(request);
+    CHANGED.notify_all();
 }
 
 /// Waits until the replicas have everything, for `shutdown-timeout` at most. Returns what they are to have.
@@ -265,6 +271,13 @@ fn save_last(engine: &'static Engine, is_forced: bool) -> bool {
         }
         log!(Warning, "Error trying to save the DB, can't exit.");
         log_failure();
+        if signals::requested().is_some() {
+            log!(
+                Warning,
+                "The server goes on with all its data. A second signal ends it, saved or not."
+            );
+            *lock(&FAILED_AFTER) = Some(engine.persistence.saves());
+        }
     }
     go_on(engine, stage);
     false
