@@ -95,7 +95,7 @@ fn document(tcl_results: Option<&str>, failing: &[(String, String)]) -> String {
          \n\
          Dunlin answers as Valkey 9.1 does: the same replies under RESP2 and RESP3, the same error\n\
          texts. Below is every command and subcommand of Valkey 9.1 and of Redis 8.0, and whether\n\
-         it is here. A command that is not answers with the error for an unknown command, unless the\n\
+         it is here; a version in the column of Redis is that of the first Redis which has the command. A command that is not answers with the error for an unknown command, unless the\n\
          last column says otherwise, and that column says with what it will come. Behind the tables stand the\n\
          [known differences](#known-differences)",
     );
@@ -110,14 +110,18 @@ fn document(tcl_results: Option<&str>, failing: &[(String, String)]) -> String {
         write!(out, "\n## {title}\n\n| command | Valkey | Redis | here |\n|---|---|---|---|\n")
             .expect("a string takes all");
         for known in known.iter().filter(|known| known.group == group) {
-            let mark = |server| if known.servers.contains(server) { "yes" } else { "" };
+            let of_redis = known
+                .servers
+                .split_once('R')
+                .map_or("", |(_, since)| if since.is_empty() { "yes" } else { since });
+            let of_valkey = if known.servers.contains('V') { "yes" } else { "" };
             let is_here = match refusal(known) {
                 _ if !here.contains(known.name) => format!("no: {}", waits_for(known)),
                 Some(refusal) => format!("no: {refusal}"),
                 None => "yes".to_owned(),
             };
             let name = known.name.to_ascii_uppercase().replace('|', " ");
-            writeln!(out, "| {name} | {} | {} | {is_here} |", mark('V'), mark('R'))
+            writeln!(out, "| {name} | {of_valkey} | {of_redis} | {is_here} |")
                 .expect("a string takes all");
         }
     }

@@ -211,7 +211,9 @@ mod tests {
         assert_eq!(request("valkey-server"), server("valkey-server"));
         assert_eq!(request("redis-server server"), server("redis-server server"));
         let Request::Print(text) = request("/bin/redis-server -v") else { panic!() };
-        assert!(text.starts_with("Dunlin server v=") && text.contains(" bits=64"), "{text}");
+        let version = format!("Dunlin server v={} sha=", server::REDIS_VERSION);
+        let own = format!(" bits=64 dunlin={}\n", facts::VERSION);
+        assert!(text.starts_with(&version) && text.ends_with(&own), "{text}");
     }
 
     #[test]

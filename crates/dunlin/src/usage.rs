@@ -74,9 +74,10 @@ Examples:
     )
 }
 
-/// What `dunlin server --version` prints: the shape scripts know from redis-server.
+/// What `dunlin server --version` prints: the shape that scripts know from redis-server. They take the
+/// version in it for one of Redis, so it is INFO's `redis_version`; our own comes last.
 pub fn server_version() -> String {
-    let (sha, version) = (facts::GIT_SHA1, facts::VERSION);
+    let (sha, version, own) = (facts::GIT_SHA1, server::REDIS_VERSION, facts::VERSION);
     let (allocator, bits) = (facts::ALLOCATOR, facts::ARCH_BITS);
-    format!("Dunlin server v={version} sha={sha}:0 malloc={allocator} bits={bits}\n")
+    format!("Dunlin server v={version} sha={sha}:0 malloc={allocator} bits={bits} dunlin={own}\n")
 }

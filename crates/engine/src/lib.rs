@@ -90,5 +90,6 @@ pub use journal;
 pub use keyspace::{DbIndex, Key, Millis, locks};
 pub use request_keys::{KeyUse, RequestKey, RequestKeys};
 pub use resp::Protocol;
+pub use scripts::VALKEY_VERSION;
 pub use session::Session;
 pub use worker::Worker;

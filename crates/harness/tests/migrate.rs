@@ -191,7 +191,7 @@ fn transactions_and_scripts_move_keys() {
     assert_eq!(ask(&mut client, "EXISTS a b"), simple("QUEUED"));
     let Reply::Array(replies) = ask(&mut client, "EXEC") else { panic!("an array") };
     assert_eq!(replies[..3], [Reply::Integer(2), simple("OK"), simple("NOKEY")]);
-    fails(&replies[3], "IOERR error or timeout connecting to the client");
+    fails(&replies[3], "IOERR error or timeout writing to target instance");
     assert_eq!(replies[4], Reply::Integer(1), "b stays, a is gone");
     let script = "redis.call('APPEND', KEYS[1], '!') \
                   return redis.call('MIGRATE', '127.0.0.1', ARGV[1], KEYS[1], 0, 5000)";

@@ -16,5 +16,6 @@ mod title;
 pub mod tls;
 mod unsupported;
 
+pub use commands::REDIS_VERSION;
 use process::log;
 pub use start::run;

@@ -438,10 +438,13 @@ fn load_users(engine: &Engine, users: &[Directive]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A user that is defined twice is a mistake.
+/// A user that is defined twice is a mistake, and so is a name that no ACL rule could be written with.
 fn check_users(users: &[Directive]) -> Result<(), LoadError> {
     for (at, directive) in users.iter().enumerate() {
         let name = directive.words.first();
+        if name.is_some_and(|name| engine::acl::has_blanks(name)) {
+            return Err(directive.error("Spaces not allowed in ACL usernames"));
+        }
         if users[..at].iter().any(|earlier| earlier.words.first() == name) {
             let why = "Duplicate user found. A user can only be defined once in config files";
             return Err(directive.error(why));
@@ -459,6 +462,10 @@ fn renamed(loaded: &Loaded) -> Result<Renames, LoadError> {
             return Err(directive.error("wrong number of arguments"));
         };
         let (from, to) = (String::from_utf8_lossy(from), String::from_utf8_lossy(to));
+        let changes = !to.is_empty() && !from.eq_ignore_ascii_case(&to);
+        if changes && is_in_force(&renamed, &from) && is_in_force(&renamed, &to) {
+            return Err(directive.error("Target command name already exists"));
+        }
         // The name may be one that an earlier line has given.
         let mut given = renamed.iter_mut().filter(|(_, name)| !name.is_empty());
         if let Some((_, name)) = given.find(|(_, name)| name.eq_ignore_ascii_case(&from)) {
@@ -472,6 +479,14 @@ fn renamed(loaded: &Loaded) -> Result<Renames, LoadError> {
         renamed.push((from.into_owned(), to.into_owned()));
     }
     Ok(renamed)
+}
+
+/// Whether a command answers to this name after these renamings.
+fn is_in_force(renamed: &Renames, name: &str) -> bool {
+    let is = |other: &str| other.eq_ignore_ascii_case(name);
+    let keeps_name = |row: &str| !renamed.iter().any(|(from, _)| from.eq_ignore_ascii_case(row));
+    renamed.iter().any(|(_, to)| !to.is_empty() && is(to))
+        || commands::rows().iter().any(|row| is(row.name) && keeps_name(row.name))
 }
 
 fn kinds(specs: &[ListenSpec]) -> Vec<&'static str> {

@@ -242,6 +242,19 @@ impl From<Failure> for Obstacle {
     }
 }
 
+/// What the client is told of a connection that could not be made. The other servers find out that
+/// they were refused when they write.
+fn unreachable(error: Option<&io::Error>) -> Error {
+    let is_refused = error.is_some_and(|error| {
+        matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
+    });
+    Error::text(if is_refused {
+        "IOERR error or timeout writing to target instance"
+    } else {
+        "IOERR error or timeout connecting to the client"
+    })
+}
+
 impl Target<'_> {
     /// A connection on which the keys can be sent.
     ///
@@ -250,10 +263,9 @@ impl Target<'_> {
     fn reach(&self, cx: &Cx<'_>) -> Result<Box<dyn Peer>, Error> {
         let mut is_first = true;
         loop {
-            let unreachable = Error::text("IOERR error or timeout connecting to the client");
-            let Some(host) = cx.engine.host() else { return Err(unreachable) };
+            let Some(host) = cx.engine.host() else { return Err(unreachable(None)) };
             let peer = host.connect(self.args[1], self.args[2], self.timeout);
-            let mut peer = peer.map_err(|_| unreachable)?;
+            let mut peer = peer.map_err(|error| unreachable(Some(&error)))?;
             match self.introduce(&mut *peer) {
                 Ok(()) => return Ok(peer),
                 Err(Obstacle::Refusal(error)) => return Err(error),

@@ -348,7 +348,7 @@ fn write_selector(cx: &mut Cx<'_>, selector: &Selector) {
 }
 
 fn acl_setuser(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if args[2].iter().any(|byte| byte.is_ascii_whitespace() || *byte == 0 || *byte == 0x0b) {
+    if engine::acl::has_blanks(args[2]) {
         return Err(Error::text("ERR Usernames can't contain spaces or null characters"));
     }
     let changed = cx.engine.acl.change(args[2], args.from(3));

@@ -109,6 +109,7 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     let engine = cx.engine;
     line(out, "redis_version", super::REDIS_VERSION);
     line(out, "server_name", "dunlin");
+    line(out, "valkey_version", engine::VALKEY_VERSION);
     line(out, "dunlin_version", env!("CARGO_PKG_VERSION"));
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);

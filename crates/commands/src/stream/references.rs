@@ -87,7 +87,9 @@ pub(super) fn delete(stream: &mut Stream, id: StreamId, references: References) 
         stream.forget(id);
     }
     if !stream.contains(id) {
-        return Fate::Absent;
+        let is_pending = || stream.groups().any(|(_, group)| group.pending(id).is_some());
+        let is_kept = references == References::Acknowledged && is_pending();
+        return if is_kept { Fate::Kept } else { Fate::Absent };
     }
     if references == References::Acknowledged && !stream.is_acknowledged(id) {
         return Fate::Kept;

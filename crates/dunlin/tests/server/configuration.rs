@@ -22,6 +22,8 @@ fn report(place: &str, line: &str, reason: &str) -> String {
 fn a_wrong_line_stops_the_start_with_its_place_and_the_reason() {
     let folder = Folder::new();
     let file = folder.file("wrong.conf", "# fine\nport 7000\n\n  maxmemory lots\n");
+    let blank = folder.file("blank.conf", "user \"a b\" on nopass\n");
+    let in_blank = format!("configuration file {blank}, at line 1");
     let (typed, written) = ("command line", format!("configuration file {file}, at line 4"));
     let unknown = "Bad directive or wrong number of arguments";
     for (arguments, expected) in [
@@ -35,6 +37,22 @@ fn a_wrong_line_stops_the_start_with_its_place_and_the_reason() {
         (
             vec!["--rename-command", "NOSUCH", "x"],
             report(typed, "rename-command \"NOSUCH\" \"x\"", "No such command in rename-command"),
+        ),
+        (
+            vec!["--rename-command", "CONFIG", "get"],
+            report(
+                typed,
+                "rename-command \"CONFIG\" \"get\"",
+                "Target command name already exists",
+            ),
+        ),
+        (
+            vec!["--user", "a b", "on", "nopass"],
+            report(typed, "user \"a b\" \"on\" \"nopass\"", "Spaces not allowed in ACL usernames"),
+        ),
+        (
+            vec![&blank],
+            report(&in_blank, "user \"a b\" on nopass", "Spaces not allowed in ACL usernames"),
         ),
     ] {
         let output = refused(&folder, &arguments);

@@ -241,6 +241,11 @@ impl Acl {
     }
 }
 
+/// Whether ACL rules could not be written down with this name: they are words between blanks.
+pub fn has_blanks(name: &[u8]) -> bool {
+    name.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b))
+}
+
 /// What is said of a name that is none.
 const NOT_A_NAME: &str = "Usernames must be valid UTF-8";
 

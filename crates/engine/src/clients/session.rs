@@ -49,13 +49,17 @@ pub struct WriteReply {
     pub position: JournalPos,
 }
 
+/// The prefixes of a broadcasting client in lexical order. There is one copy of each: the client, the table
+/// of caching clients and its index share them.
+pub type Prefixes = Arc<[Arc<[u8]>]>;
+
 /// CLIENT TRACKING's options.
 #[derive(Clone, Debug, Default)]
 pub struct Tracking {
     /// Client that gets the invalidations; 0: itself.
     pub redirect: u64,
     /// Broadcasting mode, with its prefixes.
-    pub broadcast: Option<Vec<Box<[u8]>>>,
+    pub broadcast: Option<Prefixes>,
     /// Only keys of the command after CLIENT CACHING yes.
     pub opt_in: bool,
     /// All keys but those of the command after CLIENT CACHING no.

@@ -10,9 +10,11 @@
 //! other prefixes there are. A hash table by length would cost a look-up for every length that
 //! occurs; Valkey compares the key with every prefix.
 
+use std::sync::Arc;
+
 /// A prefix.
 struct Node {
-    text: Box<[u8]>,
+    text: Arc<[u8]>,
     parent: Option<usize>,
     /// The clients that asked for it.
     clients: Vec<u64>,
@@ -23,19 +25,19 @@ pub(crate) struct PrefixIndex(Vec<Node>);
 
 impl PrefixIndex {
     /// From pairs of a prefix and a client.
-    pub(crate) fn new<'p>(pairs: impl Iterator<Item = (&'p [u8], u64)>) -> PrefixIndex {
+    pub(crate) fn new<'p>(pairs: impl Iterator<Item = (&'p Arc<[u8]>, u64)>) -> PrefixIndex {
         let mut pairs: Vec<_> = pairs.collect();
         pairs.sort_unstable();
         let mut nodes: Vec<Node> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
         for (text, client) in pairs {
-            if let Some(node) = nodes.last_mut().filter(|node| *node.text == *text) {
+            if let Some(node) = nodes.last_mut().filter(|node| node.text == *text) {
                 node.clients.push(client);
                 continue;
             }
             while open.pop_if(|node| !text.starts_with(&nodes[*node].text)).is_some() {}
             nodes.push(Node {
-                text: Box::from(text),
+                text: Arc::clone(text),
                 parent: open.last().copied(),
                 clients: vec![client],
             });
@@ -82,8 +84,9 @@ mod tests {
         for _ in 0..500 {
             let prefixes: Vec<(Vec<u8>, u64)> =
                 (0..rng.index(30)).map(|_| (word(&mut rng), rng.index(4) as u64)).collect();
-            let pairs = prefixes.iter().map(|(text, client)| (&text[..], *client));
-            let index = PrefixIndex::new(pairs);
+            let shared: Vec<(Arc<[u8]>, u64)> =
+                prefixes.iter().map(|(text, client)| (Arc::from(&text[..]), *client)).collect();
+            let index = PrefixIndex::new(shared.iter().map(|(text, client)| (text, *client)));
             let mut different: Vec<_> = prefixes.iter().map(|(text, _)| text).collect();
             different.sort();
             different.dedup();

@@ -8,6 +8,7 @@ use super::prefixes::PrefixIndex;
 use crate::clients::Clients;
 use crate::interest::StripeInterest;
 use crate::mailbox::{Mailbox, Message, Push};
+use crate::session::Prefixes;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -39,7 +40,7 @@ pub struct Cacher {
     /// Not for keys it changed itself.
     pub no_loop: bool,
     /// Prefixes, in broadcasting mode.
-    pub prefixes: Option<Vec<Box<[u8]>>>,
+    pub prefixes: Option<Prefixes>,
 }
 
 /// The clients that cache, by their numbers.
@@ -55,8 +56,8 @@ impl Cachers {
     fn prefixes(&self) -> &PrefixIndex {
         self.prefixes.get_or_init(|| {
             PrefixIndex::new(self.all.values().flat_map(|cacher| {
-                let prefixes = cacher.prefixes.iter().flatten();
-                prefixes.map(|prefix| (&**prefix, cacher.client))
+                let prefixes = cacher.prefixes.iter().flat_map(|prefixes| prefixes.iter());
+                prefixes.map(|prefix| (prefix, cacher.client))
             }))
         })
     }

@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 /// What scripts are told.
 const IDENTITY: Identity =
-    Identity { name: "valkey", redis_version: "7.2.4", valkey_version: "9.1.2" };
+    Identity { name: "valkey", redis_version: "7.2.4", valkey_version: VALKEY_VERSION };
+
+/// The version of Valkey that scripts and INFO name: commands and replies are those of it.
+pub const VALKEY_VERSION: &str = "9.1.2";
 
 /// Number of scripts below which those that are forgotten may stay.
 const LEAST_PURGED: usize = 1000;

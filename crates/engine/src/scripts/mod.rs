@@ -18,8 +18,8 @@ pub(crate) use attempt::{Attempt, Place, Target, Verdict};
 pub use cache::{Cache, LastUse, Script};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
-pub use local::Local;
 pub(crate) use local::new_interpreter;
+pub use local::{Local, VALKEY_VERSION};
 pub use running::{Kill, Kind, Running, RunningScript};
 
 use script::Sha;

@@ -2,9 +2,10 @@
 
 use super::modes::parse_switch;
 use engine::dispatch;
-use engine::session::Tracking;
+use engine::session::{Prefixes, Tracking};
 use engine::tracking::Cacher;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use std::sync::Arc;
 
 /// `CLIENT TRACKING`.
 pub static CLIENT_TRACKING: Command = Command {
@@ -111,7 +112,7 @@ fn client_caching(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 struct Wanted {
     on: bool,
     tracking: Tracking,
-    prefixes: Vec<Box<[u8]>>,
+    prefixes: Vec<Arc<[u8]>>,
     broadcast: bool,
 }
 
@@ -140,7 +141,7 @@ fn parse_tracking(cx: &Cx<'_>, args: Args<'_>) -> Result<Wanted, Error> {
             wanted.tracking.no_loop = true;
         } else if args.is(at, "prefix") && at + 1 < args.len() {
             at += 1;
-            wanted.prefixes.push(Box::from(args[at]));
+            wanted.prefixes.push(Arc::from(args[at]));
         } else {
             return Err(Error::Syntax);
         }
@@ -174,7 +175,8 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
              then re-enabling it with a different mode.",
         ));
     }
-    let known = || old.and_then(|old| old.broadcast.as_ref()).into_iter().flatten();
+    let known =
+        || old.and_then(|old| old.broadcast.as_ref()).into_iter().flat_map(|all| all.iter());
     if let Some(index) = first_overlapping(known(), &wanted.prefixes) {
         let prefix = &wanted.prefixes[index];
         if let Some(other) = known().find(|other| overlap(prefix, other)) {
@@ -190,17 +192,17 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
 /// The first of these prefixes that overlaps with another of them or a known one. In lexical order a
 /// prefix stands right before those that begin with it.
 fn first_overlapping<'p>(
-    known: impl Iterator<Item = &'p Box<[u8]>>,
-    wanted: &'p [Box<[u8]>],
+    known: impl Iterator<Item = &'p Arc<[u8]>>,
+    wanted: &'p [Arc<[u8]>],
 ) -> Option<usize> {
     let known = known.map(|prefix| (prefix, None));
     let wanted = wanted.iter().enumerate().map(|(index, prefix)| (prefix, Some(index)));
-    let mut all: Vec<(&Box<[u8]>, Option<usize>)> = known.chain(wanted).collect();
+    let mut all: Vec<(&Arc<[u8]>, Option<usize>)> = known.chain(wanted).collect();
     all.sort_unstable();
-    let mut open: Vec<(&Box<[u8]>, Option<usize>)> = Vec::new();
+    let mut open: Vec<(&Arc<[u8]>, Option<usize>)> = Vec::new();
     let mut first: Option<usize> = None;
     for (prefix, index) in all {
-        while open.pop_if(|(shorter, _)| !prefix.starts_with(shorter)).is_some() {}
+        while open.pop_if(|(shorter, _)| !prefix.starts_with(shorter.as_ref())).is_some() {}
         if let Some((_, of_shorter)) = open.last() {
             first = [first, index, *of_shorter].into_iter().flatten().min();
         }
@@ -238,15 +240,15 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let mut tracking = wanted.tracking;
     if wanted.broadcast {
         let names_prefixes = !wanted.prefixes.is_empty();
-        let mut prefixes =
-            cx.session.tracking.take().and_then(|old| old.broadcast).unwrap_or_default();
+        let old = cx.session.tracking.take().and_then(|old| old.broadcast);
+        let mut prefixes: Vec<Arc<[u8]>> = old.as_deref().unwrap_or_default().to_vec();
         prefixes.extend(wanted.prefixes);
         if !names_prefixes && !prefixes.iter().any(|prefix| prefix.is_empty()) {
             // Every key is below the empty one.
-            prefixes.push(Box::default());
+            prefixes.push(Arc::default());
         }
         prefixes.sort();
-        tracking.broadcast = Some(prefixes);
+        tracking.broadcast = Some(prefixes.into());
     }
     cx.engine.tracking.set(Cacher {
         client: id,
@@ -263,7 +265,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let tracking = cx.session.tracking.clone();
     let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
-    let mut prefixes = Vec::new();
+    let mut prefixes = Prefixes::default();
     let mut redirect = -1;
     if let Some(tracking) = tracking {
         redirect = tracking.redirect as i64;
