@@ -152,6 +152,7 @@ fn try_change_stream(client: &mut Client, rng: &mut Rng) -> io::Result<()> {
         14 => vec!["XACKDEL", &key, &group, references, "IDS", "1", id],
         15 => vec!["XADD", &key, "MAXLEN", "~", "50", references, "*", "f", &consumer],
         16 => vec!["XADD", &key, references, "MAXLEN", "20", "*", "f", &consumer],
+        17 => vec!["XNACK", &key, &group, "FAIL", "IDS", "1", id, "FORCE"],
         _ => vec!["XADD", &key, "*", "f", &consumer],
     };
     // An unknown command or group is an error, and changes nothing.

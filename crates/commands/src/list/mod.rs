@@ -3,6 +3,7 @@
 mod blpop;
 mod edit;
 mod lmove;
+mod lmovem;
 mod lpos;
 mod pop;
 mod push;
@@ -22,6 +23,8 @@ pub static COMMANDS: &[&Command] = &[
     &blpop::BRPOP,
     &blpop::BLPOP,
     &lmove::BRPOPLPUSH,
+    &lmovem::BLMOVEM,
+    &lmovem::LMOVEM,
     &lmove::BLMOVE,
     &lmove::RPOPLPUSH,
     &lmove::LMOVE,

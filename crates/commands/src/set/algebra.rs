@@ -1,4 +1,4 @@
-//! `SINTER`, `SUNION`, `SDIFF`, their STORE forms, and `SINTERCARD`
+//! `SINTER`, `SUNION`, `SDIFF` and their STORE forms; [`super::cardinality`] only counts
 //!
 //! An intersection starts from the smallest set; a difference looks each member of the first up in the
 //! others.
@@ -6,8 +6,8 @@
 use crate::limits;
 use crate::list::write;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec,
-    Outcome, event,
+    Arg, Args, Class, Command, Cx, Effort, Error, Event, Flags, Group, KeyFlags, KeySpec, Outcome,
+    event,
 };
 use keyspace::Value;
 use std::ops::Range;
@@ -123,29 +123,8 @@ pub static SDIFFSTORE: Command = Command {
     ..Command::ROW
 };
 
-/// `SINTERCARD`.
-pub static SINTERCARD: Command = Command {
-    name: "sintercard",
-    arity: -3,
-    flags: Flags::READONLY,
-    keys: &[KeySpec::counted(1, KeyFlags::RO.with(KeyFlags::ACCESS))],
-    group: Group::Set,
-    since: "7.0.0",
-    complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
-        is the number of sets.",
-    effort: Effort::Intersection(3),
-    summary: "Returns the number of members of the intersect of multiple sets.",
-    args: &[
-        Arg::new("numkeys", ArgKind::Integer),
-        Arg::key("key", 0).multiple(),
-        Arg::new("limit", ArgKind::Integer).after("LIMIT").optional(),
-    ],
-    run: sintercard,
-    ..Command::ROW
-};
-
 /// The sets of these words; `None` where there is no such key.
-fn load<'c>(
+pub(super) fn load<'c>(
     cx: &'c Cx<'_>,
     args: Args<'_>,
     keys: Range<usize>,
@@ -153,7 +132,7 @@ fn load<'c>(
     keys.map(|index| cx.db.read::<Set>(args.key(index))).collect()
 }
 
-fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
+pub(super) fn intersection(cx: &Cx<'_>, sets: &[Option<&Set>], most: usize) -> Set {
     let limits = limits::set(&cx.engine.config);
     let mut result = Set::empty();
     let Some(mut sets) = sets.iter().copied().collect::<Option<Vec<&Set>>>() else {
@@ -248,26 +227,4 @@ fn sunionstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn sdiffstore(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let result = difference(cx, &load(cx, args, 2..args.len())?);
     store(cx, args, result, event(Class::SET, "sdiffstore"))
-}
-
-fn sintercard(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    let numkeys =
-        args.integer_in(1, 1..=i64::from(i32::MAX), "numkeys should be greater than 0")? as usize;
-    let end = 2 + numkeys;
-    if end > args.len() {
-        return Err(Error::text("ERR Number of keys can't be greater than number of args"));
-    }
-    let mut most = usize::MAX;
-    let mut at = end;
-    while at < args.len() {
-        if !args.is(at, "limit") || at + 1 == args.len() {
-            return Err(Error::Syntax);
-        }
-        let limit = args.integer_in(at + 1, 0..=i64::MAX, "LIMIT can't be negative")?;
-        most = if limit == 0 { usize::MAX } else { usize::try_from(limit).unwrap_or(usize::MAX) };
-        at += 2;
-    }
-    let len = intersection(cx, &load(cx, args, 2..end)?, most).len();
-    cx.reply.integer(len as i64);
-    Ok(())
 }

@@ -1,6 +1,7 @@
 //! The commands of the group `set`, one file each or a tight family.
 
 mod algebra;
+mod cardinality;
 mod members;
 mod random;
 
@@ -8,7 +9,9 @@ use engine::Command;
 
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
-    &algebra::SINTERCARD,
+    &cardinality::SDIFFCARD,
+    &cardinality::SUNIONCARD,
+    &cardinality::SINTERCARD,
     &algebra::SDIFFSTORE,
     &algebra::SUNIONSTORE,
     &algebra::SINTERSTORE,

@@ -15,6 +15,7 @@ mod xdel;
 mod xgroup;
 mod xinfo;
 mod xlen;
+mod xnack;
 mod xpending;
 mod xrange;
 mod xread;
@@ -37,6 +38,7 @@ pub static COMMANDS: &[&Command] = &[
     &xreadgroup::XREADGROUP,
     &xread::XREAD,
     &xsetid::XSETID,
+    &xnack::XNACK,
     &xdel::XDELEX,
     &xdel::XDEL,
     &trimming::XTRIM,

@@ -10,6 +10,10 @@ pub(super) struct Options<'a> {
     pub block: Option<Option<Millis>>,
     /// `COUNT`, 0 for no limit.
     pub count: usize,
+    /// `MAXCOUNT`: entries of all streams together.
+    pub most_entries: Option<usize>,
+    /// `MAXSIZE`: bytes of fields and values of all streams together, but for the first entry.
+    pub most_bytes: Option<usize>,
     /// The group and the consumer.
     pub group: Option<(&'a [u8], &'a [u8])>,
     pub no_ack: bool,
@@ -48,6 +52,14 @@ pub(super) fn parse<'a>(cx: &Cx<'_>, args: Args<'a>, is_group: bool) -> Result<O
             at += 1;
         } else if args.is(at, "count") && more > 0 {
             options.count = usize::try_from(args.integer(at + 1)?).unwrap_or(0);
+            at += 1;
+        } else if !is_group && args.is(at, "maxcount") && more > 0 {
+            let most = args.integer_in(at + 1, 1..=i64::MAX, "MAXCOUNT must be positive")?;
+            options.most_entries = Some(usize::try_from(most).unwrap_or(usize::MAX));
+            at += 1;
+        } else if !is_group && args.is(at, "maxsize") && more > 0 {
+            let most = args.integer_in(at + 1, 1..=i64::MAX, "MAXSIZE must be positive")?;
+            options.most_bytes = Some(usize::try_from(most).unwrap_or(usize::MAX));
             at += 1;
         } else if args.is(at, "streams") && more > 0 {
             options.keys_at = at + 1;

@@ -1,6 +1,7 @@
 //! `XPENDING key group [[IDLE min-idle-time] start end count [consumer]]`
 
 use super::ids;
+use super::xnack::NOBODY;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Db, Effort, Error, Flags, Group, KeyFlags, KeySpec, Outcome,
 };
@@ -120,8 +121,10 @@ fn list(reply: &mut Reply<'_>, group: &stream::Group, filter: &Filter<'_>, now: 
         }
         reply.array(4);
         ids::write(reply, pending.id);
-        reply.bulk(group.owner(pending));
-        reply.integer((now - pending.time).max(0));
+        let owner = group.owner(pending);
+        reply.bulk(owner);
+        let is_released = owner == NOBODY && pending.time == 0;
+        reply.integer(if is_released { -1 } else { (now - pending.time).max(0) });
         reply.integer(pending.deliveries as i64);
         count += 1;
         ControlFlow::Continue(())

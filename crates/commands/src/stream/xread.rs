@@ -1,4 +1,7 @@
-//! `XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
+//! `XREAD [COUNT count] [MAXCOUNT count] [MAXSIZE bytes] [BLOCK milliseconds] STREAMS key [key …] id [id …]`
+//!
+//! MAXSIZE counts the bytes of fields and values. The first entry is sent whatever its size, or a reader
+//! could never go on.
 
 use super::read_options::{self, Options};
 use super::xreadgroup::XREADGROUP;
@@ -8,6 +11,7 @@ use engine::{
     Arg, ArgKind, Args, Begin, Command, Cx, Db, Effort, Error, Find, Flags, Group, KeyFlags,
     KeySpec, Outcome,
 };
+use std::ops::ControlFlow;
 use structs::stream::{Range, Stream, StreamId};
 
 /// `XREAD`.
@@ -27,6 +31,8 @@ pub static XREAD: Command = Command {
     summary: "Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.",
     args: &[
         Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
+        Arg::new("maxcount", ArgKind::Integer).after("MAXCOUNT").optional().since("8.10.0"),
+        Arg::new("maxsize", ArgKind::Integer).after("MAXSIZE").optional().since("8.10.0"),
         Arg::new("milliseconds", ArgKind::Integer).after("BLOCK").optional(),
         Arg::block(
             "streams",
@@ -66,8 +72,9 @@ fn xread(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     let place = cx.reply.deferred();
     let mut served = 0;
+    let mut left = Left::of(&options);
     for (index, &after) in starts.iter().enumerate() {
-        served += usize::from(serve(cx, args, &options, index, after)?);
+        served += usize::from(serve(cx, args, &options, index, after, &mut left)?);
     }
     if served > 0 {
         finish(cx, place, served);
@@ -130,6 +137,49 @@ fn start(
     })
 }
 
+/// What the streams that follow may still add to the reply.
+struct Left {
+    entries: usize,
+    bytes: usize,
+    is_first: bool,
+}
+
+impl Left {
+    fn of(options: &Options<'_>) -> Left {
+        let (entries, bytes) = (options.most_entries, options.most_bytes);
+        let all = |most: Option<usize>| most.unwrap_or(usize::MAX);
+        Left { entries: all(entries), bytes: all(bytes), is_first: true }
+    }
+
+    /// Takes the entries of a range that may go into the reply, `count` at most. Returns how many.
+    fn take(&mut self, stream: &Stream, range: Range, count: usize) -> usize {
+        let count = count.min(self.entries);
+        if self.entries == usize::MAX && self.bytes == usize::MAX {
+            return count;
+        }
+        let mut taken = 0;
+        stream.walk(range, |_, fields| {
+            let sizes = fields
+                .map(|(name, value)| name.with_bytes(<[u8]>::len) + value.with_bytes(<[u8]>::len));
+            let size: usize = sizes.sum();
+            if taken == count {
+                return ControlFlow::Break(());
+            }
+            if size > self.bytes && !self.is_first {
+                // Nor may a smaller entry of another stream overtake this one.
+                self.entries = taken;
+                return ControlFlow::Break(());
+            }
+            self.bytes = self.bytes.saturating_sub(size);
+            self.is_first = false;
+            taken += 1;
+            ControlFlow::Continue(())
+        });
+        self.entries -= taken;
+        taken
+    }
+}
+
 /// Writes a key's entries; `false` if there are none.
 fn serve(
     cx: &mut Cx<'_>,
@@ -137,6 +187,7 @@ fn serve(
     options: &Options<'_>,
     index: usize,
     after: StreamId,
+    left: &mut Left,
 ) -> Result<bool, Error> {
     let key = options.key(args, index);
     let Some(stream) = cx.db.object_for_write::<Stream>(key)? else { return Ok(false) };
@@ -144,10 +195,14 @@ fn serve(
         return Ok(false);
     }
     let range = Range::between(after.next().unwrap_or(StreamId::MAX), StreamId::MAX);
+    let count = left.take(stream, range, options.limit());
+    if count == 0 {
+        return Ok(false);
+    }
     begin_key(cx, key.bytes);
     let Cx { db, reply, .. } = cx;
     if let Some(stream) = db.object_for_write::<Stream>(key)? {
-        entries::write_range(reply, stream, range, options.limit());
+        entries::write_range(reply, stream, range, count);
     }
     Ok(true)
 }

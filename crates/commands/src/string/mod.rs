@@ -1,6 +1,8 @@
 //! The commands of the group `string`, one file each or a tight family.
 
 mod append;
+mod comparison;
+mod delex;
 mod delifeq;
 pub(crate) mod expiry;
 mod get;
@@ -8,6 +10,7 @@ mod getdel;
 mod getrange;
 mod incr;
 mod incrbyfloat;
+mod increx;
 mod lcs;
 mod mget;
 mod msetex;
@@ -19,6 +22,9 @@ use std::ops::Range;
 /// The rows of this group.
 pub static COMMANDS: &[&Command] = &[
     &msetex::MSETEX,
+    &increx::INCREX,
+    &delex::DIGEST,
+    &delex::DELEX,
     &delifeq::DELIFEQ,
     &lcs::LCS,
     &getrange::SETRANGE,

@@ -1,15 +1,16 @@
-//! `SET key value [NX|XX|IFEQ value] [GET] [EX|PX|EXAT|PXAT time|KEEPTTL]`, `SETNX`, `SETEX`, `PSETEX`, `GETSET`
+//! `SET key value [NX|XX|IFEQ value|IFNE value|IFDEQ digest|IFDNE digest] [GET] [EX|PX|EXAT|PXAT time|KEEPTTL]`, `SETNX`, `SETEX`, `PSETEX`, `GETSET`
 //!
-//! The ordinary SET without options takes a short way: one look-up, no allocation if the new value
+//! [`super::comparison`] has the last four. The ordinary SET without options takes a short way: one look-up, no allocation if the new value
 //! fits the old one's block.
 
+use super::comparison::{self, Comparison, is_comparison};
 use super::expiry::{Expiry, ExpiryOptions, expire};
 use engine::db::SetExpiry;
 use engine::keys::InvalidKeys;
 use engine::{
     Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome, events,
 };
-use keyspace::StringRef;
+use keyspace::{HeapString, StringRef};
 
 /// `SET`.
 pub static SET: Command = Command {
@@ -31,6 +32,7 @@ pub static SET: Command = Command {
         ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
         ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
         ("8.1.0", "Added the `IFEQ` option."),
+        ("8.4.0", "Added the `IFNE`, `IFDEQ` and `IFDNE` options."),
     ],
     find_keys: Some(find_keys),
     args: &[
@@ -45,6 +47,9 @@ pub static SET: Command = Command {
                     "Sets the key's value only if the current value \
                 matches the specified comparison value.",
                 ),
+                comparison::YOUNG[0],
+                comparison::YOUNG[1],
+                comparison::YOUNG[2],
             ],
         )
         .optional(),
@@ -141,7 +146,7 @@ enum Condition<'a> {
     Always,
     IfAbsent,
     IfPresent,
-    IfEqual(&'a [u8]),
+    If(Comparison<'a>),
 }
 
 struct Options<'a> {
@@ -156,15 +161,17 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
     let mut expiry = ExpiryOptions::default();
     let mut at = 3;
     while at < args.len() {
-        // A condition may be given again (but IFEQ), only not with one that excludes it.
+        // A condition may be given again (but a comparison), only not with one that excludes it.
         let allows = |condition| [Condition::Always, condition].contains(&options.condition);
         if args.is(at, "nx") && allows(Condition::IfAbsent) {
             options.condition = Condition::IfAbsent;
         } else if args.is(at, "xx") && allows(Condition::IfPresent) {
             options.condition = Condition::IfPresent;
-        } else if args.is(at, "ifeq") && allows(Condition::Always) && at + 1 < args.len() {
+        } else if options.condition == Condition::Always
+            && let Some(comparison) = Comparison::parse(args, at)?
+        {
             at += 1;
-            options.condition = Condition::IfEqual(args[at]);
+            options.condition = Condition::If(comparison);
         } else if args.is(at, "get") {
             options.returns_old = true;
         } else {
@@ -182,7 +189,7 @@ fn parse<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Options<'a>, Error> {
 fn find_keys(argv: &[&[u8]], found: &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys> {
     let reads = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"get"));
     let how = if reads { KeyFlags::RW.with(KeyFlags::ACCESS) } else { KeyFlags::OW };
-    let compares = argv.iter().skip(3).any(|word| word.eq_ignore_ascii_case(b"ifeq"));
+    let compares = argv.iter().skip(3).any(|word| is_comparison(word));
     let how = if compares { how.with(KeyFlags::COMPARES) } else { how };
     found(1, how.with(KeyFlags::UPDATE));
     Ok(())
@@ -203,7 +210,7 @@ fn set(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -> Outcome {
     let old = if options.returns_old {
         cx.db.string(key)?
-    } else if matches!(options.condition, Condition::IfEqual(_)) {
+    } else if matches!(options.condition, Condition::If(_)) {
         cx.db.string_for_write(key)?
     } else {
         None
@@ -213,7 +220,7 @@ fn set_with(cx: &mut Cx<'_>, key: Key<'_>, value: &[u8], options: Options<'_>) -
         Condition::Always => true,
         Condition::IfAbsent => cx.db.lookup_write(key).is_none(),
         Condition::IfPresent => cx.db.lookup_write(key).is_some(),
-        Condition::IfEqual(wanted) => old.as_ref().is_some_and(|old| old.as_slice() == wanted),
+        Condition::If(comparison) => comparison.holds(old.as_ref().map(HeapString::as_slice)),
     };
     if allowed {
         store(cx, key, value, options.expiry);

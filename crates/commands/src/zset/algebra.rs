@@ -2,7 +2,7 @@
 
 use crate::limits;
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Event, Flags, Group, KeyFlags,
+    Arg, ArgKind, Args, Class, Command, Cx, Db, Effort, Error, Event, Flags, Group, Key, KeyFlags,
     KeySpec, Outcome, event,
 };
 use keyspace::{Entry, Kind, Value};
@@ -10,6 +10,13 @@ use std::collections::HashMap;
 use std::ops::Range;
 use structs::set::Set;
 use structs::zset::{Zset, ZsetLimits};
+
+const AGGREGATES: &[Arg] = &[
+    Arg::token("sum", "SUM"),
+    Arg::token("min", "MIN"),
+    Arg::token("max", "MAX"),
+    Arg::token("count", "COUNT").since("8.8.0"),
+];
 
 /// `ZUNION`.
 pub static ZUNION: Command = Command {
@@ -27,12 +34,7 @@ pub static ZUNION: Command = Command {
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
         Arg::new("weight", ArgKind::Integer).after("WEIGHTS").optional().multiple(),
-        Arg::one_of(
-            "aggregate",
-            &[Arg::token("sum", "SUM"), Arg::token("min", "MIN"), Arg::token("max", "MAX")],
-        )
-        .after("AGGREGATE")
-        .optional(),
+        Arg::one_of("aggregate", AGGREGATES).after("AGGREGATE").optional(),
         Arg::token("withscores", "WITHSCORES").optional(),
     ],
     run: zunion,
@@ -56,12 +58,7 @@ pub static ZINTER: Command = Command {
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
         Arg::new("weight", ArgKind::Integer).after("WEIGHTS").optional().multiple(),
-        Arg::one_of(
-            "aggregate",
-            &[Arg::token("sum", "SUM"), Arg::token("min", "MIN"), Arg::token("max", "MAX")],
-        )
-        .after("AGGREGATE")
-        .optional(),
+        Arg::one_of("aggregate", AGGREGATES).after("AGGREGATE").optional(),
         Arg::token("withscores", "WITHSCORES").optional(),
     ],
     run: zinter,
@@ -132,12 +129,7 @@ pub static ZUNIONSTORE: Command = Command {
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 1).multiple(),
         Arg::new("weight", ArgKind::Integer).after("WEIGHTS").optional().multiple(),
-        Arg::one_of(
-            "aggregate",
-            &[Arg::token("sum", "SUM"), Arg::token("min", "MIN"), Arg::token("max", "MAX")],
-        )
-        .after("AGGREGATE")
-        .optional(),
+        Arg::one_of("aggregate", AGGREGATES).after("AGGREGATE").optional(),
     ],
     run: zunionstore,
     ..Command::ROW
@@ -164,12 +156,7 @@ pub static ZINTERSTORE: Command = Command {
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 1).multiple(),
         Arg::new("weight", ArgKind::Integer).after("WEIGHTS").optional().multiple(),
-        Arg::one_of(
-            "aggregate",
-            &[Arg::token("sum", "SUM"), Arg::token("min", "MIN"), Arg::token("max", "MAX")],
-        )
-        .after("AGGREGATE")
-        .optional(),
+        Arg::one_of("aggregate", AGGREGATES).after("AGGREGATE").optional(),
     ],
     run: zinterstore,
     ..Command::ROW
@@ -212,6 +199,8 @@ enum Aggregate {
     Sum,
     Min,
     Max,
+    /// The sum of the weights of the inputs that have the member.
+    Count,
 }
 
 struct Request {
@@ -226,6 +215,8 @@ struct Request {
 struct Input<'a> {
     value: Members<'a>,
     weight: f64,
+    /// Whether a member counts as 1 whatever its score.
+    counts: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -295,6 +286,8 @@ fn parse(
                 Aggregate::Min
             } else if args.is(at, "max") {
                 Aggregate::Max
+            } else if args.is(at, "count") {
+                Aggregate::Count
             } else {
                 return Err(Error::Syntax);
             };
@@ -318,6 +311,9 @@ impl Input<'_> {
     }
 
     fn weighted(&self, score: f64) -> f64 {
+        if self.counts {
+            return self.weight;
+        }
         let product = score * self.weight;
         // Infinity times zero.
         if product.is_nan() { 0.0 } else { product }
@@ -331,7 +327,7 @@ impl Input<'_> {
             Members::Set(set) => set.contains(member).then_some(1.0),
             Members::Zset(zset) => zset.score(member),
         };
-        score.map(|score| score * self.weight)
+        score.map(|score| if self.counts { self.weight } else { score * self.weight })
     }
 
     /// Visits members with their weighted scores until `visit` says no.
@@ -363,7 +359,7 @@ fn inputs<'c>(cx: &'c Cx<'_>, args: Args<'_>, request: &Request) -> Result<Vec<I
                 value.ok_or(Error::WrongType)?
             }
         };
-        inputs.push(Input { value, weight });
+        inputs.push(Input { value, weight, counts: request.aggregate == Aggregate::Count });
     }
     Ok(inputs)
 }
@@ -385,7 +381,7 @@ fn combine(aggregate: Aggregate, a: f64, b: f64) -> f64 {
                 a
             }
         }
-        Aggregate::Sum => {
+        Aggregate::Sum | Aggregate::Count => {
             let sum = a + b;
             // Infinities of both signs.
             if sum.is_nan() { 0.0 } else { sum }
@@ -469,6 +465,9 @@ fn compute(
     Ok(zset)
 }
 
+/// Members of one command in the journal.
+const MEMBERS_OF_EFFECT: usize = 64;
+
 /// What is only shown is never in a listpack, which loses the sign of zero.
 const SHOWN: ZsetLimits = ZsetLimits { max_listpack_entries: 0, max_listpack_value: 0 };
 
@@ -499,6 +498,9 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation, name: Event) -> 
         return Ok(());
     }
     let (key, len) = (args.key(1), zset.len());
+    if request.aggregate == Aggregate::Count {
+        propagate_result(cx, key, &zset);
+    }
     if len == 0 {
         cx.db.delete(key);
     } else {
@@ -507,6 +509,28 @@ fn store(cx: &mut Cx<'_>, args: Args<'_>, operation: Operation, name: Event) -> 
     }
     cx.reply.integer(len as i64);
     Ok(())
+}
+
+/// Hands on the result in place of the request, whose COUNT servers before Redis 8.8 do not know.
+fn propagate_result(cx: &mut Cx<'_>, key: Key<'_>, zset: &Zset) {
+    cx.db.propagate_as(|p| {
+        p.command(&[b"DEL", key.bytes]);
+        let mut left = zset.len();
+        let mut members = zset.iter();
+        while left > 0 {
+            let part = left.min(MEMBERS_OF_EFFECT);
+            p.begin(2 + 2 * part);
+            p.word(b"ZADD");
+            p.word(key.bytes);
+            for (member, score) in members.by_ref().take(part) {
+                let mut text = Vec::new();
+                structs::numbers::push_f64(&mut text, score);
+                p.word(&text);
+                member.with_bytes(|bytes| p.word(bytes));
+            }
+            left -= part;
+        }
+    });
 }
 
 fn zunion(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {

@@ -89,7 +89,30 @@ impl std::ops::Add for LongDouble {
     }
 }
 
+impl std::ops::Neg for LongDouble {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        match self {
+            Finite { negative, significand, exponent } => {
+                Finite { negative: !negative, significand, exponent }
+            }
+            Infinite { negative } => Infinite { negative: !negative },
+            NotANumber => NotANumber,
+        }
+    }
+}
+
 impl LongDouble {
+    /// Whether the value is below another one.
+    pub fn is_below(self, other: Self) -> bool {
+        match self + -other {
+            Finite { negative, significand, .. } => negative && significand != 0,
+            Infinite { negative } => negative,
+            NotANumber => false,
+        }
+    }
+
     /// Whether the value is neither infinite nor not-a-number.
     pub fn is_finite(self) -> bool {
         matches!(self, Finite { .. })
