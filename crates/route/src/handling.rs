@@ -1,0 +1,229 @@
+//! How each command travels. A command without a line here goes where its keys are.
+
+use crate::join::Merge;
+
+/// How a command travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handling {
+    /// To the server of its keys, which must be one; without a key, to any server.
+    Keyed,
+    /// To the server of its keys, on a connection of its own: it may wait.
+    Blocking,
+    /// Each group of so many words is about one key; the groups go to their keys' servers, and the replies
+    /// are merged.
+    Split {
+        /// Words of a group, of which the first is the key.
+        step: usize,
+        /// How the replies are joined.
+        merge: Merge,
+    },
+    /// To all servers.
+    All(Merge),
+    /// To the servers one after the other, by the cursor.
+    Scan,
+    /// To the server that the first argument, a channel, belongs to.
+    Channel,
+    /// Each channel goes to the server that it belongs to; replies are lists of channels and numbers.
+    ByChannel,
+    /// Answered without a server.
+    Local(Local),
+    /// Binds the client to a connection of its own.
+    Session(Session),
+    /// It has subcommands that travel differently: see [`handling`].
+    Container,
+    /// It cannot work; why, and what to do.
+    Refuse(&'static str),
+}
+
+/// What is answered without a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the commands of the same names")]
+pub enum Local {
+    Ping,
+    Echo,
+    Quit,
+    Reset,
+    Hello,
+    Auth,
+    Select,
+    Client,
+    Command,
+    Asking,
+}
+
+/// What binds a client to a connection of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the commands of the same names")]
+pub enum Session {
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
+    Subscribe,
+    Unsubscribe,
+}
+
+const ONE_SERVER: &str = "it concerns one server; ask that server directly";
+const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
+    others; set min-replicas-to-write on the server instead";
+
+/// Every command that does not simply go to its keys. Sorted by name.
+static LINES: &[(&str, Handling)] = {
+    use Handling::*;
+    &[
+        ("ACL", Refuse(ONE_SERVER)),
+        ("ASKING", Local(self::Local::Asking)),
+        ("AUTH", Local(self::Local::Auth)),
+        ("BGREWRITEAOF", All(Merge::First)),
+        ("BGSAVE", All(Merge::First)),
+        ("BLMOVE", Blocking),
+        ("BLMPOP", Blocking),
+        ("BLPOP", Blocking),
+        ("BRPOP", Blocking),
+        ("BRPOPLPUSH", Blocking),
+        ("BZMPOP", Blocking),
+        ("BZPOPMAX", Blocking),
+        ("BZPOPMIN", Blocking),
+        ("CLIENT", Local(self::Local::Client)),
+        (
+            "CLUSTER",
+            Refuse("the proxy is one server to its clients; use a client without cluster mode"),
+        ),
+        ("COMMAND", Local(self::Local::Command)),
+        ("CONFIG", Container),
+        ("CONFIG|GET", All(Merge::First)),
+        ("CONFIG|HELP", All(Merge::First)),
+        ("CONFIG|RESETSTAT", All(Merge::First)),
+        ("CONFIG|REWRITE", All(Merge::First)),
+        ("CONFIG|SET", All(Merge::First)),
+        ("DBSIZE", All(Merge::Sum)),
+        ("DEBUG", Refuse(ONE_SERVER)),
+        ("DEL", Split { step: 1, merge: Merge::Sum }),
+        ("DISCARD", Session(self::Session::Discard)),
+        ("ECHO", Local(self::Local::Echo)),
+        ("EXEC", Session(self::Session::Exec)),
+        ("EXISTS", Split { step: 1, merge: Merge::Sum }),
+        ("FAILOVER", Refuse(ONE_SERVER)),
+        ("FLUSHALL", All(Merge::First)),
+        ("FLUSHDB", All(Merge::First)),
+        ("FUNCTION", Container),
+        ("FUNCTION|DELETE", All(Merge::First)),
+        ("FUNCTION|DUMP", All(Merge::First)),
+        ("FUNCTION|FLUSH", All(Merge::First)),
+        ("FUNCTION|HELP", All(Merge::First)),
+        ("FUNCTION|KILL", All(Merge::AnyGood)),
+        ("FUNCTION|LIST", All(Merge::First)),
+        ("FUNCTION|LOAD", All(Merge::First)),
+        ("FUNCTION|RESTORE", All(Merge::First)),
+        ("FUNCTION|STATS", All(Merge::First)),
+        ("HELLO", Local(self::Local::Hello)),
+        ("INFO", All(Merge::Info)),
+        ("KEYS", All(Merge::Concat)),
+        ("LASTSAVE", All(Merge::Min)),
+        ("LATENCY", Refuse(ONE_SERVER)),
+        ("MGET", Split { step: 1, merge: Merge::Places }),
+        ("MIGRATE", Refuse(ONE_SERVER)),
+        ("MODULE", Refuse(ONE_SERVER)),
+        ("MONITOR", Refuse(ONE_SERVER)),
+        ("MSET", Split { step: 2, merge: Merge::First }),
+        ("MULTI", Session(self::Session::Multi)),
+        ("PING", Local(self::Local::Ping)),
+        ("PSUBSCRIBE", Session(self::Session::Subscribe)),
+        ("PSYNC", Refuse("it makes the client a replica; connect to the server directly")),
+        ("PUBLISH", Channel),
+        ("PUBSUB", Container),
+        ("PUBSUB|CHANNELS", All(Merge::Union)),
+        ("PUBSUB|HELP", All(Merge::First)),
+        ("PUBSUB|NUMPAT", All(Merge::Max)),
+        ("PUBSUB|NUMSUB", All(Merge::SumPairs)),
+        ("PUBSUB|SHARDCHANNELS", All(Merge::Union)),
+        ("PUBSUB|SHARDNUMSUB", All(Merge::SumPairs)),
+        ("PUNSUBSCRIBE", Session(self::Session::Unsubscribe)),
+        ("QUIT", Local(self::Local::Quit)),
+        ("RANDOMKEY", All(Merge::AnyValue)),
+        ("READONLY", Local(self::Local::Asking)),
+        ("READWRITE", Local(self::Local::Asking)),
+        ("REPLCONF", Refuse(ONE_SERVER)),
+        ("REPLICAOF", Refuse(ONE_SERVER)),
+        ("RESET", Local(self::Local::Reset)),
+        ("ROLE", Refuse(ONE_SERVER)),
+        ("SAVE", Refuse(ONE_SERVER)),
+        ("SCAN", Scan),
+        ("SCRIPT", Container),
+        ("SCRIPT|DEBUG", Refuse(ONE_SERVER)),
+        ("SCRIPT|EXISTS", All(Merge::MinEach)),
+        ("SCRIPT|FLUSH", All(Merge::First)),
+        ("SCRIPT|HELP", All(Merge::First)),
+        ("SCRIPT|KILL", All(Merge::AnyGood)),
+        ("SCRIPT|LOAD", All(Merge::First)),
+        ("SCRIPT|SHOW", All(Merge::First)),
+        ("SELECT", Local(self::Local::Select)),
+        ("SHUTDOWN", Refuse(ONE_SERVER)),
+        ("SLAVEOF", Refuse(ONE_SERVER)),
+        ("SPUBLISH", Channel),
+        ("SSUBSCRIBE", Session(self::Session::Subscribe)),
+        ("SUBSCRIBE", Session(self::Session::Subscribe)),
+        ("SUNSUBSCRIBE", Session(self::Session::Unsubscribe)),
+        ("SWAPDB", All(Merge::First)),
+        ("SYNC", Refuse("it makes the client a replica; connect to the server directly")),
+        ("TIME", All(Merge::First)),
+        ("TOUCH", Split { step: 1, merge: Merge::Sum }),
+        ("UNLINK", Split { step: 1, merge: Merge::Sum }),
+        ("UNSUBSCRIBE", Session(self::Session::Unsubscribe)),
+        ("UNWATCH", Session(self::Session::Unwatch)),
+        ("WAIT", Refuse(WAITS)),
+        ("WAITAOF", Refuse(WAITS)),
+        ("WATCH", Session(self::Session::Watch)),
+        ("XREAD", Keyed),
+        ("XREADGROUP", Keyed),
+    ]
+};
+
+/// How a command travels, by its name in capitals, a subcommand's as `CONFIG|GET`.
+pub fn handling(name: &str) -> Handling {
+    match LINES.binary_search_by_key(&name, |line| line.0) {
+        Ok(at) => LINES[at].1,
+        Err(_) => Handling::Keyed,
+    }
+}
+
+/// Whether requests may wait although the command's line does not say so: XREAD and XREADGROUP with the
+/// word BLOCK among their options.
+pub fn may_block(words: &[&[u8]]) -> bool {
+    let Some(name) = words.first() else { return false };
+    if !name.eq_ignore_ascii_case(b"XREAD") && !name.eq_ignore_ascii_case(b"XREADGROUP") {
+        return false;
+    }
+    words[1..]
+        .iter()
+        .take_while(|word| !word.eq_ignore_ascii_case(b"STREAMS"))
+        .any(|word| word.eq_ignore_ascii_case(b"BLOCK"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_sorted() {
+        assert!(LINES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+    }
+
+    #[test]
+    fn names_lead_to_their_lines() {
+        assert_eq!(handling("GET"), Handling::Keyed);
+        assert_eq!(handling("DBSIZE"), Handling::All(Merge::Sum));
+        assert_eq!(handling("CONFIG|GET"), Handling::All(Merge::First));
+        assert_eq!(handling("SCAN"), Handling::Scan);
+    }
+
+    #[test]
+    fn xread_may_block_only_with_the_option() {
+        let words = |text: &'static str| text.split(' ').map(str::as_bytes).collect::<Vec<_>>();
+        assert!(may_block(&words("xread count 1 block 0 streams a $")));
+        assert!(!may_block(&words("XREAD STREAMS BLOCK 0")));
+        assert!(may_block(&words("XREADGROUP GROUP g c BLOCK 1 STREAMS a >")));
+        assert!(!may_block(&words("GET BLOCK")));
+    }
+}

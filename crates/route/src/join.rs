@@ -1,0 +1,376 @@
+//! One reply out of many.
+//!
+//! A request that went to several servers has a [`Joining`]: it collects the replies, in any order of
+//! arrival, and makes one of them when the last is there. An error of any server is the answer, unless the
+//! rule says otherwise.
+
+use crate::raw::{self, Protocol};
+use resp::bulk::{push_bulk, push_header};
+use std::collections::BTreeMap;
+
+/// How replies become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// They are alike: the first server's.
+    First,
+    /// The sum of integers.
+    Sum,
+    /// The smallest integer.
+    Min,
+    /// The largest integer.
+    Max,
+    /// The elements of all arrays.
+    Concat,
+    /// The same without repetitions.
+    Union,
+    /// Each element goes to the place that its key had in the request.
+    Places,
+    /// Arrays of integers: the smallest at each place.
+    MinEach,
+    /// Arrays of names and integers: the sum for each name, in the first reply's order.
+    SumPairs,
+    /// Any reply that is not null.
+    AnyValue,
+    /// Any reply that is no error.
+    AnyGood,
+    /// INFO: the first server's, with counters and keyspaces summed.
+    Info,
+}
+
+/// Collects the replies of one request.
+#[derive(Debug)]
+pub struct Joining {
+    merge: Merge,
+    missing: usize,
+    parts: Vec<Vec<u8>>,
+    /// For [`Merge::Places`]: for each part, where its elements go.
+    places: Vec<Vec<u32>>,
+}
+
+impl Joining {
+    /// For so many replies.
+    pub fn new(merge: Merge, parts: usize) -> Joining {
+        Joining { merge, missing: parts, parts: vec![Vec::new(); parts], places: Vec::new() }
+    }
+
+    /// For replies whose elements have places.
+    pub fn with_places(places: Vec<Vec<u32>>) -> Joining {
+        Joining { places, ..Joining::new(Merge::Places, 0) }.sized()
+    }
+
+    fn sized(mut self) -> Joining {
+        self.missing = self.places.len();
+        self.parts = vec![Vec::new(); self.missing];
+        self
+    }
+
+    /// Takes the reply of one part. Returns whether it was the last.
+    ///
+    /// # Panics
+    /// When the part has a reply already: replies would be out of step.
+    pub fn put(&mut self, part: usize, reply: Vec<u8>) -> bool {
+        assert!(self.parts[part].is_empty(), "a part has two replies");
+        self.parts[part] = reply;
+        self.missing -= 1;
+        self.missing == 0
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(Vec::len).sum()
+    }
+
+    /// The one reply.
+    pub fn finish(&self, protocol: Protocol) -> Vec<u8> {
+        debug_assert_eq!(self.missing, 0);
+        if !matches!(self.merge, Merge::AnyGood | Merge::AnyValue)
+            && let Some(error) = self.parts.iter().find(|part| raw::is_error(part))
+        {
+            return error.clone();
+        }
+        self.merged(protocol).unwrap_or_else(|| {
+            raw::error("ERR the servers behind the proxy answered in different ways")
+        })
+    }
+
+    fn integers(&self) -> Option<Vec<i64>> {
+        self.parts.iter().map(|part| raw::integer(part)).collect()
+    }
+
+    fn merged(&self, protocol: Protocol) -> Option<Vec<u8>> {
+        let first = self.parts.first()?;
+        let mut out = Vec::new();
+        match self.merge {
+            Merge::First => return Some(first.clone()),
+            Merge::Sum => {
+                let sum = self.integers()?.iter().fold(0i64, |sum, n| sum.saturating_add(*n));
+                raw::push_integer(&mut out, sum);
+            }
+            Merge::Min => raw::push_integer(&mut out, *self.integers()?.iter().min()?),
+            Merge::Max => raw::push_integer(&mut out, *self.integers()?.iter().max()?),
+            Merge::Concat => {
+                push_elements(&mut out, first[0], &self.all_elements()?);
+            }
+            Merge::Union => {
+                let mut all = self.all_elements()?;
+                all.sort_unstable();
+                all.dedup();
+                push_elements(&mut out, first[0], &all);
+            }
+            Merge::Places => return self.in_places(),
+            Merge::MinEach => return self.min_each(),
+            Merge::SumPairs => return self.sum_pairs(),
+            Merge::AnyValue => {
+                let value = self.parts.iter().find(|p| !raw::is_null(p) && !raw::is_error(p));
+                let value = value.or_else(|| self.parts.iter().find(|part| raw::is_error(part)));
+                return Some(value.unwrap_or(first).clone());
+            }
+            Merge::AnyGood => {
+                return Some(
+                    self.parts.iter().find(|p| !raw::is_error(p)).unwrap_or(first).clone(),
+                );
+            }
+            Merge::Info => return self.info(protocol),
+        }
+        Some(out)
+    }
+
+    fn all_elements(&self) -> Option<Vec<&[u8]>> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            all.append(&mut raw::elements(part)?);
+        }
+        Some(all)
+    }
+
+    fn in_places(&self) -> Option<Vec<u8>> {
+        let count = self.places.iter().map(Vec::len).sum();
+        let mut all: Vec<&[u8]> = vec![&[]; count];
+        for (part, places) in self.parts.iter().zip(&self.places) {
+            let elements = raw::elements(part)?;
+            if elements.len() != places.len() {
+                return None;
+            }
+            for (element, &place) in elements.iter().zip(places) {
+                *all.get_mut(place as usize)? = element;
+            }
+        }
+        let mut out = Vec::with_capacity(self.bytes() + 16);
+        push_elements(&mut out, b'*', &all);
+        Some(out)
+    }
+
+    fn min_each(&self) -> Option<Vec<u8>> {
+        let mut least: Option<Vec<i64>> = None;
+        for part in &self.parts {
+            let numbers: Option<Vec<i64>> =
+                raw::elements(part)?.iter().map(|element| raw::integer(element)).collect();
+            let numbers = numbers?;
+            least = Some(match least {
+                None => numbers,
+                Some(least) if least.len() == numbers.len() => {
+                    least.iter().zip(&numbers).map(|(a, b)| *a.min(b)).collect()
+                }
+                Some(_) => return None,
+            });
+        }
+        let least = least?;
+        let mut out = Vec::new();
+        push_header(&mut out, b'*', least.len());
+        least.iter().for_each(|number| raw::push_integer(&mut out, *number));
+        Some(out)
+    }
+
+    fn sum_pairs(&self) -> Option<Vec<u8>> {
+        let first = raw::elements(&self.parts[0])?;
+        let mut sums: Vec<i64> = vec![0; first.len() / 2];
+        for part in &self.parts {
+            let elements = raw::elements(part)?;
+            if elements.len() != first.len() {
+                return None;
+            }
+            for (sum, pair) in sums.iter_mut().zip(elements.chunks_exact(2)) {
+                *sum = sum.saturating_add(raw::integer(pair[1])?);
+            }
+        }
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.parts[0][..header_len(&self.parts[0])?]);
+        for (name, sum) in first.chunks_exact(2).zip(sums) {
+            out.extend_from_slice(name[0]);
+            raw::push_integer(&mut out, sum);
+        }
+        Some(out)
+    }
+
+    fn info(&self, protocol: Protocol) -> Option<Vec<u8>> {
+        let texts: Option<Vec<&[u8]>> = self.parts.iter().map(|part| raw::text(part)).collect();
+        let merged = merge_info(&texts?);
+        let mut out = Vec::with_capacity(merged.len() + 32);
+        match protocol {
+            Protocol::Resp2 => push_bulk(&mut out, &merged),
+            Protocol::Resp3 => {
+                push_header(&mut out, b'=', merged.len() + 4);
+                out.extend_from_slice(b"txt:");
+                out.extend_from_slice(&merged);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        Some(out)
+    }
+}
+
+fn header_len(reply: &[u8]) -> Option<usize> {
+    reply.iter().position(|&byte| byte == b'\n').map(|at| at + 1)
+}
+
+fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
+    push_header(out, kind, elements.len());
+    elements.iter().for_each(|element| out.extend_from_slice(element));
+}
+
+/// Fields of INFO that are sums over servers.
+static SUMMED: &[&str] = &[
+    "blocked_clients",
+    "connected_clients",
+    "evicted_keys",
+    "expired_keys",
+    "instantaneous_ops_per_sec",
+    "keyspace_hits",
+    "keyspace_misses",
+    "maxmemory",
+    "rejected_connections",
+    "total_commands_processed",
+    "total_connections_received",
+    "total_error_replies",
+    "total_net_input_bytes",
+    "total_net_output_bytes",
+    "total_system_memory",
+    "used_memory",
+    "used_memory_dataset",
+    "used_memory_rss",
+];
+
+/// The first text, with the sums of all in the fields that are counters, and with all databases.
+fn merge_info(texts: &[&[u8]]) -> Vec<u8> {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut databases: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
+    for text in texts {
+        for (name, value) in fields(text) {
+            if let Ok(at) = SUMMED.binary_search(&name) {
+                *sums.entry(SUMMED[at]).or_default() += value.parse::<u64>().unwrap_or(0);
+            } else if let Some(index) = name.strip_prefix("db").and_then(|n| n.parse().ok()) {
+                let sum = databases.entry(index).or_default();
+                sum[0] += database_count(value, "keys=");
+                sum[1] += database_count(value, "expires=");
+            }
+        }
+    }
+    let mut out = String::new();
+    let first = String::from_utf8_lossy(texts.first().copied().unwrap_or_default());
+    for line in first.lines() {
+        let name = line.split(':').next().unwrap_or_default();
+        let is_database = name.strip_prefix("db").is_some_and(|n| n.parse::<u64>().is_ok());
+        if is_database {
+            continue;
+        }
+        match sums.get(name) {
+            Some(sum) => out.push_str(&format!("{name}:{sum}")),
+            None => out.push_str(line),
+        }
+        out.push_str("\r\n");
+        if line == "# Keyspace" {
+            for (index, [keys, expires]) in &databases {
+                out.push_str(&format!("db{index}:keys={keys},expires={expires},avg_ttl=0\r\n"));
+            }
+        }
+    }
+    out.into_bytes()
+}
+
+fn fields(text: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    std::str::from_utf8(text).unwrap_or_default().lines().filter_map(|line| line.split_once(':'))
+}
+
+fn database_count(value: &str, field: &str) -> u64 {
+    let found = value.split(',').find_map(|part| part.strip_prefix(field));
+    found.and_then(|count| count.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn joined(merge: Merge, parts: &[&str]) -> String {
+        let mut joining = Joining::new(merge, parts.len());
+        // The order of arrival does not matter.
+        for (at, part) in parts.iter().enumerate().rev() {
+            assert_eq!(joining.put(at, part.as_bytes().to_vec()), at == 0);
+        }
+        String::from_utf8(joining.finish(Protocol::Resp2)).expect("text")
+    }
+
+    #[test]
+    fn each_rule_merges() {
+        assert_eq!(joined(Merge::Sum, &[":1\r\n", ":2\r\n"]), ":3\r\n");
+        assert_eq!(joined(Merge::Min, &[":5\r\n", ":2\r\n"]), ":2\r\n");
+        assert_eq!(joined(Merge::First, &["+OK\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert_eq!(joined(Merge::First, &["+OK\r\n", "-ERR no\r\n"]), "-ERR no\r\n");
+        assert_eq!(
+            joined(Merge::Concat, &["*1\r\n$1\r\na\r\n", "*0\r\n", "*1\r\n:1\r\n"]),
+            "*2\r\n$1\r\na\r\n:1\r\n"
+        );
+        assert_eq!(
+            joined(Merge::Union, &["*1\r\n$1\r\na\r\n", "*1\r\n$1\r\na\r\n"]),
+            "*1\r\n$1\r\na\r\n"
+        );
+        assert_eq!(
+            joined(Merge::MinEach, &["*2\r\n:1\r\n:0\r\n", "*2\r\n:1\r\n:1\r\n"]),
+            "*2\r\n:1\r\n:0\r\n"
+        );
+        assert_eq!(
+            joined(Merge::SumPairs, &["*2\r\n$1\r\na\r\n:1\r\n", "*2\r\n$1\r\na\r\n:2\r\n"]),
+            "*2\r\n$1\r\na\r\n:3\r\n"
+        );
+        assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$1\r\na\r\n"]), "$1\r\na\r\n");
+        assert_eq!(joined(Merge::AnyValue, &["$-1\r\n", "$-1\r\n"]), "$-1\r\n");
+        assert_eq!(joined(Merge::AnyGood, &["-NOTBUSY\r\n", "+OK\r\n"]), "+OK\r\n");
+        assert!(joined(Merge::Sum, &[":1\r\n", "+OK\r\n"]).starts_with("-ERR the servers"));
+    }
+
+    #[test]
+    fn counters_and_databases_of_info_are_summed() {
+        let one = b"# Server\r\nredis_version:8\r\nused_memory:10\r\n# Keyspace\r\n\
+            db0:keys=1,expires=0,avg_ttl=0\r\n";
+        let two = b"# Server\r\nredis_version:9\r\nused_memory:5\r\n# Keyspace\r\n\
+            db0:keys=2,expires=1,avg_ttl=7\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n";
+        let merged = String::from_utf8(merge_info(&[one, two])).expect("text");
+        assert_eq!(
+            merged,
+            "# Server\r\nredis_version:8\r\nused_memory:15\r\n# Keyspace\r\n\
+             db0:keys=3,expires=1,avg_ttl=0\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn elements_reach_their_places(servers in prop::collection::vec(0usize..5, 0..40)) {
+            let mut places = vec![Vec::new(); 5];
+            for (place, server) in servers.iter().enumerate() {
+                places[*server].push(place as u32);
+            }
+            places.retain(|places| !places.is_empty());
+            let mut joining = Joining::with_places(places.clone());
+            for (part, places) in places.iter().enumerate() {
+                let mut reply = format!("*{}\r\n", places.len()).into_bytes();
+                places.iter().for_each(|place| raw::push_integer(&mut reply, i64::from(*place)));
+                joining.put(part, reply);
+            }
+            if !places.is_empty() {
+                let mut expected = format!("*{}\r\n", servers.len()).into_bytes();
+                (0..servers.len()).for_each(|n| raw::push_integer(&mut expected, n as i64));
+                prop_assert_eq!(joining.finish(Protocol::Resp2), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! A request becomes a plan.
+
+use crate::cursor;
+use crate::handling::{Handling, Local, Session, may_block};
+use crate::join::{Joining, Merge};
+use crate::raw;
+use structs::numbers;
+
+/// Where a key lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The server's number.
+    pub server: usize,
+    /// Keys of one group may be in one request: the server's number, or a cluster's slot.
+    pub group: usize,
+}
+
+/// Which server has a key.
+pub trait Placement {
+    /// How many servers there are.
+    fn servers(&self) -> usize;
+    /// Where a key lives; `None` if no server is there for it at the moment.
+    fn place(&self, key: &[u8]) -> Option<Place>;
+    /// A server that can answer what concerns no key.
+    fn any(&self) -> Option<usize>;
+}
+
+/// A request whose command is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Its words.
+    pub words: &'a [&'a [u8]],
+    /// Which of them are keys.
+    pub keys: &'a [usize],
+    /// How its command travels.
+    pub handling: Handling,
+    /// Whether a request may be split although it is then not atomic.
+    pub allows_split_writes: bool,
+}
+
+/// One server's part of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The server.
+    pub server: usize,
+    /// What to send there.
+    pub request: Vec<u8>,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub enum Plan {
+    /// Nowhere.
+    Local(Local),
+    /// As it is to one server.
+    One(usize),
+    /// As it is to one server, on a connection of its own.
+    Exclusive(usize),
+    /// To several, and the replies are joined.
+    Pieces(Vec<Piece>, Joining),
+    /// As it is to every server.
+    All(Merge),
+    /// One page of a walk over all servers.
+    Scan(Piece),
+    /// It opens or uses a connection of its own; the server of its keys, if it has any.
+    Session(Session, Option<usize>),
+    /// It is answered with this error.
+    Refuse(String),
+}
+
+/// What a client is told whose key has no server at the moment.
+pub const NO_SERVER: &str = "ERR proxy: no server is available for this key";
+
+fn shown(words: &[&[u8]]) -> String {
+    words.first().map_or_else(String::new, |name| {
+        String::from_utf8_lossy(name).chars().take(64).collect::<String>().to_lowercase()
+    })
+}
+
+/// The one server of all keys.
+fn server_of(request: &Request<'_>, placement: &dyn Placement) -> Result<Option<usize>, String> {
+    let mut found: Option<Place> = None;
+    for &at in request.keys {
+        let Some(place) = placement.place(request.words[at]) else {
+            return Err(NO_SERVER.to_owned());
+        };
+        match found {
+            Some(before) if before.server != place.server => {
+                return Err(format!(
+                    "CROSSSLOT '{}' needs all its keys on one server, and these are on several; \
+                     give them a common hash tag",
+                    shown(request.words)
+                ));
+            }
+            _ => found = Some(place),
+        }
+    }
+    Ok(found.map(|place| place.server))
+}
+
+fn one(request: &Request<'_>, placement: &dyn Placement, make: impl FnOnce(usize) -> Plan) -> Plan {
+    match server_of(request, placement) {
+        Err(why) => Plan::Refuse(why),
+        Ok(server) => match server.or_else(|| placement.any()) {
+            Some(server) => make(server),
+            None => Plan::Refuse(NO_SERVER.to_owned()),
+        },
+    }
+}
+
+/// Decides where a request goes.
+pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
+    match request.handling {
+        Handling::Keyed if may_block(request.words) => one(request, placement, Plan::Exclusive),
+        Handling::Keyed => one(request, placement, Plan::One),
+        Handling::Blocking => one(request, placement, Plan::Exclusive),
+        Handling::Split { step, merge } => split(request, step, merge, placement),
+        Handling::All(_) if placement.servers() == 1 => Plan::One(0),
+        Handling::All(merge) => Plan::All(merge),
+        Handling::Scan => scan(request, placement),
+        Handling::Channel | Handling::ByChannel => {
+            let place = request.words.get(1).and_then(|channel| placement.place(channel));
+            match place.map(|place| place.server).or_else(|| placement.any()) {
+                Some(server) => Plan::One(server),
+                None => Plan::Refuse(NO_SERVER.to_owned()),
+            }
+        }
+        Handling::Local(local) => Plan::Local(local),
+        Handling::Session(session) => match server_of(request, placement) {
+            Ok(server) => Plan::Session(session, server),
+            Err(why) => Plan::Refuse(why),
+        },
+        Handling::Container => one(request, placement, Plan::One),
+        Handling::Refuse(why) => Plan::Refuse(format!(
+            "ERR '{}' does not work through the proxy: {why}",
+            shown(request.words)
+        )),
+    }
+}
+
+/// The words of one group, and their places among all.
+struct Part<'a> {
+    place: Place,
+    words: Vec<&'a [u8]>,
+    places: Vec<u32>,
+}
+
+/// Groups the words by the servers of their keys.
+fn split(request: &Request<'_>, step: usize, merge: Merge, placement: &dyn Placement) -> Plan {
+    let (name, groups) = (request.words[0], &request.words[1..]);
+    if groups.is_empty() || groups.len() % step != 0 {
+        // Some server says what is wrong with it.
+        return one(&Request { keys: &[], ..*request }, placement, Plan::One);
+    }
+    let mut parts: Vec<Part<'_>> = Vec::new();
+    for (at, group) in groups.chunks_exact(step).enumerate() {
+        let Some(place) = placement.place(group[0]) else {
+            return Plan::Refuse(NO_SERVER.to_owned());
+        };
+        match parts.iter_mut().find(|part| part.place.group == place.group) {
+            Some(part) => {
+                part.words.extend_from_slice(group);
+                part.places.push(at as u32);
+            }
+            None => {
+                let mut words = vec![name];
+                words.extend_from_slice(group);
+                parts.push(Part { place, words, places: vec![at as u32] });
+            }
+        }
+    }
+    if let [only] = &parts[..] {
+        return Plan::One(only.place.server);
+    }
+    if step > 1 && !request.allows_split_writes {
+        return Plan::Refuse(format!(
+            "CROSSSLOT '{}' over several servers is not atomic, and the pool is strict; give the \
+             keys a common hash tag",
+            shown(request.words)
+        ));
+    }
+    let pieces = parts
+        .iter()
+        .map(|part| Piece { server: part.place.server, request: raw::request(&part.words) })
+        .collect();
+    let joining = if merge == Merge::Places {
+        Joining::with_places(parts.into_iter().map(|part| part.places).collect())
+    } else {
+        Joining::new(merge, parts.len())
+    };
+    Plan::Pieces(pieces, joining)
+}
+
+fn scan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
+    let servers = placement.servers();
+    if servers == 1 {
+        return Plan::One(0);
+    }
+    let Some(cursor) = request.words.get(1).and_then(|word| numbers::parse_u64(word)) else {
+        return Plan::Refuse("ERR invalid cursor".to_owned());
+    };
+    let place = cursor::decode(cursor, servers);
+    let digits = place.at.to_string();
+    let mut words = request.words.to_vec();
+    words[1] = digits.as_bytes();
+    Plan::Scan(Piece { server: place.server, request: raw::request(&words) })
+}
+
+/// The reply to a page of SCAN, with the client's cursor in place of the server's.
+pub fn scan_reply(server: usize, servers: usize, reply: Vec<u8>) -> Vec<u8> {
+    let Some(parts) = raw::elements(&reply) else { return reply };
+    let [next, keys] = parts[..] else { return reply };
+    let Some(next) = raw::text(next).and_then(numbers::parse_u64) else { return reply };
+    let Some(cursor) = cursor::encode(server, next, servers) else {
+        return raw::error("ERR proxy: the server's cursor is too large to be carried on");
+    };
+    let mut out = Vec::with_capacity(reply.len() + 16);
+    resp::bulk::push_header(&mut out, b'*', 2);
+    resp::bulk::push_bulk(&mut out, cursor.to_string().as_bytes());
+    out.extend_from_slice(keys);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handling::handling;
+    use crate::raw::Protocol;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// A key lives where its last byte says.
+    struct ByLastByte(usize);
+
+    impl Placement for ByLastByte {
+        fn servers(&self) -> usize {
+            self.0
+        }
+        fn place(&self, key: &[u8]) -> Option<Place> {
+            let server = usize::from(*key.last().unwrap_or(&0)) % self.0;
+            Some(Place { server, group: server })
+        }
+        fn any(&self) -> Option<usize> {
+            Some(0)
+        }
+    }
+
+    fn plan_of(text: &str, keys: &[usize], servers: usize) -> Plan {
+        let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
+        let handling = handling(&words_name(words[0]));
+        let request = Request { words: &words, keys, handling, allows_split_writes: true };
+        plan(&request, &ByLastByte(servers))
+    }
+
+    fn words_name(word: &[u8]) -> String {
+        String::from_utf8_lossy(word).to_uppercase()
+    }
+
+    #[test]
+    fn requests_go_where_their_keys_are() {
+        assert!(matches!(plan_of("GET k3", &[1], 4), Plan::One(3)));
+        assert!(matches!(plan_of("BLPOP k1 0", &[1], 4), Plan::Exclusive(1)));
+        assert!(matches!(plan_of("SINTER a1 b1", &[1, 2], 4), Plan::One(1)));
+        assert!(matches!(plan_of("SINTER a1 b2", &[1, 2], 4), Plan::Refuse(_)));
+        assert!(matches!(plan_of("DBSIZE", &[], 4), Plan::All(Merge::Sum)));
+        assert!(matches!(plan_of("DBSIZE", &[], 1), Plan::One(0)));
+        assert!(matches!(plan_of("MONITOR", &[], 4), Plan::Refuse(_)));
+        assert!(matches!(plan_of("MGET", &[], 4), Plan::One(0)));
+        assert!(matches!(plan_of("MSET a 1 b", &[], 4), Plan::One(0)));
+    }
+
+    #[test]
+    fn a_page_of_scan_carries_the_server() {
+        let Plan::Scan(piece) = plan_of("SCAN 14 COUNT 5", &[], 4) else { panic!("no scan") };
+        assert_eq!(piece.server, 2);
+        assert_eq!(piece.request, raw::request(&[b"SCAN", b"3", b"COUNT", b"5"]));
+        let reply = b"*2\r\n$1\r\n7\r\n*0\r\n".to_vec();
+        assert_eq!(scan_reply(2, 4, reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
+        let done = b"*2\r\n$1\r\n0\r\n*0\r\n".to_vec();
+        assert_eq!(scan_reply(3, 4, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
+    }
+
+    /// Runs MSET and MGET on servers that are maps.
+    fn run(servers: &mut [BTreeMap<Vec<u8>, Vec<u8>>], piece: &Piece) -> Vec<u8> {
+        let words = raw::elements(&piece.request).expect("a request");
+        let words: Vec<&[u8]> = words.iter().map(|w| raw::text(w).expect("a word")).collect();
+        let server = &mut servers[piece.server];
+        let mut out = Vec::new();
+        match words[0] {
+            b"MSET" => {
+                for pair in words[1..].chunks_exact(2) {
+                    server.insert(pair[0].to_vec(), pair[1].to_vec());
+                }
+                out.extend_from_slice(b"+OK\r\n");
+            }
+            b"MGET" => {
+                resp::bulk::push_header(&mut out, b'*', words.len() - 1);
+                for key in &words[1..] {
+                    match server.get(*key) {
+                        Some(value) => resp::bulk::push_bulk(&mut out, value),
+                        None => raw::push_null(&mut out, Protocol::Resp2),
+                    }
+                }
+            }
+            _ => {
+                let gone = words[1..].iter().filter(|key| server.remove(**key).is_some()).count();
+                raw::push_integer(&mut out, gone as i64);
+            }
+        }
+        out
+    }
+
+    fn whole(servers: &mut [BTreeMap<Vec<u8>, Vec<u8>>], words: &[&[u8]]) -> Vec<u8> {
+        let handling = handling(&words_name(words[0]));
+        let request = Request { words, keys: &[], handling, allows_split_writes: true };
+        match plan(&request, &ByLastByte(servers.len())) {
+            Plan::One(server) => run(servers, &Piece { server, request: raw::request(words) }),
+            Plan::Pieces(pieces, mut joining) => {
+                for (at, piece) in pieces.iter().enumerate().rev() {
+                    let reply = run(servers, piece);
+                    joining.put(at, reply);
+                }
+                joining.finish(Protocol::Resp2)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn several_servers_answer_as_one(
+            pairs in prop::collection::vec(("[a-d]{1,2}", "[a-z]{0,9}"), 1..20),
+            asked in prop::collection::vec("[a-e]{1,2}", 1..20),
+            count in 1usize..6,
+        ) {
+            let (mut many, mut single) = (vec![BTreeMap::new(); count], vec![BTreeMap::new()]);
+            let mut set: Vec<&[u8]> = vec![b"MSET"];
+            pairs.iter().for_each(|(k, v)| set.extend([k.as_bytes(), v.as_bytes()]));
+            let mut get: Vec<&[u8]> = vec![b"MGET"];
+            get.extend(asked.iter().map(|key| key.as_bytes()));
+            let mut del = get.clone();
+            del[0] = b"DEL";
+            for request in [&set, &get, &del, &get] {
+                prop_assert_eq!(whole(&mut many, request), whole(&mut single, request));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Replies as bytes: where one ends, its elements, and building new ones.
+
+use resp::bulk::{push_bulk, push_header};
+use resp::{ReplyLimits, Scanned, Scanner};
+use structs::numbers;
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// RESP2.
+    #[default]
+    Resp2,
+    /// RESP3.
+    Resp3,
+}
+
+/// The length of the reply at the start of `input`, if it is one line or one string that has arrived
+/// whole. `None`: ask a [`Scanner`].
+#[inline]
+pub fn plain_reply(input: &[u8]) -> Option<usize> {
+    let line_end = 1 + input.get(1..)?.iter().take(64).position(|&byte| byte == b'\r')?;
+    if *input.get(line_end + 1)? != b'\n' {
+        return None;
+    }
+    match input[0] {
+        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Some(line_end + 2),
+        b'$' => {
+            let mut len = 0usize;
+            let digits = &input[1..line_end];
+            if digits == b"-1" {
+                return Some(line_end + 2);
+            }
+            if digits.is_empty() || digits.len() > 9 {
+                return None;
+            }
+            for digit in digits {
+                let digit = digit.wrapping_sub(b'0');
+                if digit > 9 {
+                    return None;
+                }
+                len = len * 10 + usize::from(digit);
+            }
+            let end = line_end + 2 + len + 2;
+            (input.get(end - 2..end)? == b"\r\n").then_some(end)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a reply is an error.
+pub fn is_error(reply: &[u8]) -> bool {
+    matches!(reply.first(), Some(b'-' | b'!'))
+}
+
+/// The elements of an array, a set or a push, each as the bytes of its own. A map's are its keys and
+/// values in turn. `None` if the reply is something else.
+pub fn elements(reply: &[u8]) -> Option<Vec<&[u8]>> {
+    let line_end = reply.iter().position(|&byte| byte == b'\r')?;
+    let count = numbers::parse_i64(reply.get(1..line_end)?)?;
+    let count = match reply[0] {
+        b'*' | b'~' | b'>' => usize::try_from(count).ok()?,
+        b'%' => usize::try_from(count).ok()?.checked_mul(2)?,
+        _ => return None,
+    };
+    let mut rest = reply.get(line_end + 2..)?;
+    let mut found = Vec::with_capacity(count.min(rest.len() / 3 + 1));
+    for _ in 0..count {
+        let len = match plain_reply(rest) {
+            Some(len) => len,
+            None => match Scanner::new(ReplyLimits::PEER).scan(rest) {
+                Ok(Scanned::Reply { len }) => len,
+                _ => return None,
+            },
+        };
+        found.push(&rest[..len]);
+        rest = &rest[len..];
+    }
+    rest.is_empty().then_some(found)
+}
+
+/// The integer that a reply is.
+pub fn integer(reply: &[u8]) -> Option<i64> {
+    let line = reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?;
+    numbers::parse_i64(line)
+}
+
+/// The text of a simple or bulk string, or of a verbatim one without its format.
+pub fn text(reply: &[u8]) -> Option<&[u8]> {
+    match *reply.first()? {
+        b'+' => reply[1..].strip_suffix(b"\r\n"),
+        b'$' | b'=' => {
+            let line_end = reply.iter().position(|&byte| byte == b'\r')?;
+            let body = reply.get(line_end + 2..)?.strip_suffix(b"\r\n")?;
+            if reply[0] == b'=' { body.get(4..) } else { Some(body) }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a reply is a null of either protocol.
+pub fn is_null(reply: &[u8]) -> bool {
+    matches!(reply, b"$-1\r\n" | b"*-1\r\n" | b"_\r\n")
+}
+
+/// Appends a request of these words.
+pub fn push_request(out: &mut Vec<u8>, words: &[&[u8]]) {
+    push_header(out, b'*', words.len());
+    for word in words {
+        push_bulk(out, word);
+    }
+}
+
+/// A request of these words.
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(words.iter().map(|word| word.len() + 8).sum::<usize>() + 8);
+    push_request(&mut out, words);
+    out
+}
+
+/// Appends an integer.
+pub fn push_integer(out: &mut Vec<u8>, value: i64) {
+    out.push(b':');
+    numbers::push_i64(out, value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an error line; line ends inside the text become blanks.
+pub fn push_error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    out.extend(text.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// An error line.
+pub fn error(text: &str) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 3);
+    push_error(&mut out, text);
+    out
+}
+
+/// Appends a null.
+pub fn push_null(out: &mut Vec<u8>, protocol: Protocol) {
+    out.extend_from_slice(match protocol {
+        Protocol::Resp2 => b"$-1\r\n",
+        Protocol::Resp3 => b"_\r\n",
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Any reply, as bytes.
+    pub fn any_reply() -> impl Strategy<Value = Vec<u8>> {
+        let leaf = prop_oneof![
+            "[a-zA-Z ]{0,80}".prop_map(|text| format!("+{text}\r\n").into_bytes()),
+            "[A-Z]{1,9} [a-z]{0,9}".prop_map(|text| format!("-{text}\r\n").into_bytes()),
+            any::<i64>().prop_map(|number| format!(":{number}\r\n").into_bytes()),
+            prop::collection::vec(any::<u8>(), 0..200).prop_map(|bytes| {
+                let mut out = Vec::new();
+                push_bulk(&mut out, &bytes);
+                out
+            }),
+            Just(b"$-1\r\n".to_vec()),
+            Just(b"_\r\n".to_vec()),
+            Just(b"#t\r\n".to_vec()),
+        ];
+        leaf.prop_recursive(3, 20, 5, |inner| {
+            prop::collection::vec(inner, 0..5).prop_map(|parts| {
+                let mut out = Vec::new();
+                push_header(&mut out, b'*', parts.len());
+                parts.iter().for_each(|part| out.extend_from_slice(part));
+                out
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plain_reply_is_what_the_scanner_finds(reply in any_reply(), cut in 0usize..400) {
+            let whole = Scanner::new(ReplyLimits::PEER).scan(&reply);
+            prop_assert_eq!(whole, Ok(Scanned::Reply { len: reply.len() }));
+            if let Some(len) = plain_reply(&reply) {
+                prop_assert_eq!(len, reply.len());
+            }
+            let cut = cut.min(reply.len().saturating_sub(1));
+            prop_assert_eq!(plain_reply(&reply[..cut]), None);
+        }
+
+        #[test]
+        fn elements_are_found(parts in prop::collection::vec(any_reply(), 0..6)) {
+            let mut reply = format!("*{}\r\n", parts.len()).into_bytes();
+            parts.iter().for_each(|part| reply.extend_from_slice(part));
+            let found = elements(&reply).expect("an array");
+            prop_assert_eq!(found, parts.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        }
+    }
+}

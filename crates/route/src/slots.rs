@@ -1,0 +1,112 @@
+//! The slots of a Redis Cluster, as its CLUSTER SLOTS says them, and redirections.
+
+use crate::raw;
+use structs::crc16;
+
+/// How many slots there are.
+pub const SLOTS: usize = 16384;
+
+/// The slot of a key.
+pub fn of(key: &[u8]) -> u16 {
+    crc16::key_slot(key)
+}
+
+/// A server's address as the cluster says it.
+pub type Address = (String, u16);
+
+/// One range of slots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The first slot.
+    pub first: u16,
+    /// The last slot.
+    pub last: u16,
+    /// The primary, then the replicas. An empty host means the server that was asked.
+    pub nodes: Vec<Address>,
+}
+
+/// Reads a reply to CLUSTER SLOTS.
+pub fn parse(reply: &[u8]) -> Option<Vec<Range>> {
+    let mut ranges = Vec::new();
+    for range in raw::elements(reply)? {
+        let parts = raw::elements(range)?;
+        let first = u16::try_from(raw::integer(parts.first()?)?).ok()?;
+        let last = u16::try_from(raw::integer(parts.get(1)?)?).ok()?;
+        if first > last || usize::from(last) >= SLOTS {
+            return None;
+        }
+        let mut nodes = Vec::new();
+        for node in &parts[2..] {
+            let node = raw::elements(node)?;
+            let host = raw::text(node.first()?).unwrap_or_default();
+            let port = u16::try_from(raw::integer(node.get(1)?)?).ok()?;
+            let host = if host == b"?" { &b""[..] } else { host };
+            nodes.push((String::from_utf8_lossy(host).into_owned(), port));
+        }
+        ranges.push(Range { first, last, nodes });
+    }
+    Some(ranges)
+}
+
+/// What an error of a cluster asks the client to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redirection {
+    /// The slot belongs to another server.
+    Moved(u16, Address),
+    /// This request is to be tried at another server, after ASKING.
+    Ask(u16, Address),
+    /// The keys are on two servers at the moment: try again soon.
+    TryAgain,
+    /// The cluster cannot serve the slot at the moment.
+    Down,
+}
+
+/// Reads an error.
+pub fn redirection(reply: &[u8]) -> Option<Redirection> {
+    let text = std::str::from_utf8(reply.strip_prefix(b"-")?).ok()?.trim_end();
+    let mut words = text.split(' ');
+    let kind = words.next()?;
+    match kind {
+        "TRYAGAIN" => return Some(Redirection::TryAgain),
+        "CLUSTERDOWN" => return Some(Redirection::Down),
+        "MOVED" | "ASK" => {}
+        _ => return None,
+    }
+    let slot = words.next()?.parse().ok()?;
+    let (host, port) = words.next()?.rsplit_once(':')?;
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let address = (host.to_owned(), port.parse().ok()?);
+    Some(if kind == "MOVED" {
+        Redirection::Moved(slot, address)
+    } else {
+        Redirection::Ask(slot, address)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read() {
+        let reply =
+            b"*1\r\n*4\r\n:0\r\n:16383\r\n*4\r\n$9\r\n127.0.0.1\r\n:7000\r\n$2\r\nid\r\n*0\r\n\
+            *3\r\n$-1\r\n:7001\r\n$2\r\nie\r\n";
+        let nodes = vec![("127.0.0.1".to_owned(), 7000), (String::new(), 7001)];
+        assert_eq!(parse(reply), Some(vec![Range { first: 0, last: 16383, nodes }]));
+        assert_eq!(parse(b"*1\r\n*2\r\n:5\r\n:4\r\n"), None);
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let at = |host: &str| (host.to_owned(), 7001);
+        assert_eq!(
+            redirection(b"-MOVED 3999 127.0.0.1:7001\r\n"),
+            Some(Redirection::Moved(3999, at("127.0.0.1")))
+        );
+        assert_eq!(redirection(b"-ASK 5 ::1:7001\r\n"), Some(Redirection::Ask(5, at("::1"))));
+        assert_eq!(redirection(b"-MOVED 5 :7001\r\n"), Some(Redirection::Moved(5, at(""))));
+        assert_eq!(redirection(b"-TRYAGAIN Multiple keys\r\n"), Some(Redirection::TryAgain));
+        assert_eq!(redirection(b"-ERR no\r\n"), None);
+    }
+}
