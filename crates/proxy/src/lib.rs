@@ -1,6 +1,16 @@
 //! `dunlin proxy`: one endpoint in front of servers that are not ours.
 //!
-//! [`config`] reads Twemproxy's file or our own, [`placement`] says which server has a key.
+//! [`config`] reads Twemproxy's file or our own, [`placement`] says which server has a key, [`hub`] is a
+//! thread's clients and servers without their sockets, which [`driver`] adds. [`run`] puts it together.
 
 pub mod config;
+pub mod driver;
+pub mod hub;
 pub mod placement;
+pub mod pool;
+mod report;
+pub mod run;
+pub mod stats;
+mod watch;
+
+pub use run::run;

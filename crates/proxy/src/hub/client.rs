@@ -1,0 +1,228 @@
+//! A client: its requests in order, and the replies that came before their turn.
+
+use super::pubsub::Subscriptions;
+use super::wire::{Id, Wire};
+use resp::Parser;
+use route::Joining;
+use route::raw::Protocol;
+use std::collections::VecDeque;
+
+/// A request's place in the order of replies.
+#[derive(Debug)]
+pub enum Slot {
+    /// The reply has not come.
+    Waiting,
+    /// It came, and earlier ones have not.
+    Done(Vec<u8>),
+    /// Some of several replies have come.
+    Joining(Box<Joining>),
+    /// A page of SCAN of this server, of so many.
+    Scan {
+        /// The server's number.
+        server: usize,
+        /// How many there were.
+        servers: usize,
+    },
+    /// Its reply is not for the client.
+    Muted,
+}
+
+/// A transaction that has begun.
+#[derive(Debug, Default)]
+pub struct Multi {
+    /// The server of its keys.
+    pub server: Option<usize>,
+    /// Requests without keys that came before the server was known.
+    pub held: Vec<Vec<u8>>,
+    /// A request was refused: EXEC will be, too.
+    pub is_dirty: bool,
+}
+
+/// What replies a client wants (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replies {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// Not that of the next request.
+    Skip,
+}
+
+/// A client's connection.
+pub struct Client {
+    /// The connection.
+    pub id: Id,
+    /// The number that CLIENT ID says.
+    pub number: u64,
+    /// The pool's number.
+    pub pool: usize,
+    /// Its address as text.
+    pub peer: String,
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// The selected database.
+    pub db: u32,
+    /// CLIENT SETNAME.
+    pub name: Vec<u8>,
+    /// Whether it may send commands.
+    pub is_authenticated: bool,
+    /// Whether a PROXY header has to come first.
+    pub awaits_header: bool,
+    /// Whether it asked for maintenance notices.
+    pub wants_notices: bool,
+    /// Finds requests that are out of the ordinary.
+    pub parser: Parser,
+    /// Requests that have not been answered.
+    queue: VecDeque<Slot>,
+    /// The number of the first of them.
+    base: u64,
+    /// No request is taken until the queue is empty.
+    pub waits_for_all: bool,
+    /// No request is taken until its output has shrunk.
+    pub is_paused: bool,
+    /// No request is taken until the servers have said what a command is.
+    pub is_learning: bool,
+    /// Its own connections, and their servers.
+    pub own: Vec<(usize, Id)>,
+    /// Whether it watches keys.
+    pub is_watching: bool,
+    /// The transaction.
+    pub multi: Option<Box<Multi>>,
+    /// The request that made the servers track its keys.
+    pub tracking: Option<Vec<u8>>,
+    /// What it is subscribed to.
+    pub subscriptions: Option<Box<Subscriptions>>,
+    /// What replies it wants.
+    pub replies: Replies,
+    /// It is to be closed when everything has been answered.
+    pub is_leaving: bool,
+}
+
+impl Client {
+    /// A new one.
+    pub fn new(id: Id, number: u64, pool: usize, peer: String) -> Client {
+        Client {
+            id,
+            number,
+            pool,
+            peer,
+            protocol: Protocol::Resp2,
+            db: 0,
+            name: Vec::new(),
+            is_authenticated: true,
+            awaits_header: false,
+            wants_notices: false,
+            parser: Parser::new(),
+            queue: VecDeque::new(),
+            base: 0,
+            waits_for_all: false,
+            is_paused: false,
+            is_learning: false,
+            own: Vec::new(),
+            is_watching: false,
+            multi: None,
+            tracking: None,
+            subscriptions: None,
+            replies: Replies::On,
+            is_leaving: false,
+        }
+    }
+
+    /// Whether its next request has to wait.
+    #[inline]
+    pub fn is_stalled(&self) -> bool {
+        self.waits_for_all
+            || self.is_paused
+            || self.is_learning
+            || self.is_leaving
+            || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
+    }
+
+    /// Whether every request has been answered.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether requests need no more than the place of their key.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.is_authenticated
+            && self.multi.is_none()
+            && self.own.is_empty()
+            && self.replies == Replies::On
+            && self.tracking.is_none()
+            && self.subscriptions.is_none()
+    }
+
+    /// Appends a request. Returns its number.
+    #[inline]
+    pub fn push(&mut self, slot: Slot) -> u64 {
+        self.queue.push_back(slot);
+        self.base + self.queue.len() as u64 - 1
+    }
+
+    /// Appends a request whose reply is there.
+    pub fn answer(&mut self, wire: &mut impl Wire, reply: &[u8]) {
+        if self.queue.is_empty() {
+            wire.send(self.id, reply);
+        } else {
+            self.queue.push_back(Slot::Done(reply.to_vec()));
+        }
+    }
+
+    /// Takes the reply to a request, or to a part of it.
+    ///
+    /// # Panics
+    /// When there is no such request: replies would be out of step.
+    #[inline]
+    pub fn take(&mut self, wire: &mut impl Wire, seq: u64, part: u32, reply: &[u8]) {
+        let at = seq.checked_sub(self.base).expect("a reply to a request that was answered");
+        if at == 0 && matches!(self.queue.front(), Some(Slot::Waiting)) {
+            wire.send(self.id, reply);
+            self.queue.pop_front();
+            self.base += 1;
+            if !self.queue.is_empty() {
+                self.flush(wire);
+            }
+            return;
+        }
+        self.take_slowly(at as usize, part, reply);
+        if at == 0 {
+            self.flush(wire);
+        }
+    }
+
+    fn take_slowly(&mut self, at: usize, part: u32, reply: &[u8]) {
+        let protocol = self.protocol;
+        let slot = self.queue.get_mut(at).expect("a reply to a request that was not made");
+        match slot {
+            Slot::Waiting => *slot = Slot::Done(reply.to_vec()),
+            Slot::Muted => *slot = Slot::Done(Vec::new()),
+            Slot::Joining(joining) => {
+                if joining.put(part as usize, reply.to_vec()) {
+                    *slot = Slot::Done(joining.finish(protocol));
+                }
+            }
+            Slot::Scan { server, servers } => {
+                *slot = Slot::Done(route::plan::scan_reply(*server, *servers, reply.to_vec()));
+            }
+            Slot::Done(_) => panic!("a request has two replies"),
+        }
+    }
+
+    fn flush(&mut self, wire: &mut impl Wire) {
+        while let Some(Slot::Done(reply)) = self.queue.front() {
+            wire.send(self.id, reply);
+            self.queue.pop_front();
+            self.base += 1;
+        }
+    }
+
+    /// The own connection to a server.
+    #[inline]
+    pub fn own_to(&self, server: usize) -> Option<Id> {
+        self.own.iter().find(|own| own.0 == server).map(|own| own.1)
+    }
+}

@@ -1,0 +1,413 @@
+//! What the proxy answers itself.
+
+use super::Hub;
+use super::client::{Client, Replies};
+use super::request::Flow;
+use super::wire::Wire;
+use crate::config::Login;
+use resp::bulk::{push_bulk, push_header};
+use route::handling::Local;
+use route::raw::{self, Protocol};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use structs::numbers;
+
+/// Databases that can be selected.
+const MAX_DB: u32 = 1 << 14;
+
+impl Hub {
+    /// A command that needs no server.
+    pub(super) fn local<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        local: Local,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        let mut out = Vec::new();
+        match local {
+            Local::Ping if words.len() <= 2 => ping(client, words.get(1).copied(), &mut out),
+            Local::Echo if words.len() == 2 => push_bulk(&mut out, words[1]),
+            Local::Quit => {
+                client.answer(wire, b"+OK\r\n");
+                client.is_leaving = true;
+                if client.is_idle() {
+                    wire.finish(client.id);
+                }
+                return Flow::Done;
+            }
+            Local::Reset => return self.reset(wire, client),
+            Local::Hello => {
+                if !client.is_idle() {
+                    return self.come_again(client);
+                }
+                self.hello(client, words, &mut out);
+            }
+            Local::Auth => {
+                let login = match words {
+                    [_, password] => Some((None, *password)),
+                    [_, user, password] => Some((Some(*user), *password)),
+                    _ => None,
+                };
+                match login {
+                    Some((user, password)) => {
+                        let error = self.authenticate(client, user, password);
+                        raw_line(&mut out, error.unwrap_or("+OK"));
+                    }
+                    None => raw::push_error(&mut out, "ERR syntax error"),
+                }
+            }
+            Local::Select if words.len() == 2 => {
+                if !client.is_idle() {
+                    return self.come_again(client);
+                }
+                match numbers::parse_u64(words[1]) {
+                    Some(db) if db < u64::from(MAX_DB) => {
+                        client.db = db as u32;
+                        raw_line(&mut out, "+OK");
+                    }
+                    Some(_) => raw::push_error(&mut out, "ERR DB index is out of range"),
+                    None => raw::push_error(&mut out, "ERR invalid DB index"),
+                }
+            }
+            Local::Client => return self.about_client(wire, client, words, request),
+            Local::Asking => raw_line(&mut out, "+OK"),
+            Local::Command => match route::plan::Placement::any(&self.pools[client.pool]) {
+                Some(server) => {
+                    let slot = super::client::Slot::Waiting;
+                    self.forward(wire, client, server, request, slot);
+                    return Flow::Done;
+                }
+                None => raw::push_error(&mut out, route::plan::NO_SERVER),
+            },
+            _ => {
+                let name = String::from_utf8_lossy(words[0]).to_lowercase();
+                let why = format!("ERR wrong number of arguments for '{name}' command");
+                raw::push_error(&mut out, &why);
+            }
+        }
+        self.say_to(wire, client, &out);
+        Flow::Done
+    }
+
+    /// Answers, unless the client does not want to hear it.
+    fn say_to<W: Wire>(&mut self, wire: &mut W, client: &mut Client, reply: &[u8]) {
+        match client.replies {
+            Replies::On => client.answer(wire, reply),
+            Replies::Off => {}
+            Replies::Skip => client.replies = Replies::On,
+        }
+    }
+
+    fn reset<W: Wire>(&mut self, wire: &mut W, client: &mut Client) -> Flow {
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        if client.subscriptions.is_some() {
+            client.answer(wire, b"-ERR proxy: RESET does not end subscriptions; reconnect\r\n");
+            return Flow::Done;
+        }
+        self.abandon(wire, client);
+        let config = &self.pools[client.pool].shared.config;
+        client.protocol = Protocol::Resp2;
+        client.db = config.db;
+        client.name.clear();
+        client.is_authenticated = config.client_login.is_none();
+        client.replies = Replies::On;
+        client.answer(wire, b"+RESET\r\n");
+        Flow::Done
+    }
+
+    /// Checks a password. Returns what is wrong.
+    fn authenticate(
+        &self,
+        client: &mut Client,
+        user: Option<&[u8]>,
+        password: &[u8],
+    ) -> Option<&'static str> {
+        let Some(login) = &self.pools[client.pool].shared.config.client_login else {
+            return Some(
+                "-ERR AUTH <password> called without any password configured for the default user. \
+                 Are you sure your configuration is correct?",
+            );
+        };
+        if is_login(login, user, password) {
+            client.is_authenticated = true;
+            return None;
+        }
+        Some("-WRONGPASS invalid username-password pair or user is disabled.")
+    }
+
+    /// `HELLO [version [AUTH user password] [SETNAME name]]`
+    fn hello(&mut self, client: &mut Client, words: &[&[u8]], out: &mut Vec<u8>) {
+        let mut protocol = client.protocol;
+        if let Some(version) = words.get(1) {
+            protocol = match *version {
+                b"2" => Protocol::Resp2,
+                b"3" => Protocol::Resp3,
+                _ => return raw::push_error(out, "NOPROTO unsupported protocol version"),
+            };
+        }
+        let mut name = None;
+        let mut rest = words.get(2..).unwrap_or_default();
+        loop {
+            match rest {
+                [] => break,
+                [option, user, password, more @ ..] if option.eq_ignore_ascii_case(b"AUTH") => {
+                    if let Some(error) = self.authenticate(client, Some(user), password) {
+                        return raw_line(out, error);
+                    }
+                    rest = more;
+                }
+                [option, word, more @ ..] if option.eq_ignore_ascii_case(b"SETNAME") => {
+                    name = Some(word.to_vec());
+                    rest = more;
+                }
+                [option, ..] => {
+                    let option = String::from_utf8_lossy(option);
+                    let why = format!("ERR Syntax error in HELLO option '{option}'");
+                    return raw::push_error(out, &why);
+                }
+            }
+        }
+        if !client.is_authenticated {
+            return raw::push_error(
+                out,
+                "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+                 HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+                 select the RESP protocol version at the same time",
+            );
+        }
+        client.protocol = protocol;
+        client.name = name.unwrap_or_else(|| std::mem::take(&mut client.name));
+        let is_three = protocol == Protocol::Resp3;
+        push_header(out, if is_three { b'%' } else { b'*' }, if is_three { 7 } else { 14 });
+        push_bulk(out, b"server");
+        push_bulk(out, b"redis");
+        push_bulk(out, b"version");
+        push_bulk(out, commands::REDIS_VERSION.as_bytes());
+        push_bulk(out, b"proto");
+        raw::push_integer(out, if is_three { 3 } else { 2 });
+        push_bulk(out, b"id");
+        raw::push_integer(out, client.number as i64);
+        for (key, value) in [(&b"mode"[..], &b"standalone"[..]), (b"role", b"master")] {
+            push_bulk(out, key);
+            push_bulk(out, value);
+        }
+        push_bulk(out, b"modules");
+        push_header(out, b'*', 0);
+    }
+
+    fn about_client<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        let mut out = Vec::new();
+        let sub = words
+            .get(1)
+            .map_or_else(String::new, |word| String::from_utf8_lossy(word).to_uppercase());
+        let argument = words.get(2).copied().unwrap_or_default();
+        match (&sub[..], words.len()) {
+            ("SETNAME", 3) => {
+                if argument.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+                    client.name = argument.to_vec();
+                    raw_line(&mut out, "+OK");
+                } else {
+                    raw::push_error(
+                        &mut out,
+                        "ERR Client names cannot contain spaces, newlines or special characters.",
+                    );
+                }
+            }
+            ("GETNAME", 2) if client.name.is_empty() => {
+                raw::push_null(&mut out, client.protocol);
+            }
+            ("GETNAME", 2) => push_bulk(&mut out, &client.name),
+            ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
+            ("INFO" | "LIST", _) => push_bulk(&mut out, line(client).as_bytes()),
+            ("SETINFO" | "NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
+            ("REPLY", 3) => {
+                match &argument.to_ascii_uppercase()[..] {
+                    b"ON" => {
+                        client.replies = Replies::On;
+                        raw_line(&mut out, "+OK");
+                    }
+                    b"OFF" => client.replies = Replies::Off,
+                    b"SKIP" if client.replies == Replies::On => client.replies = Replies::Skip,
+                    b"SKIP" => {}
+                    _ => raw::push_error(&mut out, "ERR syntax error"),
+                }
+                if !out.is_empty() {
+                    client.answer(wire, &out);
+                }
+                return Flow::Done;
+            }
+            ("MAINT_NOTIFICATIONS", 3..) => {
+                client.wants_notices = argument.eq_ignore_ascii_case(b"ON");
+                if client.wants_notices && client.protocol == Protocol::Resp2 {
+                    client.wants_notices = false;
+                    raw::push_error(&mut out, "ERR maintenance notices need RESP3");
+                } else {
+                    raw_line(&mut out, "+OK");
+                }
+            }
+            ("TRACKING", 3..) => return self.track(wire, client, argument, request),
+            ("TRACKINGINFO" | "GETREDIR", 2) => {
+                raw::push_integer(&mut out, if client.tracking.is_some() { 0 } else { -1 });
+            }
+            ("UNPAUSE", 2) => raw_line(&mut out, "+OK"),
+            _ => raw::push_error(
+                &mut out,
+                &format!(
+                    "ERR 'client {}' does not work through the proxy: its servers know the proxy's \
+                     connections, not yours",
+                    sub.to_lowercase()
+                ),
+            ),
+        }
+        self.say_to(wire, client, &out);
+        Flow::Done
+    }
+
+    /// `CLIENT TRACKING ON|OFF …`
+    fn track<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        switch: &[u8],
+        request: &[u8],
+    ) -> Flow {
+        if client.protocol == Protocol::Resp2 {
+            client.answer(
+                wire,
+                b"-ERR proxy: CLIENT TRACKING needs RESP3, whose messages reach you; say HELLO 3\r\n",
+            );
+            return Flow::Done;
+        }
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        self.release(wire, client);
+        client.tracking = None;
+        if switch.eq_ignore_ascii_case(b"ON") {
+            client.tracking = Some(request.to_vec());
+            let key = crate::pool::LinkKey { protocol: client.protocol, db: client.db };
+            for server in self.pools[client.pool].every() {
+                if let Err(why) = self.tracked(wire, client, server, key) {
+                    client.answer(wire, &raw::error(&why));
+                    return Flow::Done;
+                }
+            }
+        }
+        client.answer(wire, b"+OK\r\n");
+        Flow::Done
+    }
+}
+
+fn raw_line(out: &mut Vec<u8>, line: &str) {
+    out.extend_from_slice(line.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn ping(client: &Client, argument: Option<&[u8]>, out: &mut Vec<u8>) {
+    let is_subscribed = client.subscriptions.as_ref().is_some_and(|subs| !subs.is_empty());
+    match argument {
+        _ if is_subscribed && client.protocol == Protocol::Resp2 => {
+            push_header(out, b'*', 2);
+            push_bulk(out, b"pong");
+            push_bulk(out, argument.unwrap_or_default());
+        }
+        Some(word) => push_bulk(out, word),
+        None => raw_line(out, "+PONG"),
+    }
+}
+
+fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
+    let expected = login.user.as_deref().unwrap_or("default").as_bytes();
+    let is_user = user.unwrap_or(b"default") == expected;
+    // The time that it takes says nothing about where the passwords differ.
+    let known = login.password.as_bytes();
+    let differs = known.iter().zip(password).fold(0, |all, (a, b)| all | (a ^ b));
+    is_user && known.len() == password.len() && differs == 0
+}
+
+fn line(client: &Client) -> String {
+    let name = String::from_utf8_lossy(&client.name);
+    let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    format!(
+        "id={} addr={} name={name} db={} resp={resp} user=default\n",
+        client.number, client.peer, client.db
+    )
+}
+
+/// The header of the PROXY protocol, version 1 or 2, at the start of a connection. Returns its length and
+/// the client's address, if it says one; `None` if it is not complete.
+pub(super) fn proxy_header(input: &[u8]) -> Result<Option<(usize, Option<String>)>, &'static str> {
+    const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
+    const MAX_LINE: usize = 107;
+    let invalid = "its connection does not begin with a PROXY header";
+    if input.starts_with(SIGNATURE) {
+        let Some(&[command, family, high, low]) = input[12..].first_chunk() else {
+            return Ok(None);
+        };
+        let len = 16 + usize::from(u16::from_be_bytes([high, low]));
+        let Some(body) = input.get(16..len) else { return Ok(None) };
+        if command >> 4 != 2 {
+            return Err(invalid);
+        }
+        return Ok(Some((len, if command == 0x21 { binary_address(family, body) } else { None })));
+    }
+    if SIGNATURE.starts_with(input) || b"PROXY ".starts_with(input) {
+        return Ok(None);
+    }
+    if !input.starts_with(b"PROXY ") {
+        return Err(invalid);
+    }
+    let Some(end) = input.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+        return if input.len() < MAX_LINE { Ok(None) } else { Err(invalid) };
+    };
+    let text = std::str::from_utf8(&input[..end]).map_err(|_| invalid)?.trim_end();
+    let words: Vec<&str> = text.split(' ').collect();
+    let peer = match words[..] {
+        [_, "TCP4" | "TCP6", ip, _, port, _] => {
+            let ip = ip.parse().map_err(|_| invalid)?;
+            let port = port.parse().map_err(|_| invalid)?;
+            Some(SocketAddr::new(ip, port).to_string())
+        }
+        [_, "UNKNOWN", ..] => None,
+        _ => return Err(invalid),
+    };
+    Ok(Some((end + 1, peer)))
+}
+
+fn binary_address(family: u8, body: &[u8]) -> Option<String> {
+    let (ip, port) = match family {
+        0x11 => (Ipv4Addr::from(*body.first_chunk::<4>()?).into(), body.get(8..10)?),
+        0x21 => (Ipv6Addr::from(*body.first_chunk::<16>()?).into(), body.get(32..34)?),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]])).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proxy_headers_are_read() {
+        let one = b"PROXY TCP4 10.0.0.1 10.0.0.2 5555 6379\r\nPING\r\n";
+        assert_eq!(proxy_header(one), Ok(Some((40, Some("10.0.0.1:5555".into())))));
+        let mut two = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+        two.extend([10, 0, 0, 1, 10, 0, 0, 2, 0x15, 0xb3, 0x18, 0xeb]);
+        assert_eq!(proxy_header(&two), Ok(Some((28, Some("10.0.0.1:5555".into())))));
+        for cut in 1..28 {
+            assert_eq!(proxy_header(&two[..cut]), Ok(None), "{cut}");
+        }
+        assert_eq!(proxy_header(b"PROXY UNKNOWN\r\n"), Ok(Some((15, None))));
+        assert_eq!(proxy_header(b"PRO"), Ok(None));
+        assert!(proxy_header(b"*1\r\n$4\r\nPING\r\n").is_err());
+    }
+}

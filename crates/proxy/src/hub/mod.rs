@@ -1,0 +1,449 @@
+//! One thread of the proxy, without its network: clients, servers, and what they said.
+//!
+//! A hub is told what happened ([`Hub::accepted`], [`Hub::data`], [`Hub::connected`], [`Hub::closed`],
+//! [`Hub::tick`], [`Hub::end_of_turn`]) and acts through a [`Wire`]. Nothing in it blocks, reads a clock
+//! or knows a socket, so tests run it on a network in memory.
+//!
+//! While a connection's bytes are being worked on, the connection is out of the table; a reply that would
+//! go to it then is impossible, because replies arrive with the bytes of servers.
+
+mod client;
+mod cluster;
+pub use cluster::server_at;
+mod local;
+mod pubsub;
+mod request;
+mod session;
+#[cfg(test)]
+mod tests;
+mod upstream;
+pub mod wire;
+
+use crate::pool::{Local, Shared};
+use client::Client;
+use engine::table::CommandTable;
+use route::handling::{Handling, handling};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use upstream::{Purpose, Tag, Upstream};
+use wire::{Id, Wire};
+
+/// A connection.
+enum Conn {
+    Client(Box<Client>),
+    Upstream(Box<Upstream>),
+}
+
+impl Conn {
+    fn id(&self) -> Id {
+        match self {
+            Conn::Client(client) => client.id,
+            Conn::Upstream(up) => up.id,
+        }
+    }
+}
+
+/// The commands of the table, and how they travel.
+pub struct Commands {
+    table: CommandTable,
+    /// By the rows' indexes.
+    handlings: Vec<Handling>,
+}
+
+impl Commands {
+    /// Of every command that Redis has.
+    pub fn new() -> Arc<Commands> {
+        let table = CommandTable::build(&commands::rows(), &[]);
+        let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
+        let handlings = handlings.collect();
+        Arc::new(Commands { table, handlings })
+    }
+}
+
+/// What all threads share.
+pub struct Common {
+    /// The commands.
+    pub commands: Arc<Commands>,
+    /// The pools, in the order of the configuration.
+    pub pools: Vec<Arc<Shared>>,
+    /// The last client's number.
+    pub last_client: AtomicU64,
+    /// Where events worth a line in the log go.
+    pub log: fn(&str),
+}
+
+/// What a hub did with input.
+pub struct Done {
+    /// Bytes that are done with.
+    pub bytes: usize,
+    /// The rest waits for [`Wire::resume`], not for more bytes.
+    pub is_stalled: bool,
+}
+
+/// See the module.
+pub struct Hub {
+    common: Arc<Common>,
+    commands: Arc<Commands>,
+    /// The pools.
+    pub pools: Vec<Local>,
+    conns: Vec<Option<Conn>>,
+    /// Clients whose output has to shrink.
+    paused: Vec<Id>,
+    /// Clients that waited for all their requests to be answered.
+    settling: Vec<Id>,
+    /// Requests to send again, and when.
+    again: Vec<(Instant, Tag)>,
+    /// What is being asked of servers, by pool and name.
+    learning: HashSet<(usize, String)>,
+    /// Clients that wait for that.
+    learners: Vec<Id>,
+    is_draining: bool,
+}
+
+/// The longest time between two calls of [`Hub::tick`].
+const TICK: Duration = Duration::from_millis(10);
+
+impl Hub {
+    /// The hub of a thread.
+    pub fn new(common: &Arc<Common>) -> Hub {
+        Hub {
+            common: common.clone(),
+            commands: common.commands.clone(),
+            pools: common.pools.iter().map(Local::new).collect(),
+            conns: Vec::new(),
+            paused: Vec::new(),
+            settling: Vec::new(),
+            again: Vec::new(),
+            learning: HashSet::new(),
+            learners: Vec::new(),
+            is_draining: false,
+        }
+    }
+
+    fn put(&mut self, id: Id, conn: Conn) {
+        let slot = id.slot as usize;
+        if self.conns.len() <= slot {
+            self.conns.resize_with(slot + 1, || None);
+        }
+        self.conns[slot] = Some(conn);
+    }
+
+    #[inline]
+    fn take_conn(&mut self, id: Id) -> Option<Conn> {
+        let place = self.conns.get_mut(id.slot as usize)?;
+        if place.as_ref()?.id() != id {
+            return None;
+        }
+        place.take()
+    }
+
+    #[inline]
+    fn client(&mut self, id: Id) -> Option<&mut Client> {
+        match self.conns.get_mut(id.slot as usize)?.as_mut()? {
+            Conn::Client(client) if client.id == id => Some(client),
+            _ => None,
+        }
+    }
+
+    fn upstream(&mut self, id: Id) -> Option<&mut Upstream> {
+        match self.conns.get_mut(id.slot as usize)?.as_mut()? {
+            Conn::Upstream(up) if up.id == id => Some(up),
+            _ => None,
+        }
+    }
+
+    /// A client has connected to a pool.
+    pub fn accepted<W: Wire>(&mut self, wire: &mut W, id: Id, pool: usize, peer: &str) {
+        let local = &self.pools[pool];
+        let config = &local.shared.config;
+        let count = local.shared.clients.fetch_add(1, SeqCst);
+        local.stats.client_connections.add(1);
+        local.stats.accepted.add(1);
+        let number = self.common.last_client.fetch_add(1, SeqCst) + 1;
+        let mut client = Client::new(id, number, pool, peer.to_owned());
+        client.is_authenticated = config.client_login.is_none();
+        client.awaits_header = config.proxy_protocol;
+        client.db = config.db;
+        if config.limits.clients.is_some_and(|most| count >= most) {
+            wire.send(id, b"-ERR max number of clients reached\r\n");
+            client.is_leaving = true;
+            wire.finish(id);
+        }
+        self.put(id, Conn::Client(Box::new(client)));
+    }
+
+    /// A connection to a server has been made.
+    pub fn connected<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
+            self.upstream_connected(wire, &mut up);
+            self.put(id, Conn::Upstream(up));
+        }
+    }
+
+    /// Bytes have come.
+    pub fn data<W: Wire>(&mut self, wire: &mut W, id: Id, input: &[u8]) -> Done {
+        match self.take_conn(id) {
+            None => Done { bytes: input.len(), is_stalled: false },
+            Some(Conn::Client(mut client)) => {
+                let bytes = self.requests(wire, &mut client, input);
+                let is_stalled = client.is_stalled();
+                self.put(id, Conn::Client(client));
+                Done { bytes, is_stalled }
+            }
+            Some(Conn::Upstream(mut up)) => match self.upstream_data(wire, &mut up, input) {
+                Ok(bytes) => {
+                    self.put(id, Conn::Upstream(up));
+                    Done { bytes, is_stalled: false }
+                }
+                Err(why) => {
+                    self.pools[up.pool].server_stats(up.server).server_err.add(1);
+                    wire.close(id);
+                    self.upstream_lost(wire, up, &why);
+                    Done { bytes: input.len(), is_stalled: false }
+                }
+            },
+        }
+    }
+
+    /// A connection will send no more. Returns whether it is to stay open until its requests are answered.
+    pub fn ended<W: Wire>(&mut self, wire: &mut W, id: Id) -> bool {
+        let Some(client) = self.client(id) else { return false };
+        if client.is_leaving {
+            return true;
+        }
+        if client.is_idle() && wire.backlog(id) == 0 {
+            return false;
+        }
+        client.is_leaving = true;
+        if client.is_idle() {
+            wire.finish(id);
+        }
+        true
+    }
+
+    /// A connection has ended, and the hub did not ask for it.
+    pub fn closed<W: Wire>(&mut self, wire: &mut W, id: Id, error: Option<&str>) {
+        match self.take_conn(id) {
+            None => {}
+            Some(Conn::Client(client)) => {
+                let stats = &self.pools[client.pool].stats;
+                if error.is_some() {
+                    stats.client_err.add(1)
+                } else {
+                    stats.client_eof.add(1)
+                }
+                self.client_gone(wire, client);
+            }
+            Some(Conn::Upstream(up)) => {
+                let stats = self.pools[up.pool].server_stats(up.server);
+                if error.is_some() {
+                    stats.server_err.add(1)
+                } else {
+                    stats.server_eof.add(1)
+                }
+                let why = error.unwrap_or("it closed the connection");
+                self.upstream_lost(wire, up, why);
+            }
+        }
+    }
+
+    /// Closes a client's connection.
+    fn drop_client<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        if let Some(Conn::Client(client)) = self.take_conn(id) {
+            wire.close(id);
+            self.client_gone(wire, client);
+        }
+    }
+
+    fn client_gone<W: Wire>(&mut self, wire: &mut W, client: Box<Client>) {
+        let local = &self.pools[client.pool];
+        local.shared.clients.fetch_sub(1, SeqCst);
+        local.stats.client_connections.sub(1);
+        local.stats.departed.add(1);
+        let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
+        for &(_, id) in client.own.iter().chain(subscribed) {
+            // The server forgets what it was told on this connection only when it ends.
+            if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+                wire.close(id);
+                self.pools[up.pool].server_stats(up.server).server_connections.sub(1);
+                self.exclusive_ended(up.pool);
+            }
+        }
+    }
+
+    /// Hands a reply to the request that it belongs to.
+    #[inline]
+    fn reply<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        match tag.purpose {
+            Purpose::Client => {}
+            Purpose::Redirectable(_) if reply[0] != b'-' => {}
+            Purpose::Discard => return,
+            Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, &name, reply),
+            Purpose::Redirectable(kept) => {
+                let tag = Tag { purpose: Purpose::Client, ..tag };
+                if let Some(tag) = self.redirected(wire.now(), tag, kept, reply) {
+                    self.deliver(wire, tag, reply);
+                }
+                return;
+            }
+        }
+        self.deliver(wire, tag, reply);
+    }
+
+    #[inline]
+    fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        let Some(client) = self.client(tag.client) else { return };
+        client.take(wire, tag.seq, tag.part, reply);
+        if client.is_idle() {
+            if client.is_leaving {
+                wire.finish(tag.client);
+            } else if client.waits_for_all {
+                self.settling.push(tag.client);
+            }
+        }
+        if wire.backlog(tag.client) > 1 << 16 {
+            self.check_output(wire, tag.client);
+        }
+    }
+
+    /// Stops reading the requests of a client that does not read its replies.
+    fn check_output<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        let backlog = wire.backlog(id);
+        let Some(client) = self.client(id) else { return };
+        let (pool, is_paused) = (client.pool, client.is_paused);
+        let limits = self.pools[pool].shared.config.limits;
+        if backlog > limits.client_output {
+            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
+            (self.common.log)(&format!("client {peer} does not read its replies; closed"));
+            self.drop_client(wire, id);
+        } else if backlog > limits.client_backlog && !is_paused {
+            if let Some(client) = self.client(id) {
+                client.is_paused = true;
+            }
+            self.paused.push(id);
+        }
+    }
+
+    /// All events of a turn have been told.
+    pub fn end_of_turn<W: Wire>(&mut self, wire: &mut W) {
+        for pool in 0..self.pools.len() {
+            for id in self.pools[pool].refresh() {
+                if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+                    wire.close(id);
+                    self.upstream_lost(wire, up, "it is not the master any more");
+                }
+            }
+        }
+        self.send_again(wire);
+        for id in std::mem::take(&mut self.settling) {
+            self.settle(wire, id);
+        }
+        if !self.paused.is_empty() {
+            for id in std::mem::take(&mut self.paused) {
+                let backlog = wire.backlog(id);
+                let Some(client) = self.client(id) else { continue };
+                let pool = client.pool;
+                let limit = self.pools[pool].shared.config.limits.client_backlog;
+                if backlog > limit / 2 {
+                    self.paused.push(id);
+                } else if let Some(client) = self.client(id) {
+                    client.is_paused = false;
+                    wire.resume(id);
+                }
+            }
+        }
+    }
+
+    /// Time has passed. Returns when to call again, at the latest.
+    pub fn tick<W: Wire>(&mut self, wire: &mut W) -> Duration {
+        self.check_timeouts(wire);
+        self.send_again(wire);
+        self.readmit(wire.now());
+        TICK
+    }
+
+    /// Counts a server's failure and takes the server out, if that is wanted.
+    fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &str) {
+        let local = &self.pools[pool];
+        local.stats.forward_error.add(1);
+        let failures = local.shared.failures[server].fetch_add(1, SeqCst) + 1;
+        let config = &local.shared.config;
+        local.shared.is_stale.store(true, SeqCst);
+        let name = local.name(server);
+        (self.common.log)(&format!("pool {}: server {name}: {why}", config.name));
+        if !config.ejection.is_on || failures < config.ejection.failure_limit as usize {
+            return;
+        }
+        let until = now + config.ejection.retry_after;
+        let is_new = local.shared.change(|topology| match topology.ejected.get_mut(server) {
+            Some(ejected) => ejected.replace(until).is_none(),
+            None => false,
+        });
+        if is_new {
+            local.stats.server_ejects.add(1);
+            let line = format!("pool {}: server {name} is ejected: {why}", config.name);
+            (self.common.log)(&line);
+        }
+    }
+
+    /// Takes servers back whose time is over.
+    fn readmit(&mut self, now: Instant) {
+        for local in &self.pools {
+            let config = &local.shared.config;
+            if !config.ejection.is_on {
+                continue;
+            }
+            let is_due = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+            if !local.shared.topology().ejected.iter().any(is_due) {
+                continue;
+            }
+            local.shared.change(|topology| {
+                for (server, until) in topology.ejected.iter_mut().enumerate() {
+                    if is_due(until) {
+                        *until = None;
+                        let name = local.name(server);
+                        let line = format!("pool {}: server {name} is tried again", config.name);
+                        (self.common.log)(&line);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Connects to all servers of pools that want it.
+    pub fn preconnect<W: Wire>(&mut self, wire: &mut W) {
+        for pool in 0..self.pools.len() {
+            if !self.pools[pool].shared.config.preconnect {
+                continue;
+            }
+            let db = self.pools[pool].shared.config.db;
+            let key = crate::pool::LinkKey { protocol: route::raw::Protocol::Resp2, db };
+            for server in 0..self.pools[pool].targets.len() {
+                let _ = self.shared(wire, pool, server, key);
+            }
+        }
+    }
+
+    /// Tells clients that the proxy is about to end, and lets each go when all its requests are answered.
+    /// Returns whether any is left.
+    pub fn drain<W: Wire>(&mut self, wire: &mut W, seconds: u64) -> bool {
+        let is_first = !std::mem::replace(&mut self.is_draining, true);
+        let mut is_any = false;
+        for conn in self.conns.iter_mut().flatten() {
+            let Conn::Client(client) = conn else { continue };
+            is_any = true;
+            if is_first && client.wants_notices {
+                let notice = format!(">4\r\n$6\r\nMOVING\r\n:1\r\n:{seconds}\r\n_\r\n");
+                wire.send(client.id, notice.as_bytes());
+            }
+            let may_stay = is_first && client.wants_notices;
+            if !may_stay && client.is_idle() && client.multi.is_none() && !client.is_leaving {
+                client.is_leaving = true;
+                wire.finish(client.id);
+            }
+        }
+        is_any
+    }
+}

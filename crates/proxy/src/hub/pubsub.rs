@@ -1,0 +1,258 @@
+//! Subscriptions. A client that subscribes has connections of its own to the servers of its channels.
+//!
+//! A channel lives on the server that its name hashes to, as a key does, so that PUBLISH and SUBSCRIBE meet.
+//! Patterns and keyspace notifications are subscribed to at all servers. Numbers of subscriptions in
+//! confirmations are the client's, not a server's.
+
+use super::Hub;
+use super::client::Client;
+use super::request::Flow;
+use super::upstream::Upstream;
+use super::wire::{Id, Wire};
+use resp::Scanned;
+use resp::bulk::{push_bulk, push_header};
+use route::plan::Placement;
+use route::raw::{self, Protocol};
+use std::collections::BTreeSet;
+
+/// What a client is subscribed to.
+#[derive(Debug, Default)]
+pub struct Subscriptions {
+    /// Channels, patterns and shard channels.
+    sets: [BTreeSet<Vec<u8>>; 3],
+    /// The servers, and the connections to them.
+    pub connections: Vec<(usize, Id)>,
+    /// Confirmations that have not come; until then no request is taken.
+    pub awaited: usize,
+}
+
+impl Subscriptions {
+    /// How many of a kind count together.
+    fn count(&self, kind: usize) -> usize {
+        if kind == 2 { self.sets[2].len() } else { self.sets[0].len() + self.sets[1].len() }
+    }
+
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.sets.iter().all(BTreeSet::is_empty)
+    }
+}
+
+/// Which set a command or a confirmation is about, by its first letter.
+fn kind_of(name: &[u8]) -> usize {
+    match name.first().map(u8::to_ascii_lowercase) {
+        Some(b'p') => 1,
+        Some(b's') if name.len() > 1 && name[1].eq_ignore_ascii_case(&b's') => 2,
+        Some(b's')
+            if name.len() > 9
+                && name[1].eq_ignore_ascii_case(&b'u')
+                && name[2].eq_ignore_ascii_case(&b'n') =>
+        {
+            2
+        }
+        _ => 0,
+    }
+}
+
+const SUBSCRIBE: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+const UNSUBSCRIBE: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+
+fn confirmation(protocol: Protocol, name: &[u8], channel: Option<&[u8]>, count: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    push_header(&mut out, if protocol == Protocol::Resp3 { b'>' } else { b'*' }, 3);
+    push_bulk(&mut out, name);
+    match channel {
+        Some(channel) => push_bulk(&mut out, channel),
+        None => raw::push_null(&mut out, protocol),
+    }
+    raw::push_integer(&mut out, count as i64);
+    out
+}
+
+impl Hub {
+    fn servers_of_channel(&self, pool: usize, kind: usize, channel: &[u8]) -> Vec<usize> {
+        let local = &self.pools[pool];
+        if kind == 1 || channel.starts_with(b"__key") {
+            return local.every();
+        }
+        let place = local.place(channel).map(|place| place.server);
+        place.or_else(|| local.any()).into_iter().collect()
+    }
+
+    /// SUBSCRIBE, PSUBSCRIBE, SSUBSCRIBE.
+    pub(super) fn subscribe<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+    ) -> Flow {
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        let kind = kind_of(words[0]);
+        if words.len() < 2 {
+            let name = String::from_utf8_lossy(SUBSCRIBE[kind]);
+            let why = format!("ERR wrong number of arguments for '{name}' command");
+            client.answer(wire, &raw::error(&why));
+            return Flow::Done;
+        }
+        for channel in &words[1..] {
+            for server in self.servers_of_channel(client.pool, kind, channel) {
+                let id = match self.subscriber(wire, client, server) {
+                    Ok(id) => id,
+                    Err(why) => {
+                        client.answer(wire, &raw::error(&why));
+                        return Flow::Done;
+                    }
+                };
+                self.say(wire, id, &raw::request(&[SUBSCRIBE[kind], channel]));
+                client.subscriptions.get_or_insert_default().awaited += 1;
+            }
+        }
+        Flow::Done
+    }
+
+    /// The connection of the client's subscriptions at a server.
+    fn subscriber<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: usize,
+    ) -> Result<Id, String> {
+        let subscriptions = client.subscriptions.get_or_insert_default();
+        if let Some(known) = subscriptions.connections.iter().find(|known| known.0 == server) {
+            return Ok(known.1);
+        }
+        let id = self.acquire(wire, client, server, None)?;
+        if let Some(up) = self.upstream(id) {
+            up.is_subscribed = true;
+        }
+        client.subscriptions.get_or_insert_default().connections.push((server, id));
+        Ok(id)
+    }
+
+    /// Sends a request whose replies are messages.
+    fn say<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8]) {
+        let Some(up) = self.upstream(id) else { return };
+        if up.link.is_ready() {
+            wire.send(id, request);
+        } else {
+            up.subscribing.extend_from_slice(request);
+        }
+    }
+
+    /// Sends what waited for the set-up.
+    pub(super) fn subscribe_now<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream) {
+        if up.link.is_ready() && !up.subscribing.is_empty() {
+            wire.send(up.id, &std::mem::take(&mut up.subscribing));
+        }
+    }
+
+    /// UNSUBSCRIBE, PUNSUBSCRIBE, SUNSUBSCRIBE.
+    pub(super) fn unsubscribe<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+    ) -> Flow {
+        if !client.is_idle() {
+            return self.come_again(client);
+        }
+        let kind = kind_of(words[0]);
+        let subscriptions = client.subscriptions.get_or_insert_default();
+        let mut channels: Vec<Vec<u8>> = words[1..].iter().map(|word| word.to_vec()).collect();
+        if channels.is_empty() {
+            channels = subscriptions.sets[kind].iter().cloned().collect();
+        }
+        if channels.is_empty() {
+            let count = subscriptions.count(kind);
+            let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], None, count);
+            client.answer(wire, &reply);
+        }
+        for channel in channels {
+            let subscriptions = client.subscriptions.get_or_insert_default();
+            if !subscriptions.sets[kind].contains(&channel) {
+                let count = subscriptions.count(kind);
+                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                client.answer(wire, &reply);
+                continue;
+            }
+            for server in self.servers_of_channel(client.pool, kind, &channel) {
+                let subscriptions = client.subscriptions.get_or_insert_default();
+                let known = subscriptions.connections.iter().find(|known| known.0 == server);
+                if let Some(&(_, id)) = known {
+                    subscriptions.awaited += 1;
+                    self.say(wire, id, &raw::request(&[UNSUBSCRIBE[kind], &channel]));
+                }
+            }
+        }
+        Flow::Done
+    }
+
+    /// Messages of subscriptions. Returns how many bytes are done with.
+    pub(super) fn messages<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        input: &[u8],
+    ) -> Result<usize, String> {
+        let mut at = 0;
+        while at < input.len() {
+            match up.scanner.scan(&input[at..]) {
+                Ok(Scanned::Reply { len }) => {
+                    self.message(wire, up, &input[at..at + len]);
+                    at += len;
+                }
+                Ok(Scanned::Incomplete { .. }) => break,
+                Err(why) => return Err(why.to_string()),
+            }
+        }
+        Ok(at)
+    }
+
+    fn message<W: Wire>(&mut self, wire: &mut W, up: &Upstream, message: &[u8]) {
+        let Some(owner) = up.owner else { return };
+        let Some(client) = self.client(owner) else { return };
+        let protocol = client.protocol;
+        let Some(subscriptions) = client.subscriptions.as_mut() else { return };
+        let parts = raw::elements(message).unwrap_or_default();
+        let name = parts.first().and_then(|name| raw::text(name)).unwrap_or_default();
+        let begins = SUBSCRIBE.iter().position(|known| *known == name);
+        let ends = UNSUBSCRIBE.iter().position(|known| *known == name);
+        let mut is_confirmation = true;
+        match (begins.or(ends), parts.get(1).and_then(|channel| raw::text(channel))) {
+            (Some(kind), Some(channel)) => {
+                let set = &mut subscriptions.sets[kind];
+                let is_new = if begins.is_some() {
+                    set.insert(channel.to_vec())
+                } else {
+                    set.remove(channel)
+                };
+                if is_new {
+                    let count = subscriptions.count(kind);
+                    wire.send(owner, &confirmation(protocol, name, Some(channel), count));
+                }
+            }
+            _ => {
+                is_confirmation = raw::is_error(message);
+                wire.send(owner, message);
+            }
+        }
+        if is_confirmation && subscriptions.awaited > 0 {
+            subscriptions.awaited -= 1;
+            if subscriptions.awaited == 0 {
+                wire.resume(owner);
+            }
+        }
+        if wire.backlog(owner) > 1 << 16 {
+            self.check_output(wire, owner);
+        }
+    }
+
+    /// A message that answers no request, on a connection that is not for subscriptions: an invalidation.
+    pub(super) fn pushed<W: Wire>(&mut self, wire: &mut W, up: &Upstream, push: &[u8]) {
+        if let Some(owner) = up.owner {
+            wire.send(owner, push);
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! A client's bytes become requests, and requests go where they belong.
+
+use super::Hub;
+use super::client::{Client, Replies, Slot};
+use super::upstream::{Kept, Purpose, Tag};
+use super::wire::Wire;
+use crate::config::Kind;
+use crate::pool::{Learned, LinkKey};
+use engine::table::Resolved;
+use resp::{Limits, Parsed, Parser};
+use route::handling::Handling;
+use route::plan::{Placement, Plan, Request};
+use route::raw;
+use structs::sync::lock;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// It is done with.
+    Done,
+    /// It is to be presented again.
+    Later,
+}
+
+/// What a client of RESP2 may send that has subscribed.
+static WHILE_SUBSCRIBED: &[&str] = &[
+    "PING",
+    "PSUBSCRIBE",
+    "PUNSUBSCRIBE",
+    "QUIT",
+    "RESET",
+    "SSUBSCRIBE",
+    "SUBSCRIBE",
+    "SUNSUBSCRIBE",
+    "UNSUBSCRIBE",
+];
+
+/// How an inline or long request is parsed.
+const MAX_WORDS: i64 = 1 << 20;
+
+impl Hub {
+    /// Requests of a client. Returns how many bytes are done with.
+    pub(super) fn requests<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        input: &[u8],
+    ) -> usize {
+        let mut at = 0;
+        if client.awaits_header {
+            match super::local::proxy_header(input) {
+                Ok(None) => return 0,
+                Ok(Some((len, peer))) => {
+                    client.awaits_header = false;
+                    client.peer = peer.unwrap_or_else(|| client.peer.clone());
+                    at = len;
+                }
+                Err(why) => {
+                    (self.common.log)(&format!("client {}: {why}", client.peer));
+                    client.is_leaving = true;
+                    wire.finish(client.id);
+                    return input.len();
+                }
+            }
+        }
+        let mut words: Vec<&[u8]> = Vec::with_capacity(16);
+        while at < input.len() && !client.is_stalled() {
+            words.clear();
+            let Some(end) = resp::plain(input, at, &mut words) else {
+                match self.unusual(wire, client, &input[at..]) {
+                    Some(0) => break,
+                    Some(len) => at += len,
+                    None => return input.len(),
+                }
+                continue;
+            };
+            if self.request(wire, client, &words, &input[at..end]) == Flow::Later {
+                break;
+            }
+            at = end;
+        }
+        at
+    }
+
+    /// A request that is long, incomplete, inline or wrong. Returns the bytes that are done with; `None` if
+    /// the connection is to be closed.
+    #[cold]
+    fn unusual<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        input: &[u8],
+    ) -> Option<usize> {
+        let config = &self.pools[client.pool].shared.config;
+        let limits = if client.is_authenticated {
+            Limits { words: MAX_WORDS, bulk_len: config.limits.request as i64 }
+        } else {
+            Limits::UNAUTHENTICATED
+        };
+        let mut parser = std::mem::replace(&mut client.parser, Parser::new());
+        match parser.next(input, limits) {
+            Parsed::Incomplete { .. } => {
+                client.parser = parser;
+                Some(0)
+            }
+            Parsed::Request { consumed } => {
+                let source = if parser.is_inline() { parser.owned_words() } else { input };
+                let words: Vec<&[u8]> =
+                    parser.words().iter().map(|place| &source[place.clone()]).collect();
+                if words.is_empty() {
+                    return Some(consumed);
+                }
+                let flow = if parser.is_inline() {
+                    let encoded = raw::request(&words);
+                    self.request(wire, client, &words, &encoded)
+                } else {
+                    self.request(wire, client, &words, &input[..consumed])
+                };
+                let is_done = flow == Flow::Done;
+                Some(if is_done { consumed } else { 0 })
+            }
+            Parsed::Error(text) => {
+                client.answer(wire, &raw::error(&format!("ERR Protocol error: {text}")));
+                client.is_leaving = true;
+                if client.is_idle() {
+                    wire.finish(client.id);
+                }
+                None
+            }
+        }
+    }
+
+    /// One request.
+    fn request<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        let commands = self.commands.clone();
+        let Some(row) = commands.table.find(words[0]) else {
+            return self.unknown(wire, client, words, request);
+        };
+        let handling = commands.handlings[row.index];
+        let at = row.single_key;
+        if handling == Handling::Keyed && at > 0 && words.len() > at && client.is_plain() {
+            let local = &self.pools[client.pool];
+            if local.shared.config.deny.is_empty()
+                && local.shared.config.allow.is_empty()
+                && let Some(place) = local.place(words[at])
+            {
+                self.forward(wire, client, place.server, request, Slot::Waiting);
+                return Flow::Done;
+            }
+        }
+        let (row, handling) = match handling {
+            Handling::Container => {
+                match words.get(1).and_then(|w| commands.table.subcommand(row, w)) {
+                    Some(sub) => (sub, commands.handlings[sub.index]),
+                    None => (row, Handling::Keyed),
+                }
+            }
+            handling => (row, handling),
+        };
+        let mut keys = Vec::new();
+        if handling != Handling::Scan {
+            keys_of(row, words, &mut keys);
+        }
+        self.planned(wire, client, words, request, &keys, handling)
+    }
+
+    fn planned<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+        keys: &[usize],
+        handling: Handling,
+    ) -> Flow {
+        if let Some(why) = self.refusal(client, words, handling) {
+            self.refuse(wire, client, &why);
+            return Flow::Done;
+        }
+        if client.multi.is_some() {
+            return self.in_multi(wire, client, words, request, keys, handling);
+        }
+        let local = &self.pools[client.pool];
+        let allows_split_writes = !local.shared.config.is_strict;
+        let plan = route::plan(&Request { words, keys, handling, allows_split_writes }, local);
+        if client.replies != Replies::On {
+            return self.muted(wire, client, words, request, plan);
+        }
+        match plan {
+            Plan::Local(local) => self.local(wire, client, local, words, request),
+            Plan::One(server) => {
+                self.forward(wire, client, server, request, Slot::Waiting);
+                Flow::Done
+            }
+            Plan::Exclusive(server) => self.blocking(wire, client, server, request),
+            Plan::Pieces(pieces, joining) => {
+                self.pools[client.pool].stats.fragments.add(pieces.len() as u64);
+                let seq = client.push(Slot::Joining(Box::new(joining)));
+                for (part, piece) in pieces.iter().enumerate() {
+                    self.send_part(wire, client, piece.server, &piece.request, seq, part as u32);
+                }
+                Flow::Done
+            }
+            Plan::All(merge) => {
+                let servers = self.pools[client.pool].every();
+                let joining = route::Joining::new(merge, servers.len());
+                let seq = client.push(Slot::Joining(Box::new(joining)));
+                for (part, server) in servers.into_iter().enumerate() {
+                    self.send_part(wire, client, server, request, seq, part as u32);
+                }
+                Flow::Done
+            }
+            Plan::Scan(piece) => {
+                let servers = self.pools[client.pool].targets.len();
+                let slot = Slot::Scan { server: piece.server, servers };
+                self.forward(wire, client, piece.server, &piece.request, slot);
+                Flow::Done
+            }
+            Plan::Session(session, server) => {
+                self.session(wire, client, session, server, words, request)
+            }
+            Plan::Refuse(why) => {
+                client.answer(wire, &raw::error(&why));
+                Flow::Done
+            }
+        }
+    }
+
+    /// Why a client may not send this.
+    fn refusal(&self, client: &Client, words: &[&[u8]], handling: Handling) -> Option<String> {
+        use route::handling::Local;
+        let is_open = matches!(
+            handling,
+            Handling::Local(Local::Auth | Local::Hello | Local::Quit | Local::Reset)
+        );
+        if !client.is_authenticated && !is_open {
+            return Some("NOAUTH Authentication required.".into());
+        }
+        let name = String::from_utf8_lossy(words[0]).to_uppercase();
+        let is_subscribed = client.protocol == raw::Protocol::Resp2
+            && client.subscriptions.as_ref().is_some_and(|subscriptions| !subscriptions.is_empty());
+        if is_subscribed && !WHILE_SUBSCRIBED.contains(&&name[..]) {
+            return Some(format!(
+                "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET \
+                 are allowed in this context",
+                name.to_lowercase()
+            ));
+        }
+        let config = &self.pools[client.pool].shared.config;
+        if config.deny.is_empty() && config.allow.is_empty() {
+            return None;
+        }
+        let is_allowed = config.allow.is_empty() || config.allow.contains(&name) || is_open;
+        (!is_allowed || config.deny.contains(&name)).then(|| {
+            format!("NOPERM '{}' is not allowed in pool '{}'", name.to_lowercase(), config.name)
+        })
+    }
+
+    /// Refuses a request; a transaction that it belongs to will not run.
+    pub(super) fn refuse<W: Wire>(&mut self, wire: &mut W, client: &mut Client, why: &str) {
+        if let Some(multi) = &mut client.multi {
+            multi.is_dirty = true;
+        }
+        client.answer(wire, &raw::error(why));
+    }
+
+    /// Sends a request to one server.
+    #[inline]
+    pub(super) fn forward<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: usize,
+        request: &[u8],
+        slot: Slot,
+    ) {
+        let seq = client.push(slot);
+        self.send_part(wire, client, server, request, seq, 0);
+    }
+
+    #[inline]
+    fn send_part<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: usize,
+        request: &[u8],
+        seq: u64,
+        part: u32,
+    ) {
+        let key = LinkKey { protocol: client.protocol, db: client.db };
+        let id = match client.own_to(server) {
+            Some(id) => Ok(id),
+            None if client.tracking.is_some() => self.tracked(wire, client, server, key),
+            None => self.shared(wire, client.pool, server, key),
+        };
+        match id {
+            Ok(id) => {
+                // In a transaction the client itself has to begin again.
+                let is_cluster = client.own.is_empty()
+                    && matches!(self.pools[client.pool].shared.config.kind, Kind::Cluster { .. });
+                let purpose = if is_cluster {
+                    Purpose::Redirectable(Box::new(Kept {
+                        request: request.to_vec(),
+                        tries: 0,
+                        is_asking: false,
+                        server: None,
+                    }))
+                } else {
+                    Purpose::Client
+                };
+                self.send_on(wire, id, request, Tag { client: client.id, seq, part, purpose });
+            }
+            Err(why) => client.take(wire, seq, part, &raw::error(&why)),
+        }
+    }
+
+    /// A request while the client does not want replies.
+    fn muted<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+        plan: Plan,
+    ) -> Flow {
+        if let Plan::Local(local) = plan {
+            return self.local(wire, client, local, words, request);
+        }
+        if let Plan::One(server) = plan {
+            self.forward(wire, client, server, request, Slot::Muted);
+        }
+        if client.replies == Replies::Skip {
+            client.replies = Replies::On;
+        }
+        Flow::Done
+    }
+
+    /// A command that no table has: the servers are asked where its keys are.
+    fn unknown<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        let name = String::from_utf8_lossy(words[0]).to_uppercase();
+        let local = &self.pools[client.pool];
+        let learned = lock(&local.shared.learned).get(&name).copied();
+        match learned {
+            Some(learned) => {
+                let keys =
+                    learned.map_or_else(Vec::new, |learned| learned_keys(learned, words.len()));
+                self.planned(wire, client, words, request, &keys, Handling::Keyed)
+            }
+            None if !client.is_authenticated => {
+                self.planned(wire, client, words, request, &[], Handling::Keyed)
+            }
+            None => {
+                self.learn(wire, client, name);
+                Flow::Later
+            }
+        }
+    }
+
+    fn learn<W: Wire>(&mut self, wire: &mut W, client: &mut Client, name: String) {
+        let pool = client.pool;
+        let Some(server) = self.pools[pool].any() else {
+            lock(&self.pools[pool].shared.learned).insert(name, None);
+            return wire.resume(client.id);
+        };
+        client.is_learning = true;
+        self.learners.push(client.id);
+        if !self.learning.insert((pool, name.clone())) {
+            return;
+        }
+        let key = LinkKey { protocol: raw::Protocol::Resp2, db: client.db };
+        let request = raw::request(&[b"COMMAND", b"INFO", name.as_bytes()]);
+        match self.shared(wire, pool, server, key) {
+            Ok(id) => {
+                let purpose = Purpose::Learn(name);
+                let tag = Tag { client: client.id, seq: pool as u64, part: 0, purpose };
+                self.send_on(wire, id, &request, tag);
+            }
+            Err(why) => {
+                self.learning.remove(&(pool, name));
+                client.is_learning = false;
+                // Its request is dropped with an error by the next attempt to connect.
+                client.answer(wire, &raw::error(&why));
+                client.is_leaving = true;
+                wire.finish(client.id);
+            }
+        }
+    }
+
+    /// The servers have said what a command is.
+    pub(super) fn learned<W: Wire>(&mut self, wire: &mut W, pool: usize, name: &str, reply: &[u8]) {
+        self.learning.remove(&(pool, name.to_owned()));
+        let learned = read_command_info(reply);
+        lock(&self.pools[pool].shared.learned).insert(name.to_owned(), learned);
+        for id in std::mem::take(&mut self.learners) {
+            if let Some(client) = self.client(id) {
+                client.is_learning = false;
+                wire.resume(id);
+            }
+        }
+    }
+}
+
+fn keys_of(row: &Resolved, words: &[&[u8]], keys: &mut Vec<usize>) {
+    if row.command.accepts(words.len()) {
+        // What is wrong with the request the server says.
+        let _ = engine::keys::for_each_key(row.command, words, |at, _| keys.push(at));
+    }
+}
+
+fn learned_keys(learned: Learned, words: usize) -> Vec<usize> {
+    if learned.first == 0 || learned.first >= words {
+        return Vec::new();
+    }
+    let last = if learned.last < 0 { words as i64 + learned.last } else { learned.last };
+    let last = usize::try_from(last).unwrap_or(0).min(words - 1);
+    (learned.first..=last).step_by(learned.step.max(1)).collect()
+}
+
+/// Name, arity, flags, first key, last key, step.
+fn read_command_info(reply: &[u8]) -> Option<Learned> {
+    let rows = raw::elements(reply)?;
+    let row = raw::elements(rows.first()?)?;
+    Some(Learned {
+        first: usize::try_from(raw::integer(row.get(3)?)?).ok()?,
+        last: raw::integer(row.get(4)?)?,
+        step: usize::try_from(raw::integer(row.get(5)?)?).ok()?,
+    })
+}

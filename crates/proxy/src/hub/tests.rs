@@ -1,0 +1,1 @@
+//! Hubs on a network in memory.

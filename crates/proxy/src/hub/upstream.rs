@@ -1,0 +1,339 @@
+//! Connections to servers: shared ones, and those that a client has for itself.
+
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use crate::pool::{LinkKey, Local};
+use resp::{ReplyLimits, Scanner};
+use route::link::{Broken, Link, Received, Step};
+use route::raw::{self, Protocol};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// Between two attempts to connect to a server that could not be reached.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long connecting may take where no timeout is set.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a reply goes.
+#[derive(Debug)]
+pub struct Tag {
+    /// The client.
+    pub client: Id,
+    /// The request's number.
+    pub seq: u64,
+    /// The part of a request that was split.
+    pub part: u32,
+    /// What it is.
+    pub purpose: Purpose,
+}
+
+/// What a request was made for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Its reply goes to the client.
+    Client,
+    /// Its reply goes nowhere.
+    Discard,
+    /// COMMAND INFO about this name.
+    Learn(String),
+    /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was tried.
+    Redirectable(Box<Kept>),
+}
+
+/// A request that may have to be sent elsewhere.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its bytes.
+    pub request: Vec<u8>,
+    /// How often it has been sent.
+    pub tries: u32,
+    /// Whether it is sent again by ASKING.
+    pub is_asking: bool,
+    /// The server to ask, if it is not that of the slot.
+    pub server: Option<u16>,
+}
+
+/// A connection to a server.
+pub struct Upstream {
+    /// The connection.
+    pub id: Id,
+    /// The pool's number.
+    pub pool: usize,
+    /// The server's number.
+    pub server: usize,
+    /// What it is set to.
+    pub key: LinkKey,
+    /// Matches replies.
+    pub link: Link<Tag>,
+    /// The client that has it for itself.
+    pub owner: Option<Id>,
+    /// Messages are the owner's subscriptions, not replies.
+    pub is_subscribed: bool,
+    /// Requests of subscriptions that wait for the set-up.
+    pub subscribing: Vec<u8>,
+    /// Finds the ends of messages.
+    pub scanner: Scanner,
+    /// When it has to be connected.
+    pub connect_by: Option<Instant>,
+    /// Requests up to a number were sent before a time.
+    marks: VecDeque<(u64, Instant)>,
+}
+
+impl Upstream {
+    /// Since when the oldest request waits.
+    fn waits_since(&mut self) -> Option<Instant> {
+        let answered = self.link.answered();
+        while self.marks.front().is_some_and(|mark| mark.0 <= answered) {
+            self.marks.pop_front();
+        }
+        self.marks.front().map(|mark| mark.1)
+    }
+
+    /// Notes when a request was sent.
+    #[inline]
+    pub fn mark(&mut self, now: Instant) {
+        let sent = self.link.sent();
+        match self.marks.back_mut() {
+            Some(mark) if mark.1 == now => mark.0 = sent,
+            _ => self.marks.push_back((sent, now)),
+        }
+    }
+}
+
+/// The requests that open a connection.
+fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut step = |words: &[&[u8]]| {
+        steps.push(Step { request: raw::request(words), may_fail: false });
+    };
+    let config = &pool.shared.config;
+    let login = config.login.as_ref();
+    let password = login.map(|login| login.password.as_bytes());
+    let user = login.and_then(|login| login.user.as_deref());
+    match (key.protocol, password) {
+        (Protocol::Resp3, Some(password)) => {
+            step(&[b"HELLO", b"3", b"AUTH", user.unwrap_or("default").as_bytes(), password]);
+        }
+        (Protocol::Resp3, None) => step(&[b"HELLO", b"3"]),
+        (Protocol::Resp2, Some(password)) => match user {
+            Some(user) => step(&[b"AUTH", user.as_bytes(), password]),
+            None => step(&[b"AUTH", password]),
+        },
+        (Protocol::Resp2, None) => {}
+    }
+    if key.db != 0 {
+        step(&[b"SELECT", key.db.to_string().as_bytes()]);
+    }
+    if let Some(request) = more {
+        steps.push(Step { request: request.to_vec(), may_fail: false });
+    }
+    steps
+}
+
+impl Hub {
+    /// Opens a connection to a server.
+    ///
+    /// # Errors
+    /// What to tell the client.
+    pub(super) fn open<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        server: usize,
+        key: LinkKey,
+        more: Option<&[u8]>,
+    ) -> Result<Id, String> {
+        let now = wire.now();
+        let local = &mut self.pools[pool];
+        let config = &local.shared.config;
+        let target = &local.targets[server];
+        if target.retry_at.is_some_and(|at| now < at) {
+            return Err(format!("ERR proxy: server {} cannot be reached", local.name(server)));
+        }
+        let id = wire.connect(&target.address, config.keepalive);
+        let steps = steps(local, key, more);
+        let upstream = Upstream {
+            id,
+            pool,
+            server,
+            key,
+            link: Link::new(steps),
+            owner: None,
+            is_subscribed: false,
+            subscribing: Vec::new(),
+            scanner: Scanner::new(ReplyLimits::PEER),
+            connect_by: Some(now + config.timeout.unwrap_or(CONNECT_TIMEOUT)),
+            marks: VecDeque::new(),
+        };
+        local.server_stats(server).server_connections.add(1);
+        self.put(id, Conn::Upstream(Box::new(upstream)));
+        Ok(id)
+    }
+
+    /// The shared connection to a server.
+    #[inline]
+    pub(super) fn shared<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        server: usize,
+        key: LinkKey,
+    ) -> Result<Id, String> {
+        let links = &self.pools[pool].targets[server].links;
+        if let Some(link) = links.iter().find(|link| link.0 == key) {
+            return Ok(link.1);
+        }
+        let id = self.open(wire, pool, server, key, None)?;
+        self.pools[pool].targets[server].links.push((key, id));
+        Ok(id)
+    }
+
+    /// Sends a request on a connection.
+    #[inline]
+    pub(super) fn send_on<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8], tag: Tag) {
+        let now = wire.now();
+        let Some(Conn::Upstream(up)) =
+            self.conns.get_mut(id.slot as usize).and_then(Option::as_mut)
+        else {
+            return;
+        };
+        debug_assert_eq!(up.id, id);
+        let stats = self.pools[up.pool].server_stats(up.server);
+        stats.requests.add(1);
+        stats.request_bytes.add(request.len() as u64);
+        up.link.send(request, tag, &mut |bytes| wire.send(id, bytes));
+        up.mark(now);
+    }
+
+    /// A connection to a server has been made.
+    pub(super) fn upstream_connected<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream) {
+        up.connect_by = None;
+        let id = up.id;
+        up.link.opened(&mut |bytes| wire.send(id, bytes));
+        self.subscribe_now(wire, up);
+        let local = &mut self.pools[up.pool];
+        local.targets[up.server].retry_at = None;
+    }
+
+    /// Bytes of a server. Returns how many are done with.
+    pub(super) fn upstream_data<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &mut Upstream,
+        input: &[u8],
+    ) -> Result<usize, String> {
+        let mut at = 0;
+        let id = up.id;
+        let mut replies = 0;
+        loop {
+            if up.is_subscribed && up.link.is_ready() {
+                self.subscribe_now(wire, up);
+                at += self.messages(wire, up, &input[at..])?;
+                break;
+            }
+            let found = up.link.receive(&input[at..], &mut |bytes| wire.send(id, bytes));
+            let (received, len) = match found {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                Err(Broken::Refused(why)) => {
+                    return Err(format!("it refused the connection: {why}"));
+                }
+                Err(Broken::Invalid(why)) => return Err(format!("its reply is invalid: {why}")),
+                Err(Broken::Unasked) => return Err("it answered more than it was asked".into()),
+            };
+            at += len;
+            match received {
+                Some(Received::Reply(tag, reply)) => {
+                    replies += 1;
+                    self.reply(wire, tag, reply);
+                }
+                Some(Received::Push(push)) => self.pushed(wire, up, push),
+                None => {}
+            }
+        }
+        if replies > 0 {
+            let stats = self.pools[up.pool].server_stats(up.server);
+            stats.responses.add(replies);
+            stats.response_bytes.add(at as u64);
+            let failures = &self.pools[up.pool].shared.failures[up.server];
+            if failures.load(SeqCst) != 0 {
+                failures.store(0, SeqCst);
+            }
+        }
+        Ok(at)
+    }
+
+    /// A connection to a server is of no more use: all that wait for it are told so.
+    pub(super) fn upstream_lost<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        mut up: Box<Upstream>,
+        why: &str,
+    ) {
+        let was_connecting = up.connect_by.is_some() || !up.link.is_ready();
+        let (sent, unsent, _) = up.link.take_all();
+        let had_requests = !sent.is_empty() || !unsent.is_empty();
+        let local = &mut self.pools[up.pool];
+        let stats = local.server_stats(up.server);
+        stats.server_connections.sub(1);
+        let target = &mut local.targets[up.server];
+        let was_current = target.links.iter().any(|link| link.1 == up.id)
+            || target.idle.iter().any(|link| link.1 == up.id)
+            || up.owner.is_some();
+        target.links.retain(|link| link.1 != up.id);
+        target.idle.retain(|link| link.1 != up.id);
+        if was_connecting {
+            target.retry_at = Some(wire.now() + RETRY_AFTER);
+        }
+        let error = format!("ERR proxy: server {}: {why}", local.name(up.server));
+        if was_current && (had_requests || was_connecting) {
+            self.note_failure(wire.now(), up.pool, up.server, why);
+        }
+        let reply = raw::error(&error);
+        for tag in sent.into_iter().chain(unsent) {
+            let purpose = match tag.purpose {
+                Purpose::Redirectable(_) => Purpose::Client,
+                other => other,
+            };
+            self.reply(wire, Tag { purpose, ..tag }, &reply);
+        }
+        if let Some(owner) = up.owner {
+            self.exclusive_ended(up.pool);
+            self.own_lost(wire, owner, &up);
+        }
+    }
+
+    /// Looks for servers that do not answer.
+    pub(super) fn check_timeouts<W: Wire>(&mut self, wire: &mut W) {
+        let now = wire.now();
+        let mut late = Vec::new();
+        for conn in self.conns.iter_mut().flatten() {
+            let Conn::Upstream(up) = conn else { continue };
+            let config = &self.pools[up.pool].shared.config;
+            let is_late = match (up.connect_by, config.timeout) {
+                (Some(by), _) => now >= by,
+                // A blocking command takes its time.
+                (None, Some(timeout)) if up.owner.is_none() => {
+                    up.waits_since().is_some_and(|since| now >= since + timeout)
+                }
+                _ => false,
+            };
+            if is_late {
+                late.push((up.id, up.connect_by.is_some()));
+            }
+        }
+        for (id, is_connecting) in late {
+            if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+                self.pools[up.pool].server_stats(up.server).server_timedout.add(1);
+                wire.close(id);
+                let why = if is_connecting {
+                    "it cannot be reached"
+                } else {
+                    "it did not answer in time"
+                };
+                self.upstream_lost(wire, up, why);
+            }
+        }
+    }
+}

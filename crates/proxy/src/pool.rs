@@ -1,0 +1,268 @@
+//! What threads share of a pool, and what each keeps of it.
+
+use crate::config::{Address, Kind, Pool, Server};
+use crate::hub::wire::Id;
+use crate::placement::Continuum;
+use crate::stats::{PoolStats, ServerStats};
+use route::plan::{Place, Placement};
+use route::raw::Protocol;
+use route::slots;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+use structs::sync::lock;
+
+/// Servers that there can be places for; a cluster's nodes come and go.
+pub const MAX_SERVERS: usize = 1024;
+
+/// Which servers there are, and which are to be used.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    /// Addresses, by the servers' numbers. A number never comes to mean another role.
+    pub servers: Vec<Address>,
+    /// Of the servers that share keys: those that are taken out, and until when.
+    pub ejected: Vec<Option<Instant>>,
+    /// Of a cluster: the server of each slot.
+    pub slots: Vec<Option<u16>>,
+}
+
+/// How to ask a server for a command that no table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learned {
+    /// The first key's word; 0 if there is none.
+    pub first: usize,
+    /// The last key's word; negative from the end.
+    pub last: i64,
+    /// From key to key.
+    pub step: usize,
+}
+
+/// What all threads share of a pool.
+#[derive(Debug)]
+pub struct Shared {
+    /// Its configuration.
+    pub config: Pool,
+    topology: Mutex<Topology>,
+    generation: AtomicU64,
+    /// Failures of each server in a row.
+    pub failures: Vec<AtomicUsize>,
+    /// Clients, of all threads.
+    pub clients: AtomicUsize,
+    /// Connections that clients have for themselves, of all threads.
+    pub exclusive: AtomicUsize,
+    /// Commands that the servers know and we do not.
+    pub learned: Mutex<HashMap<String, Option<Learned>>>,
+    /// Set when a thread has seen that the topology is stale.
+    pub is_stale: std::sync::atomic::AtomicBool,
+}
+
+impl Shared {
+    /// Of a pool that starts.
+    pub fn new(config: Pool) -> Arc<Shared> {
+        let servers: Vec<Address> = match &config.kind {
+            Kind::Servers(servers) => servers.iter().map(|s| s.address.clone()).collect(),
+            Kind::Single(server) => vec![server.address.clone()],
+            Kind::Sentinel { .. } | Kind::Cluster { .. } => Vec::new(),
+        };
+        let ejected = vec![None; servers.len()];
+        let failures = (0..MAX_SERVERS).map(|_| AtomicUsize::new(0)).collect();
+        Arc::new(Shared {
+            topology: Mutex::new(Topology { servers, ejected, slots: Vec::new() }),
+            generation: AtomicU64::new(1),
+            failures,
+            clients: AtomicUsize::new(0),
+            exclusive: AtomicUsize::new(0),
+            learned: Mutex::default(),
+            is_stale: std::sync::atomic::AtomicBool::new(false),
+            config,
+        })
+    }
+
+    /// The topology now.
+    pub fn topology(&self) -> Topology {
+        lock(&self.topology).clone()
+    }
+
+    /// Changes the topology; threads see it at their next turn.
+    pub fn change<R>(&self, change: impl FnOnce(&mut Topology) -> R) -> R {
+        let result = change(&mut lock(&self.topology));
+        self.generation.fetch_add(1, Ordering::SeqCst);
+        result
+    }
+
+    /// Tells changes of the topology apart.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
+    }
+
+    fn members(&self) -> &[Server] {
+        match &self.config.kind {
+            Kind::Servers(servers) => servers,
+            _ => &[],
+        }
+    }
+}
+
+/// Tells shared connections to one server apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkKey {
+    /// The protocol that replies are in.
+    pub protocol: Protocol,
+    /// The database that is selected.
+    pub db: u32,
+}
+
+/// One thread's view of a server.
+#[derive(Debug)]
+pub struct Target {
+    /// Where it is.
+    pub address: Address,
+    /// The shared connections.
+    pub links: Vec<(LinkKey, Id)>,
+    /// Connections of clients' own that are free.
+    pub idle: Vec<(LinkKey, Id)>,
+    /// Not before this is it connected to again.
+    pub retry_at: Option<Instant>,
+}
+
+/// One thread's view of a pool.
+pub struct Local {
+    /// What the threads share.
+    pub shared: Arc<Shared>,
+    /// This thread's figures.
+    pub stats: Arc<PoolStats>,
+    /// The servers.
+    pub targets: Vec<Target>,
+    generation: u64,
+    continuum: Option<Continuum>,
+    slots: Vec<Option<u16>>,
+    chance: Cell<u32>,
+}
+
+impl Local {
+    /// A thread's view of a pool.
+    pub fn new(shared: &Arc<Shared>) -> Local {
+        let count = match shared.config.kind {
+            Kind::Servers(ref servers) => servers.len(),
+            Kind::Single(_) => 1,
+            _ => 64,
+        };
+        let servers = (0..count).map(|_| ServerStats::default()).collect();
+        let stats = Arc::new(PoolStats { servers, ..PoolStats::default() });
+        let mut local = Local {
+            shared: shared.clone(),
+            stats,
+            targets: Vec::new(),
+            generation: 0,
+            continuum: None,
+            slots: Vec::new(),
+            chance: Cell::new(0x9e37_79b9),
+        };
+        local.refresh();
+        local
+    }
+
+    /// Takes over what has changed. Returns connections that lead to a server that is not the one that it
+    /// was: they are to be closed.
+    pub fn refresh(&mut self) -> Vec<Id> {
+        let generation = self.shared.generation();
+        if generation == self.generation {
+            return Vec::new();
+        }
+        self.generation = generation;
+        let topology = self.shared.topology();
+        let mut outdated = Vec::new();
+        for (at, address) in topology.servers.iter().enumerate() {
+            match self.targets.get_mut(at) {
+                Some(target) if target.address == *address => {}
+                Some(target) => {
+                    outdated.extend(target.links.drain(..).map(|link| link.1));
+                    outdated.extend(target.idle.drain(..).map(|link| link.1));
+                    target.address = address.clone();
+                    target.retry_at = None;
+                }
+                None => self.targets.push(Target {
+                    address: address.clone(),
+                    links: Vec::new(),
+                    idle: Vec::new(),
+                    retry_at: None,
+                }),
+            }
+        }
+        if let Kind::Servers(servers) = &self.shared.config.kind {
+            let members: Vec<_> = servers.iter().map(|server| server.member.clone()).collect();
+            let is_live = |at: usize| topology.ejected.get(at).is_none_or(Option::is_none);
+            let distribution = self.shared.config.distribution;
+            self.continuum = Some(Continuum::new(distribution, &members, is_live));
+        }
+        self.slots = topology.slots;
+        outdated
+    }
+
+    /// The figures of a server.
+    pub fn server_stats(&self, server: usize) -> &ServerStats {
+        &self.stats.servers[server % self.stats.servers.len()]
+    }
+
+    /// The name of a server, for messages.
+    pub fn name(&self, server: usize) -> String {
+        match self.shared.members().get(server) {
+            Some(named) => named.member.name.clone(),
+            None => self.targets.get(server).map_or_else(String::new, |t| t.address.to_string()),
+        }
+    }
+
+    /// The servers that answer what concerns all.
+    pub fn every(&self) -> Vec<usize> {
+        if self.slots.is_empty() {
+            return (0..self.targets.len()).collect();
+        }
+        let mut every: Vec<usize> =
+            self.slots.iter().flatten().map(|&at| usize::from(at)).collect();
+        every.sort_unstable();
+        every.dedup();
+        every
+    }
+
+    fn chance(&self) -> u32 {
+        // Xorshift: which of several equal servers, no more.
+        let mut x = self.chance.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.chance.set(x);
+        x
+    }
+}
+
+impl Placement for Local {
+    fn servers(&self) -> usize {
+        self.targets.len()
+    }
+
+    #[inline]
+    fn place(&self, key: &[u8]) -> Option<Place> {
+        if let Some(continuum) = &self.continuum {
+            let hash =
+                if self.targets.len() == 1 { 0 } else { self.shared.config.keys.hash_of(key) };
+            let server = continuum.server(hash, self.chance())?;
+            return Some(Place { server, group: server });
+        }
+        if !self.slots.is_empty() {
+            let slot = usize::from(slots::of(key));
+            let server = usize::from(self.slots[slot]?);
+            return Some(Place { server, group: slot });
+        }
+        (!self.targets.is_empty()).then_some(Place { server: 0, group: 0 })
+    }
+
+    fn any(&self) -> Option<usize> {
+        match &self.continuum {
+            Some(continuum) => continuum.server(0, 0),
+            None if !self.slots.is_empty() => self.slots[0].map(usize::from),
+            None => (!self.targets.is_empty()).then_some(0),
+        }
+    }
+}

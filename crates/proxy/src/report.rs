@@ -1,0 +1,81 @@
+//! The statistics port: Twemproxy's JSON, written to every connection.
+
+use crate::run::Service;
+use crate::stats::{Count, PoolStats};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Answers connections, one after the other.
+pub fn serve(service: &Service, listener: &TcpListener) {
+    for mut stream in listener.incoming().flatten() {
+        let _ = stream.set_write_timeout(Some(std::time::Duration::from_secs(1)));
+        let _ = stream.write_all(json(service).as_bytes());
+    }
+}
+
+/// The name of this machine.
+fn source() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().replace(['"', '\\'], "")
+}
+
+/// All figures.
+pub fn json(service: &Service) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let (mut current, mut total) = (0, 0);
+    let mut pools = String::new();
+    for (at, shared) in service.common.pools.iter().enumerate() {
+        let threads: Vec<&PoolStats> = service.stats.iter().map(|pools| &*pools[at]).collect();
+        let sum = |pick: &dyn Fn(&PoolStats) -> &Count| -> u64 {
+            threads.iter().map(|stats| pick(stats).get()).fold(0, u64::wrapping_add)
+        };
+        current += sum(&|stats| &stats.client_connections);
+        total += sum(&|stats| &stats.accepted);
+        let _ = write!(
+            pools,
+            ", {:?}: {{\"client_eof\":{}, \"client_err\":{}, \"client_connections\":{}, \
+             \"server_ejects\":{}, \"forward_error\":{}, \"fragments\":{}",
+            shared.config.name,
+            sum(&|stats| &stats.client_eof),
+            sum(&|stats| &stats.client_err),
+            sum(&|stats| &stats.client_connections),
+            sum(&|stats| &stats.server_ejects),
+            sum(&|stats| &stats.forward_error),
+            sum(&|stats| &stats.fragments),
+        );
+        let topology = shared.topology();
+        for (server, address) in topology.servers.iter().enumerate() {
+            let name = match &shared.config.kind {
+                crate::config::Kind::Servers(servers) => servers[server].member.name.clone(),
+                _ => address.to_string(),
+            };
+            let of = server % threads[0].servers.len();
+            let requests = sum(&|stats| &stats.servers[of].requests);
+            let responses = sum(&|stats| &stats.servers[of].responses);
+            let _ = write!(
+                pools,
+                ", {name:?}: {{\"server_eof\":{}, \"server_err\":{}, \"server_timedout\":{}, \
+                 \"server_connections\":{}, \"server_ejected_at\":0, \"requests\":{requests}, \
+                 \"request_bytes\":{}, \"responses\":{responses}, \"response_bytes\":{}, \
+                 \"in_queue\":0, \"in_queue_bytes\":0, \"out_queue\":{}, \"out_queue_bytes\":0}}",
+                sum(&|stats| &stats.servers[of].server_eof),
+                sum(&|stats| &stats.servers[of].server_err),
+                sum(&|stats| &stats.servers[of].server_timedout),
+                sum(&|stats| &stats.servers[of].server_connections),
+                sum(&|stats| &stats.servers[of].request_bytes),
+                sum(&|stats| &stats.servers[of].response_bytes),
+                requests.saturating_sub(responses),
+            );
+        }
+        pools.push('}');
+    }
+    format!(
+        "{{\"service\":\"nutcracker\", \"source\":{:?}, \"version\":{:?}, \"uptime\":{}, \
+         \"timestamp\":{now}, \"total_connections\":{total}, \"curr_connections\":{current}{pools}}}\n",
+        source(),
+        env!("CARGO_PKG_VERSION"),
+        service.started.elapsed().as_secs(),
+    )
+}

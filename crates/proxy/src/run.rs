@@ -1,0 +1,295 @@
+//! `dunlin proxy`: arguments, threads and what they are given.
+
+use crate::config::{self, Address, Config, Kind};
+use crate::driver::{Arrival, Driver, Seat};
+use crate::hub::{Commands, Common, Hub};
+use crate::pool::Shared;
+use crate::stats::PoolStats;
+use crate::{report, watch};
+use process::{daemonize, log, os_error, signals};
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long clients have when the proxy ends.
+const DRAIN_SECONDS: u64 = 10;
+
+/// What `--help` prints.
+pub const USAGE: &str = "\
+Usage: dunlin proxy -c FILE [options]
+
+  -c, --conf-file FILE       nutcracker.yml as Twemproxy reads it, or, if its name ends in .toml, the
+                             format of docs/proxy.md
+  -t, --test-conf            say whether the file is valid, and exit
+  -d, --daemonize            run in the background
+  -o, --output FILE          write the log there
+  -v, --verbose N            0 to 11: how much is logged
+  -p, --pid-file FILE        write the process's number there
+  -s, --stats-port N         answer Twemproxy's statistics there (22222)
+  -a, --stats-addr ADDRESS   and at this address (127.0.0.1; Twemproxy: 0.0.0.0)
+  -i, --stats-interval N     accepted for Twemproxy's sake; figures are always current
+  -m, --mbuf-size N          accepted for Twemproxy's sake
+      --threads N            threads that serve clients (one a processor)
+";
+
+#[derive(Debug, Default)]
+struct Arguments {
+    file: Option<PathBuf>,
+    tests: bool,
+    in_background: bool,
+    output: Option<PathBuf>,
+    verbosity: Option<u32>,
+    pid_file: Option<PathBuf>,
+    stats_port: Option<u16>,
+    stats_address: Option<String>,
+    threads: Option<usize>,
+}
+
+fn read_arguments(args: Vec<OsString>) -> Result<Arguments, String> {
+    let mut found = Arguments::default();
+    let mut args = args.into_iter().map(|arg| arg.to_string_lossy().into_owned());
+    while let Some(arg) = args.next() {
+        let (name, mut inline) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with("--") => {
+                (name.to_owned(), Some(value.to_owned()))
+            }
+            _ => (arg.clone(), None),
+        };
+        let mut value =
+            || inline.take().or_else(|| args.next()).ok_or(format!("{name} needs a value"));
+        let number = |text: String| text.parse::<u32>().map_err(|_| format!("{text} is no number"));
+        match &name[..] {
+            "-c" | "--conf-file" => found.file = Some(value()?.into()),
+            "-t" | "--test-conf" => found.tests = true,
+            "-d" | "--daemonize" => found.in_background = true,
+            "-o" | "--output" => found.output = Some(value()?.into()),
+            "-v" | "--verbose" => found.verbosity = Some(number(value()?)?),
+            "-p" | "--pid-file" => found.pid_file = Some(value()?.into()),
+            "-s" | "--stats-port" => {
+                let port = value()?;
+                found.stats_port = Some(port.parse().map_err(|_| format!("{port} is no port"))?);
+            }
+            "-a" | "--stats-addr" => found.stats_address = Some(value()?),
+            "-i" | "--stats-interval" | "-m" | "--mbuf-size" => drop(number(value()?)?),
+            "--threads" => found.threads = Some(number(value()?)? as usize),
+            _ => return Err(format!("{name} is no option")),
+        }
+    }
+    Ok(found)
+}
+
+/// Runs `dunlin proxy` with its own arguments.
+pub fn run(args: Vec<OsString>) -> ExitCode {
+    if args.iter().any(|arg| arg == "--help" || arg == "-h") {
+        print!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let arguments = match read_arguments(args) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            eprint!("dunlin proxy: {why}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let Some(file) = &arguments.file else {
+        eprint!("dunlin proxy: -c FILE is missing\n\n{USAGE}");
+        return ExitCode::from(2);
+    };
+    let config = config::read(file);
+    let shown = file.display();
+    match config {
+        Err(why) => {
+            eprintln!("dunlin proxy: configuration file '{shown}' is invalid: {why}");
+            ExitCode::FAILURE
+        }
+        Ok(_) if arguments.tests => {
+            eprintln!("dunlin proxy: configuration file '{shown}' is valid");
+            ExitCode::SUCCESS
+        }
+        Ok(config) => match serve(&arguments, config) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("dunlin proxy: {why}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn log_line(line: &str) {
+    log::write(log::Level::Notice, format_args!("{line}"));
+}
+
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+fn listen(address: &Address) -> io::Result<Listener> {
+    match address {
+        Address::Tcp(host, port) => TcpListener::bind((&host[..], *port)).map(Listener::Tcp),
+        Address::Unix(path, mode) => {
+            // A socket that an earlier process left.
+            if std::os::unix::net::UnixStream::connect(path).is_err() {
+                let _ = std::fs::remove_file(path);
+            }
+            let listener = UnixListener::bind(path)?;
+            if let Some(mode) = mode {
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
+            }
+            Ok(Listener::Unix(listener))
+        }
+    }
+}
+
+/// What all parts of the process see.
+pub struct Service {
+    /// What the threads share.
+    pub common: Arc<Common>,
+    /// Each thread's figures of each pool.
+    pub stats: Vec<Vec<Arc<PoolStats>>>,
+    seats: Vec<Arc<Seat>>,
+    assigned: Vec<AtomicU64>,
+    /// When it began.
+    pub started: Instant,
+}
+
+impl Service {
+    /// The thread with the fewest clients.
+    fn seat(&self) -> &Seat {
+        let departed = |thread: usize| -> u64 {
+            self.stats[thread].iter().map(|pool| pool.departed.get()).sum()
+        };
+        let load = |thread: &usize| self.assigned[*thread].load(Relaxed) - departed(*thread);
+        let thread = (0..self.seats.len()).min_by_key(load).unwrap_or(0);
+        self.assigned[thread].fetch_add(1, Relaxed);
+        &self.seats[thread]
+    }
+}
+
+fn accept(service: &Service, listener: &Listener, pool: usize, name: &str) {
+    loop {
+        let arrival = match listener {
+            Listener::Tcp(listener) => {
+                listener.accept().map(|(stream, peer)| Arrival::Tcp(stream, pool, peer.to_string()))
+            }
+            Listener::Unix(listener) => listener
+                .accept()
+                .map(|(stream, _)| Arrival::Unix(stream, pool, format!("{name}:0"))),
+        };
+        match arrival {
+            Ok(arrival) => service.seat().hand_over(arrival),
+            Err(why) => {
+                log_line(&format!(
+                    "pool listening on {name}: accepting failed: {}",
+                    os_error(&why)
+                ));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
+    process::thread::spawn(name, run)
+        .map(drop)
+        .map_err(|why| format!("a thread cannot start: {why}"))
+}
+
+fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
+    if let Some(output) = &arguments.output {
+        log::set_logfile(output).map_err(|why| why.to_string())?;
+    }
+    if arguments.verbosity.is_some_and(|verbosity| verbosity < 3) {
+        log::set_level(log::Level::Warning);
+    }
+    let mut listeners = Vec::new();
+    for (pool, config) in config.pools.iter().enumerate() {
+        for address in &config.listen {
+            let listener = listen(address)
+                .map_err(|why| format!("pool '{}': {address}: {}", config.name, os_error(&why)))?;
+            listeners.push((listener, pool, address.to_string()));
+        }
+    }
+    let port = arguments.stats_port.unwrap_or(22222);
+    let host = arguments.stats_address.clone().unwrap_or_else(|| "127.0.0.1".into());
+    let stats = TcpListener::bind((&host[..], port));
+    if arguments.in_background {
+        daemonize::daemonize().map_err(|why| format!("going to the background: {why}"))?;
+    }
+    if let Some(path) = &arguments.pid_file {
+        std::fs::write(path, format!("{}\n", std::process::id())).map_err(|why| why.to_string())?;
+    }
+    static DRAIN_UNTIL: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    signals::install(|| {
+        DRAIN_UNTIL.get_or_init(|| Instant::now() + Duration::from_secs(DRAIN_SECONDS));
+    })
+    .map_err(|why| why.to_string())?;
+    let common = Arc::new(Common {
+        commands: Commands::new(),
+        pools: config.pools.iter().cloned().map(Shared::new).collect(),
+        last_client: AtomicU64::new(0),
+        log: log_line,
+    });
+    let threads = match arguments.threads.unwrap_or(config.threads) {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let (mut drivers, mut seats, mut figures) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..threads {
+        let hub = Hub::new(&common);
+        figures.push(hub.pools.iter().map(|pool| pool.stats.clone()).collect());
+        let (driver, seat) = Driver::new(hub).map_err(|why| why.to_string())?;
+        drivers.push(driver);
+        seats.push(seat);
+    }
+    let assigned = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    let service = Arc::new(Service {
+        common: common.clone(),
+        stats: figures,
+        seats,
+        assigned,
+        started: Instant::now(),
+    });
+    for pool in &common.pools {
+        if matches!(pool.config.kind, Kind::Sentinel { .. } | Kind::Cluster { .. }) {
+            watch::first(pool);
+            let pool = pool.clone();
+            spawn("watch", move || watch::run(&pool, log_line))?;
+        }
+    }
+    match stats {
+        Ok(listener) => {
+            let service = service.clone();
+            spawn("stats", move || report::serve(&service, &listener))?;
+        }
+        Err(why) => log_line(&format!("statistics: {host}:{port}: {}", os_error(&why))),
+    }
+    let mut joins = Vec::new();
+    for driver in drivers {
+        let join =
+            process::thread::spawn("proxy", move || driver.run(|| DRAIN_UNTIL.get().copied()));
+        joins.push(join.map_err(|why| why.to_string())?);
+    }
+    for (listener, pool, name) in listeners {
+        let service = service.clone();
+        spawn("accept", move || accept(&service, &listener, pool, &name))?;
+    }
+    log_line(&format!("dunlin proxy: {} pools, {threads} threads", common.pools.len()));
+    for join in joins {
+        if let Ok(Err(why)) = join.join() {
+            return Err(why.to_string());
+        }
+    }
+    if let Some(path) = &arguments.pid_file {
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Who is the master, and who has which slot: asked of sentinels and of a cluster's nodes.
+//!
+//! One thread a pool asks, and changes the pool's topology. Sentinels are also subscribed to; their message
+//! makes the thread ask at once, because the answer of the majority decides, not one message.
+
+use crate::config::{Address, Kind, Login};
+use crate::hub::server_at;
+use crate::pool::Shared;
+use resp::{ReplyLimits, Scanned, Scanner};
+use route::{raw, slots};
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// Between two rounds of questions.
+const ROUND: Duration = Duration::from_secs(2);
+/// Between two looks at whether there is a reason to ask now.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A connection that waits for its replies.
+struct Asking {
+    stream: TcpStream,
+    input: Vec<u8>,
+    scanner: Scanner,
+}
+
+impl Asking {
+    fn connect(address: &Address, login: Option<&Login>) -> io::Result<Asking> {
+        let Address::Tcp(host, port) = address else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let target = (&host[..], *port).to_socket_addrs()?.next();
+        let target = target.ok_or(io::ErrorKind::AddrNotAvailable)?;
+        let stream = TcpStream::connect_timeout(&target, TIMEOUT)?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let scanner = Scanner::new(ReplyLimits::PEER);
+        let mut asking = Asking { stream, input: Vec::new(), scanner };
+        if let Some(login) = login {
+            let password = login.password.as_bytes();
+            let reply = match &login.user {
+                Some(user) => asking.ask(&[b"AUTH", user.as_bytes(), password])?,
+                None => asking.ask(&[b"AUTH", password])?,
+            };
+            if raw::is_error(&reply) {
+                return Err(io::Error::other(String::from_utf8_lossy(&reply).trim().to_owned()));
+            }
+        }
+        Ok(asking)
+    }
+
+    fn ask(&mut self, words: &[&[u8]]) -> io::Result<Vec<u8>> {
+        self.stream.write_all(&raw::request(words))?;
+        self.next()
+    }
+
+    fn next(&mut self) -> io::Result<Vec<u8>> {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.scanner.scan(&self.input) {
+                Ok(Scanned::Reply { len }) => return Ok(self.input.drain(..len).collect()),
+                Ok(Scanned::Incomplete { .. }) => {}
+                Err(why) => return Err(io::Error::other(why)),
+            }
+            match self.stream.read(&mut buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                len => self.input.extend_from_slice(&buffer[..len]),
+            }
+        }
+    }
+}
+
+/// Asks once, before clients are let in.
+pub fn first(shared: &Arc<Shared>) {
+    round(shared, |_| {});
+}
+
+/// Asks again and again.
+pub fn run(shared: &Arc<Shared>, log: fn(&str)) {
+    if let Kind::Sentinel { sentinels, .. } = &shared.config.kind {
+        for sentinel in sentinels.clone() {
+            let shared = shared.clone();
+            let _ = process::thread::spawn("sentinel", move || listen(&shared, &sentinel));
+        }
+    }
+    loop {
+        round(shared, log);
+        let until = Instant::now() + ROUND;
+        while Instant::now() < until && !shared.is_stale.swap(false, SeqCst) {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+fn round(shared: &Shared, log: impl Fn(&str)) {
+    match &shared.config.kind {
+        Kind::Sentinel { sentinels, master } => find_master(shared, sentinels, master, log),
+        Kind::Cluster { seeds } => find_slots(shared, seeds),
+        _ => {}
+    }
+}
+
+/// Makes the thread of the pool ask when a sentinel says that the master has changed.
+fn listen(shared: &Shared, sentinel: &Address) {
+    loop {
+        if let Ok(mut asking) = Asking::connect(sentinel, None) {
+            let subscribed = asking.ask(&[b"SUBSCRIBE", b"+switch-master"]);
+            // What was said meanwhile is asked for.
+            shared.is_stale.store(true, SeqCst);
+            while subscribed.is_ok() {
+                match asking.next() {
+                    Ok(_) => shared.is_stale.store(true, SeqCst),
+                    Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl Fn(&str)) {
+    let mut votes: HashMap<Address, usize> = HashMap::new();
+    for sentinel in sentinels {
+        let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", master.as_bytes()];
+        let reply = Asking::connect(sentinel, None).and_then(|mut asking| asking.ask(&words));
+        let Ok(reply) = reply else { continue };
+        let parts = raw::elements(&reply).unwrap_or_default();
+        let text = |at: usize| {
+            let part = parts.get(at).and_then(|part| raw::text(part));
+            part.map(|part| String::from_utf8_lossy(part).into_owned())
+        };
+        if let (Some(host), Some(Ok(port))) = (text(0), text(1).map(|port| port.parse())) {
+            *votes.entry(Address::Tcp(host, port)).or_default() += 1;
+        }
+    }
+    let answers: usize = votes.values().sum();
+    let Some((address, _)) = votes.into_iter().find(|(_, count)| count * 2 > answers) else {
+        return;
+    };
+    if shared.topology().servers.first() == Some(&address) {
+        return;
+    }
+    log(&format!("pool {}: the master is {address}", shared.config.name));
+    shared.change(|topology| match topology.servers.first_mut() {
+        Some(server) => *server = address,
+        None => topology.servers.push(address),
+    });
+    // Whoever asked before the switch may have been told the old master.
+    shared.is_stale.store(true, SeqCst);
+}
+
+fn find_slots(shared: &Shared, seeds: &[Address]) {
+    let mut asked = shared.topology().servers;
+    asked.extend_from_slice(seeds);
+    for node in asked {
+        let login = shared.config.login.as_ref();
+        let reply = Asking::connect(&node, login)
+            .and_then(|mut asking| asking.ask(&[b"CLUSTER", b"SLOTS"]));
+        let Some(ranges) = reply.ok().and_then(|reply| slots::parse(&reply)) else { continue };
+        if ranges.is_empty() {
+            continue;
+        }
+        let mut table = vec![None; slots::SLOTS];
+        for range in ranges {
+            let Some((host, port)) = range.nodes.first() else { continue };
+            let host = match (&host[..], &node) {
+                ("", Address::Tcp(host, _)) => host.clone(),
+                _ => host.clone(),
+            };
+            let server = server_at(shared, &Address::Tcp(host, *port));
+            for slot in range.first..=range.last {
+                table[usize::from(slot)] = server;
+            }
+        }
+        if shared.topology().slots != table {
+            shared.change(|topology| topology.slots = table);
+        }
+        return;
+    }
+}
