@@ -34,6 +34,7 @@ fn main() -> ExitCode {
             server::persistence::check::run_check_aof(&program, &args)
         }
         Request::Bench(args) => bench::run(args),
+        Request::Proxy(args) => proxy::run(args),
         Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
@@ -56,6 +57,8 @@ enum Request {
     Bench(Vec<OsString>),
     /// Send commands to a server; what the program is called and its own arguments.
     Cli { program: String, args: Vec<OsString> },
+    /// Run the proxy, with its own arguments.
+    Proxy(Vec<OsString>),
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -95,12 +98,14 @@ fn parse(mut args: Vec<OsString>) -> Request {
         }
         Some("check") => parse_check(&mut args),
         Some("bench") => Request::Bench(args.split_off(2)),
+        Some("proxy") => Request::Proxy(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
             Some(topic) if topic == "server" => Request::Print(usage::server("dunlin server")),
             Some(topic) if topic == "check" => Request::Print(usage::check()),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
+            Some(topic) if topic == "proxy" => Request::Print(proxy::run::USAGE.into()),
             Some(topic) if topic == "cli" => {
                 Request::Cli { program: "dunlin cli".into(), args: vec!["--help".into()] }
             }

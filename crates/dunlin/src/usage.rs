@@ -11,6 +11,7 @@ Commands:
   server    run the data store; takes what redis-server takes
   cli       send commands to any server that speaks RESP; takes what redis-cli takes
   check     check files: dunlin check rdb dump.rdb
+  proxy     one endpoint in front of servers; takes a nutcracker.yml
   bench     put load on any server that speaks RESP, and measure
   help      print this, or the help of a command: dunlin help server
   version   print the version
