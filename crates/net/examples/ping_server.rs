@@ -10,8 +10,8 @@
 //! Arguments it does not know are passed over, so that it can stand in for a server.
 
 use net::{
-    Backend, Close, ConnId, ConnIo, Consumed, Handler, Kind, ListenSpec, Net, NetOptions, PeerInfo,
-    Reactor,
+    Backend, Close, ConnId, ConnIo, Consumed, Cx, Handler, Kind, ListenSpec, Net, NetOptions,
+    PeerInfo, Reactor,
 };
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Handler for Ping {
         Consumed::read(at)
     }
 
-    fn closed(&mut self, _id: ConnId, _conn: (), _why: Close) {}
+    fn closed(&mut self, _id: ConnId, _conn: (), _why: Close, _cx: &mut Cx<'_, ()>) {}
 }
 
 fn serve(net: &Arc<Net>, thread: usize) -> std::io::Result<()> {

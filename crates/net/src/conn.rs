@@ -8,6 +8,7 @@
 use super::filling::Filling;
 use super::held::Gate;
 use super::held::{Free, Held, Passed};
+use super::peer::Tag;
 use super::tls::Session;
 use std::collections::VecDeque;
 use std::fmt;
@@ -117,8 +118,14 @@ pub(super) mod flag {
     /// Others have descriptors of the socket, too.
     pub const SHARED: u16 = 1 << 12;
 
+    /// On its way to being connected: nothing can be sent yet.
+    pub const CONNECTING: u16 = 1 << 13;
+
+    /// The handler has asked for it; it was not accepted.
+    pub const OUTGOING: u16 = 1 << 14;
+
     /// Any of these keeps input from the handler.
-    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE;
+    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING;
 }
 
 /// Output the socket would not take, in the order it is to be sent.
@@ -160,12 +167,13 @@ impl Backlog {
 /// The reactor's side of one connection.
 #[derive(Default)]
 pub(super) struct Link {
-    /// None while the slot is vacant.
+    /// None while the slot is vacant, and while an outgoing connection has no socket yet.
     pub fd: Option<OwnedFd>,
     pub generation: u32,
     pub flags: u16,
     /// The mark of the window in which it last sent something.
     pub seen: u8,
+    pub tag: Tag,
     /// Replies of this turn (plain text, with TLS).
     pub out: Output,
     /// Input the handler has seen and left, or not seen yet, from `start` on.
@@ -188,6 +196,12 @@ impl Link {
     #[inline]
     pub fn is(&self, flags: u16) -> bool {
         self.flags & flags != 0
+    }
+
+    /// Whether the slot has a connection, open or on its way.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.fd.is_some() || self.is(flag::CONNECTING)
     }
 
     /// Bytes of input that are not consumed.

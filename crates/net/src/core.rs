@@ -9,8 +9,10 @@
 use super::Close;
 use super::conn::{ConnId, Link, Pool, Token, flag};
 use super::fair::SendBudget;
-use super::held::Gate;
-use super::held::Passed;
+use super::held::{Gate, Passed};
+use super::outgoing::{ConnectError, Connecting};
+use super::peer::{Kind, Tag};
+use super::timers::Timers;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -53,6 +55,13 @@ pub(super) struct Core {
     /// The time at which this turn began.
     pub now: Instant,
     pub live: usize,
+    /// Connections that the handler has asked for, and that are not open yet.
+    pub connecting: Vec<Connecting>,
+    /// Those that failed, and that the handler has not heard of.
+    pub not_opened: Vec<(ConnId, Tag, ConnectError)>,
+    /// Sockets to become connections of this thread.
+    pub adopted: Vec<(OwnedFd, Kind, Tag)>,
+    pub timers: Timers,
     pub stop: bool,
     /// When the handler wants its next tick at the latest.
     pub tick_wanted: Option<Instant>,
@@ -81,6 +90,10 @@ impl Core {
             send_budget: SendBudget::new(),
             now,
             live: 0,
+            connecting: Vec::new(),
+            not_opened: Vec::new(),
+            adopted: Vec::new(),
+            timers: Timers::default(),
             stop: false,
             tick_wanted: None,
         }
@@ -99,7 +112,7 @@ impl Core {
     #[inline]
     pub fn find(&self, token: Token) -> Option<u32> {
         let link = self.links.get(token.slot as usize)?;
-        (link.generation == token.generation && link.fd.is_some() && !link.is(flag::DEAD))
+        (link.generation == token.generation && link.is_taken() && !link.is(flag::DEAD))
             .then_some(token.slot)
     }
 
@@ -165,7 +178,7 @@ impl Core {
     /// Condemns a connection; it is buried before the turn ends.
     pub fn kill(&mut self, slot: u32, why: Close) {
         let link = &mut self.links[slot as usize];
-        if link.fd.is_some() && !link.is(flag::DEAD) {
+        if link.is_taken() && !link.is(flag::DEAD) {
             link.flags |= flag::DEAD;
             // Nothing of it will be sent: others may need the memory in this very turn.
             (link.out, link.backlog) = (Output::default(), None);
@@ -182,8 +195,11 @@ impl Core {
     /// True when something is left to do that no event will announce.
     pub fn hurried(&self) -> bool {
         !(self.deferred_close.is_empty()
+            && self.dirty.is_empty()
+            && self.adopted.is_empty()
             && self.rerun.is_empty()
             && self.retries.is_empty()
             && self.dead.is_empty())
+            || (!self.connecting.is_empty() || !self.not_opened.is_empty()) && self.has_steps()
     }
 }

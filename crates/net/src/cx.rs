@@ -4,6 +4,8 @@ use super::Close;
 use super::conn::{ConnId, Link, flag};
 use super::core::Core;
 use super::held::Gate;
+use super::outgoing::Outgoing;
+use super::peer::{Kind, Tag};
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Instant;
@@ -206,6 +208,21 @@ impl ConnIo<'_> {
         self.core.now
     }
 
+    /// What it is for.
+    pub fn tag(&self) -> Tag {
+        self.core.links[self.slot as usize].tag
+    }
+
+    /// See [`Cx::connect`].
+    pub fn connect(&mut self, outgoing: Outgoing) -> ConnId {
+        self.core.connect(outgoing)
+    }
+
+    /// See [`Cx::set_timer`].
+    pub fn set_timer(&mut self, at: Instant, key: u64) {
+        self.core.timers.set(at, key);
+    }
+
     /// Another connection of the same thread, for instance to write a message to a subscriber. None
     /// if it is gone.
     pub fn other(&mut self, id: ConnId) -> Option<ConnIo<'_>> {
@@ -235,8 +252,31 @@ impl<C> Cx<'_, C> {
     #[inline]
     pub fn get(&mut self, id: ConnId) -> Option<(&mut C, ConnIo<'_>)> {
         let slot = self.core.lookup(id)?;
-        let user = self.users[slot as usize].as_mut()?;
+        let user = self.users.get_mut(slot as usize)?.as_mut()?;
         Some((user, ConnIo { core: &mut *self.core, slot }))
+    }
+
+    /// What can be done to a connection, also while it is on its way to being open.
+    pub fn io(&mut self, id: ConnId) -> Option<ConnIo<'_>> {
+        let slot = self.core.lookup(id)?;
+        Some(ConnIo { core: &mut *self.core, slot })
+    }
+
+    /// Asks for a connection. Its name is valid at once, and what is written to it leaves when it is open.
+    /// Later in this turn or another, [`Handler::opened`](super::Handler::opened) is called or
+    /// [`Handler::not_opened`](super::Handler::not_opened), never both.
+    pub fn connect(&mut self, outgoing: Outgoing) -> ConnId {
+        self.core.connect(outgoing)
+    }
+
+    /// Makes a connected socket a connection of this thread, as if it had been accepted.
+    pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) {
+        self.core.adopted.push((fd, kind, tag));
+    }
+
+    /// Has [`Handler::timer`](super::Handler::timer) called with `key` at this time or soon after.
+    pub fn set_timer(&mut self, at: Instant, key: u64) {
+        self.core.timers.set(at, key);
     }
 
     /// Whether output has begun to wait at the gate `Judged` since the last call.

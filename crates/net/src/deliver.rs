@@ -96,7 +96,9 @@ impl<H: Handler> Reactor<H> {
             // It fits an empty socket; for a full one the peer is not listening anyway.
             let _ = sys::send(fd.as_raw_fd(), &alert);
         }
-        if link.is(flag::HANDSHAKE) {
+        if link.is(flag::OUTGOING) {
+            self.core.handshake_failed(slot, why);
+        } else if link.is(flag::HANDSHAKE) {
             let peer = self.peer_info(slot, None).addr_text();
             self.handler.problem(Problem::Handshake(&peer, why));
         }

@@ -40,6 +40,8 @@ struct Read {
     queued: bool,
     /// The reactor waits for room to send. Without this flag such events are ignored.
     awaited: bool,
+    /// It is being connected, and registered for the outcome only.
+    connecting: bool,
 }
 
 const VACANT: Read = Read {
@@ -50,6 +52,7 @@ const VACANT: Read = Read {
     off: false,
     queued: false,
     awaited: false,
+    connecting: false,
 };
 
 pub(super) struct Epoll {
@@ -106,13 +109,31 @@ impl Epoll {
         if self.reads.len() <= slot {
             self.reads.resize(slot + 1, VACANT);
         }
-        self.control(libc::EPOLL_CTL_ADD, fd, Self::interest(), CONN << 56 | token.pack())?;
+        let Read { generation, connecting, .. } = self.reads[slot];
+        let is_watched = connecting && generation == token.generation;
+        let what = if is_watched { libc::EPOLL_CTL_MOD } else { libc::EPOLL_CTL_ADD };
+        self.control(what, fd, Self::interest(), CONN << 56 | token.pack())?;
         self.reads[slot] = Read { fd, generation: token.generation, ..VACANT };
         Ok(())
     }
 
+    pub fn watch(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
+        let slot = token.slot as usize;
+        if self.reads.len() <= slot {
+            self.reads.resize(slot + 1, VACANT);
+        }
+        let events = libc::EPOLLOUT | libc::EPOLLET;
+        self.control(libc::EPOLL_CTL_ADD, fd, events, CONN << 56 | token.pack())?;
+        self.reads[slot] = Read { fd, generation: token.generation, connecting: true, ..VACANT };
+        Ok(())
+    }
+
     pub fn detach(&mut self, token: Token, _flags: u16) {
-        let read = std::mem::replace(&mut self.reads[token.slot as usize], VACANT);
+        let Some(read) = self.reads.get_mut(token.slot as usize) else { return };
+        if read.generation != token.generation {
+            return;
+        }
+        let read = std::mem::replace(read, VACANT);
         // The descriptor stays open a little longer, so it does not leave by itself in time.
         let _ = self.control(libc::EPOLL_CTL_DEL, read.fd, 0, 0);
     }
@@ -217,6 +238,10 @@ impl Epoll {
     fn conn(&mut self, token: Token, events: i32, batch: &mut Batch) {
         let read = &mut self.reads[token.slot as usize];
         if read.generation != token.generation {
+            return;
+        }
+        if read.connecting {
+            batch.events.push(Event::Writable { token });
             return;
         }
         if read.awaited && events & (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) != 0 {

@@ -37,13 +37,16 @@ mod filling;
 mod handed;
 mod held;
 mod listen;
+mod outgoing;
 mod peer;
 mod probe;
 mod reactor;
+mod resolve;
 mod rest;
 mod settle;
 mod shared;
 mod sys;
+mod timers;
 mod tls;
 mod turn;
 mod uring;
@@ -54,12 +57,14 @@ pub use conn::ConnId;
 pub use cx::{ConnIo, Cx, OutputSize};
 pub use held::{Gate, Passed};
 pub use listen::{Address, BindError, ListenSpec};
-pub use peer::{Kind, PeerInfo};
+pub use outgoing::{ConnectError, Outgoing, Target};
+pub use peer::{Kind, PeerInfo, Tag};
 pub use probe::{Backend, Choice};
 pub use reactor::Reactor;
 pub use shared::{MAX_THREADS, Net, NetOptions};
 pub use tls::{
-    ClientAuth, OutgoingStream, TlsContext, TlsError, TlsSettings, outgoing, shake_hands,
+    ClientAuth, NameCheck, OutgoingStream, TlsClient, TlsContext, TlsError, TlsSettings,
+    client_rules, shake_hands,
 };
 pub use waker::Waker;
 
@@ -189,7 +194,8 @@ pub trait Handler: Sized {
     #[inline]
     fn begin_of_turn(&mut self) {}
 
-    /// A connection has been accepted (and, with TLS, its handshake is over). `None` refuses it:
+    /// A connection has been accepted, or one that was [asked for](Cx::connect) is open (and, with TLS, its
+    /// handshake is over). `None` refuses it:
     /// what has been written to `io` is still sent.
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Self::Conn>;
 
@@ -204,8 +210,29 @@ pub trait Handler: Sized {
         let _ = (conn, io);
     }
 
+    /// The socket has taken the whole [backlog](ConnIo::backlog) of a connection.
+    fn drained(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>) {
+        let _ = (conn, io);
+    }
+
+    /// A connection that was [asked for](Cx::connect) has not come about.
+    fn not_opened(
+        &mut self,
+        id: ConnId,
+        tag: Tag,
+        why: &ConnectError,
+        cx: &mut Cx<'_, Self::Conn>,
+    ) {
+        let _ = (id, tag, why, cx);
+    }
+
     /// A connection is gone. Called once for each that [`Handler::opened`] accepted.
-    fn closed(&mut self, id: ConnId, conn: Self::Conn, why: Close);
+    fn closed(&mut self, id: ConnId, conn: Self::Conn, why: Close, cx: &mut Cx<'_, Self::Conn>);
+
+    /// A [timer](Cx::set_timer) is due.
+    fn timer(&mut self, key: u64, cx: &mut Cx<'_, Self::Conn>) {
+        let _ = (key, cx);
+    }
 
     /// Another thread has called this reactor's [`Waker`].
     fn woken(&mut self, cx: &mut Cx<'_, Self::Conn>) {

@@ -4,14 +4,14 @@
 //! thread that has the fewest. [`Listeners::rebind`] keeps what is still wanted open all the while,
 //! and leaves things as they were if something cannot be opened.
 
-use super::peer::Kind;
+use super::peer::{Kind, Tag};
 use super::sys;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use structs::sync::lock;
 
@@ -45,6 +45,8 @@ pub struct ListenSpec {
     pub address: Address,
     /// Skip it silently when this machine does not have the address or the protocol.
     pub optional: bool,
+    /// What its connections are for.
+    pub tag: Tag,
 }
 
 impl ListenSpec {
@@ -61,7 +63,8 @@ impl ListenSpec {
                 Some(host) => (host, true),
                 None => (word, false),
             };
-            Self { kind, address: Address::Tcp { host: host.to_owned(), port }, optional }
+            let address = Address::Tcp { host: host.to_owned(), port };
+            Self { kind, address, optional, tag: Tag::default() }
         };
         binds.iter().map(|word| spec(word.as_ref())).collect()
     }
@@ -69,7 +72,12 @@ impl ListenSpec {
     /// The listener for `unixsocket`, `unixsocketperm` and `unixsocketgroup`.
     pub fn unix(path: impl Into<PathBuf>, mode: u32, group: Option<String>) -> Self {
         let address = Address::Unix { path: path.into(), mode, group };
-        Self { kind: Kind::Unix, address, optional: false }
+        Self { kind: Kind::Unix, address, optional: false, tag: Tag::default() }
+    }
+
+    /// The same with a tag.
+    pub fn tagged(self, tag: Tag) -> Self {
+        Self { tag, ..self }
     }
 
     /// Both are for the same port, if perhaps of different addresses.
@@ -145,6 +153,7 @@ pub(super) struct Listener {
     /// The path, ready to be shared with connections.
     pub unix_path: Option<Arc<str>>,
     pub local: Option<SocketAddr>,
+    tag: AtomicU32,
     fd: OwnedFd,
 }
 
@@ -153,7 +162,13 @@ impl Listener {
         self.fd.as_raw_fd()
     }
 
-    /// Whether it is what `spec` asks for; once it is open, `optional` makes no difference.
+    /// What its connections are for.
+    pub fn tag(&self) -> Tag {
+        Tag(self.tag.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is what `spec` asks for; once it is open, `optional` makes no difference, and the tag
+    /// can change.
     fn serves(&self, spec: &ListenSpec) -> bool {
         self.spec.kind == spec.kind && self.spec.address == spec.address
     }
@@ -168,8 +183,10 @@ impl Listener {
     }
 
     fn open(key: u32, spec: &ListenSpec, backlog: u32) -> Result<Option<Self>, BindError> {
-        let listener =
-            |fd, unix_path, local| Ok(Some(Self { key, spec: spec.clone(), unix_path, local, fd }));
+        let listener = |fd, unix_path, local| {
+            let tag = AtomicU32::new(spec.tag.0);
+            Ok(Some(Self { key, spec: spec.clone(), unix_path, local, tag, fd }))
+        };
         match &spec.address {
             Address::Unix { path, mode, group } => {
                 let place = path.display().to_string();
@@ -308,6 +325,7 @@ fn open_missing(
     let mut listeners = Vec::new();
     for spec in specs {
         if let Some(listener) = kept.iter().find(|listener| listener.serves(spec)) {
+            listener.tag.store(spec.tag.0, Ordering::Relaxed);
             listeners.push(Arc::clone(listener));
             continue;
         }
@@ -351,7 +369,8 @@ mod tests {
         let taken = busy.local_addr().unwrap().port();
         let listeners = Listeners::default();
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        let mut specs = vec![ListenSpec { kind: Kind::Tcp, address, optional: false }];
+        let mut specs =
+            vec![ListenSpec { kind: Kind::Tcp, address, optional: false, tag: Tag::default() }];
         listeners.rebind(&specs, 16).unwrap();
         let (version, before) = listeners.snapshot();
         specs.extend(ListenSpec::tcp(Kind::Tcp, &["127.0.0.1"], taken));

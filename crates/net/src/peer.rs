@@ -16,6 +16,10 @@ pub enum Kind {
     Unix,
 }
 
+/// What a connection is for: a number that means something to the owner of the listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Tag(pub u32);
+
 /// What is known about a new connection.
 #[derive(Debug, Clone)]
 pub struct PeerInfo {
@@ -25,11 +29,15 @@ pub struct PeerInfo {
     pub fd: RawFd,
     /// What it speaks.
     pub kind: Kind,
+    /// What it is for: the tag of its listener, or the one that it was asked for with.
+    pub tag: Tag,
+    /// Whether this side has asked for it.
+    pub is_outgoing: bool,
     /// The peer's address; none on a Unix socket.
     pub addr: Option<SocketAddr>,
     /// Our end's address; none on a Unix socket.
     pub local: Option<SocketAddr>,
-    /// The path of the listening Unix socket.
+    /// The path of the Unix socket.
     pub unix_path: Option<Arc<str>>,
     /// The common name in the peer's verified TLS certificate.
     pub cert_name: Option<String>,

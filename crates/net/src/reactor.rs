@@ -1,7 +1,7 @@
 //! One thread's event loop: see the [module](super) for what a turn is.
 
 use super::coalesce::{Coalescer, WaitLimit};
-use super::conn::{Link, MAX_SLOTS, Token, flag};
+use super::conn::{Link, Token, flag};
 use super::core::Core;
 use super::cx::{ConnIo, Cx};
 use super::driver::Driver;
@@ -154,11 +154,16 @@ impl<H: Handler> Reactor<H> {
             self.core.tick_wanted = None;
             self.tick();
         }
+        if self.core.timers.next().is_some_and(|at| self.core.now >= at) {
+            self.run_timers();
+        }
         self.retry();
         self.reap();
+        self.advance();
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         self.handler.end_of_turn(&mut cx);
         self.reap();
+        self.advance();
         self.release_held();
         self.eager = self.flush();
         self.announce_held();
@@ -261,13 +266,19 @@ impl<H: Handler> Reactor<H> {
         if let Some((_, at)) = self.handshakes.front() {
             deadline = deadline.min(*at);
         }
+        if let Some(at) = self.core.timers.next() {
+            deadline = deadline.min(at);
+        }
+        if let Some(at) = self.core.connecting_deadline() {
+            deadline = deadline.min(at);
+        }
         deadline.saturating_duration_since(self.core.now)
     }
 
     /// The kernel has taken all requests of the last turn: what they named may go.
     #[inline]
     fn after_submission(&mut self) {
-        if !self.core.closing.is_empty() {
+        if !(self.core.closing.is_empty() && self.core.deferred_close.is_empty()) {
             let Core { free, closing, deferred_close, .. } = &mut self.core;
             free.append(closing);
             deferred_close.clear();
@@ -322,7 +333,7 @@ impl<H: Handler> Reactor<H> {
             let Some(from) = self.listening.iter().find(|l| l.key == key).cloned() else {
                 continue;
             };
-            let arrival = Arrival { fd, from };
+            let arrival = Arrival::accepted(fd, &from);
             let thread = self.net.assign(own);
             if thread == own {
                 self.admit(arrival);
@@ -347,6 +358,7 @@ impl<H: Handler> Reactor<H> {
         for arrival in self.net.take_mail(thread) {
             self.admit(arrival);
         }
+        self.on_found();
         if self.net.listeners().version() != self.listening_version {
             self.sync_listeners();
         }
@@ -381,28 +393,21 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Makes a new socket a connection of this thread.
-    fn admit(&mut self, arrival: Arrival) {
-        let Arrival { fd, from } = arrival;
-        let kind = from.spec.kind;
+    pub(super) fn admit(&mut self, arrival: Arrival) {
+        let Arrival { fd, kind, tag, unix_path } = arrival;
         if kind != Kind::Unix {
             // Both are wishes: a socket that has died already will say so when it is read.
             let _ = sys::set_nodelay(fd.as_raw_fd());
             let _ = sys::set_keepalive(fd.as_raw_fd(), self.net.keepalive_seconds());
         }
-        let slot = match self.core.free.pop() {
-            Some(slot) => slot,
-            None if self.core.links.len() < MAX_SLOTS => {
-                self.core.links.push(Link::default());
-                self.users.push(None);
-                (self.core.links.len() - 1) as u32
-            }
-            None => {
-                self.net.depart(self.core.thread as usize);
-                return;
-            }
+        let Some(slot) = self.core.take_slot() else {
+            self.net.depart(self.core.thread as usize);
+            return;
         };
+        self.seat_users();
         let raw = fd.as_raw_fd();
-        self.core.links[slot as usize].fd = Some(fd);
+        let link = &mut self.core.links[slot as usize];
+        (link.fd, link.tag) = (Some(fd), tag);
         self.core.live += 1;
         let token = self.core.token(slot);
         if let Err(e) = self.driver.attach(token, raw) {
@@ -411,10 +416,10 @@ impl<H: Handler> Reactor<H> {
             return;
         }
         if kind != Kind::Tls {
-            self.introduce(slot, Some(&from));
+            self.introduce(slot, unix_path);
             return;
         }
-        let session = self.net.tls().map(|context| Session::new(&context));
+        let session = self.net.tls(tag).map(|context| Session::new(&context));
         let link = &mut self.core.links[slot as usize];
         if let Some(Ok(session)) = session {
             link.tls = Some(Box::new(session));
@@ -428,8 +433,11 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Tells the handler of a connection that is ready for requests.
-    pub(super) fn introduce(&mut self, slot: u32, from: Option<&Listener>) {
-        let peer = self.peer_info(slot, from);
+    pub(super) fn introduce(&mut self, slot: u32, unix_path: Option<Arc<str>>) {
+        let asked_for = self.core.links[slot as usize].is(flag::OUTGOING);
+        let connecting = asked_for.then(|| self.core.take_connecting(slot)).flatten();
+        let unix_path = connecting.map_or(unix_path, |connecting| connecting.unix_path);
+        let peer = self.peer_info(slot, unix_path);
         let mut io = ConnIo { core: &mut self.core, slot };
         match self.handler.opened(&peer, &mut io) {
             Some(user) => self.users[slot as usize] = Some(user),
@@ -437,11 +445,14 @@ impl<H: Handler> Reactor<H> {
         }
     }
 
-    pub(super) fn peer_info(&mut self, slot: u32, from: Option<&Listener>) -> PeerInfo {
+    pub(super) fn peer_info(&mut self, slot: u32, unix_path: Option<Arc<str>>) -> PeerInfo {
         let id = self.core.id(slot);
         let link = &mut self.core.links[slot as usize];
-        // A TLS connection comes without its listener, which may have gone meanwhile.
-        let kind = from.map_or(Kind::Tls, |listener| listener.spec.kind);
+        let kind = match &unix_path {
+            _ if link.is(flag::TLS) => Kind::Tls,
+            Some(_) => Kind::Unix,
+            None => Kind::Tcp,
+        };
         let (mut addr, mut local) = (None, None);
         if kind != Kind::Unix
             && let Some(fd) = link.fd.take()
@@ -454,9 +465,11 @@ impl<H: Handler> Reactor<H> {
             id,
             fd: link.fd.as_ref().map_or(-1, AsRawFd::as_raw_fd),
             kind,
+            tag: link.tag,
+            is_outgoing: link.is(flag::OUTGOING),
             addr,
             local,
-            unix_path: from.and_then(|listener| listener.unix_path.clone()),
+            unix_path,
             cert_name: link.tls.as_ref().and_then(|session| session.peer_name()),
         }
     }
@@ -465,6 +478,13 @@ impl<H: Handler> Reactor<H> {
         let mut cx = Cx { core: &mut self.core, users: &mut self.users };
         let pause = self.handler.tick(&mut cx);
         self.next_tick = self.core.now + pause;
+    }
+
+    fn run_timers(&mut self) {
+        for key in self.core.timers.take_due(self.core.now) {
+            let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+            self.handler.timer(key, &mut cx);
+        }
     }
 
     /// Takes up what waited for this turn.
@@ -505,7 +525,8 @@ impl<H: Handler> Reactor<H> {
     }
 
     /// Takes leave of the connections that ended.
-    fn reap(&mut self) {
+    pub(super) fn reap(&mut self) {
+        self.seat_users();
         while let Some((slot, why)) = self.core.dead.pop() {
             let token = self.core.token(slot);
             let link = &mut self.core.links[slot as usize];
@@ -518,6 +539,7 @@ impl<H: Handler> Reactor<H> {
                 sys::shutdown(fd.as_raw_fd());
             }
             let (handed, _) = self.net.handed(self.core.thread as usize);
+            let is_outgoing = gone.is(flag::OUTGOING);
             match gone.fd {
                 // It is being sent at this moment: the number must stay what it is.
                 Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
@@ -527,11 +549,20 @@ impl<H: Handler> Reactor<H> {
             }
             self.core.closing.push(slot);
             self.core.live -= 1;
-            self.net.depart(self.core.thread as usize);
+            if !is_outgoing {
+                self.net.depart(self.core.thread as usize);
+            } else {
+                self.core.connecting_ended(token, why);
+            }
             if let Some(user) = self.users[slot as usize].take() {
                 let id = super::ConnId::new(self.core.thread, token);
-                self.handler.closed(id, user, why);
+                let mut cx = Cx { core: &mut self.core, users: &mut self.users };
+                self.handler.closed(id, user, why, &mut cx);
+                self.seat_users();
             }
+        }
+        if !self.core.not_opened.is_empty() {
+            self.tell_not_opened();
         }
     }
 
@@ -546,7 +577,7 @@ impl<H: Handler> Reactor<H> {
         }
         for slot in 0..self.core.links.len() as u32 {
             let link = &self.core.links[slot as usize];
-            if link.fd.is_some() && !link.is(flag::DEAD | flag::HANDSHAKE) {
+            if link.fd.is_some() && !link.is(flag::DEAD | flag::HANDSHAKE | flag::CONNECTING) {
                 self.core.close_after_flush(slot);
             }
         }

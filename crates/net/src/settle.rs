@@ -10,6 +10,7 @@ use super::Close;
 use super::Handler;
 use super::conn::{Link, flag};
 use super::core::Core;
+use super::cx::ConnIo;
 use super::fair::{self, SendBudget};
 use super::handed::{self, HandedReply};
 use super::held::Gate;
@@ -38,7 +39,7 @@ impl<H: Handler> Reactor<H> {
             if link.is(flag::DEAD) {
                 continue;
             }
-            if link.is(flag::STUCK | flag::HANDED) {
+            if link.is(flag::STUCK | flag::HANDED | flag::CONNECTING) {
                 if link.is(flag::HANDED) {
                     let (handed, waker) = self.net.handed(self.core.thread as usize);
                     handed.want_return(waker);
@@ -62,13 +63,17 @@ impl<H: Handler> Reactor<H> {
                 note_held(&mut self.core, slot);
             }
             let link = &mut self.core.links[slot as usize];
-            let mut buf = std::mem::replace(&mut link.out, held);
+            // The handshake's own words go in front of all that is to be said.
+            let is_early = link.is(flag::HANDSHAKE);
+            let mut buf =
+                if is_early { Output::default() } else { std::mem::replace(&mut link.out, held) };
             if link.is(flag::TLS) {
                 buf = seal(&mut self.core, slot, buf);
             }
             if buf.is_empty() {
                 self.core.pool.put(buf);
-                if self.core.links[slot as usize].is(flag::CLOSING) {
+                let link = &self.core.links[slot as usize];
+                if link.is(flag::CLOSING) && (!is_early || link.out.is_empty()) {
                     self.finish(slot);
                 }
                 continue;
@@ -186,6 +191,9 @@ impl<H: Handler> Reactor<H> {
     /// A socket that was full takes more.
     pub(super) fn on_writable(&mut self, slot: u32) {
         let link = &mut self.core.links[slot as usize];
+        if link.is(flag::CONNECTING) {
+            return self.on_connectable(slot);
+        }
         if !link.is(flag::STUCK) {
             return;
         }
@@ -199,6 +207,11 @@ impl<H: Handler> Reactor<H> {
                     self.core.mark_dirty(slot);
                 } else {
                     self.drained(slot);
+                }
+                if let Some(user) = self.users[slot as usize].as_mut()
+                    && !self.core.links[slot as usize].is(flag::DEAD)
+                {
+                    self.handler.drained(user, &mut ConnIo { core: &mut self.core, slot });
                 }
             }
             Ok(false) => self.await_writable(slot),
@@ -248,7 +261,7 @@ fn queue_behind(link: &mut Link) {
 fn seal(core: &mut Core, slot: u32, plain: Output) -> Output {
     let mut wire = core.pool.get();
     let link = &mut core.links[slot as usize];
-    let closing = link.is(flag::CLOSING) && !link.holds();
+    let closing = link.is(flag::CLOSING) && !link.holds() && !link.is(flag::HANDSHAKE);
     if let Some(session) = link.tls.as_mut() {
         for record in plain.slices(0).flat_map(|slice| slice.chunks(SEALED)) {
             session.seal(record, wire.plain_mut());

@@ -4,9 +4,12 @@
 use super::handed::HandedReplies;
 use super::held::Passed;
 use super::listen::{BindError, ListenSpec, Listener, Listeners};
+use super::peer::{Kind, Tag};
 use super::probe::Backend;
+use super::resolve::{Found, Resolver};
 use super::tls::TlsContext;
 use super::waker::Waker;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -52,7 +55,20 @@ impl Default for NetOptions {
 /// A new connection on its way to its thread.
 pub(super) struct Arrival {
     pub fd: OwnedFd,
-    pub from: Arc<Listener>,
+    pub kind: Kind,
+    pub tag: Tag,
+    pub unix_path: Option<Arc<str>>,
+}
+
+impl Arrival {
+    pub fn accepted(fd: OwnedFd, from: &Listener) -> Self {
+        Self { fd, kind: from.spec.kind, tag: from.tag(), unix_path: from.unix_path.clone() }
+    }
+
+    pub fn adopted(fd: OwnedFd, kind: Kind, tag: Tag) -> Self {
+        let unix_path = (kind == Kind::Unix).then(|| Arc::from(""));
+        Self { fd, kind, tag, unix_path }
+    }
 }
 
 /// One thread, as the others see it.
@@ -61,6 +77,8 @@ struct Seat {
     /// Connections it has or has been assigned.
     connections: AtomicUsize,
     mail: Mutex<Vec<Arrival>>,
+    /// Answers of the resolver.
+    found: Mutex<Vec<Found>>,
     /// Replies that it has handed over.
     handed: HandedReplies,
     /// It holds output back.
@@ -90,7 +108,8 @@ pub struct Net {
     seats: Box<[Seat]>,
     assigning: Mutex<()>,
     listeners: Listeners,
-    tls: Mutex<Option<Arc<TlsContext>>>,
+    tls: Mutex<HashMap<Tag, Arc<TlsContext>>>,
+    resolver: Resolver,
 }
 
 fn micros(time: Duration) -> u32 {
@@ -109,6 +128,7 @@ impl Net {
                 waker: Waker::new()?,
                 connections: AtomicUsize::new(0),
                 mail: Mutex::default(),
+                found: Mutex::default(),
                 handed: HandedReplies::default(),
                 is_holding: AtomicBool::new(false),
                 coalesced_waits: AtomicU64::new(0),
@@ -128,7 +148,8 @@ impl Net {
             seats: (0..threads).map(seat).collect::<io::Result<_>>()?,
             assigning: Mutex::new(()),
             listeners: Listeners::default(),
-            tls: Mutex::new(None),
+            tls: Mutex::default(),
+            resolver: Resolver::default(),
             options,
         }))
     }
@@ -154,9 +175,19 @@ impl Net {
         self.listeners.addresses()
     }
 
-    /// Sets what TLS connections accepted from now on use; the others keep what they have.
-    pub fn set_tls(&self, context: Option<Arc<TlsContext>>) {
-        *lock(&self.tls) = context;
+    /// Sets what TLS connections with this tag use that are accepted from now on; the others keep what
+    /// they have.
+    pub fn set_tls(&self, tag: Tag, context: Option<Arc<TlsContext>>) {
+        let mut contexts = lock(&self.tls);
+        match context {
+            Some(context) => drop(contexts.insert(tag, context)),
+            None => drop(contexts.remove(&tag)),
+        }
+    }
+
+    /// Makes a connected socket a connection of the thread with the fewest, as if it had been accepted.
+    pub fn adopt(&self, fd: OwnedFd, kind: Kind, tag: Tag) {
+        self.hand_over(self.assign(0), Arrival::adopted(fd, kind, tag));
     }
 
     /// Sets the keep-alive time of connections accepted from now on; zero for none.
@@ -321,8 +352,22 @@ impl Net {
         self.seats[thread].yielding.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn tls(&self) -> Option<Arc<TlsContext>> {
-        lock(&self.tls).clone()
+    pub(super) fn tls(&self, tag: Tag) -> Option<Arc<TlsContext>> {
+        lock(&self.tls).get(&tag).cloned()
+    }
+
+    pub(super) fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+
+    /// The resolver has an answer for a thread.
+    pub(super) fn found(&self, thread: usize, found: Found) {
+        lock(&self.seats[thread].found).push(found);
+        self.seats[thread].waker.wake();
+    }
+
+    pub(super) fn take_found(&self, thread: usize) -> Vec<Found> {
+        std::mem::take(&mut *lock(&self.seats[thread].found))
     }
 
     pub(super) fn listeners(&self) -> &Listeners {
@@ -338,6 +383,11 @@ impl Net {
         let chosen = (0..self.seats.len()).min_by_key(load).unwrap_or(own);
         self.seats[chosen].connections.fetch_add(1, Ordering::Relaxed);
         chosen
+    }
+
+    /// Counts a connection that the calling thread has got otherwise.
+    pub(super) fn arrive(&self, thread: usize) {
+        self.seats[thread].connections.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn depart(&self, thread: usize) {

@@ -256,6 +256,60 @@ fn wait_until_writable(fd: RawFd, timeout: Duration) -> io::Result<()> {
     }
 }
 
+/// A socket that has begun to connect, and whether it is connected already.
+pub(super) fn begin_to_connect(target: &SocketAddr) -> io::Result<(OwnedFd, bool)> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let family = if target.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+    // SAFETY: takes no pointers.
+    let fd = own(unsafe { libc::socket(family, kind, 0) })?;
+    let begun = with_address(target, |sa, size| {
+        // SAFETY: `sa` is an address of `size` bytes that lives through the call.
+        check(unsafe { libc::connect(fd.as_raw_fd(), sa, size) })
+    });
+    match begun {
+        Ok(_) => Ok((fd, true)),
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok((fd, false)),
+        Err(error) => Err(error),
+    }
+}
+
+/// A socket that is connected to the Unix socket at `path`, which takes no time.
+pub(super) fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let sa = unix_address(path)?;
+    // SAFETY: takes no pointers.
+    let fd = own(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
+    let size = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: `sa` is a sockaddr_un of `size` bytes that lives through the call.
+    check(unsafe { libc::connect(fd.as_raw_fd(), (&raw const sa).cast(), size) })?;
+    Ok(fd)
+}
+
+/// What became of a socket that was being connected.
+pub(super) fn connect_outcome(fd: RawFd) -> io::Result<()> {
+    let mut errno: libc::c_int = 0;
+    let mut size = size_of::<libc::c_int>() as libc::socklen_t;
+    let room = (&raw mut errno).cast();
+    // SAFETY: `room` has `size` bytes, and both live through the call.
+    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, room, &raw mut size) })?;
+    if errno == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(errno)) }
+}
+
+fn unix_address(path: &Path) -> io::Result<libc::sockaddr_un> {
+    // SAFETY: the all-zero bit pattern is a valid sockaddr_un.
+    let mut sa: libc::sockaddr_un = unsafe { zeroed() };
+    sa.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let name = path.as_os_str().as_bytes();
+    // One byte stays for the terminating zero.
+    if name.len() >= sa.sun_path.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+    }
+    for (to, from) in sa.sun_path.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    Ok(sa)
+}
+
 /// A socket that listens on `address`. An IPv6 socket takes IPv6 only, so that `*` and `::*` can be
 /// bound side by side. The error says which step failed.
 pub(super) fn listen_tcp(
@@ -314,17 +368,7 @@ pub(super) fn listen_unix(
     backlog: u32,
 ) -> Result<OwnedFd, (&'static str, io::Error)> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: the all-zero bit pattern is a valid sockaddr_un.
-    let mut sa: libc::sockaddr_un = unsafe { zeroed() };
-    sa.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let name = path.as_os_str().as_bytes();
-    // One byte stays for the terminating zero.
-    if name.len() >= sa.sun_path.len() {
-        return Err(("bind", io::Error::from_raw_os_error(libc::ENAMETOOLONG)));
-    }
-    for (to, from) in sa.sun_path.iter_mut().zip(name) {
-        *to = *from as libc::c_char;
-    }
+    let sa = unix_address(path).map_err(|e| ("bind", e))?;
     // SAFETY: takes no pointers.
     let fd = own(unsafe { libc::socket(libc::AF_UNIX, kind, 0) }).map_err(|e| ("socket", e))?;
     // Before anything that is there goes for nothing.

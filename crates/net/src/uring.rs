@@ -169,19 +169,33 @@ impl Uring {
     }
 
     pub fn attach(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
-        let slot = token.slot as usize;
-        if self.reads.len() <= slot {
-            let vacant = || Read { fd: -1, generation: 0, state: State::Idle, watched: false };
-            self.reads.resize_with(slot + 1, vacant);
-        }
-        self.reads[slot] =
-            Read { fd, generation: token.generation, state: State::Idle, watched: false };
+        self.enter(token, fd);
         self.arm_read(token);
         Ok(())
     }
 
+    pub fn watch(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
+        self.enter(token, fd);
+        self.await_writable(token, fd);
+        Ok(())
+    }
+
+    fn enter(&mut self, token: Token, fd: RawFd) {
+        let slot = token.slot as usize;
+        if self.reads.len() <= slot {
+            let vacant =
+                || Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
+            self.reads.resize_with(slot + 1, vacant);
+        }
+        self.reads[slot] =
+            Read { fd, generation: token.generation, state: State::Idle, watched: false };
+    }
+
     pub fn detach(&mut self, token: Token, flags: u16) {
-        let read = &mut self.reads[token.slot as usize];
+        let Some(read) = self.reads.get_mut(token.slot as usize) else { return };
+        if read.generation != token.generation {
+            return;
+        }
         let (state, watched) = (read.state, read.watched);
         // Completions that are still to come find a generation that is not theirs.
         *read = Read { fd: -1, generation: u32::MAX, state: State::Idle, watched: false };
@@ -194,7 +208,7 @@ impl Uring {
         if watched {
             self.cancel(name(op::HANGUP, token));
         }
-        if flags & flag::STUCK != 0 {
+        if flags & (flag::STUCK | flag::CONNECTING) != 0 {
             self.cancel(name(op::WRITABLE, token));
         }
     }

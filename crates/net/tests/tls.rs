@@ -3,19 +3,15 @@
 
 mod support;
 
-use net::{Backend, ClientAuth, Close, Kind, NetOptions, TlsContext, TlsSettings};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use net::{Backend, ClientAuth, Close, Kind, Tag, TlsContext};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
-};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use support::{Message, Note, Peer, Server};
+use support::authority::{Authority, Tls, connect};
+use support::{Message, Note, Peer};
 
 on_both!(
     requests_and_large_replies_pass,
@@ -30,112 +26,6 @@ on_both!(
     goodbye_is_said,
     a_flood_to_a_paused_connection_is_stopped,
 );
-
-/// An authority, and a folder with what it signed.
-struct Authority {
-    certificate: CertificateDer<'static>,
-    issuer: Issuer<'static, KeyPair>,
-    folder: PathBuf,
-}
-
-impl Authority {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("dunlin-tls-{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, format!("authority {number}"));
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.self_signed(&key).unwrap();
-        std::fs::write(folder.join("ca.crt"), certificate.pem()).unwrap();
-        let certificate = certificate.der().clone();
-        Self { certificate, issuer: Issuer::new(params, key), folder }
-    }
-
-    /// Signs a certificate: `NAME.crt` and `NAME.key` in the folder.
-    fn sign(&self, name: &str) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.path(name, "crt"), certificate.pem()).unwrap();
-        std::fs::write(self.path(name, "key"), key.serialize_pem()).unwrap();
-    }
-
-    fn path(&self, name: &str, kind: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{kind}"))
-    }
-
-    fn text(&self, name: &str, kind: &str) -> String {
-        self.path(name, kind).to_str().unwrap().to_owned()
-    }
-
-    fn settings(&self, auth_clients: ClientAuth) -> TlsSettings {
-        TlsSettings {
-            cert_file: self.text("server", "crt"),
-            key_file: self.text("server", "key"),
-            ca_cert_file: self.text("ca", "crt"),
-            auth_clients,
-            session_cache_size: Some(100),
-            ..TlsSettings::default()
-        }
-    }
-
-    fn server(&self, backend: Backend, auth: ClientAuth) -> Server {
-        self.sign("server");
-        let options = NetOptions { backend, ..NetOptions::default() };
-        Server::with(options, |net| {
-            net.set_tls(Some(TlsContext::load(&self.settings(auth)).unwrap()));
-            vec![Server::anywhere(Kind::Tls)]
-        })
-    }
-
-    fn client(
-        &self,
-        certificate: Option<&str>,
-        versions: &[&'static SupportedProtocolVersion],
-    ) -> ClientConfig {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let rules = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(versions)
-            .unwrap()
-            .with_root_certificates(roots);
-        match certificate {
-            None => rules.with_no_client_auth(),
-            Some(name) => {
-                let chain = vec![CertificateDer::from_pem_file(self.path(name, "crt")).unwrap()];
-                let key = PrivateKeyDer::from_pem_file(self.path(name, "key")).unwrap();
-                rules.with_client_auth_cert(chain, key).unwrap()
-            }
-        }
-    }
-
-    fn connect(&self, server: &Server, certificate: Option<&str>) -> Peer<Tls> {
-        connect(server, self.client(certificate, rustls::ALL_VERSIONS))
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-type Tls = StreamOwned<ClientConnection, TcpStream>;
-
-fn connect(server: &Server, config: ClientConfig) -> Peer<Tls> {
-    let stream = TcpStream::connect(server.addr()).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
-    let name = ServerName::try_from("localhost").unwrap();
-    let session = ClientConnection::new(Arc::new(config), name).unwrap();
-    Peer::over(StreamOwned::new(session, stream))
-}
 
 /// A request that is expected to fail, at whatever point.
 fn refused(mut peer: Peer<Tls>) -> bool {
@@ -176,7 +66,7 @@ fn both_protocol_versions_work(backend: Backend) {
     }
     let mut settings = authority.settings(ClientAuth::No);
     settings.protocols = "TLSv1.3".to_owned();
-    server.net.set_tls(Some(TlsContext::load(&settings).unwrap()));
+    server.net.set_tls(Tag::default(), Some(TlsContext::load(&settings).unwrap()));
     assert!(refused(connect(&server, authority.client(None, &[&rustls::version::TLS12]))));
     assert_eq!(authority.connect(&server, None).ask("echo new"), "new");
 }
@@ -283,7 +173,9 @@ fn reloading_affects_new_connections_only(backend: Backend) {
     let mut old = first.connect(&server, None);
     assert_eq!(old.ask("echo old"), "old");
     second.sign("server");
-    server.net.set_tls(Some(TlsContext::load(&second.settings(ClientAuth::No)).unwrap()));
+    server
+        .net
+        .set_tls(Tag::default(), Some(TlsContext::load(&second.settings(ClientAuth::No)).unwrap()));
     assert_eq!(old.ask("echo kept"), "kept");
     assert_eq!(second.connect(&server, None).ask("echo new"), "new");
     assert!(refused(first.connect(&server, None)));
@@ -299,7 +191,7 @@ fn ciphers_are_restricted(backend: Backend) {
     let mut settings = authority.settings(ClientAuth::No);
     settings.ciphersuites = "TLS_CHACHA20_POLY1305_SHA256".to_owned();
     settings.ciphers = "ECDHE-ECDSA-CHACHA20-POLY1305".to_owned();
-    server.net.set_tls(Some(TlsContext::load(&settings).unwrap()));
+    server.net.set_tls(Tag::default(), Some(TlsContext::load(&settings).unwrap()));
     for version in rustls::ALL_VERSIONS {
         let mut peer = connect(&server, authority.client(None, &[version]));
         assert_eq!(peer.ask("echo x"), "x");

@@ -496,7 +496,7 @@ impl Handler for Hub {
         }
     }
 
-    fn closed(&mut self, id: ConnId, conn: Conn, why: Close) {
+    fn closed(&mut self, id: ConnId, conn: Conn, why: Close, _cx: &mut Cx<'_, Conn>) {
         if conn.replica.is_some() {
             self.replicas.remove(self.engine, id);
         }

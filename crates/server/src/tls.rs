@@ -1,7 +1,7 @@
 //! From the `tls-*` options to a context for the network layer.
 
 use config::{Config, Text, TlsAuthClients};
-use net::{self, ClientAuth, Net, TlsContext, TlsSettings};
+use net::{self, ClientAuth, Net, Tag, TlsContext, TlsSettings};
 use rustls::ClientConfig;
 use std::sync::Arc;
 
@@ -38,7 +38,8 @@ fn settings(config: &Config) -> TlsSettings {
 /// # Errors
 /// The first option that does not work, and why.
 pub fn outgoing(config: &Config) -> Result<Arc<ClientConfig>, String> {
-    net::outgoing(&settings(config)).map_err(|error| format!("Failed to configure TLS: {error}"))
+    net::client_rules(&settings(config), net::NameCheck::Any)
+        .map_err(|error| format!("Failed to configure TLS: {error}"))
 }
 
 /// Loads the certificates if there is a TLS port, for connections accepted from now on.
@@ -47,11 +48,11 @@ pub fn outgoing(config: &Config) -> Result<Arc<ClientConfig>, String> {
 /// The first option that does not work, and why; nothing has changed.
 pub fn apply(config: &Config, net: &Net) -> Result<(), String> {
     if config.tls_port() == 0 {
-        net.set_tls(None);
+        net.set_tls(Tag::default(), None);
         return Ok(());
     }
     let context = TlsContext::load(&settings(config))
         .map_err(|error| format!("Failed to configure TLS: {error}"))?;
-    net.set_tls(Some(context));
+    net.set_tls(Tag::default(), Some(context));
     Ok(())
 }

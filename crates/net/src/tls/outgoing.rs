@@ -1,7 +1,7 @@
-//! TLS on connections that this server makes, to a primary: the rules, and the handshake.
+//! TLS on connections that this process makes: the rules, and the handshake on a blocking socket.
 //!
-//! As in Redis, the other side's certificate has to come from a known authority, but need not be for the
-//! name by which it was reached: primaries are known by addresses, which change.
+//! The other side's certificate has to come from a known authority. It need not be for the name by which
+//! it was reached where servers are known by addresses, which change ([`NameCheck::Any`]).
 
 use super::TlsSettings;
 use super::context::{TlsError, authorities, identity, protocols, provider, setting};
@@ -19,15 +19,45 @@ use std::sync::Arc;
 /// A connection of ours.
 pub type OutgoingStream = StreamOwned<ClientConnection, TcpStream>;
 
-/// The rules of connections that this server makes.
+/// Which name the other side's certificate has to be for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameCheck {
+    /// The one by which it was reached.
+    Same,
+    /// Any.
+    Any,
+}
+
+/// What a connection needs to speak TLS with a server.
+#[derive(Debug, Clone)]
+pub struct TlsClient {
+    pub(super) rules: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+}
+
+impl TlsClient {
+    /// For a server of this name, or address as text.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn new(rules: Arc<ClientConfig>, name: &str) -> io::Result<Self> {
+        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        Ok(Self { rules, name })
+    }
+}
+
+/// The rules of connections that this process makes.
 ///
 /// # Errors
 /// The first directive that does not work, and why.
-pub fn outgoing(settings: &TlsSettings) -> Result<Arc<ClientConfig>, TlsError> {
+pub fn client_rules(
+    settings: &TlsSettings,
+    names: NameCheck,
+) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(provider(settings)?);
     let roots = authorities(settings)?;
     if roots.is_empty() {
-        let why = "the primary's certificate cannot be checked without it or tls-ca-cert-dir";
+        let why = "the server's certificate cannot be checked without it or tls-ca-cert-dir";
         return Err(setting("tls-ca-cert-file", why));
     }
     let verifier =
@@ -38,7 +68,10 @@ pub fn outgoing(settings: &TlsSettings) -> Result<Arc<ClientConfig>, TlsError> {
         .with_protocol_versions(&protocols(&settings.protocols)?)
         .map_err(|why| setting("tls-protocols", why.to_string()))?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyName(verifier)));
+        .with_custom_certificate_verifier(match names {
+            NameCheck::Same => verifier,
+            NameCheck::Any => Arc::new(AnyName(verifier)),
+        });
     let own = of_client(settings);
     if own.cert_file.is_empty() && own.key_file.is_empty() {
         return Ok(Arc::new(rules.with_no_client_auth()));

@@ -2,7 +2,8 @@
 
 use super::context::TlsContext;
 use super::name::common_name;
-use rustls::ServerConnection;
+use super::outgoing::TlsClient;
+use rustls::{ClientConnection, Connection, ServerConnection};
 use std::io::{Read, Write};
 
 /// What came of a piece of input.
@@ -16,15 +17,24 @@ pub(crate) enum FeedResult {
 
 /// A session, and the address its peer came from for the log.
 pub(crate) struct Session {
-    tls: ServerConnection,
+    tls: Connection,
 }
 
 impl Session {
     pub fn new(context: &TlsContext) -> Result<Self, rustls::Error> {
-        let mut tls = ServerConnection::new(context.config.clone())?;
+        Ok(Self::of(ServerConnection::new(context.config.clone())?.into()))
+    }
+
+    /// A session with a server.
+    pub fn to_server(client: &TlsClient) -> Result<Self, rustls::Error> {
+        let tls = ClientConnection::new(client.rules.clone(), client.name.clone())?;
+        Ok(Self::of(tls.into()))
+    }
+
+    fn of(mut tls: Connection) -> Self {
         // What a peer does not read is limited by the reactor, not here.
         tls.set_buffer_limit(None);
-        Ok(Self { tls })
+        Self { tls }
     }
 
     /// True until keys are agreed; the session then has something to say that is not in reply to

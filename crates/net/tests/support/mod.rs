@@ -13,9 +13,11 @@
 #![allow(dead_code)] // Each test program uses its own part of this.
 #![allow(clippy::unwrap_used)] // A test's helpers are tests.
 
+pub mod authority;
+
 use net::{
     Address, Backend, Close, ConnId, ConnIo, Consumed, Cx, Gate, Handler, Kind, ListenSpec, Net,
-    NetOptions, PeerInfo, Problem, Reactor,
+    NetOptions, PeerInfo, Problem, Reactor, Tag,
 };
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -226,7 +228,7 @@ impl Handler for Lines {
         Consumed::read(at)
     }
 
-    fn closed(&mut self, id: ConnId, conn: Client, why: Close) {
+    fn closed(&mut self, id: ConnId, conn: Client, why: Close, _cx: &mut Cx<'_, Client>) {
         assert_eq!(conn.id, Some(id));
         self.watch.note(Note::Closed(id, why));
     }
@@ -279,7 +281,7 @@ impl Server {
     /// A listener on a port the system chooses.
     pub fn anywhere(kind: Kind) -> ListenSpec {
         let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
-        ListenSpec { kind, address, optional: false }
+        ListenSpec { kind, address, optional: false, tag: Tag::default() }
     }
 
     pub fn with(options: NetOptions, specs: impl FnOnce(&Net) -> Vec<ListenSpec>) -> Self {
