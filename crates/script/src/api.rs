@@ -175,11 +175,7 @@ fn command(lua: Lua, on_error: OnError) -> Result<c_int, Raise> {
         shared.with_reply(|reply| {
             match shared.host(|host| host.call(words, is_resp3, reply)) {
                 Some(Ok(())) => {}
-                Some(Err(Stop)) => {
-                    lua.set_ending(true);
-                    lua.push("the script was stopped");
-                    return Err(Raise::Value);
-                }
+                Some(Err(Stop)) => return Err(Raise::Stop),
                 None => {
                     let text = "redis.call/pcall can only be called inside a script invocation";
                     push_refusal(lua, text);
@@ -192,6 +188,7 @@ fn command(lua: Lua, on_error: OnError) -> Result<c_int, Raise> {
             if !lua.has_room(8) {
                 return Err(Raise::message("stack overflow"));
             }
+            lua.count_bytes(reply.len());
             let is_error = reply.first() == Some(&b'-');
             reply_to_lua::push(lua, reply, is_resp3);
             answer(on_error, if is_error { Answer::Error } else { Answer::Value })
@@ -304,7 +301,9 @@ fn sha1hex(lua: Lua) -> Result<c_int, Raise> {
     if lua.top() != 1 {
         return Err(refuse(lua, "wrong number of arguments"));
     }
-    let digest = structs::sha1::sha1(lua.bytes(1).unwrap_or_default());
+    let bytes = lua.bytes(1).unwrap_or_default();
+    lua.count_bytes(bytes.len().saturating_mul(8));
+    let digest = structs::sha1::sha1(bytes);
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     lua.push(&hex);
     Ok(1)

@@ -85,18 +85,19 @@ unsafe extern "C-unwind" {
         len: usize,
         name: *const c_char,
     ) -> c_int;
-    pub(crate) fn lua_setreadonly(l: *mut LuaState, index: c_int, readonly: c_int);
     pub(crate) fn lua_rawequal(l: *mut LuaState, a: c_int, b: c_int) -> c_int;
     pub(crate) fn lua_setfenv(l: *mut LuaState, index: c_int) -> c_int;
-    pub(crate) fn lua_isreadonly(l: *mut LuaState, index: c_int) -> c_int;
-    pub(crate) fn lua_setending(l: *mut LuaState, ending: c_int);
-    pub(crate) fn luaM_seedrandom(seed: u64);
 
-    pub(crate) fn luaopen_base(l: *mut LuaState) -> c_int;
     pub(crate) fn luaopen_table(l: *mut LuaState) -> c_int;
     pub(crate) fn luaopen_string(l: *mut LuaState) -> c_int;
     pub(crate) fn luaopen_math(l: *mut LuaState) -> c_int;
 
+    pub(crate) fn dunlin_open_base(l: *mut LuaState) -> c_int;
+    pub(crate) fn dunlin_set_readonly(l: *mut LuaState, index: c_int, readonly: c_int);
+    pub(crate) fn dunlin_set_globals_readonly(l: *mut LuaState, readonly: c_int);
+    pub(crate) fn dunlin_is_readonly(l: *mut LuaState, index: c_int) -> c_int;
+    pub(crate) fn dunlin_count(l: *mut LuaState, steps: c_int) -> c_int;
+    pub(crate) fn dunlin_count_bytes(l: *mut LuaState, bytes: usize);
     pub(crate) fn dunlin_call(l: *mut LuaState) -> c_int;
     pub(crate) fn dunlin_hook(l: *mut LuaState, ar: *mut Debug);
 }

@@ -64,15 +64,15 @@ impl Interpreter {
     /// A new one.
     #[allow(unsafe_code)]
     pub fn new(identity: &Identity, seed: u64) -> Interpreter {
-        let shared = Box::into_raw(Box::<Shared>::default());
+        let shared = Box::<Shared>::default();
+        shared.random.set(seed);
+        let shared = Box::into_raw(shared);
         // SAFETY: the allocator's data begins with its counter and lives as long as `self`.
         let state = unsafe { ffi::lua_newstate(memory::allocate, shared.cast()) };
         assert!(!state.is_null(), "the allocator does not fail");
         let lua = Lua::new(state);
         sandbox::furnish(lua, identity);
         lua.set_hook(TICK);
-        // SAFETY: sets a number of this thread.
-        unsafe { ffi::luaM_seedrandom(seed) };
         Interpreter {
             lua,
             shared,
@@ -172,14 +172,12 @@ impl Interpreter {
         };
         lua.set_top(0);
         lua.push_function(api::annotate);
-        lua.copy(Lua::GLOBALS);
-        lua.set_readonly(-1, false);
+        lua.set_globals_readonly(false);
         push_list(lua, keys);
-        lua.set_field(-2, "KEYS");
+        lua.set_field(Lua::GLOBALS, "KEYS");
         push_list(lua, args);
-        lua.set_field(-2, "ARGV");
-        lua.set_readonly(-1, true);
-        lua.pop(1);
+        lua.set_field(Lua::GLOBALS, "ARGV");
+        lua.set_globals_readonly(true);
         self.has_arguments = true;
         lua.raw_get_at(Lua::REGISTRY, slot);
         self.finish(0, host, reply)
@@ -216,14 +214,12 @@ impl Interpreter {
             return;
         }
         let lua = self.lua;
-        lua.copy(Lua::GLOBALS);
-        lua.set_readonly(-1, false);
+        lua.set_globals_readonly(false);
         for name in ["KEYS", "ARGV"] {
             lua.push_nil();
-            lua.set_field(-2, name);
+            lua.set_field(Lua::GLOBALS, name);
         }
-        lua.set_readonly(-1, true);
-        lua.pop(1);
+        lua.set_globals_readonly(true);
     }
 
     /// Calls the function below its arguments, above the handler, and turns its result into a reply.
@@ -234,7 +230,7 @@ impl Interpreter {
         let mut is_stopped = false;
         let mut watched = Watched { host, is_stopped: &mut is_stopped };
         let is_done = shared.with_host(&mut watched, || lua.call(args, 1, 1));
-        lua.set_ending(false);
+        shared.is_ending.set(false);
         let outcome = if is_stopped {
             Outcome::Stopped(place_of_error(lua))
         } else if !is_done {
@@ -290,7 +286,7 @@ impl Interpreter {
         let mut is_stopped = false;
         let mut watched = Watched { host, is_stopped: &mut is_stopped };
         let is_loaded = shared.with_host(&mut watched, || lua.call(0, 0, 2));
-        lua.set_ending(false);
+        shared.is_ending.set(false);
         let registration = shared.registration.borrow_mut().take().unwrap_or_default();
         if is_stopped {
             lua.set_top(0);
@@ -335,8 +331,8 @@ impl Interpreter {
     }
 }
 
-// SAFETY: an interpreter owns its state and what it points to, reaches nothing of its thread but the
-// generator of random numbers, which any thread has, and is used through exclusive references alone.
+// SAFETY: an interpreter owns its state and what it points to, reaches nothing of its thread, and is
+// used through exclusive references alone.
 #[allow(unsafe_code)]
 unsafe impl Send for Interpreter {}
 
@@ -455,5 +451,21 @@ extern "C-unwind" fn dunlin_tick(state: *mut ffi::LuaState) -> c_int {
     c_int::from(goes_on)
 }
 
+/// Ends the script, for the glue.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+extern "C-unwind" fn dunlin_end(state: *mut ffi::LuaState) {
+    Shared::of(Lua::new(state)).is_ending.set(true);
+}
+
+/// Returns whether the script was ended, for the glue's protected calls.
+#[allow(unsafe_code)]
+#[unsafe(no_mangle)]
+extern "C-unwind" fn dunlin_is_ending(state: *mut ffi::LuaState) -> c_int {
+    c_int::from(Shared::of(Lua::new(state)).is_ending.get())
+}
+
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;

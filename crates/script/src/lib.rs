@@ -19,6 +19,11 @@ mod sandbox;
 mod shared;
 pub mod shebang;
 
+/// The applier of patches, which the build uses.
+#[cfg(test)]
+#[path = "../build/patch.rs"]
+mod patch;
+
 pub use host::{Host, Identity, LogLevel, ReplicateTo, Stop};
 pub use interpreter::{Failure, Interpreter, Outcome, Sha};
 pub use register::FunctionSpec;

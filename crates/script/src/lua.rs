@@ -7,6 +7,7 @@
 
 use crate::ffi;
 use crate::ffi::{GLOBALS, LuaState};
+use crate::shared::Shared;
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_int, c_void};
 
@@ -18,6 +19,8 @@ pub(crate) type Function = fn(Lua) -> Result<c_int, Raise>;
 pub(crate) enum Raise {
     /// It is on top of the stack.
     Value,
+    /// The host has stopped the script: an error that no protected call catches.
+    Stop,
     /// A text; the place in the script is put before it.
     Message(Cow<'static, str>),
     /// Something is wrong with this argument.
@@ -35,6 +38,9 @@ impl Raise {
         Raise::Argument(number, text.into())
     }
 }
+
+/// Bytes from which on a string's bytes count.
+const LONG_STRING: usize = 256;
 
 /// The types of values, in the order of Lua's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -128,10 +134,12 @@ impl Lua {
         unsafe { ffi::lua_insert(self.0, index) }
     }
 
-    /// Makes sure that so many values can be pushed.
+    /// Makes sure that so many values can be pushed, and that a function of ours may call itself: says
+    /// no where Lua's stack or the thread's would become too large.
     pub(crate) fn has_room(self, values: c_int) -> bool {
         // SAFETY: grows the stack, or says no.
-        unsafe { ffi::lua_checkstack(self.0, values) != 0 }
+        let has_values = unsafe { ffi::lua_checkstack(self.0, values) != 0 };
+        has_values && Shared::of(self).has_stack()
     }
 
     // ---- looking ------------------------------------------------------------------------
@@ -313,12 +321,18 @@ impl Lua {
 
     pub(crate) fn set_readonly(self, index: c_int, readonly: bool) {
         // SAFETY: the caller names a table.
-        unsafe { ffi::lua_setreadonly(self.0, index, c_int::from(readonly)) }
+        unsafe { ffi::dunlin_set_readonly(self.0, index, c_int::from(readonly)) }
+    }
+
+    /// The same for the table of global variables.
+    pub(crate) fn set_globals_readonly(self, readonly: bool) {
+        // SAFETY: sets a flag of a table that is always there.
+        unsafe { ffi::dunlin_set_globals_readonly(self.0, c_int::from(readonly)) }
     }
 
     pub(crate) fn is_readonly(self, index: c_int) -> bool {
         // SAFETY: any index may be asked for.
-        unsafe { ffi::lua_isreadonly(self.0, index) != 0 }
+        unsafe { ffi::dunlin_is_readonly(self.0, index) != 0 }
     }
 
     /// Makes the table on top the environment of a function of Lua.
@@ -378,10 +392,22 @@ impl Lua {
         unsafe { ffi::lua_sethook(self.0, ffi::dunlin_hook, ffi::MASK_COUNT, instructions) };
     }
 
-    /// Whether no `pcall` of the script catches errors any more.
-    pub(crate) fn set_ending(self, ending: bool) {
-        // SAFETY: sets a flag.
-        unsafe { ffi::lua_setending(self.0, c_int::from(ending)) }
+    /// Counts steps of a function of ours, of about the length of an instruction each. The host is
+    /// asked now and then whether the script goes on.
+    #[inline]
+    pub(crate) fn count(self, steps: c_int) -> Result<(), Raise> {
+        // SAFETY: counts, and calls `dunlin_tick`, which raises no error.
+        if unsafe { ffi::dunlin_count(self.0, steps) } != 0 { Ok(()) } else { Err(Raise::Stop) }
+    }
+
+    /// Counts bytes that a function of ours works through at once: after many of them the next
+    /// instruction asks the host whether the script goes on.
+    #[inline]
+    pub(crate) fn count_bytes(self, bytes: usize) {
+        if bytes >= LONG_STRING {
+            // SAFETY: counts.
+            unsafe { ffi::dunlin_count_bytes(self.0, bytes) };
+        }
     }
 
     /// Collects garbage: all of it, or for as long as `step` says.
@@ -409,8 +435,9 @@ unsafe extern "C-unwind" fn dunlin_enter(state: *mut LuaState) -> c_int {
         Err(raise) => {
             let (code, text) = match raise {
                 Raise::Value => return -1,
+                Raise::Stop => return -3,
                 Raise::Message(text) => (-2, text),
-                Raise::Argument(number, text) => (-3 - number, text),
+                Raise::Argument(number, text) => (-4 - number, text),
             };
             lua.push(&text);
             code

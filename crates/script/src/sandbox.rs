@@ -10,9 +10,14 @@ use std::ffi::c_int;
 /// The key in the registry of the table that is the environment of libraries which are loaded.
 pub(crate) const LOADING: &str = "loading";
 
+/// Functions of Lua's basic library that scripts do not get: they reach files, or the environments of
+/// other functions.
+const LEFT_OUT: [&str; 6] = ["dofile", "loadfile", "print", "getfenv", "setfenv", "newproxy"];
+
 /// Opens the libraries and closes everything for changes.
 pub(crate) fn furnish(lua: Lua, identity: &Identity) {
     open_own(lua);
+    libs::random::replace(lua);
     cjson(lua);
     cmsgpack(lua);
     open(lua, "bit", libs::bit::FUNCTIONS);
@@ -37,11 +42,16 @@ pub(crate) fn furnish(lua: Lua, identity: &Identity) {
 
 #[allow(unsafe_code)]
 fn open_own(lua: Lua) {
-    for open in [ffi::luaopen_base, ffi::luaopen_table, ffi::luaopen_string, ffi::luaopen_math] {
+    for open in [ffi::dunlin_open_base, ffi::luaopen_table, ffi::luaopen_string, ffi::luaopen_math]
+    {
         let top = lua.top();
         // SAFETY: a new interpreter; each registers its functions and leaves its table.
         unsafe { open(lua.raw()) };
         lua.set_top(top);
+    }
+    for name in LEFT_OUT {
+        lua.push_nil();
+        lua.set_field(Lua::GLOBALS, name);
     }
 }
 

@@ -15,6 +15,12 @@ pub(crate) struct Shared {
     /// First: the allocator looks for it there.
     pub used: Used,
     host: Cell<Option<NonNull<dyn Host>>>,
+    /// The host has ended the script: no protected call catches an error any more.
+    pub is_ending: Cell<bool>,
+    /// Functions of ours that call themselves end where the thread's stack reaches this address.
+    stack_floor: Cell<usize>,
+    /// The state of `math.random`.
+    pub random: Cell<u64>,
     /// `redis.setresp(3)` was called.
     pub is_resp3: Cell<bool>,
     /// The functions of a library that is being loaded.
@@ -29,7 +35,22 @@ const KEPT_WORDS: usize = 1024;
 /// Bytes beyond which a reply's buffer is not kept.
 const KEPT_REPLY: usize = 64 * 1024;
 
+/// Bytes of the thread's stack that a script may use. A thread has twice that at least.
+const STACK_BYTES: usize = 1 << 20;
+
+/// Returns an address of the function on top of the thread's stack.
+#[inline(always)]
+fn stack_place() -> usize {
+    let here = 0u8;
+    std::hint::black_box(&raw const here) as usize
+}
+
 impl Shared {
+    /// Whether there is room on the thread's stack for another call.
+    pub(crate) fn has_stack(&self) -> bool {
+        stack_place() > self.stack_floor.get()
+    }
+
     /// Those of the interpreter that calls.
     pub(crate) fn of<'s>(lua: Lua) -> &'s Shared {
         // SAFETY: the interpreter was made with this as its allocator's data, and it outlives the
@@ -43,6 +64,7 @@ impl Shared {
         // SAFETY: only the lifetime changes; the pointer is taken back before `host` ends.
         let host =
             unsafe { std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host) };
+        self.stack_floor.set(stack_place().saturating_sub(STACK_BYTES));
         let outer = self.host.replace(Some(host));
         let result = work();
         self.host.set(outer);

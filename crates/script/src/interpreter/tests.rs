@@ -6,9 +6,9 @@ use resp::Protocol;
 
 /// Answers `echo` with its argument, `resp` with raw bytes, `stop` by ending the script.
 #[derive(Default)]
-struct Fake {
-    ticks: usize,
-    most_ticks: usize,
+pub(super) struct Fake {
+    pub(super) ticks: usize,
+    pub(super) most_ticks: usize,
 }
 
 impl Host for Fake {
@@ -34,12 +34,12 @@ impl Host for Fake {
     }
 }
 
-fn interpreter() -> Interpreter {
+pub(super) fn interpreter() -> Interpreter {
     let identity = Identity { name: "dunlin", redis_version: "7.2.4", valkey_version: "9.1.0" };
     Interpreter::new(&identity, 1)
 }
 
-fn run_with(interpreter: &mut Interpreter, host: &mut Fake, code: &str) -> String {
+pub(super) fn run_with(interpreter: &mut Interpreter, host: &mut Fake, code: &str) -> String {
     let sha = structs::sha1::sha1(code.as_bytes());
     if let Err(line) = interpreter.compile(sha, code.as_bytes()) {
         return String::from_utf8_lossy(&line).into_owned();

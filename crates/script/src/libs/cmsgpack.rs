@@ -44,8 +44,13 @@ fn pack(lua: Lua) -> Result<c_int, Raise> {
 }
 
 fn pack_value(lua: Lua, index: c_int, depth: usize, out: &mut Vec<u8>) -> Result<(), Raise> {
+    lua.count(1)?;
     match lua.kind(index) {
-        Type::String => pack_bytes(lua.bytes(index).unwrap_or_default(), out),
+        Type::String => {
+            let bytes = lua.bytes(index).unwrap_or_default();
+            lua.count_bytes(bytes.len());
+            pack_bytes(bytes, out);
+        }
         Type::Boolean => out.push(if lua.boolean(index) { 0xc3 } else { 0xc2 }),
         Type::Number => pack_number(lua.number(index), out),
         Type::Table if depth < MAX_NESTING => pack_table(lua, index, depth, out)?,
@@ -108,7 +113,7 @@ fn pack_table(lua: Lua, index: c_int, depth: usize, out: &mut Vec<u8>) -> Result
         return Err(Raise::message("too many nested tables"));
     }
     let table = lua.absolute(index);
-    let (pairs, is_array) = measure(lua, table);
+    let (pairs, is_array) = measure(lua, table)?;
     if is_array {
         pack_size(pairs, 0x90, 0xdc, out);
         for n in 1..=pairs {
@@ -146,23 +151,25 @@ fn pack_size(count: usize, short: u8, long: u8, out: &mut Vec<u8>) {
 }
 
 /// How many pairs a table has, and whether its keys are the numbers from one to that.
-fn measure(lua: Lua, table: c_int) -> (usize, bool) {
+fn measure(lua: Lua, table: c_int) -> Result<(usize, bool), Raise> {
     let (mut pairs, mut most, mut is_array) = (0usize, 0.0f64, true);
     lua.push_nil();
     while lua.next(table) {
+        lua.count(1)?;
         lua.pop(1);
         pairs += 1;
         let key = if lua.kind(-1) == Type::Number { lua.number(-1) } else { -1.0 };
         is_array &= key > 0.0 && key.fract() == 0.0;
         most = most.max(key);
     }
-    (pairs, is_array && most == pairs as f64)
+    Ok((pairs, is_array && most == pairs as f64))
 }
 
 // ---- unpacking ----------------------------------------------------------------------------
 
 /// Why a text cannot be unpacked.
 enum Bad {
+    Stopped,
     Short,
     Format,
     Deep,
@@ -190,12 +197,11 @@ fn unpack(lua: Lua, limit: i32, offset: i64) -> Result<c_int, Raise> {
         if !lua.has_room(4) {
             return Err(Raise::message("too many results to unpack"));
         }
-        from.value(0).map_err(|bad| {
-            Raise::message(match bad {
-                Bad::Short => "Missing bytes in input.",
-                Bad::Format => "Bad data format in input.",
-                Bad::Deep => "Too many nested tables in input.",
-            })
+        from.value(0).map_err(|bad| match bad {
+            Bad::Stopped => Raise::Stop,
+            Bad::Short => Raise::message("Missing bytes in input."),
+            Bad::Format => Raise::message("Bad data format in input."),
+            Bad::Deep => Raise::message("Too many nested tables in input."),
         })?;
         count += 1;
     }
@@ -232,6 +238,7 @@ impl<'a> Cursor<'a> {
 
     fn value(&mut self, depth: usize) -> Result<(), Bad> {
         let lua = self.lua;
+        lua.count(1).map_err(|_| Bad::Stopped)?;
         let code = self.take(1)?[0];
         match code {
             0x00..=0x7f => lua.push_number(f64::from(code)),
@@ -246,7 +253,8 @@ impl<'a> Cursor<'a> {
                 lua.push_number(f64::from(f32::from_bits(bits)));
             }
             0xcb => lua.push_number(f64::from_bits(self.unsigned(8)?)),
-            0xcc..=0xcf => lua.push_number(self.unsigned(1 << (code - 0xcc))? as f64),
+            // Eight bytes without a sign are taken for eight with one, as the references do.
+            0xcc..=0xcf => lua.push_number(self.unsigned(1 << (code - 0xcc))? as i64 as f64),
             0xd0..=0xd3 => lua.push_number(self.signed(1 << (code - 0xd0))? as f64),
             0xd9..=0xdb => {
                 let len = self.unsigned(1 << (code - 0xd9))?;

@@ -3,6 +3,7 @@
 pub(crate) mod bit;
 pub(crate) mod cjson;
 pub(crate) mod cmsgpack;
+pub(crate) mod random;
 pub(crate) mod structure;
 
 use crate::lua::{Function, Lua};

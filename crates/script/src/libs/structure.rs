@@ -134,6 +134,7 @@ fn pack(lua: Lua) -> Result<c_int, Raise> {
     let mut out = Vec::new();
     let mut index = 2;
     while let Some(item) = layout.next()? {
+        lua.count(1)?;
         out.resize(out.len() + layout.gap(out.len(), item), 0);
         match item {
             Item::Padding => {
@@ -208,6 +209,7 @@ fn unpack(lua: Lua) -> Result<c_int, Raise> {
     let mut at = (start - 1) as usize;
     let mut results = 0;
     while let Some(item) = layout.next()? {
+        lua.count(1)?;
         at = at.saturating_add(layout.gap(at, item));
         let rest = data.get(at..).filter(|rest| rest.len() >= item.width()).ok_or_else(short)?;
         if !lua.has_room(3) {
@@ -276,6 +278,7 @@ fn size(lua: Lua) -> Result<c_int, Raise> {
     let mut layout = Layout::new(arguments::bytes(lua, 1)?);
     let mut at = 0usize;
     while let Some(item) = layout.next()? {
+        lua.count(1)?;
         if item == Item::Terminated {
             return Err(Raise::argument(1, "option 's' has no fixed size"));
         }

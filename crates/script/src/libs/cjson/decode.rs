@@ -82,6 +82,7 @@ impl<'t> Decoder<'t> {
     /// Pushes the value that begins with this token.
     fn value(&mut self, token: Token<'t>) -> Result<(), Raise> {
         let lua = self.lua;
+        lua.count(1)?;
         match token {
             Token::String(bytes) => lua.push_bytes(&bytes),
             Token::Number(number) => lua.push_number(number),

@@ -40,8 +40,13 @@ fn refuse(lua: Lua, index: c_int, why: &str) -> Raise {
 
 /// Encodes the value on top.
 fn value(lua: Lua, options: &Options, depth: i64, out: &mut Vec<u8>) -> Result<(), Raise> {
+    lua.count(1)?;
     match lua.kind(-1) {
-        Type::String => string(lua.bytes(-1).unwrap_or_default(), out),
+        Type::String => {
+            let bytes = lua.bytes(-1).unwrap_or_default();
+            lua.count_bytes(bytes.len());
+            string(bytes, out);
+        }
         Type::Number => number(lua, options, out)?,
         Type::Boolean if lua.boolean(-1) => out.extend_from_slice(b"true"),
         Type::Boolean => out.extend_from_slice(b"false"),
@@ -68,6 +73,7 @@ fn array_len(lua: Lua, options: &Options) -> Result<Option<i64>, Raise> {
     let (mut most, mut items) = (0i64, 0i64);
     lua.push_nil();
     while lua.next(-2) {
+        lua.count(1)?;
         let key = if lua.kind(-2) == Type::Number { lua.number(-2) } else { 0.0 };
         // An array's keys are integers from one on.
         if key < 1.0 || key.fract() != 0.0 || key > 9e15 {
