@@ -277,3 +277,18 @@ fn what_the_server_takes_without_data_has_none_in_it() {
     assert!(startup < used / 2, "{startup} of {used}");
     assert!(figure("used_memory_dataset") > used / 4);
 }
+
+/// Supervisors start the next server at once.
+#[test]
+fn a_killed_server_takes_no_connections_any_more() {
+    for mut server in start() {
+        for _ in 0..10 {
+            // Their requests are under way in the kernel when the process goes.
+            let _idle: Vec<Client> = (0..20).map(|_| server.client()).collect();
+            let address = server.address();
+            server.kill().unwrap();
+            assert!(std::net::TcpStream::connect(address).is_err(), "the port is open");
+            server.start_again().unwrap();
+        }
+    }
+}

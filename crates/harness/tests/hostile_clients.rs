@@ -369,6 +369,29 @@ fn thousands_of_idle_connections() {
     });
 }
 
+#[test]
+fn thousands_that_announce_long_words() {
+    under_attack(&["--maxclients", "20000"], |server| {
+        let count = 3000.min(open_files().saturating_sub(200));
+        let before = resident(server);
+        for len in [100_000, 500 << 20] {
+            let header = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${len}\r\nabc");
+            let mut clients: Vec<Client> =
+                (0..count).map(|_| Client::connect(server.address()).unwrap()).collect();
+            for client in &mut clients {
+                client.send_raw(header.as_bytes()).unwrap();
+            }
+            let is_there = || {
+                let list = ask(server, &["CLIENT", "LIST"]).shown();
+                list.lines().filter(|line| !line.contains("cmd=client")).count() >= count
+            };
+            harness::wait::eventually("all of them", is_there);
+            let each = resident(server).saturating_sub(before) / count as u64;
+            assert!(each < 24 << 10, "{each} bytes for {len} announced ones");
+        }
+    });
+}
+
 /// How many files this process may open.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();

@@ -26,6 +26,37 @@ fn own(result: libc::c_int) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// An epoll descriptor that watches nothing yet.
+pub(super) fn epoll() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    own(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })
+}
+
+/// Has `epoll` watch for something to read or accept, under this name.
+pub(super) fn watch(epoll: &OwnedFd, fd: RawFd, name: u64) -> io::Result<()> {
+    let mut event =
+        libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLEXCLUSIVE) as u32, u64: name };
+    // SAFETY: `event` is read during the call only.
+    let result =
+        unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+    check(result).map(drop)
+}
+
+/// The opposite of [`watch`]. A descriptor that is not watched is no error.
+pub(super) fn unwatch(epoll: &OwnedFd, fd: RawFd) {
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    // SAFETY: `event` is read during the call only.
+    unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, &raw mut event) };
+}
+
+/// The names of some watched descriptors that are ready, at most `MOST`.
+pub(super) fn ready<const MOST: usize>(epoll: &OwnedFd) -> impl Iterator<Item = u64> + use<MOST> {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+    // SAFETY: `events` has room for `MOST` events.
+    let count = unsafe { libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), MOST as i32, 0) };
+    events.into_iter().take(usize::try_from(count).unwrap_or(0)).map(|event| event.u64)
+}
+
 /// A non-blocking event counter, for waking a thread that sleeps in its reactor.
 pub(super) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.

@@ -7,6 +7,9 @@
 //!   went out whole posts no completion at all, so the usual case costs nothing afterwards; one
 //!   that did not posts what it managed. Either way it is over when the call returns, and its
 //!   buffer is free. (The probe makes sure that the kernel does behave so.)
+//! * Listeners are watched by an epoll descriptor, which the ring polls. A request of the ring keeps its file open until
+//!   the kernel has torn the ring down, tens of milliseconds after the process is gone (kill -9): the port would
+//!   go on taking connections when a supervisor starts the next server. An epoll descriptor keeps no file open.
 //! * The ring belongs to its thread (`SINGLE_ISSUER`), and the kernel's part of the work runs when
 //!   that thread enters (`DEFER_TASKRUN`), not whenever a packet arrives.
 #![allow(unsafe_code)] // The shared rings: each block says why the kernel and we do not collide.
@@ -14,13 +17,14 @@
 use super::buffers::{self, Buffers, Filled};
 use super::coalesce::WaitLimit;
 use super::conn::{Token, flag};
+use super::sys;
 use super::turn::{Batch, Event, Flight, MAX_SENT};
 use io_uring::types::{Fd, SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
@@ -51,7 +55,7 @@ fn name(op: u64, token: Token) -> u64 {
     op << 56 | token.pack()
 }
 
-/// Where the multishot request of a connection or listener stands.
+/// Where the multishot request of a connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// There is none.
@@ -74,8 +78,12 @@ struct Read {
 struct Listen {
     key: u32,
     fd: RawFd,
-    state: State,
 }
+
+/// Connections accepted from one listener in one turn.
+const ACCEPTS: usize = 64;
+/// Listeners that are looked at in one turn.
+const READY_LISTENERS: usize = 16;
 
 pub(super) struct Uring {
     ring: IoUring,
@@ -86,6 +94,10 @@ pub(super) struct Uring {
     /// their sockets open.
     orphans: HashSet<u64>,
     listens: Vec<Listen>,
+    /// Watches the listeners.
+    listeners: OwnedFd,
+    /// There is a poll of `listeners`.
+    is_accepting: bool,
     flights: Vec<Flight>,
     /// Completions on their way to becoming events; empty between calls.
     news: Vec<cqueue::Entry>,
@@ -107,6 +119,8 @@ impl Uring {
             reads: Vec::new(),
             orphans: HashSet::new(),
             listens: Vec::new(),
+            listeners: sys::epoll()?,
+            is_accepting: false,
             flights: Vec::new(),
             news: Vec::new(),
             waker,
@@ -159,13 +173,11 @@ impl Uring {
         self.push(entry.user_data(name(op::RECV, token)));
     }
 
-    fn arm_accept(&mut self, at: usize) {
-        let listen = &mut self.listens[at];
-        listen.state = State::Armed;
-        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        let entry = opcode::AcceptMulti::new(Fd(listen.fd)).flags(flags).build();
-        let user_data = op::ACCEPT << 56 | u64::from(listen.key);
-        self.push(entry.user_data(user_data));
+    fn arm_accept(&mut self) {
+        if !std::mem::replace(&mut self.is_accepting, true) {
+            let poll = opcode::PollAdd::new(Fd(self.listeners.as_raw_fd()), libc::POLLIN as u32);
+            self.push(poll.build().user_data(op::ACCEPT << 56));
+        }
     }
 
     pub fn attach(&mut self, token: Token, fd: RawFd) -> io::Result<()> {
@@ -268,25 +280,19 @@ impl Uring {
     }
 
     pub fn listen(&mut self, key: u32, fd: RawFd) -> io::Result<()> {
-        let at = match self.listens.iter().position(|l| l.key == key) {
-            Some(at) => at,
-            None => {
-                self.listens.push(Listen { key, fd, state: State::Idle });
-                self.listens.len() - 1
-            }
-        };
-        if self.listens[at].state == State::Idle {
-            self.arm_accept(at);
+        if self.listens.iter().any(|listen| listen.key == key) {
+            return Ok(());
         }
+        sys::watch(&self.listeners, fd, u64::from(key))?;
+        self.listens.push(Listen { key, fd });
+        self.arm_accept();
         Ok(())
     }
 
     pub fn unlisten(&mut self, key: u32) {
         if let Some(at) = self.listens.iter().position(|l| l.key == key) {
             let listen = self.listens.swap_remove(at);
-            if listen.state == State::Armed {
-                self.cancel(op::ACCEPT << 56 | u64::from(key));
-            }
+            sys::unwatch(&self.listeners, listen.fd);
         }
     }
 
@@ -386,7 +392,7 @@ impl Uring {
                     flight.result = result;
                 }
             }
-            op::ACCEPT => self.accepted(data as u32, result, flags, batch),
+            op::ACCEPT => self.accept_all(batch),
             op::WAKER if !cqueue::more(flags) => self.watch_waker(),
             op::WRITABLE => batch.events.push(Event::Writable { token }),
             op::CANCEL => self.cancel_failed(token, result),
@@ -460,23 +466,33 @@ impl Uring {
         }
     }
 
-    fn accepted(&mut self, key: u32, result: i32, flags: u32, batch: &mut Batch) {
-        if result >= 0 {
-            // SAFETY: the kernel has just made this descriptor for us.
-            let fd = unsafe { OwnedFd::from_raw_fd(result) };
-            batch.accepted.push((key, fd));
+    /// Accepts what waits at the listeners, and has them watched again.
+    fn accept_all(&mut self, batch: &mut Batch) {
+        self.is_accepting = false;
+        for key in sys::ready::<READY_LISTENERS>(&self.listeners) {
+            self.accept(key as u32, batch);
         }
-        if cqueue::more(flags) {
-            return;
+        if !self.listens.is_empty() {
+            self.arm_accept();
         }
+    }
+
+    fn accept(&mut self, key: u32, batch: &mut Batch) {
         let Some(at) = self.listens.iter().position(|l| l.key == key) else { return };
-        self.listens[at].state = State::Idle;
-        match -result {
-            // The peer gave up before it was accepted: its problem, not the listener's.
-            ..=0 | libc::ECONNABORTED | libc::EINTR | libc::EAGAIN | libc::EPROTO => {
-                self.arm_accept(at);
+        for _ in 0..ACCEPTS {
+            match sys::accept(self.listens[at].fd) {
+                Ok(conn) => batch.accepted.push((key, conn)),
+                Err(e) => match e.raw_os_error().unwrap_or(libc::EIO) {
+                    libc::EAGAIN => return,
+                    // The peer gave up before it was accepted: its problem, not the listener's.
+                    libc::ECONNABORTED | libc::EINTR | libc::EPROTO => {}
+                    errno => {
+                        self.unlisten(key);
+                        batch.events.push(Event::AcceptFailed { key, errno });
+                        return;
+                    }
+                },
             }
-            errno => batch.events.push(Event::AcceptFailed { key, errno }),
         }
     }
 }
