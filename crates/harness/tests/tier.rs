@@ -529,7 +529,8 @@ struct SmallDisk(PathBuf);
 impl SmallDisk {
     /// `None` where the test may not mount.
     fn new(size: &str) -> Option<SmallDisk> {
-        let folder = std::env::temp_dir().join(format!("dunlin-small-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("dunlin-small-{}-{size}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let disk = SmallDisk(folder);
         disk.mount(&["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).then_some(disk)
@@ -560,12 +561,38 @@ fn a_full_disk_leaves_it_to_the_policy_until_it_has_room() {
     let errors = fill(&mut client, 0..MANY);
     assert!(!errors.is_empty(), "memory and disk are full");
     assert!(errors.iter().all(|error| error.shown().contains("OOM command not allowed")));
+    eventually("a line about it", || server.log().contains("The flash tier is full"));
     (0..100).for_each(|number| check(&mut client, number));
     assert!(disk.mount(&["-o", "remount,size=80m"]));
     eventually("there is room again", || fill(&mut client, MANY..MANY + 10).is_empty());
     assert_eq!(fill(&mut client, MANY..MANY + 10_000), []);
     (0..100).chain(MANY..MANY + 100).for_each(|number| check(&mut client, number));
     assert_eq!(number(&mut client, "tier_read_errors"), 0);
+    assert!(server.log().contains("Flash tier in "));
+    eventually("a line about it", || server.log().contains("takes in values again"));
+}
+
+/// What a small disk had filled goes, in part and as a whole.
+#[test]
+fn a_small_disk_takes_in_values_again_when_others_go() {
+    let Some(disk) = SmallDisk::new("40m") else {
+        println!("SKIPPED: no file system can be mounted here");
+        return;
+    };
+    let folder = disk.0.join("tier");
+    // The size of segments is the default.
+    let arguments = ["--tier-dir", folder.to_str().unwrap(), "--maxmemory", "16mb"];
+    let server = Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap();
+    let mut client = server.client();
+    for _ in 0..2 {
+        assert!(!fill(&mut client, 0..2 * MANY).is_empty(), "memory and disk are full");
+        let unlink = |number: usize| encode(&[&b"UNLINK"[..], &key(number)]);
+        pipeline(&mut client, 0..MANY, unlink);
+        eventually("there is room for a half", || fill(&mut client, 0..MANY / 4).is_empty());
+        ok(&mut client, "FLUSHALL");
+        eventually("nothing is left", || number(&mut client, "tier_values") == 0);
+        eventually("it is not full", || number(&mut client, "tier_full") == 0);
+    }
 }
 
 #[test]

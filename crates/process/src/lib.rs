@@ -15,6 +15,7 @@ pub mod cpus;
 pub mod crash;
 pub mod crash_report;
 pub mod daemonize;
+pub mod disk;
 pub mod facts;
 pub mod local_time;
 pub mod log;

@@ -247,6 +247,7 @@ impl Tier {
     pub fn maintain(self: &Arc<Self>, owners: &dyn Owners) {
         self.write_again();
         self.forget_stuck();
+        self.seal_dead();
         self.collect();
         let is_full = self.clean_as_needed(owners) && lock(&self.free).len() <= SPARE;
         if is_full && !self.is_full.swap(true, Relaxed) {
@@ -280,6 +281,28 @@ impl Tier {
     fn forget_stuck(&self) {
         if self.rounds.fetch_add(1, Relaxed).is_multiple_of(STUCK_ROUNDS) {
             self.segments.iter().for_each(|(_, segment)| segment.stuck_at.store(0, Relaxed));
+        }
+    }
+
+    /// Seals open segments that nothing refers to any more, so that they are taken back. A stream that nothing is
+    /// appended to would keep its own for good, and of a small tier those are most.
+    fn seal_dead(self: &Arc<Self>) {
+        for stream in &self.streams {
+            let mut stream = lock(stream);
+            let Some(number) = *stream else { continue };
+            let segment = self.segments.get(number);
+            let mut memory = lock(&segment.memory);
+            let is_used =
+                memory.end > 0 || memory.open.as_ref().is_some_and(|open| open.filled > 0);
+            if !is_used || segment.live.load(Acquire) > 0 {
+                continue;
+            }
+            // Somebody may still read what was there.
+            self.write_open(number, &mut memory);
+            segment.sealed_at.store(self.sealed.fetch_add(1, Relaxed), Relaxed);
+            segment.stuck_at.store(0, Relaxed);
+            segment.set_state(State::Sealed);
+            *stream = None;
         }
     }
 
@@ -358,6 +381,11 @@ impl Tier {
         let used = self.existing.load(Relaxed).saturating_sub(free);
         let live = self.counters.live_bytes.load(Relaxed);
         used > FEW_SEGMENTS && live < used * self.settings.segment_bytes / 2
+    }
+
+    /// Whether values are refused until some go.
+    pub fn is_full(&self) -> bool {
+        self.is_full.load(Relaxed)
     }
 
     /// Counts and sizes of this moment.

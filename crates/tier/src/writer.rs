@@ -136,7 +136,7 @@ impl Tier {
     }
 
     /// Has the piece written that was appended to.
-    fn write_open(self: &Arc<Self>, number: u32, memory: &mut Memory) {
+    pub(crate) fn write_open(self: &Arc<Self>, number: u32, memory: &mut Memory) {
         let Some(mut open) = memory.open.take() else { return };
         let len = open.filled.next_multiple_of(ALIGNMENT);
         open.bytes[open.filled..len].fill(0);

@@ -230,6 +230,11 @@ impl Run {
         let mut rng = Rng::new(seed);
         let limited = rng.one_in(2);
         let segments = 8 + rng.below(8);
+        Run::on_disk(seed, faults, rng, limited, segments)
+    }
+
+    /// On a disk that has room for so many segments, or with a limit of so many.
+    fn on_disk(seed: u64, faults: Faults, mut rng: Rng, limited: bool, segments: u64) -> Run {
         let disk = Arc::new(Simulated(Mutex::new(State {
             rng: Rng::new(seed ^ 0xd15c),
             faults,
@@ -540,6 +545,44 @@ fn what_is_not_on_the_disk_yet_can_be_read() {
     assert_eq!(run.tier.read(location).as_deref(), Ok(&b"value"[..]));
     let figures = run.tier.figures();
     assert_eq!((figures.reads, figures.reads_from_memory), (1, 1));
+}
+
+/// On a disk with room for few segments most of them are open when everything goes.
+#[test]
+fn a_full_tier_resumes_when_its_values_go() {
+    let mut run = Run::on_disk(1, Faults::default(), Rng::new(1), false, 4);
+    let payload = vec![7; 100_000];
+    let fill = |run: &mut Run| {
+        let mut refused = 0;
+        while refused < 20 {
+            match run.tier.append(refused, 1, 0, &payload) {
+                Ok(location) => {
+                    let payload = payload.clone();
+                    run.keys.values().push(Value { hash: 1, location, payload });
+                }
+                Err(_) => {
+                    refused += 1;
+                    while run.disk.step() {}
+                    run.tier.maintain(&run.keys);
+                }
+            }
+        }
+    };
+    for _ in 0..5 {
+        fill(&mut run);
+        assert!(run.tier.is_full(), "{:?}", run.tier.figures());
+        let half = run.keys.values().len() / 2;
+        (0..half).for_each(|_| run.delete());
+        fill(&mut run);
+        let all = run.keys.values().len();
+        (0..all).for_each(|_| run.delete());
+        for _ in 0..4 {
+            while run.disk.step() {}
+            run.tier.maintain(&run.keys);
+        }
+        let figures = run.tier.figures();
+        assert_eq!((figures.values, figures.is_full), (0, false), "{figures:?}");
+    }
 }
 
 /// What has stopped the world may be waiting for a segment.

@@ -5,9 +5,10 @@ use config::{Config, IoBackend};
 use engine::Engine;
 use engine::mailbox::recheck_all;
 use engine::tier::Entries;
-use process::thread;
+use process::disk::free_bytes;
+use process::{os_error, thread};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tier::files::{Backend, Files};
 use tier::{Settings, Tier};
 
@@ -58,9 +59,22 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     if files.backend() != wanted {
         log!(Notice, "The tier's disk is read and written by threads, since io_uring is refused.");
     }
+    let by = if files.backend() == Backend::Uring { "io_uring" } else { "threads" };
     let files = Arc::new(files);
-    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings(engine, config))
+    let room = free_bytes(folder.as_path()).map_err(|error| cannot(os_error(&error)))?;
+    let settings = settings(engine, config, room);
+    let tier = Tier::new(Arc::clone(&files) as Arc<_>, settings)
         .map_err(|error| cannot(error.to_string()))?;
+    let size = match settings.max_bytes {
+        0 => format!("as large as its disk has room for, now {} MiB", room >> 20),
+        bytes => format!("of at most {} MiB", bytes >> 20),
+    };
+    log!(
+        Notice,
+        "Flash tier in {}, {size}, in segments of {} KiB, by {by}",
+        folder.to_string_lossy(),
+        settings.segment_bytes >> 10
+    );
     if !engine.tier.attach(Arc::clone(&tier)) {
         return Err(cannot("the process has a tier already".to_owned()));
     }
@@ -70,8 +84,10 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     }
     let maintain = move || {
         let entries = Entries::new(engine);
+        let mut fullness = Fullness::default();
         loop {
             tier.maintain(&entries);
+            fullness.look(&tier);
             tier.wait(ROUND);
         }
     };
@@ -79,15 +95,55 @@ pub fn start(engine: &'static Engine) -> Result<Option<TierFiles>, String> {
     Ok(Some(TierFiles(files)))
 }
 
-fn settings(engine: &Engine, config: &Config) -> Settings {
+/// What the log says of a tier that is full, and that is not full any more. A tier at its limit may be full and not full
+/// many times in a second.
+#[derive(Default)]
+struct Fullness {
+    /// The log says that it is full.
+    is_told: bool,
+    /// Since when it is as it is.
+    since: Option<Instant>,
+    was_full: bool,
+}
+
+impl Fullness {
+    /// It is told once it has stayed so.
+    const STAYED: Duration = Duration::from_secs(1);
+
+    fn look(&mut self, tier: &Tier) {
+        let is_full = tier.is_full();
+        if self.since.is_none() || is_full != self.was_full {
+            self.since = Some(Instant::now());
+            self.was_full = is_full;
+        }
+        let has_stayed = self.since.is_some_and(|since| since.elapsed() >= Self::STAYED);
+        if is_full == self.is_told || !has_stayed {
+            return;
+        }
+        self.is_told = is_full;
+        let figures = tier.figures();
+        let (live, all) =
+            (figures.live_bytes >> 20, (figures.segments * figures.segment_bytes) >> 20);
+        if is_full {
+            log!(
+                Warning,
+                "The flash tier is full: {live} MiB of values in {all} MiB. Until some go, maxmemory-policy decides."
+            );
+        } else {
+            log!(Notice, "The flash tier takes in values again: {live} MiB of them in {all} MiB.");
+        }
+    }
+}
+
+/// The settings of a tier on a disk with so much room. Where there is no limit the disk is one: a tier of a few large
+/// segments would have most of them open or spare.
+fn settings(engine: &Engine, config: &Config, room: u64) -> Settings {
     let max_bytes = config.tier_max_size();
-    let most = if max_bytes == 0 { u64::MAX } else { (max_bytes / FEWEST_SEGMENTS).max(1 << 20) };
+    let size = if max_bytes == 0 { room } else { max_bytes };
+    let most = (size / FEWEST_SEGMENTS).max(1 << 20);
     let segment_bytes = config.tier_segment_size().min(most) / 4096 * 4096;
     let threads = engine.mailboxes.len() as u64;
-    let fitting = match max_bytes {
-        0 => threads,
-        _ => max_bytes / segment_bytes / SEGMENTS_PER_STREAM,
-    };
+    let fitting = size / segment_bytes / SEGMENTS_PER_STREAM;
     let buffer_bytes = match config.maxmemory() {
         0 => MAX_BUFFERED,
         limit => (limit / BUFFERED_SHARE).clamp(MIN_BUFFERED, MAX_BUFFERED),
