@@ -76,6 +76,7 @@ numbers! {
     tcp_keepalive: u32 = "tcp-keepalive" as small;
     timeout: u64 = "timeout" as unsigned;
     protected_mode: bool = "protected-mode" as yes;
+    protected_mode_private_networks: bool = "protected-mode-private-networks" as yes;
     maxclients: usize = "maxclients" as count;
     max_new_connections_per_cycle: u32 = "max-new-connections-per-cycle" as small;
     max_new_tls_connections_per_cycle: u32 = "max-new-tls-connections-per-cycle" as small;
@@ -133,6 +134,7 @@ numbers! {
     extended_redis_compatibility: bool = "extended-redis-compatibility" as yes;
 
     maxmemory: u64 = "maxmemory" as unsigned;
+    maxmemory_from_limit: bool = "maxmemory-from-limit" as yes;
     maxmemory_policy: MaxmemoryPolicy = "maxmemory-policy" as MaxmemoryPolicy::from_number;
     maxmemory_samples: usize = "maxmemory-samples" as count;
     maxmemory_eviction_tenacity: u32 = "maxmemory-eviction-tenacity" as small;

@@ -25,7 +25,19 @@ const MISUSE: u8 = 2;
 fn main() -> ExitCode {
     #[cfg(feature = "mimalloc")]
     keyspace::memory::set_purging(allocator::PURGING);
-    match parse(std::env::args_os().collect()) {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    if boot::machine::is_init(&args.first().cloned().unwrap_or_default().to_string_lossy()) {
+        boot::machine::run();
+    }
+    run(parse(args))
+}
+
+fn run(request: Request) -> ExitCode {
+    match request {
+        Request::Container(args) => match boot::container::enter(args) {
+            Ok(words) => run(parse(words)),
+            Err(status) => status,
+        },
         Request::Server(args) => server::run(args),
         Request::CheckRdb { program, args } => {
             server::persistence::check::run_check_rdb(&program, &args)
@@ -59,6 +71,8 @@ enum Request {
     Cli { program: String, args: Vec<OsString> },
     /// Run the proxy, with its own arguments.
     Proxy(Vec<OsString>),
+    /// Be the entry point of a container, with its arguments.
+    Container(Vec<OsString>),
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -99,6 +113,7 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("check") => parse_check(&mut args),
         Some("bench") => Request::Bench(args.split_off(2)),
         Some("proxy") => Request::Proxy(args.split_off(2)),
+        Some("container") => Request::Container(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),

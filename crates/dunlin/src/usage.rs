@@ -12,6 +12,8 @@ Commands:
   cli       send commands to any server that speaks RESP; takes what redis-cli takes
   check     check files: dunlin check rdb dump.rdb
   proxy     one endpoint in front of servers; takes a nutcracker.yml
+  container
+            the entry point of the container image
   bench     put load on any server that speaks RESP, and measure
   help      print this, or the help of a command: dunlin help server
   version   print the version

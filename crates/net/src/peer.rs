@@ -1,7 +1,7 @@
 //! The other side of a connection: its address and credentials.
 
 use super::conn::ConnId;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
@@ -66,6 +66,42 @@ impl PeerInfo {
     pub fn is_local(&self) -> bool {
         self.addr.is_none_or(|addr| addr.ip().to_canonical().is_loopback())
     }
+
+    /// True when both ends are in the same private range, as those in a container network are.
+    pub fn shares_private_range(&self) -> bool {
+        share_private_range(self.addr, self.local)
+    }
+}
+
+/// The ranges of addresses that are no one's on the internet: RFC 1918, RFC 4193, link-local, and
+/// the one of carriers, with the number of bits that they share.
+const PRIVATE: [(IpAddr, u32); 7] = [
+    (IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)), 8),
+    (IpAddr::V4(Ipv4Addr::new(172, 16, 0, 0)), 12),
+    (IpAddr::V4(Ipv4Addr::new(192, 168, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), 16),
+    (IpAddr::V4(Ipv4Addr::new(100, 64, 0, 0)), 10),
+    (IpAddr::V6(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0)), 7),
+    (IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), 10),
+];
+
+/// The private range of an address.
+fn private_range(address: IpAddr) -> Option<usize> {
+    PRIVATE.iter().position(|&(range, bits)| match (range, address) {
+        (IpAddr::V4(range), IpAddr::V4(address)) => {
+            (range.to_bits() ^ address.to_bits()) >> (32 - bits) == 0
+        }
+        (IpAddr::V6(range), IpAddr::V6(address)) => {
+            (range.to_bits() ^ address.to_bits()) >> (128 - bits) == 0
+        }
+        _ => false,
+    })
+}
+
+fn share_private_range(peer: Option<SocketAddr>, local: Option<SocketAddr>) -> bool {
+    let range = |addr: SocketAddr| private_range(addr.ip().to_canonical());
+    let peer = peer.and_then(range);
+    peer.is_some() && peer == local.and_then(range)
 }
 
 /// Both ends' addresses of a connected TCP socket, which is handed back.
@@ -73,4 +109,32 @@ pub(super) fn addresses(fd: OwnedFd) -> (OwnedFd, Option<SocketAddr>, Option<Soc
     let stream = TcpStream::from(fd);
     let (addr, local) = (stream.peer_addr().ok(), stream.local_addr().ok());
     (stream.into(), addr, local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(peer: &str, local: &str) -> bool {
+        let addr = |ip: &str| Some(SocketAddr::new(ip.parse().unwrap(), 1));
+        share_private_range(addr(peer), addr(local))
+    }
+
+    #[test]
+    fn only_the_private_range_of_the_own_address_is_near() {
+        assert!(near("172.17.0.1", "172.31.0.2"));
+        assert!(near("10.1.2.3", "10.200.0.1"));
+        assert!(near("::ffff:192.168.1.1", "192.168.2.2"));
+        assert!(near("fd00::1", "fd12::2"));
+        for (peer, local) in [
+            ("10.0.0.1", "172.17.0.2"),
+            ("8.8.8.8", "172.17.0.2"),
+            ("172.32.0.1", "172.17.0.2"),
+            ("172.17.0.1", "8.8.8.8"),
+            ("2001:db8::1", "fd00::1"),
+            ("11.0.0.1", "11.0.0.2"),
+        ] {
+            assert!(!near(peer, local), "{peer} {local}");
+        }
+    }
 }

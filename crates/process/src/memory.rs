@@ -24,6 +24,11 @@ impl Memory {
         Self { physical_bytes, cgroup_bytes }
     }
 
+    /// The limit of the container, if there is one below the machine's memory.
+    pub fn container_bytes(&self) -> Option<u64> {
+        self.cgroup_bytes
+    }
+
     /// The bytes beyond which the process would be killed or the machine swap.
     pub fn limit_bytes(&self) -> u64 {
         self.cgroup_bytes.unwrap_or(self.physical_bytes)

@@ -115,7 +115,9 @@ impl Hub {
             self.refuse_one_too_many(io);
             return true;
         }
-        if config.protected_mode() && self.engine.acl.needs_no_password() && !peer.is_local() {
+        let is_near = peer.is_local()
+            || config.protected_mode_private_networks() && peer.shares_private_range();
+        if config.protected_mode() && self.engine.acl.needs_no_password() && !is_near {
             io.out().extend_from_slice(
                 b"-DENIED Dunlin is running in protected mode because protected mode is enabled \
                 and no password is set for the default user. In this mode connections are only \

@@ -150,15 +150,27 @@ fn serve(
         let net = Arc::clone(&net);
         engine.mailboxes[index].set_wake(Box::new(move || net.waker(index).wake()));
     }
+    let memory = Memory::detect();
+    limit_memory(&config, &memory);
     banner::Banner {
         mode: "standalone",
         port: if config.port() != 0 { config.port() } else { config.tls_port() },
         threads,
         io: &choice.reason,
-        memory: Memory::detect(),
+        memory,
         maxmemory_bytes: config.maxmemory(),
     }
     .show(config.always_show_logo());
+    if config.protected_mode()
+        && config.protected_mode_private_networks()
+        && engine.acl.needs_no_password()
+    {
+        log!(
+            Warning,
+            "No password is set: clients of the private network that this server's address is in \
+             are answered, others are not. Set requirepass, or protected-mode-private-networks no."
+        );
+    }
     checks::warn_about_backlog(Path::new("/"), config.tcp_backlog());
     checks::warn_about_maxmemory(config.maxmemory());
 
@@ -351,6 +363,23 @@ fn stop_in_time(engine: &'static Engine) {
 }
 
 type ReactorThread = std::thread::JoinHandle<std::io::Result<()>>;
+
+/// Sets `maxmemory` from the container's limit, where that is wanted and nothing else is set. A
+/// quarter is left for buffers, snapshots and the program.
+fn limit_memory(config: &Config, memory: &Memory) {
+    let Some(limit) = memory.container_bytes() else { return };
+    if !config.maxmemory_from_limit() || config.maxmemory() != 0 {
+        return;
+    }
+    let bytes = limit / 4 * 3;
+    match config.record("maxmemory", bytes.to_string().as_bytes()) {
+        Ok(()) => log!(
+            Notice,
+            "maxmemory is {bytes} bytes: three quarters of the container's memory limit"
+        ),
+        Err(error) => log!(Warning, "maxmemory stays 0: {error}"),
+    }
+}
 
 fn start_reactors(
     engine: &'static Engine,

@@ -6,6 +6,12 @@ use crate::spec::{Spec, choice, flag, int, memory};
 
 pub(super) const OPTIONS: &[Spec] = &[
     memory("maxmemory", ANY_SIZE, "0", "memory the data may use; 0 is no limit"),
+    flag(
+        "maxmemory-from-limit",
+        "no",
+        "without maxmemory, use three quarters of the container's memory limit",
+    )
+    .immutable(),
     choice(
         "maxmemory-policy",
         MaxmemoryPolicy::CHOICES,

@@ -26,6 +26,11 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("tcp-keepalive", COUNT, "300", "seconds of silence before a TCP keep-alive; 0 sends none"),
     int("timeout", COUNT, "0", "seconds before an idle client is closed; 0 never closes one"),
     flag("protected-mode", "yes", "refuse remote clients while the default user has no password"),
+    flag(
+        "protected-mode-private-networks",
+        "no",
+        "protected mode lets in clients of the private range that the server's own address is in",
+    ),
     int("maxclients", (1, u32::MAX as i64), "10000", "connections that are served at a time"),
     int(
         "max-new-connections-per-cycle",

@@ -1,0 +1,247 @@
+//! `dunlin container`: the entry point of the image, with the conventions of the official images of
+//! Redis and Valkey.
+//!
+//! Arguments that begin with an option or name a `.conf` file are the server's. As root, the data's
+//! folder is given to user 999, which the server then runs as. New files are the owner's alone.
+//! What is not the server is run as it is.
+
+use crate::system;
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+/// The user and group that the server runs as.
+const USER: u32 = 999;
+
+/// What the server is told unless the arguments say otherwise later on.
+const DEFAULTS: [&str; 4] =
+    ["--protected-mode-private-networks", "yes", "--maxmemory-from-limit", "yes"];
+
+/// Links to the program in the image.
+const OWN_NAMES: [&str; 13] = [
+    "dunlin",
+    "redis-server",
+    "valkey-server",
+    "redis-cli",
+    "valkey-cli",
+    "redis-benchmark",
+    "valkey-benchmark",
+    "redis-check-rdb",
+    "valkey-check-rdb",
+    "redis-check-aof",
+    "valkey-check-aof",
+    "redis-sentinel",
+    "valkey-sentinel",
+];
+
+/// What decides beside the arguments.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Whether the container runs as root.
+    pub is_root: bool,
+    /// `VALKEY_EXTRA_FLAGS`: more arguments for the server, divided by blanks.
+    pub extra_flags: String,
+    /// `SKIP_DROP_PRIVS`: stay root.
+    pub stay_root: bool,
+    /// `SKIP_FIX_PERMS`: leave the owner of the data as it is.
+    pub leave_owner: bool,
+    /// `DUNLIN_CLOSED`: without a password, answer this container alone.
+    pub closed: bool,
+}
+
+impl Surroundings {
+    fn here() -> Surroundings {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        Surroundings {
+            is_root: system::is_root(),
+            extra_flags: std::env::var("VALKEY_EXTRA_FLAGS").unwrap_or_default(),
+            stay_root: is_set("SKIP_DROP_PRIVS"),
+            leave_owner: is_set("SKIP_FIX_PERMS"),
+            closed: is_set("DUNLIN_CLOSED"),
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The command.
+    pub words: Vec<OsString>,
+    /// Whether it is the server.
+    pub is_server: bool,
+    /// Whether the folder is given to the user first.
+    pub fixes_owner: bool,
+    /// Whether root is given up.
+    pub drops_root: bool,
+}
+
+/// Decides, from the arguments of the container.
+pub fn plan(args: Vec<OsString>, around: &Surroundings) -> Plan {
+    let mut words = args;
+    let is_option = |word: &OsString| {
+        let word = word.as_bytes();
+        word.starts_with(b"-") || word.ends_with(b".conf")
+    };
+    if words.first().is_none_or(is_option) {
+        words.insert(0, "redis-server".into());
+    }
+    let name = base_name(&words[0]);
+    let first = match name {
+        "redis-server" | "valkey-server" => Some(1),
+        "dunlin" if words.get(1).is_some_and(|word| word == "server") => Some(2),
+        _ => None,
+    };
+    let Some(first) = first else {
+        return Plan { words, is_server: false, fixes_owner: false, drops_root: false };
+    };
+    words.extend(around.extra_flags.split_whitespace().map(OsString::from));
+    let asks = ["-v", "--version", "-h", "--help"];
+    let only_asks = words.get(first).is_some_and(|word| asks.iter().any(|asked| word == asked));
+    if !only_asks {
+        let has_file = words.get(first).is_some_and(|word| !word.as_bytes().starts_with(b"-"));
+        let at = first + usize::from(has_file);
+        let defaults = if around.closed { &DEFAULTS[2..] } else { &DEFAULTS[..] };
+        words.splice(at..at, defaults.iter().map(OsString::from));
+    }
+    let drops_root = around.is_root && !around.stay_root;
+    Plan { words, is_server: true, fixes_owner: drops_root && !around.leave_owner, drops_root }
+}
+
+fn base_name(word: &OsStr) -> &str {
+    Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default()
+}
+
+/// Does what a plan says up to the command. Returns the words of the command if it is this program;
+/// runs it otherwise, which returns only if that fails.
+pub fn enter(args: Vec<OsString>) -> Result<Vec<OsString>, ExitCode> {
+    if args.first().is_some_and(|word| word == "--healthcheck") {
+        return Err(check_health());
+    }
+    let plan = plan(args, &Surroundings::here());
+    if plan.fixes_owner {
+        give(Path::new("."));
+    }
+    if plan.drops_root
+        && let Err(error) = system::become_user(USER, USER)
+    {
+        eprintln!("dunlin: the server stays root, which this container cannot give up: {error}");
+    }
+    if plan.is_server {
+        system::tighten_umask(0o077);
+    }
+    if OWN_NAMES.contains(&base_name(&plan.words[0])) {
+        return Ok(plan.words);
+    }
+    let error = Command::new(&plan.words[0]).args(&plan.words[1..]).exec();
+    eprintln!("dunlin: {}: {error}", plan.words[0].to_string_lossy());
+    Err(ExitCode::from(127))
+}
+
+/// Gives a folder and all below it to the server's user. What cannot be given stays; the server
+/// says so if that matters.
+fn give(path: &Path) {
+    let Ok(facts) = path.symlink_metadata() else { return };
+    if facts.uid() != USER {
+        let _ = std::os::unix::fs::lchown(path, Some(USER), Some(USER));
+    }
+    if facts.is_dir() {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            give(&entry.path());
+        }
+    }
+}
+
+/// How long a healthy server takes to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Whether something answers on the server's port: `DUNLIN_HEALTH_PORT`, or 6379. An error is an
+/// answer, and so is TLS.
+fn check_health() -> ExitCode {
+    let port = std::env::var("DUNLIN_HEALTH_PORT").ok().and_then(|port| port.parse().ok());
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port.unwrap_or(6379)));
+    let answered = TcpStream::connect_timeout(&address, PATIENCE).and_then(|mut stream| {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(b"PING\r\n")?;
+        stream.read(&mut [0; 16])
+    });
+    match answered {
+        Ok(count) if count > 0 => ExitCode::SUCCESS,
+        Ok(_) => {
+            eprintln!("dunlin: {address} closed the connection");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("dunlin: {address}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn line(plan: &Plan) -> String {
+        let words: Vec<_> = plan.words.iter().map(|word| word.to_string_lossy()).collect();
+        words.join(" ")
+    }
+
+    const SET: &str = "--protected-mode-private-networks yes --maxmemory-from-limit yes";
+
+    #[test]
+    fn options_and_files_are_the_servers() {
+        let around = Surroundings::default();
+        for (args, wanted) in [
+            ("", format!("redis-server {SET}")),
+            ("redis-server", format!("redis-server {SET}")),
+            ("--port 7", format!("redis-server {SET} --port 7")),
+            ("/etc/x.conf", format!("redis-server /etc/x.conf {SET}")),
+            ("x.conf --port 7", format!("redis-server x.conf {SET} --port 7")),
+            ("/usr/local/bin/valkey-server a b", format!("/usr/local/bin/valkey-server a {SET} b")),
+            ("dunlin server --port 7", format!("dunlin server {SET} --port 7")),
+            ("redis-server --version", "redis-server --version".into()),
+            ("redis-server -", format!("redis-server {SET} -")),
+        ] {
+            let plan = plan(words(args), &around);
+            assert_eq!((line(&plan), plan.is_server), (wanted, true), "{args}");
+        }
+        for args in ["redis-cli ping", "sh -c true", "dunlin bench", "redis-sentinel x"] {
+            let plan = plan(words(args), &around);
+            assert_eq!((line(&plan), plan.is_server), (args.into(), false));
+        }
+    }
+
+    #[test]
+    fn an_argument_may_hold_blanks() {
+        let plan = plan(vec!["--requirepass x".into()], &Surroundings::default());
+        assert_eq!(plan.words.last().unwrap(), "--requirepass x");
+    }
+
+    #[test]
+    fn the_environment_adds_and_takes_away() {
+        let root = Surroundings { is_root: true, ..Surroundings::default() };
+        let both = |around: &Surroundings| {
+            let plan = plan(words("--port 7"), around);
+            (plan.fixes_owner, plan.drops_root)
+        };
+        assert_eq!(both(&root), (true, true));
+        assert_eq!(both(&Surroundings::default()), (false, false));
+        assert_eq!(both(&Surroundings { leave_owner: true, ..root.clone() }), (false, true));
+        assert_eq!(both(&Surroundings { stay_root: true, ..root.clone() }), (false, false));
+        let extra = Surroundings { extra_flags: " --save 60  1".into(), ..root.clone() };
+        assert!(line(&plan(words("--port 7"), &extra)).ends_with("--port 7 --save 60 1"));
+        let closed = Surroundings { closed: true, ..root.clone() };
+        assert!(!line(&plan(Vec::new(), &closed)).contains("private"));
+        assert!(!plan(words("redis-cli ping"), &root).drops_root);
+    }
+}

@@ -1,0 +1,122 @@
+//! The kernel's command line, as far as it is for PID 1.
+
+use std::net::Ipv4Addr;
+
+/// How the machine gets its address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Address {
+    /// None: it is reached by itself alone.
+    #[default]
+    Missing,
+    /// It asks for one.
+    Dhcp,
+    /// It was told.
+    Fixed {
+        /// Its own.
+        address: Ipv4Addr,
+        /// The way out, if there is one.
+        gateway: Option<Ipv4Addr>,
+        /// The network's mask.
+        mask: Ipv4Addr,
+    },
+}
+
+/// The settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `ip=`
+    pub address: Address,
+    /// `dunlin.data=`
+    pub data: String,
+    /// `dunlin.args=`
+    pub server_arguments: Vec<String>,
+    /// `dunlin.end=reboot`
+    pub ends_by_restart: bool,
+}
+
+/// Options that hold unless the arguments say otherwise: the machine is the server's alone.
+const SERVER: [&str; 6] = [
+    "--protected-mode-private-networks",
+    "yes",
+    "--maxmemory-from-limit",
+    "yes",
+    "--syslog-enabled",
+    "no",
+];
+
+impl Settings {
+    /// Reads the line.
+    pub fn parse(line: &str) -> Result<Settings, String> {
+        let mut settings = Settings {
+            data: "tmpfs".into(),
+            server_arguments: SERVER.map(str::to_owned).to_vec(),
+            ..Settings::default()
+        };
+        for word in line.split_whitespace() {
+            match word.split_once('=') {
+                Some(("ip", value)) => settings.address = address(value)?,
+                Some(("dunlin.data", value)) => settings.data = value.to_owned(),
+                Some(("dunlin.args", value)) => {
+                    settings.server_arguments.extend(value.split(',').map(str::to_owned));
+                }
+                Some(("dunlin.end", "reboot")) => settings.ends_by_restart = true,
+                Some((name, _)) if name.starts_with("dunlin.") => {
+                    return Err(format!(
+                        "the kernel's command line has '{word}', which is unknown"
+                    ));
+                }
+                _ => {}
+            }
+        }
+        Ok(settings)
+    }
+}
+
+/// `ip=` as the kernel's documentation has it: address, server, gateway, mask, name, device.
+fn address(value: &str) -> Result<Address, String> {
+    if value == "dhcp" || value.ends_with(":dhcp") {
+        return Ok(Address::Dhcp);
+    }
+    if matches!(value, "off" | "none" | "") {
+        return Ok(Address::Missing);
+    }
+    let parts: Vec<&str> = value.split(':').collect();
+    let part = |at: usize| parts.get(at).copied().filter(|part| !part.is_empty());
+    let parsed = |text: &str| {
+        text.parse::<Ipv4Addr>().map_err(|_| format!("ip={value}: '{text}' is no IPv4 address"))
+    };
+    Ok(Address::Fixed {
+        address: parsed(part(0).unwrap_or_default())?,
+        gateway: part(2).map(parsed).transpose()?,
+        mask: part(3).map_or(Ok(Ipv4Addr::new(255, 255, 255, 0)), parsed)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_read() {
+        let line = "console=ttyS0 ip=10.0.2.15::10.0.2.2:255.255.0.0::eth0:off quiet \
+                    dunlin.data=/dev/vda dunlin.args=--save,60,1 dunlin.end=reboot";
+        let settings = Settings::parse(line).unwrap();
+        let wanted = Address::Fixed {
+            address: Ipv4Addr::new(10, 0, 2, 15),
+            gateway: Some(Ipv4Addr::new(10, 0, 2, 2)),
+            mask: Ipv4Addr::new(255, 255, 0, 0),
+        };
+        assert_eq!(settings.address, wanted);
+        assert_eq!((settings.data.as_str(), settings.ends_by_restart), ("/dev/vda", true));
+        assert!(settings.server_arguments.ends_with(&["--save", "60", "1"].map(str::to_owned)));
+    }
+
+    #[test]
+    fn what_is_left_out_has_defaults() {
+        let settings = Settings::parse("quiet").unwrap();
+        assert_eq!((settings.data.as_str(), &settings.address), ("tmpfs", &Address::Missing));
+        assert_eq!(Settings::parse("ip=dhcp").unwrap().address, Address::Dhcp);
+        assert_eq!(Settings::parse("ip=:::::eth0:dhcp").unwrap().address, Address::Dhcp);
+        assert!(Settings::parse("ip=x").is_err() && Settings::parse("dunlin.x=1").is_err());
+    }
+}
