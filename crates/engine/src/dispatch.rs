@@ -196,7 +196,7 @@ fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(
 #[cold]
 fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
     let engine = cx.engine;
-    match engine.table.resolve(args.words()) {
+    match engine.table.resolve(args.words()).map_err(Error::from) {
         Ok(row) => Some(row),
         Err(_) if engine.table.find(args[0]).is_none() && http::is_http(args[0]) => {
             http::reject(cx);

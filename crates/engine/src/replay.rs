@@ -90,7 +90,7 @@ impl<'t> Replay<'t> {
         let mut outcome = Ok(());
         for command in commands {
             source.words(command, &mut words);
-            match engine.table.resolve_logged(&words) {
+            match engine.table.resolve_logged(&words).map_err(Error::from) {
                 Ok(row) => planned.push(match Job::of(engine, row, command, &words) {
                     Some(job) => Planned::Single(job),
                     None => Planned::Other { command, row },

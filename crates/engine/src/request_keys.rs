@@ -11,11 +11,11 @@
 
 use crate::args::Args;
 use crate::command::{Command, Flags, Group, KeyFlags};
-use crate::keys::{self, InvalidKeys};
 use crate::locks::Locked;
 use crate::table::Resolved;
 use keyspace::snapshot::Touch;
 use keyspace::{DbIndex, Key, Keyspace, Slot, Stripe};
+use spec::keys::{self, InvalidKeys};
 use std::ops::Deref;
 
 /// What a command does with a key.

@@ -284,7 +284,7 @@ impl Selector {
         // SELECT and SWAPDB have only to do with the databases that they name.
         let is_data = command.flags.any(Flags::WRITE.with(Flags::READONLY));
         let names_all = matches!(command.databases, Databases::Named(_) | Databases::Chosen);
-        let touches_data = crate::keys::has_keys(command) || (is_data && !names_all);
+        let touches_data = spec::keys::has_keys(command) || (is_data && !names_all);
         let denied = match command.databases {
             Databases::Selected => None,
             Databases::All => {

@@ -103,7 +103,8 @@ impl Piece {
             EntryKind::Commands { .. } if entry.commands().len() == 1 => {
                 let command = entry.commands().start;
                 source.words(command, &mut words);
-                let row = engine.table.resolve_logged(&words).and_then(in_its_place);
+                let row =
+                    engine.table.resolve_logged(&words).map_err(Error::from).and_then(in_its_place);
                 let job = row.ok().and_then(|row| Job::of(engine, row, command, &words));
                 job.map_or(Kind::Other, Kind::Single)
             }
@@ -389,7 +390,8 @@ impl<'i> Run<'_, 'i> {
         }
         let mut rows: Vec<Option<&'static Resolved>> = Vec::with_capacity(commands.len());
         for words in commands {
-            let row = engine.table.resolve_logged(words).and_then(in_its_place);
+            let row =
+                engine.table.resolve_logged(words).map_err(Error::from).and_then(in_its_place);
             rows.push(row.map_err(|error| self.failed(words, &error)).ok());
         }
         let needs_world = |(row, words): (&Option<&'static Resolved>, &Words<'_>)| {

@@ -30,7 +30,7 @@ impl Host for ScriptHost<'_, '_> {
     fn call(&mut self, words: &[&[u8]], is_resp3: bool, reply: &mut Vec<u8>) -> Result<(), Stop> {
         let cx = &mut *self.cx;
         let engine = cx.engine;
-        let row = match engine.table.resolve(words) {
+        let row = match engine.table.resolve(words).map_err(Error::from) {
             Ok(row) => row,
             Err(error) => {
                 refuse(cx, reply, &unresolved(error));

@@ -1,11 +1,8 @@
-//! What the running time of a command's requests depends on. [`crate::effort`] works it out.
-
-use crate::args::Args;
-use crate::db::Db;
+//! What the running time of a command's requests depends on. The engine works it out.
 
 /// What a command's effort depends on.
 #[derive(Clone, Copy)]
-pub enum Effort {
+pub enum Effort<E> {
     /// On nothing: it is always small.
     Small,
     /// On the elements of all its keys' values; so much for each.
@@ -14,14 +11,28 @@ pub enum Effort {
     Intersection(usize),
     /// On the part of its only key's value that the request names; so much for each element. The
     /// function, which finds out how many that are, is asked only if the value is big.
-    Part(usize, fn(&Db<'_>, Args<'_>) -> usize),
+    Part(usize, E),
     /// On the number of its words; so much for each.
     Words(usize),
     /// On what the function finds out.
-    Estimate(fn(&Db<'_>, Args<'_>) -> usize),
+    Estimate(E),
 }
 
-impl std::fmt::Debug for Effort {
+impl<E> Effort<E> {
+    /// The same without what estimates it.
+    pub(crate) fn described(&self) -> Effort<()> {
+        match *self {
+            Effort::Small => Effort::Small,
+            Effort::Elements(each) => Effort::Elements(each),
+            Effort::Intersection(each) => Effort::Intersection(each),
+            Effort::Part(each, _) => Effort::Part(each, ()),
+            Effort::Words(each) => Effort::Words(each),
+            Effort::Estimate(_) => Effort::Estimate(()),
+        }
+    }
+}
+
+impl<E> std::fmt::Debug for Effort<E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Effort::Small => f.write_str("Small"),

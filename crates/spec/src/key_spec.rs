@@ -1,19 +1,11 @@
 //! Where a row says that the keys of its requests are.
 
-use crate::error::Error;
-
 /// Calls back with the word and flags of each key of a request.
 pub type FindKeys = fn(&[&[u8]], &mut dyn FnMut(usize, KeyFlags)) -> Result<(), InvalidKeys>;
 
 /// The request does not have the form that its command's keys need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKeys;
-
-impl From<InvalidKeys> for Error {
-    fn from(_: InvalidKeys) -> Error {
-        Error::text("ERR Invalid arguments specified for command")
-    }
-}
 
 /// What a command does with the keys of one specification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,8 +9,9 @@
 //! touch is reported, or an error is returned and the command, run with whatever was reported
 //! before, answers with a syntax error of its own.
 
-use crate::command::{Begin, Command, Find, Flags, KeyFlags, KeySpec};
-pub use crate::command::{FindKeys, InvalidKeys};
+use crate::key_spec::{Begin, Find, KeyFlags, KeySpec};
+pub use crate::key_spec::{FindKeys, InvalidKeys};
+use crate::row::{Flags, Row, Runner};
 use structs::numbers;
 
 /// Calls `found` with the index in `argv` and the flags of every key, in the order of the
@@ -18,8 +19,8 @@ use structs::numbers;
 ///
 /// `argv` starts with the command's name and has as many words as the row's arity asks for. Keys
 /// may already have been reported when an error is returned.
-pub fn for_each_key(
-    command: &Command,
+pub fn for_each_key<R: Runner>(
+    command: &Row<R>,
     argv: &[&[u8]],
     mut found: impl FnMut(usize, KeyFlags),
 ) -> Result<(), InvalidKeys> {
@@ -36,7 +37,7 @@ pub fn for_each_key(
 }
 
 /// Whether requests of this command have keys at all (COMMAND GETKEYS).
-pub fn has_keys(command: &Command) -> bool {
+pub fn has_keys<R: Runner>(command: &Row<R>) -> bool {
     command.find_keys.is_some()
         || command.keys.iter().any(|spec| !spec.flags.has(KeyFlags::NOT_KEY))
 }
@@ -106,6 +107,9 @@ fn after_keyword(argv: &[&[u8]], keyword: &str, from: i32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::NotRun;
+
+    type Command = Row<NotRun>;
 
     const RO: KeyFlags = KeyFlags::RO;
     const OW: KeyFlags = KeyFlags::OW;
