@@ -11,7 +11,7 @@ use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
 use keyspace::{Entry, memory};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -23,6 +23,10 @@ pub const FREE_EFFORT: usize = 64;
 
 /// Work for a thread that may take its time.
 pub type Job = Box<dyn FnOnce(&ThreadContext) + Send>;
+
+/// What is to be done under the lock of a stripe that could not be had, and that no client waits
+/// for. Says whether it is done; it is called inside the world.
+pub(crate) type Chore = Box<dyn FnMut() -> bool + Send>;
 
 /// What a background thread is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +58,11 @@ pub struct Background {
     jobs: Pool,
     /// What waits for other servers.
     waits: Pool,
+    /// Scripts, which may run for ever: other jobs have threads of their own.
+    scripts: Pool,
+    /// What is done when a lock can be had.
+    chores: Mutex<Vec<Chore>>,
+    has_chores: AtomicBool,
     prologue: Arc<OnceLock<Prologue>>,
     contexts: OnceLock<MakeContext>,
     pending: Arc<AtomicUsize>,
@@ -86,6 +95,11 @@ pub fn job_threads(reactors: usize) -> usize {
 /// How many threads run commands that wait for other servers.
 pub const WAIT_THREADS: usize = 4;
 
+/// How many threads there are for jobs of all kinds, beside so many reactors.
+pub fn all_threads(reactors: usize) -> usize {
+    2 * job_threads(reactors) + WAIT_THREADS
+}
+
 /// The pause of a background thread that waits for others to make progress.
 pub(crate) const GAP: Duration = Duration::from_micros(200);
 
@@ -114,6 +128,9 @@ impl Background {
             frees: OnceLock::new(),
             jobs: Pool::new("background", most_threads, 0),
             waits: Pool::new("peers", WAIT_THREADS, most_threads),
+            scripts: Pool::new("scripts", most_threads, most_threads + WAIT_THREADS),
+            chores: Mutex::default(),
+            has_chores: AtomicBool::new(false),
             prologue: Arc::default(),
             contexts: OnceLock::new(),
             pending: Arc::default(),
@@ -212,6 +229,51 @@ impl Background {
     /// The same for a job that waits for another server, on threads for such jobs.
     pub fn run_waiting(&'static self, job: Job) {
         self.run_in(&self.waits, job);
+    }
+
+    /// Keeps a chore until it can be done.
+    pub(crate) fn add_chore(&self, chore: Chore) {
+        lock(&self.chores).push(chore);
+        self.has_chores.store(true, Relaxed);
+    }
+
+    /// Does the chores that can be done; the caller is inside the world and holds no stripe.
+    #[inline]
+    pub(crate) fn do_chores(&self) {
+        if self.has_chores.load(Relaxed) {
+            self.try_chores();
+        }
+    }
+
+    #[cold]
+    fn try_chores(&self) {
+        let mut chores = std::mem::take(&mut *lock(&self.chores));
+        chores.retain_mut(|chore| !chore());
+        let mut waiting = lock(&self.chores);
+        waiting.append(&mut chores);
+        self.has_chores.store(!waiting.is_empty(), Relaxed);
+    }
+
+    /// Runs a script on one of the threads for scripts.
+    pub(crate) fn run_script(&'static self, job: Job) {
+        self.run_in(&self.scripts, job);
+    }
+
+    /// Whether the job thread of this number is one for scripts.
+    pub(crate) fn is_for_scripts(&self, number: usize) -> bool {
+        number >= self.scripts.first
+    }
+
+    /// Hands scripts that wait for a thread to other job threads, which are to refuse them.
+    pub(crate) fn refuse_scripts(&'static self) {
+        let waiting = std::mem::take(&mut self.scripts.lock_jobs().waiting);
+        waiting.into_iter().for_each(|job| self.run(job));
+    }
+
+    /// Whether every thread for scripts runs one.
+    pub(crate) fn has_no_script_thread(&self) -> bool {
+        let jobs = self.scripts.lock_jobs();
+        jobs.threads == self.scripts.most_threads && jobs.idle <= jobs.waiting.len()
     }
 
     fn run_in(&'static self, pool: &'static Pool, job: Job) {

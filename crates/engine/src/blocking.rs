@@ -16,7 +16,7 @@ use crate::db::Db;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::interest::{self, KeyInterest};
-use keyspace::{Key, Millis};
+use keyspace::{Key, Millis, StripeData};
 use std::sync::Arc;
 use structs::numbers::{LongDouble, parse_f64, parse_i64};
 
@@ -128,12 +128,22 @@ pub(crate) fn forget(db: &mut Db<'_>, waiter: &Arc<Waiter>) {
     }
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
-        let forget =
-            |of_key: &mut KeyInterest| of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-        db.with_stripe_mut(stripe, |data| {
-            interest::change(data, |interest| interest.retain(waiter.db, key, forget));
-        });
+        if db.try_visit_mut(stripe, |data| forget_key(data, waiter, key)).is_none() {
+            // A script may have the stripe for long.
+            let (keyspace, waiter, key) = (&engine.keyspace, Arc::clone(waiter), key.clone());
+            engine.background.add_chore(Box::new(move || {
+                let stripe = keyspace.stripe(stripe).try_lock_soon();
+                stripe.map(|mut data| forget_key(&mut data, &waiter, &key)).is_some()
+            }));
+        }
     }
+}
+
+/// Takes a waiter out of the registry of a key, whose stripe is locked.
+fn forget_key(data: &mut StripeData, waiter: &Arc<Waiter>, key: &[u8]) {
+    let forget =
+        |of_key: &mut KeyInterest| of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+    interest::change(data, |interest| interest.retain(waiter.db, key, forget));
 }
 
 #[cfg(test)]

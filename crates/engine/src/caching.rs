@@ -34,7 +34,7 @@ pub fn limit_keys(db: &Db<'_>) {
     let stripes = engine.keyspace.stripes().len();
     let start = db.random() as usize % stripes;
     for index in (start..stripes).chain(0..start) {
-        let mut data = engine.keyspace.stripe(index).lock();
+        let Some(mut data) = engine.keyspace.stripe(index).try_lock_soon() else { continue };
         if !data.has_attachment() {
             continue;
         }

@@ -290,6 +290,12 @@ impl ColdReads {
         self.has_arrived.store(false, Relaxed);
         std::mem::take(&mut *lock(&self.arrived))
     }
+
+    /// Keeps a value that has arrived for another attempt to put it back.
+    pub(crate) fn arrive_later(&self, one: Wanted, value: Value) {
+        lock(&self.arrived).push((one, value));
+        self.has_arrived.store(true, Relaxed);
+    }
 }
 
 /// The failure of a read that this reader waited for; the last of those that waited forgets it.

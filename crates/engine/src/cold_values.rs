@@ -78,11 +78,15 @@ pub(crate) fn install_arrived(engine: &Engine) {
 #[cold]
 fn install(engine: &Engine, one: &Wanted, value: Value) {
     let key = Key::new(&one.key);
-    let mut stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key)).lock();
-    if stripe.install(one.db, key, one.cold, value, one.record()) {
+    let stripe = engine.keyspace.stripe(engine.keyspace.stripe_of(key));
+    let data = stripe.try_lock_soon();
+    if data.is_none() && !engine.holds.has_scripts() {
+        return engine.cold_reads.arrive_later(one.clone(), value);
+    }
+    // If a script has the stripe, those who ask again will wait for it, and read then.
+    if data.is_some_and(|mut data| data.install(one.db, key, one.cold, value, one.record())) {
         engine.tier.promotions.add(1);
     }
-    drop(stripe);
     tell(engine, engine.cold_reads.end_arrival(one));
 }
 

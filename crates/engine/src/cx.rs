@@ -47,6 +47,8 @@ pub struct Cx<'a> {
     pub(crate) holds_turn: bool,
     /// A script keeps the world stopped, and this thread is outside.
     pub(crate) is_outside: bool,
+    /// Monitors have been shown the script that the request runs.
+    pub(crate) script_was_shown: bool,
     pub(crate) block_request: Option<BlockRequest>,
     /// The keys of the request that was dispatched, once they are [found](Cx::find_keys).
     pub(crate) keys: RequestKeys,
@@ -80,6 +82,7 @@ impl<'a> Cx<'a> {
             attempt: None,
             holds_turn: false,
             is_outside: false,
+            script_was_shown: false,
             block_request: None,
             keys: RequestKeys::default(),
             last_end: Ticks::default(),
@@ -169,13 +172,16 @@ impl Cx<'_> {
         self.db.outbox.send();
     }
 
-    /// Waits for the end of the commands that other threads have begun; not within a transaction,
-    /// which holds locks that they may want.
+    /// Waits for the end of the commands that other threads have begun, but for scripts on
+    /// background threads; not within a transaction, which holds locks that they may want.
     pub fn wait_for_running_commands(&mut self) {
         if self.db.locks.is_empty() {
-            self.thread.reader.leave();
-            drop(self.thread.reader.world().stop());
-            self.thread.reader.enter();
+            let (reader, holds) = (&self.thread.reader, &self.engine.holds);
+            // A thread that is about to stop the world waits for this one, and has ended its own
+            // command.
+            if let Some(stopped) = reader.try_stop(|| holds.has_scripts()) {
+                stopped.resume(reader);
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! reports into journal entries, notifications, invalidations and wake-ups.
 
 mod asker;
+mod figures;
 mod reporting;
 mod undo;
 mod walking;
@@ -70,6 +71,10 @@ pub struct Db<'a> {
     pub(crate) shown: Option<(ColdRef, Vec<u8>)>,
     /// What others are told of it.
     pub(crate) outbox: Outbox<'a>,
+    /// A script keeps the world stopped: no stripe may be locked.
+    pub(crate) is_outside: bool,
+    /// A stripe that the command wanted to visit could not be locked.
+    has_missed_stripe: Cell<bool>,
     /// Values that were taken out of RAM to make room.
     pub(crate) demoted: Cell<u32>,
     pub(crate) hits: Cell<u64>,
@@ -132,6 +137,8 @@ impl<'a> Db<'a> {
             cold_met: RefCell::default(),
             shown: None,
             outbox: Outbox::new(engine),
+            is_outside: false,
+            has_missed_stripe: Cell::new(false),
             demoted: Cell::new(0),
             hits: Cell::new(0),
             misses: Cell::new(0),

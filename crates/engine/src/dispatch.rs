@@ -40,6 +40,7 @@ pub(crate) use logging::log_command;
 use pushes::deliver_own_pushes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use structs::reactor;
 
 pub use call::run_nested;
 pub(crate) use call::{call, run_row};
@@ -80,6 +81,7 @@ pub(crate) fn process(
         return refuse_request(cx, row, refusal);
     }
     if row.command.script.is_some() {
+        cx.script_was_shown = false;
         scripting::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
@@ -95,6 +97,7 @@ pub(crate) fn process(
     if is_special {
         if engine.monitors.load(Relaxed) > 0 {
             crate::monitor::feed(cx, row.command, args.words());
+            crate::monitor::feed_failed_script(cx, row, args.words());
         }
         after_reply(cx, row, started);
     }
@@ -131,10 +134,42 @@ fn note_unconfirmed(cx: &mut Cx<'_>, start: usize) {
     }
 }
 
-/// Whether a request that finds its keys locked is answered with BUSY: a script has run for long.
+/// A request that cannot run now is to be tried again, or is answered with BUSY: a script has run
+/// for long, and what the request waits for may be that script's.
+///
+/// # Errors
+/// It is to be tried again.
 #[cold]
-fn engine_is_busy(cx: &Cx<'_>, row: &Resolved) -> bool {
-    cx.engine.scripts.running.is_busy() && !row.command.flags.has(Flags::ALLOW_BUSY)
+pub(crate) fn wait_or_refuse(
+    cx: &mut Cx<'_>,
+    row: &Resolved,
+    reason: NotNow,
+) -> Result<(), NotNow> {
+    if cx.engine.scripts.running.is_busy() && may_watch_unseen(cx, row) {
+        crate::watching::watch_unseen(cx);
+        cx.reply.ok();
+        return Ok(());
+    }
+    let is_allowed = row.command.flags.has(Flags::ALLOW_BUSY);
+    if is_allowed || reason == NotNow::Cold || !cx.engine.scripts.running.is_busy() {
+        return Err(reason);
+    }
+    refuse_busy(cx, row);
+    Ok(())
+}
+
+/// Whether a request is a WATCH, which is answered beside a script that has run for long.
+fn may_watch_unseen(cx: &Cx<'_>, row: &Resolved) -> bool {
+    row.command.flags.has(Flags::WATCHES) && cx.session.multi.is_none()
+}
+
+/// Answers a request with BUSY.
+#[cold]
+pub(crate) fn refuse_busy(cx: &mut Cx<'_>, row: &Resolved) {
+    // It does not count as run.
+    cx.script_was_shown = true;
+    let error = scripting::busy_error(cx.engine);
+    reject(cx, row, &error);
 }
 
 /// What can be done while a script keeps the world stopped for long: to end it, and what touches no
@@ -142,20 +177,23 @@ fn engine_is_busy(cx: &Cx<'_>, row: &Resolved) -> bool {
 #[cold]
 fn run_outside(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     let flags = row.command.flags;
+    let is_watch = may_watch_unseen(cx, row);
     let is_allowed = flags.has(Flags::ALLOW_BUSY)
         && !flags.any(Flags::RUNS_QUEUE.with(Flags::WORLD))
-        && row.command.keys.is_empty()
-        && cx.session.watching.is_none();
+        && (is_watch || row.command.keys.is_empty());
     if !is_allowed {
         // A script of the log that is loaded may take long, too.
         if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::LOADING) {
             return reject(cx, row, &error);
         }
-        let error = scripting::busy_error(cx.engine);
-        return reject(cx, row, &error);
+        return refuse_busy(cx, row);
     }
     if let Err(Refusal::Error(error)) = gates::pass(cx, row, args, gates::OUTSIDE) {
         return reject(cx, row, &error);
+    }
+    if is_watch {
+        crate::watching::watch_unseen(cx);
+        return cx.reply.ok();
     }
     // The error, if any, is the reply.
     let _ = call(cx, row, args);
@@ -231,7 +269,7 @@ fn resolve(cx: &mut Cx<'_>, args: Args<'_>) -> Option<&'static Resolved> {
 }
 
 #[cold]
-fn refuse(cx: &mut Cx<'_>, error: &Error) {
+pub(crate) fn refuse(cx: &mut Cx<'_>, error: &Error) {
     let line = error.line();
     cx.reply.error_bytes(&line);
     cx.engine.count_error(&line);
@@ -283,13 +321,16 @@ pub(crate) fn stop_world(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
-    let reader = &cx.thread.reader;
-    let Some(stopped) = reader.try_stop() else { return Err(NotNow::Busy) };
-    if cx.engine.holds.keep_world() {
-        // One has begun meanwhile.
+    let (reader, holds) = (&cx.thread.reader, &cx.engine.holds);
+    // One that begins meanwhile may be inside for as long as it runs.
+    let Some(stopped) = reader.try_stop(|| holds.is_in_background()) else {
+        return Err(if holds.keep_world() { NotNow::Held } else { NotNow::Busy });
+    };
+    if holds.keep_world() {
         stopped.resume(reader);
         return Err(NotNow::Held);
     }
+    holds.got_world();
     cx.db.hold_world(stopped);
     Ok(())
 }
@@ -299,12 +340,15 @@ pub(crate) fn stop_world_from_outside(cx: &mut Cx<'_>) -> Result<(), NotNow> {
     if cx.engine.holds.keep_world() {
         return Err(NotNow::Held);
     }
-    let stopped = cx.engine.keyspace.world().stop();
-    if cx.engine.holds.keep_world() {
+    let holds = &cx.engine.holds;
+    let stopped = cx.engine.keyspace.world().try_stop(|| holds.is_in_background());
+    let Some(stopped) = stopped else { return Err(NotNow::Busy) };
+    if holds.keep_world() {
         // One has begun meanwhile.
         drop(stopped);
         return Err(NotNow::Held);
     }
+    cx.engine.holds.got_world();
     cx.db.hold_world(stopped);
     Ok(())
 }
@@ -314,10 +358,13 @@ fn run_in_stopped_world(
     row: &'static Resolved,
     args: Args<'_>,
 ) -> Result<(), NotNow> {
-    stop_world(cx)?;
+    if let Err(reason) = stop_world(cx) {
+        return wait_or_refuse(cx, row, reason);
+    }
     cx.start_timing();
-    // The error, if any, is the reply.
-    let _ = call(cx, row, args);
+    // The error, if any, is the reply. What it waits for (SAVE) is no script and no long command:
+    // none runs.
+    let _ = reactor::waiting("the world is stopped", || call(cx, row, args));
     finish(cx, args);
     serve_first(cx);
     cx.db.locks.release_inside(&cx.thread.reader);
@@ -347,12 +394,7 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         need
     };
     if cx.db.locks.acquire(need).is_err() {
-        if engine_is_busy(cx, row) {
-            let error = scripting::busy_error(cx.engine);
-            reject(cx, row, &error);
-            return Ok(());
-        }
-        return Err(NotNow::Busy);
+        return wait_or_refuse(cx, row, NotNow::Busy);
     }
     let may_have_to_wait = cx.engine.holds.any() || cx.engine.snapshots.is_running();
     if may_have_to_wait
@@ -374,12 +416,12 @@ fn run_with_stripes(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> 
         long::run_in_background(cx, row, args);
         return Ok(());
     }
-    // The error, if any, is the reply.
-    let _ = call(cx, row, args);
+    // Another error, if any, is the reply.
+    let is_undone = call(cx, row, args) == Err(Error::StripeTaken);
     finish(cx, args);
     serve_first(cx);
     cx.db.locks.release();
-    Ok(())
+    if is_undone { wait_or_refuse(cx, row, NotNow::Busy) } else { Ok(()) }
 }
 
 /// The request waits for its values, unless one of them could not be read: that fails it.

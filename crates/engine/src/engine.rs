@@ -8,7 +8,7 @@ use crate::acl::Acl;
 use crate::acl::log::Refused;
 use crate::append_log::AppendLog;
 use crate::appliers::{Appliers, threads_beside};
-use crate::background::{Background, WAIT_THREADS, job_threads};
+use crate::background::{Background, all_threads, job_threads};
 use crate::clients::acks::AckWaiters;
 use crate::clients::late_reply::LateReply;
 use crate::clients::usage::ClientUsage;
@@ -300,7 +300,7 @@ impl Engine {
             mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
             overdue_mailboxes,
             // The last is that of the thread that follows a primary; those before are the appliers'.
-            thread_stats: (0..threads + job_threads(threads) + WAIT_THREADS)
+            thread_stats: (0..threads + all_threads(threads))
                 .chain(0..threads_beside(threads) + 1)
                 .map(|_| ThreadStats::new(commands))
                 .collect(),

@@ -50,6 +50,9 @@ pub enum Error {
     /// No answer at all: the request is to run again, on a background thread
     /// ([`Cx::is_for_background`](crate::Cx::is_for_background)).
     TakesLong,
+    /// No answer at all: another thread has locked a stripe that the command was to visit. The
+    /// request is run again, or answered with BUSY.
+    StripeTaken,
     /// No answer at all: the script that runs is undone and begins again.
     StartAgain,
     /// A text of the command's own, with its code (`ERR …`).
@@ -116,6 +119,7 @@ impl Error {
             // Dispatch lets neither of these out.
             Error::Cold => "ERR a value that the command needs is not in memory".into(),
             Error::StartAgain => "ERR the script begins again".into(),
+            Error::StripeTaken => "ERR a part of the keys cannot be read now".into(),
             Error::TakesLong => "ERR the reply is too long to be made here".into(),
             Error::Text(text) => Cow::Borrowed(text.as_ref()),
             Error::Bytes(bytes) => return Cow::Borrowed(bytes),

@@ -42,14 +42,15 @@ const CHANGED_AT_ONCE: usize = 64;
 
 impl<'a> Held<'a> {
     /// Holds `keys` of a database. The caller is outside the world and holds
-    /// nothing; it waits as long as other long commands are in the way.
+    /// nothing; it waits as long as other long commands are in the way. `None` if a script has one
+    /// of the stripes and has run for long.
     pub(crate) fn acquire(
         engine: &'static Engine,
         db: DbIndex,
         holder: u64,
         mut keys: Vec<NamedKey>,
         thread: &'a ThreadContext,
-    ) -> Held<'a> {
+    ) -> Option<Held<'a>> {
         let reader = &thread.reader;
         let order = |key: &NamedKey| (key.stripe, key.hash, !key.writes);
         keys.sort_by(|a, b| order(a).cmp(&order(b)).then_with(|| a.bytes.cmp(&b.bytes)));
@@ -59,21 +60,26 @@ impl<'a> Held<'a> {
         let mut entries = Vec::with_capacity(keys.len());
         // Everybody goes through the stripes in ascending order, and in one stripe takes all holds
         // or none, so long commands never wait for each other in a circle.
-        for of_stripe in keys.chunk_by(|a, b| a.stripe == b.stripe) {
-            stripes.add(of_stripe[0].stripe);
+        let mut is_refused = false;
+        'keys: for of_stripe in keys.chunk_by(|a, b| a.stripe == b.stripe) {
             loop {
                 reader.enter();
                 let given = hold_all(engine, db, holder, of_stripe, &mut entries);
                 reader.leave();
                 if given {
+                    stripes.add(of_stripe[0].stripe);
                     break;
+                }
+                is_refused = engine.scripts.running.is_busy();
+                if is_refused {
+                    break 'keys;
                 }
                 thread.clock.rest(GAP);
             }
         }
         let keys = keys.into_iter().zip(entries).collect();
         engine.holds.holding.fetch_add(1, SeqCst);
-        Held {
+        let held = Held {
             engine,
             db,
             holder,
@@ -83,7 +89,29 @@ impl<'a> Held<'a> {
             is_changing: false,
             touched: Vec::new(),
             last: Cell::default(),
+        };
+        if is_refused {
+            held.release();
+            return None;
         }
+        Some(held)
+    }
+
+    /// Ends the holds, one stripe after the other, from outside the world: it can be stopped while
+    /// a script has one.
+    fn end_holds(&self) {
+        self.stripes.for_each(|index| {
+            let stripe = self.engine.keyspace.stripe(index);
+            loop {
+                self.reader.enter();
+                let is_ended = stripe.try_lock_soon().map(|mut data| data.end_holds(self.holder));
+                self.reader.leave();
+                if is_ended.is_some() {
+                    break;
+                }
+                self.engine.clock.rest(GAP);
+            }
+        });
     }
 
     /// The index of a key among those that are held.
@@ -197,10 +225,7 @@ impl<'a> Held<'a> {
     /// Ends the holds, one stripe after the other.
     pub(crate) fn release(self) {
         self.engine.holds.holding.fetch_sub(1, SeqCst);
-        self.reader.enter();
-        let keyspace = &self.engine.keyspace;
-        self.stripes.for_each(|index| _ = keyspace.stripe(index).lock().end_holds(self.holder));
-        self.reader.leave();
+        self.end_holds();
     }
 }
 
@@ -222,7 +247,9 @@ fn hold_all(
     keys: &[NamedKey],
     entries: &mut Vec<Option<HeldEntry>>,
 ) -> bool {
-    let mut stripe = engine.keyspace.stripe(keys[0].stripe).lock();
+    let Some(mut stripe) = engine.keyspace.stripe(keys[0].stripe).try_lock_soon() else {
+        return false;
+    };
     let may_change = |stripe: &mut StripeData, key: &NamedKey| {
         !key.writes || !stripe.is_delayed(db, key.hash, Touch::Whole, Urgency::Waiting)
     };

@@ -31,6 +31,9 @@ pub struct Holds {
     unserved: Mutex<Vec<Ready>>,
 }
 
+/// Pauses in which nothing keeps a thread from stopping the world, before it counts as gone.
+const MAX_FREE_ROUNDS: u32 = 50;
+
 impl Holds {
     /// Whether any long command holds keys.
     #[inline]
@@ -90,17 +93,31 @@ impl Holds {
     }
 
     /// Whether anything runs in the background that the world must not wait for.
-    fn is_in_background(&self) -> bool {
+    pub(crate) fn is_in_background(&self) -> bool {
         self.any() || self.scripts.load(SeqCst) > 0
     }
 
+    /// Waits until the world was stopped, if that is wanted. The client that wanted it may be gone.
     fn wait_for_world(&self, clock: &Clock) {
-        while self.world_is_wanted.load(SeqCst) {
-            if !self.is_in_background() {
-                self.world_is_wanted.store(false, SeqCst);
+        let mut free_rounds = 0;
+        while self.world_is_wanted() {
+            free_rounds += u32::from(!self.is_in_background());
+            if free_rounds > MAX_FREE_ROUNDS {
+                self.got_world();
             }
             clock.rest(GAP);
         }
+    }
+
+    /// Whether a thread wants to stop the world, which scripts and long commands in the background
+    /// keep it from.
+    pub(crate) fn world_is_wanted(&self) -> bool {
+        self.world_is_wanted.load(SeqCst)
+    }
+
+    /// The world is stopped: what waited for that can go on.
+    pub(crate) fn got_world(&self) {
+        self.world_is_wanted.store(false, SeqCst);
     }
 
     /// Begins a long command; its number. Waits if a thread wants the world and has waited long
@@ -162,11 +179,17 @@ impl Holds {
         self.is_in_background()
     }
 
-    /// Leaves the serving of a key's blocked clients to the long command in the way. If that has
+    /// Whether a script runs on a background thread, under locks.
+    pub(crate) fn has_scripts(&self) -> bool {
+        self.scripts.load(SeqCst) > 0
+    }
+
+    /// Leaves the serving of a key's blocked clients to the long command or the script in the way.
+    /// If that has
     /// ended meanwhile, what it may have missed is returned.
     pub(crate) fn serve_later(&self, ready: Ready) -> Vec<Ready> {
         lock(&self.unserved).push(ready);
-        if self.any() { Vec::new() } else { self.take_unserved() }
+        if self.is_in_background() { Vec::new() } else { self.take_unserved() }
     }
 
     pub(crate) fn take_unserved(&self) -> Vec<Ready> {

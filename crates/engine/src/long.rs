@@ -25,6 +25,7 @@ use crate::engine::Engine;
 use crate::held::{Held, NamedKey};
 use crate::journal::JournalPos;
 use crate::mailbox::Message;
+use crate::scripting;
 use crate::session::Session;
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -190,17 +191,23 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     reader.enter();
     cx.db.set_background(reader);
     cx.start_timing();
-    // The error, if any, is the reply.
-    let _ = dispatch::call(cx, row, args);
+    // Another error, if any, is the reply.
+    let is_refused = dispatch::call(cx, row, args) == Err(Error::StripeTaken);
     commit::commit(cx, args);
     reader.leave();
+    if is_refused {
+        dispatch::refuse_busy(cx, row);
+    }
 }
 
 /// Runs a command that reads its keys without any lock.
 fn run_holding(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>, keys: Vec<NamedKey>) {
     let (holds, thread) = (&cx.engine.holds, cx.thread);
     let holder = holds.begin(&cx.engine.clock, || cx.engine.scripts.is_turn_taken());
-    let held = Held::acquire(cx.engine, cx.db.index, holder, keys, thread);
+    let Some(held) = Held::acquire(cx.engine, cx.db.index, holder, keys, thread) else {
+        dispatch::refuse_busy(cx, row);
+        return end(cx);
+    };
     if !cx.db.is_wanted() {
         held.release();
         return end(cx);
@@ -239,7 +246,12 @@ impl Cx<'_> {
         let Some(keys) = self.db.to_hold.take() else { return Ok(()) };
         let engine = self.engine;
         let holder = engine.holds.begin(&engine.clock, || engine.scripts.is_turn_taken());
-        self.db.held = Some(Held::acquire(engine, self.db.index, holder, keys, self.thread));
+        let Some(held) = Held::acquire(engine, self.db.index, holder, keys, self.thread) else {
+            end(self);
+            self.db.to_hold = Some(Vec::new());
+            return Err(scripting::busy_error(engine));
+        };
+        self.db.held = Some(held);
         self.db.set_now(engine.clock.wall());
         if dispatch::refuses_writes_of_clients(engine) {
             return Err(Error::ReadOnlyReplica);
@@ -292,6 +304,11 @@ fn finish_locked(cx: &mut Cx<'_>, args: Args<'_>) {
 /// The end of a command that held keys: commands that waited for it go on.
 fn end(cx: &mut Cx<'_>) {
     cx.engine.holds.end(&cx.engine.mailboxes, &cx.engine.clock);
+    serve_unserved(cx);
+}
+
+/// Serves the blocked clients that a long command or a script was in the way of; outside the world.
+pub(crate) fn serve_unserved(cx: &mut Cx<'_>) {
     let unserved = cx.engine.holds.take_unserved();
     if !unserved.is_empty() {
         cx.db.effects.ready.extend(unserved);

@@ -5,6 +5,7 @@ use crate::command::{Command, Flags};
 use crate::cx::Cx;
 use crate::engine::Engine;
 use crate::mailbox::{Message, Push};
+use crate::table::Resolved;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,15 @@ pub(crate) enum Source {
 pub(crate) fn feed(cx: &Cx<'_>, command: &Command, words: &[&[u8]]) {
     if !command.flags.any(HIDDEN) {
         post(cx.engine, line(cx, command, words, Source::Client));
+    }
+}
+
+/// The same for a script that has failed before it could run: one that runs is shown before its
+/// commands.
+#[cold]
+pub(crate) fn feed_failed_script(cx: &Cx<'_>, row: &Resolved, words: &[&[u8]]) {
+    if row.command.script.is_some() && !cx.script_was_shown && cx.session.suspension.is_none() {
+        post(cx.engine, line(cx, row.command, words, Source::Client));
     }
 }
 

@@ -82,8 +82,11 @@ impl Owners for Entries {
         // The stripe follows from the hash as long as slots have no part in it.
         let stripe = keyspace.stripe_of(Key { bytes: b"", hash });
         let to = || append().map(cold_location);
-        let moved = keyspace.stripe(stripe).lock().move_cold(hash, cold_location(from), to);
+        // A script may have the stripe for long.
+        let data = keyspace.stripe(stripe).try_lock_soon();
+        let moved = data.map(|mut data| data.move_cold(hash, cold_location(from), to));
         self.reader.leave();
+        let Some(moved) = moved else { return Relocation::Later };
         match moved {
             Moved::Done => Relocation::Moved,
             Moved::Gone => Relocation::Gone,

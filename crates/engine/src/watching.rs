@@ -9,18 +9,14 @@
 //! session that has taken over what the client watches already, and gives it back with the reply. Likewise
 //! very many are forgotten in the background. What is dropped in whatever way is forgotten.
 
-use crate::clients::watching::{Watching, forget};
+use crate::clients::watching::{MAX_IN_PLACE, Watching, forget};
 use crate::commit;
 use crate::cx::Cx;
 use crate::db::Db;
 use crate::interest::{self, Watch};
-use crate::locks::Locked;
 use crate::session::Session;
 use keyspace::{Entry, Key, Millis, StripeData};
 use std::sync::Arc;
-
-/// Keys that are forgotten at once; more are forgotten in the background.
-const MAX_IN_PLACE: usize = 1000;
 
 /// Adds a key to what the client watches. Its stripe is locked, or nothing is.
 pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
@@ -40,6 +36,14 @@ pub fn watch(cx: &mut Cx<'_>, key: Key<'_>) {
     }
 }
 
+/// Watches without a look at the keys, which a script has locked for long: it counts as if it
+/// changed one of them. So EXEC fails, where Valkey's does if the script has changed one.
+pub(crate) fn watch_unseen(cx: &mut Cx<'_>) {
+    let (engine, session) = (cx.engine, &mut *cx.session);
+    let new = || Watching::new(&engine.keyspace, &engine.background, &session.client);
+    session.watching.get_or_insert_with(new).watch.raise();
+}
+
 /// Registers a watch with a key; returns when the key expires.
 fn register(db: &mut Db<'_>, stripe: usize, key: Key<'_>, watch: &Arc<Watch>) -> Option<Millis> {
     let (index, horizon) = (db.index, db.horizon());
@@ -47,23 +51,23 @@ fn register(db: &mut Db<'_>, stripe: usize, key: Key<'_>, watch: &Arc<Watch>) ->
         |data: &StripeData| data.find(index, key).is_some_and(|e| e.is_expired(horizon));
     // An expired key that is still there would count as changed when it is deleted: now, before the
     // watch is there to be raised. A replica keeps it, because its primary is to delete it.
-    if !db.engine.is_frozen() && db.with_stripe(stripe, is_expired) {
+    if !db.engine.is_frozen() && db.visit(stripe, is_expired)? {
         let is_locked = !db.locks.is_empty();
-        if !is_locked {
-            db.locks.acquire_patiently(Locked::One(stripe));
+        if is_locked || db.locks.try_acquire(stripe) {
+            db.remove_expired(key);
+            commit::commit_outside(db);
         }
-        db.remove_expired(key);
-        commit::commit_outside(db);
         if !is_locked {
             db.locks.release();
         }
     }
-    db.with_stripe_mut(stripe, |data| {
+    let expiry = db.visit_mut(stripe, |data| {
         interest::change(data, |interest| {
             interest.of_or_new(index, key.bytes).watches.push(Arc::clone(watch));
         });
         data.find(index, key).and_then(Entry::expiry)
-    })
+    });
+    expiry.flatten()
 }
 
 /// Forgets all that a client watches.
@@ -72,10 +76,16 @@ pub fn unwatch(db: &mut Db<'_>, session: &mut Session) {
     if watching.len() > MAX_IN_PLACE {
         return;
     }
-    for key in std::mem::take(&mut watching.keys) {
-        let stripe = db.engine.keyspace.stripe_of(Key::new(&key.1));
-        db.with_stripe_mut(stripe, |data| forget(data, &key, &watching.watch));
+    if db.is_outside {
+        // What is left is forgotten when the world goes on.
+        return;
     }
+    let watch = Arc::clone(&watching.watch);
+    watching.keys.retain(|key| {
+        let stripe = db.engine.keyspace.stripe_of(Key::new(&key.1));
+        db.try_visit_mut(stripe, |data| forget(data, key, &watch)).is_none()
+    });
+    // A script may have what is left, which is forgotten when that can be done.
 }
 
 /// Whether a watched key has changed, or its time has come, since it was watched. The stripes of
@@ -109,10 +119,11 @@ pub struct KeyCounts {
 }
 
 impl Db<'_> {
-    /// Counts the keys that are watched and waited for; for commands with `Flags::WALKS`.
+    /// Counts the keys that are watched and waited for, but for those in stripes that are locked;
+    /// for commands with `Flags::WALKS`.
     pub fn count_interests(&self) -> KeyCounts {
         let mut counts = KeyCounts::default();
-        self.for_each_stripe(|_, data| {
+        let mut count = |data: &StripeData| {
             let Some(interest) = interest::of_stripe(data) else { return };
             for of_key in interest.keys.values() {
                 let is_watched = of_key.watches.iter().any(|watch| !watch.client.is_leaving());
@@ -123,7 +134,8 @@ impl Db<'_> {
                 counts.blocking_on_deletion +=
                     usize::from(waiters.any(|waiter| waiter.waits_for_deletion()));
             }
-        });
+        };
+        (0..self.engine.keyspace.stripes().len()).for_each(|i| _ = self.try_visit(i, &mut count));
         counts
     }
 }

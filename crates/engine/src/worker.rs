@@ -135,6 +135,7 @@ impl Worker {
         if !self.context.reader.enter_unless(|| running.is_busy()) {
             return false;
         }
+        engine.background.do_chores();
         for mut session in self.departed.drain(..) {
             let now = engine.clock.wall();
             let mut db = Db::new(engine, now, engine.access_policy(), self.context.rng());
@@ -221,6 +222,7 @@ impl Worker {
         }
         let mut cx = Cx::new(self.engine, &self.context, session, now, out);
         cx.is_outside = !is_inside;
+        cx.db.is_outside = !is_inside;
         cx.keys = self.context.keys.take();
         loop {
             if cx.session.client.is_killed() {
@@ -352,6 +354,7 @@ impl Worker {
                     let running = &engine.scripts.running;
                     is_inside = self.context.reader.enter_unless(|| running.is_busy());
                     cx.is_outside = !is_inside;
+                    cx.db.is_outside = !is_inside;
                 }
                 None => {}
             }

@@ -489,3 +489,35 @@ fn works_mixed(sentinel: &Program) {
 fn a_mixed_fleet_hands_its_role_around() {
     with_sentinels(false, works_mixed);
 }
+
+/// Begins a script that reads a key and does not end, once it is known which keys it touches.
+fn begin_endless(fleet: &Fleet, server: usize) -> Client {
+    const ENDLESS: &str = "redis.call('GET', KEYS[1]) while #ARGV == 0 do end return 1";
+    let mut client = fleet.client(server);
+    ok(&mut client, &["EVAL_RO", ENDLESS, "1", "key", "ends"]);
+    client.send(&["EVAL_RO", ENDLESS, "1", "key"]).expect("it is sent");
+    client
+}
+
+fn until_killed(mut running: Client) {
+    let reply = running.reply().expect("a reply, for the server goes on");
+    let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+    let is_ended = text.contains("Script killed by user") || text.starts_with("UNBLOCKED");
+    assert!(is_ended, "{reply:?}");
+}
+
+#[test]
+fn an_endless_script_is_killed() {
+    with_sentinels(true, |sentinel| {
+        let fleet = Fleet::start(
+            sentinel,
+            &[(); 2].map(|()| Program::under_test()),
+            "busy-reply-threshold 100\nio-threads 2",
+            &[],
+            &[],
+        );
+        until_killed(begin_endless(&fleet, 1));
+        until_killed(begin_endless(&fleet, 0));
+        fleet.sentinels.until_quiet();
+    });
+}

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use structs::backoff::wait_until;
+use structs::reactor::check_wait;
 
 /// The lock.
 #[derive(Debug, Default)]
@@ -20,8 +21,9 @@ impl ByteLock {
         !self.0.load(Relaxed) && !self.0.swap(true, Acquire)
     }
 
-    /// Locks, however long that takes.
+    /// Locks, however long that takes; not on a reactor.
     pub fn lock(&self) {
+        check_wait("a stripe");
         wait_until(|| self.try_lock());
     }
 

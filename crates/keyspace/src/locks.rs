@@ -318,19 +318,24 @@ fn lock_set(keyspace: &Keyspace, need: &Locked) -> Result<(), Busy> {
 
 #[inline]
 fn lock(keyspace: &Keyspace, stripe: usize) -> Result<(), Busy> {
-    let stripe = keyspace.stripe(stripe);
-    if stripe.try_acquire() { Ok(()) } else { try_again(stripe) }
+    if try_soon(keyspace.stripe(stripe)) { Ok(()) } else { Err(Busy) }
+}
+
+/// Locks a stripe if that is possible within a few attempts.
+#[inline]
+pub(crate) fn try_soon(stripe: &Stripe) -> bool {
+    stripe.try_acquire() || try_again(stripe)
 }
 
 #[cold]
-fn try_again(stripe: &Stripe) -> Result<(), Busy> {
+fn try_again(stripe: &Stripe) -> bool {
     for _ in 0..SPINS {
         std::hint::spin_loop();
         if stripe.try_acquire() {
-            return Ok(());
+            return true;
         }
     }
-    Err(Busy)
+    false
 }
 
 #[inline(never)]

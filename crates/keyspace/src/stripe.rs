@@ -402,6 +402,12 @@ impl Stripe {
         self.try_acquire().then(|| StripeGuard(self))
     }
 
+    /// The same, after a few attempts: most stripes are locked for a moment only.
+    #[inline]
+    pub fn try_lock_soon(&self) -> Option<StripeGuard<'_>> {
+        crate::locks::try_soon(self).then(|| StripeGuard(self))
+    }
+
     /// Locks, until [`Stripe::release`].
     #[inline]
     pub(crate) fn acquire(&self) {

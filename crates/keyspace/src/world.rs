@@ -14,6 +14,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use structs::backoff::wait_until;
+use structs::reactor::check_wait;
 use structs::sync::lock;
 
 /// Most threads that can ever register.
@@ -93,15 +94,35 @@ impl World {
 
     /// Stops the world. The caller must not be inside. Waits while another thread has stopped it.
     pub fn stop(&self) -> Stopped<'_> {
-        self.wait_for_readers(lock(&self.stopper), || ())
+        check_wait("the world to stop");
+        match self.wait_for_readers(lock(&self.stopper), || (), || false) {
+            Ok(stopped) => stopped,
+            Err(_) => unreachable!("it does not give up"),
+        }
     }
 
-    /// Stops the world once `leave` has taken the caller out of it.
+    /// The same, but gives up where another thread stops the world, or `gives_up` says so before
+    /// all readers are outside.
+    pub fn try_stop(&self, gives_up: impl Fn() -> bool) -> Option<Stopped<'_>> {
+        self.wait_for_readers(self.try_lock()?, || (), gives_up).ok()
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.stopper.try_lock() {
+            Ok(stopper) => Some(stopper),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Stops the world once `leave` has taken the caller out of it; the world goes on if `gives_up`
+    /// says so before all readers are outside.
     fn wait_for_readers<'w>(
         &'w self,
         stopper: MutexGuard<'w, ()>,
         leave: impl FnOnce(),
-    ) -> Stopped<'w> {
+        gives_up: impl Fn() -> bool,
+    ) -> Result<Stopped<'w>, MutexGuard<'w, ()>> {
         self.stopping.store(1, SeqCst);
         leave();
         if !self.readers_fence.load(Relaxed) {
@@ -109,9 +130,14 @@ impl World {
         }
         fence(SeqCst);
         for slot in &self.slots[..self.registered.load(Acquire).min(MAX_READERS)] {
-            wait_until(|| slot.turns.load(Acquire) & 1 == 0);
+            let is_outside = || slot.turns.load(Acquire) & 1 == 0;
+            wait_until(|| is_outside() || gives_up());
+            if !is_outside() {
+                self.stopping.store(0, SeqCst);
+                return Err(stopper);
+            }
         }
-        Stopped { world: self, _stopper: stopper }
+        Ok(Stopped { world: self, _stopper: stopper })
     }
 
     /// Notes where every reader stands.
@@ -134,6 +160,7 @@ impl<'w> Reader<'w> {
     /// Begins a batch; waits while the world is stopped.
     #[inline]
     pub fn enter(&self) {
+        check_wait("the world to go on");
         self.enter_unless(|| false);
     }
 
@@ -162,14 +189,19 @@ impl<'w> Reader<'w> {
     }
 
     /// Leaves the world and stops it; `None` if another thread is about to, and the caller is inside still:
-    /// it is to end its batch soon, since that thread waits for it.
-    pub fn try_stop(&self) -> Option<Stopped<'w>> {
-        let stopper = match self.world.stopper.try_lock() {
-            Ok(stopper) => stopper,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(self.world.wait_for_readers(stopper, || self.leave()))
+    /// it is to end its batch soon, since that thread waits for it. The same if `gives_up` says,
+    /// while others are inside, that one of them may stay there for long.
+    pub fn try_stop(&self, gives_up: impl Fn() -> bool) -> Option<Stopped<'w>> {
+        let stopper = self.world.try_lock()?;
+        match self.world.wait_for_readers(stopper, || self.leave(), gives_up) {
+            Ok(stopped) => Some(stopped),
+            Err(_stopper) => {
+                // No other thread can have begun to stop the world.
+                let turns = &self.world.slots[self.slot].turns;
+                turns.store(turns.load(Relaxed) + 1, Release);
+                None
+            }
+        }
     }
 
     /// Ends the batch.
@@ -266,7 +298,7 @@ mod tests {
                     reader.enter();
                     let mut stops = 0;
                     while stops < STOPS {
-                        let Some(stopped) = reader.try_stop() else {
+                        let Some(stopped) = reader.try_stop(|| false) else {
                             reader.leave();
                             reader.enter();
                             continue;
@@ -302,11 +334,27 @@ mod tests {
             while !other.is_wanted() {
                 std::thread::yield_now();
             }
-            assert!(other.try_stop().is_none(), "another thread is about to");
+            assert!(other.try_stop(|| false).is_none(), "another thread is about to");
             other.leave();
             reader.leave();
             stopping.join().expect("it stops");
         });
+    }
+
+    #[test]
+    fn a_stopper_that_gives_up_is_inside_and_the_world_goes_on() {
+        let world = World::new();
+        let (endless, reader) = (world.register(), world.register());
+        endless.enter();
+        reader.enter();
+        assert!(reader.try_stop(|| true).is_none());
+        assert!(!reader.is_wanted());
+        reader.leave();
+        assert!(reader.enter_unless(|| true), "the world goes on");
+        endless.leave();
+        let stopped = reader.try_stop(|| true).expect("no other is inside");
+        stopped.resume(&reader);
+        reader.leave();
     }
 
     fn reader_is_outside(reader: &Reader<'_>) {

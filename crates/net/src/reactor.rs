@@ -22,6 +22,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use structs::reactor;
 
 /// A TLS peer that has not finished its handshake by then is dropped.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
@@ -125,6 +126,7 @@ impl<H: Handler> Reactor<H> {
     /// # Errors
     /// The kernel refused to wait for events, which it does only when something is badly wrong.
     pub fn run(mut self) -> io::Result<H> {
+        reactor::mark();
         while !self.core.stop {
             self.turn()?;
         }
@@ -570,7 +572,8 @@ impl<H: Handler> Reactor<H> {
     /// have run their last request: the one that asked for the shutdown would take its end for the
     /// server's, while another thread still answers.
     fn wind_up(&mut self) -> io::Result<()> {
-        self.net.end_service(STOP_TIME);
+        let end = || self.net.end_service(STOP_TIME);
+        reactor::waiting("the thread has run its last request", end);
         for listener in std::mem::take(&mut self.listening) {
             self.driver.unlisten(listener.key);
             self.retired.push(listener);

@@ -25,6 +25,7 @@ pub mod memory;
 pub mod numbers;
 pub mod output;
 pub mod random;
+pub mod reactor;
 mod sampling;
 mod scan;
 pub mod set;

@@ -3,6 +3,7 @@
 //! Such a process never finds a lock poisoned (`panic = "abort"`, in every profile), so these take
 //! the guard whatever the lock says.
 
+use crate::reactor::check_wait;
 use std::sync::{
     Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -30,11 +31,13 @@ pub fn wait_timeout<'a, T>(
     timeout: Duration,
     still: impl FnMut(&mut T) -> bool,
 ) -> MutexGuard<'a, T> {
+    check_wait("a condition");
     let result = condition.wait_timeout_while(guard, timeout, still);
     result.unwrap_or_else(PoisonError::into_inner).0
 }
 
 /// [`Condvar::wait`]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    check_wait("a condition");
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }

@@ -165,7 +165,7 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         }
         let mut from = Some(place);
         let mut expired: Vec<Box<[u8]>> = Vec::new();
-        cx.db.with_stripe(stripe, |data| {
+        let visited = cx.db.visit(stripe, |data| {
             while let Some(place) = from
                 && seen < options.count
                 && steps < most_steps
@@ -193,6 +193,9 @@ fn scan(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
                 });
             }
         });
+        if visited.is_none() {
+            return Err(Error::StripeTaken);
+        }
         cx.db.remove_met(stripe, &expired);
         cursor = match from {
             Some(place) => cursor_of(stripe, place),

@@ -1,7 +1,7 @@
 //! `SCRIPT DEBUG|EXISTS|FLUSH|KILL|LOAD|SHOW`
 
 use engine::scripting::add_script;
-use engine::scripts::{Kill, Kind};
+use engine::scripts::{Ended, Kill, Kind, answer_at_end};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 const SUB: Command = Command { group: Group::Scripting, since: "2.6.0", ..Command::ROW };
@@ -159,19 +159,37 @@ fn flush(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ends running scripts of a kind.
+fn unkillable() -> Error {
+    Error::text(
+        "UNKILLABLE Sorry the script already executed write commands against the dataset. You can \
+         either wait the script termination or kill the server in a hard way using the SHUTDOWN \
+         NOSAVE command.",
+    )
+}
+
+/// Ends running scripts of a kind. The reply comes when they have ended, so that no other client is
+/// told after it that the server is busy.
 pub(super) fn kill_running(cx: &mut Cx<'_>, kind: Kind) -> Outcome {
     match cx.engine.scripts.running.kill(kind) {
-        Kill::Done => {
+        Kill::Done(_) if cx.in_transaction => {
             cx.reply.ok();
             Ok(())
         }
+        Kill::Done(scripts) => {
+            let reply = cx.late_reply();
+            let answer = move |ended| {
+                reply.send(|reply| match ended {
+                    Ended::Yes => reply.ok(),
+                    Ended::HasWritten => {
+                        reply.error_bytes(&unkillable().line());
+                    }
+                });
+            };
+            answer_at_end(&scripts, Box::new(answer));
+            Ok(())
+        }
         Kill::NotBusy => Err(Error::text("NOTBUSY No scripts in execution right now.")),
-        Kill::Unkillable => Err(Error::text(
-            "UNKILLABLE Sorry the script already executed write commands against the dataset. You \
-             can either wait the script termination or kill the server in a hard way using the \
-             SHUTDOWN NOSAVE command.",
-        )),
+        Kill::Unkillable => Err(unkillable()),
         Kill::OtherKind => Err(engine::scripting::busy_error(cx.engine)),
     }
 }

@@ -551,24 +551,11 @@ fn errorstats(cx: &Cx<'_>, out: &mut String) {
 }
 
 fn keyspace(cx: &Cx<'_>, out: &mut String) {
-    let now = cx.now();
     for DbIndex(db) in cx.engine.keyspace.used_databases() {
-        let (mut keys, mut expires, mut timed) = (0, 0, 0);
-        let (mut sampled, mut ttl_sum) = (0i128, 0i128);
-        cx.db.for_each_stripe(|_, stripe| {
-            for tables in stripe.tables(DbIndex(db)) {
-                keys += tables.entries().len();
-                expires += tables.expiring().len();
-                timed += tables.field_times().len();
-                // A few of each table are enough for an average.
-                for item in tables.expiring().iter().take(2) {
-                    sampled += 1;
-                    ttl_sum += i128::from(item.entry().expiry().map_or(0, |at| at.left(now)));
-                }
-            }
-        });
+        let figures = cx.db.figures(DbIndex(db));
+        let (keys, expires) = (figures.keys, figures.expiring);
         if keys > 0 {
-            let average = if sampled > 0 { ttl_sum / sampled } else { 0 };
+            let (average, timed) = (figures.average_ttl_ms(), figures.with_field_times);
             line(
                 out,
                 &format!("db{db}"),

@@ -81,16 +81,10 @@ impl Memory {
             tier: Tier::now(cx),
         };
         for DbIndex(db) in engine.keyspace.used_databases() {
-            let (mut keys, mut entries, mut expiring) = (0, 0, 0);
-            cx.db.for_each_stripe(|_, stripe| {
-                for tables in stripe.tables(DbIndex(db)) {
-                    keys += tables.entries().len();
-                    entries += tables.entries().allocated_bytes();
-                    expiring += tables.expiring().allocated_bytes();
-                }
-            });
-            memory.keys += keys;
-            if keys > 0 {
+            let figures = cx.db.figures(DbIndex(db));
+            let (entries, expiring) = (figures.entry_bytes, figures.expiring_bytes);
+            memory.keys += figures.keys;
+            if figures.keys > 0 {
                 memory.tables.push(TableBytes { db, entries, expiring });
             }
         }

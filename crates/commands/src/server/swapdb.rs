@@ -29,8 +29,10 @@ fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     number(args[1], "ERR invalid first DB index")?;
     number(args[2], "ERR invalid second DB index")?;
     let (first, second) = (parse_db(cx, args[1])?, parse_db(cx, args[2])?);
-    engine::commit::databases_change(cx, &[(first, Some(second)), (second, Some(first))]);
-    cx.db.for_each_stripe_mut(|_, stripe| stripe.swap_dbs(first, second));
+    if first != second {
+        engine::commit::databases_change(cx, &[(first, Some(second)), (second, Some(first))]);
+        cx.db.for_each_stripe_mut(|_, stripe| stripe.swap_dbs(first, second));
+    }
     cx.db.add_dirty(1);
     cx.reply.ok();
     Ok(())

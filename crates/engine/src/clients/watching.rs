@@ -10,6 +10,9 @@ use keyspace::{DbIndex, Key, Keyspace, Millis, StripeData};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Keys that are forgotten at once; more are forgotten in the background.
+pub(crate) const MAX_IN_PLACE: usize = 1000;
+
 pub(crate) type WatchedKey = (DbIndex, Box<[u8]>);
 
 /// What a client watches; see [`crate::watching`].
@@ -28,7 +31,7 @@ pub struct Watching {
 }
 
 impl Watching {
-    /// Of a client that watches nothing yet. What is left at the end is forgotten in the background.
+    /// Of a client that watches nothing yet. What is left at the end is forgotten later.
     pub(crate) fn new(
         keyspace: &'static Keyspace,
         background: &'static Background,
@@ -89,18 +92,45 @@ impl Drop for Watching {
             return;
         }
         let (keyspace, watch) = (self.keyspace, Arc::clone(&self.watch));
-        let keys = std::mem::take(&mut self.keys);
+        let mut keys: Vec<WatchedKey> = std::mem::take(&mut self.keys).into_iter().collect();
+        let background = self.background;
+        if keys.len() <= MAX_IN_PLACE {
+            let forget = move || {
+                forget_free(keyspace, &mut keys, &watch, || ());
+                keys.is_empty()
+            };
+            return background.add_chore(Box::new(forget));
+        }
         let forget_all = move |thread: &ThreadContext| {
             thread.reader.enter();
-            for key in keys {
-                let stripe = keyspace.stripe_of(Key::new(&key.1));
-                forget(&mut keyspace.stripe(stripe).lock(), &key, &watch);
-                yield_world(&thread.reader);
-            }
+            forget_free(keyspace, &mut keys, &watch, || yield_world(&thread.reader));
             thread.reader.leave();
+            if !keys.is_empty() {
+                let forget = move || {
+                    forget_free(keyspace, &mut keys, &watch, || ());
+                    keys.is_empty()
+                };
+                background.add_chore(Box::new(forget));
+            }
         };
-        self.background.run(Box::new(forget_all));
+        background.run(Box::new(forget_all));
     }
+}
+
+/// Takes a watch out of the registries of those keys whose stripes can be had, which leave the
+/// list. The caller is inside the world and holds no stripe.
+fn forget_free(
+    keyspace: &Keyspace,
+    keys: &mut Vec<WatchedKey>,
+    watch: &Arc<Watch>,
+    mut after_each: impl FnMut(),
+) {
+    keys.retain(|key| {
+        let stripe = keyspace.stripe(keyspace.stripe_of(Key::new(&key.1)));
+        let is_forgotten = stripe.try_lock_soon().map(|mut data| forget(&mut data, key, watch));
+        after_each();
+        is_forgotten.is_none()
+    });
 }
 
 /// Takes a watch out of the registry of a key, whose stripe is locked.

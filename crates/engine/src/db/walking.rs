@@ -1,22 +1,31 @@
 //! Whole stripes: visiting them one after the other, holding one or all of them.
+//!
+//! A visit of a stripe that is not held locks it, and a script may have it locked for as long as it
+//! runs. So on a reactor a lock is only tried: a visit that fails says so in [`Db`], and dispatch
+//! tries the request again later, or answers BUSY. A long command waits outside the world, and also
+//! gives up once a script is busy.
 #![allow(unsafe_code)]
 
 use super::Db;
+use crate::background::GAP;
 use crate::locks::Locked;
 use crate::snapshot::{AlreadyRunning, Snapshot};
 use keyspace::world::Stopped;
-use keyspace::{DbIndex, Key, StripeData};
+use keyspace::{Key, StripeData, StripeGuard};
 
 impl Db<'_> {
     /// Visits every stripe in turn, locking each for the visit (not if all is locked anyway).
     /// For commands with `Flags::WALKS`, whose own keys, if any, are not locked.
-    /// A long command's walk ends early when its result is no longer wanted.
+    /// The walk ends early when a visit [fails](Db::visit), and a long command's when its result is
+    /// no longer wanted.
     pub fn for_each_stripe(&self, mut visit: impl FnMut(usize, &StripeData)) {
         for index in 0..self.engine.keyspace.stripes().len() {
             if !self.is_wanted() {
                 break;
             }
-            self.with_stripe(index, |data| visit(index, data));
+            if self.visit(index, |data| visit(index, data)).is_none() {
+                break;
+            }
         }
     }
 
@@ -27,8 +36,66 @@ impl Db<'_> {
         }
     }
 
-    /// Reads one stripe, which is locked for the visit unless it is held.
-    pub fn with_stripe<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> R {
+    /// Reads one stripe, which is locked for the visit unless it is held. `None` if it cannot be
+    /// had now: then the command is to return without a reply, and is run again or answered with
+    /// BUSY.
+    pub fn visit<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> Option<R> {
+        if self.locks.held().covers(index) {
+            return Some(visit(self.locks.data(index)));
+        }
+        let Some(guard) = self.lock_for_visit(index) else {
+            self.has_missed_stripe.set(true);
+            return None;
+        };
+        let result = visit(&guard);
+        drop(guard);
+        self.end_visit();
+        Some(result)
+    }
+
+    /// The same where a stripe that cannot be had may be left out.
+    pub fn try_visit<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> Option<R> {
+        if self.locks.held().covers(index) {
+            return Some(visit(self.locks.data(index)));
+        }
+        self.begin_visit();
+        let result = self.engine.keyspace.stripe(index).try_lock_soon().map(|data| visit(&data));
+        self.end_visit();
+        result
+    }
+
+    /// Locks a stripe, for a visit that has begun; none has if this fails.
+    fn lock_for_visit(&self, index: usize) -> Option<StripeGuard<'static>> {
+        let (engine, running) = (self.engine, &self.engine.scripts.running);
+        loop {
+            self.begin_visit();
+            let guard = engine.keyspace.stripe(index).try_lock_soon();
+            if guard.is_some() || !self.is_long() {
+                return guard;
+            }
+            // Meanwhile the world can be stopped.
+            let reader = self.held.as_ref().map(|held| held.reader()).or(self.background)?;
+            reader.leave();
+            let gives_up = running.is_busy() || !self.is_wanted();
+            if !gives_up {
+                engine.clock.rest(GAP);
+            }
+            if self.held.is_none() {
+                reader.enter();
+            }
+            if gives_up {
+                return None;
+            }
+        }
+    }
+
+    /// Whether a [visit](Db::visit) has failed since this was last asked.
+    pub(crate) fn take_missed_stripe(&self) -> bool {
+        self.has_missed_stripe.take()
+    }
+
+    /// Reads one stripe, which is held, or locked for the visit by a thread that is no reactor.
+    pub(crate) fn with_stripe<R>(&self, index: usize, visit: impl FnOnce(&StripeData) -> R) -> R {
         if self.locks.held().covers(index) {
             return visit(self.locks.data(index));
         }
@@ -38,7 +105,42 @@ impl Db<'_> {
         result
     }
 
-    /// Changes one stripe, which is locked for the visit unless it is held.
+    /// As [`Db::visit`], to change the stripe.
+    pub(crate) fn visit_mut<R>(
+        &mut self,
+        index: usize,
+        visit: impl FnOnce(&mut StripeData) -> R,
+    ) -> Option<R> {
+        if self.locks.held().covers(index) {
+            return Some(visit(self.locks.data_mut(index)));
+        }
+        let Some(mut guard) = self.lock_for_visit(index) else {
+            self.has_missed_stripe.set(true);
+            return None;
+        };
+        let result = visit(&mut guard);
+        drop(guard);
+        self.end_visit();
+        Some(result)
+    }
+
+    /// Changes one stripe, which is held or can be locked at once; `None` if it cannot.
+    pub(crate) fn try_visit_mut<R>(
+        &mut self,
+        index: usize,
+        visit: impl FnOnce(&mut StripeData) -> R,
+    ) -> Option<R> {
+        if self.locks.held().covers(index) {
+            return Some(visit(self.locks.data_mut(index)));
+        }
+        self.begin_visit();
+        let guard = self.engine.keyspace.stripe(index).try_lock_soon();
+        let result = guard.map(|mut data| visit(&mut data));
+        self.end_visit();
+        result
+    }
+
+    /// Changes one stripe, which is held, or locked for the visit by a thread that is no reactor.
     pub(crate) fn with_stripe_mut<R>(
         &mut self,
         index: usize,
@@ -85,13 +187,6 @@ impl Db<'_> {
     /// Whether the world is stopped for this command.
     pub fn holds_world(&self) -> bool {
         *self.locks.held() == Locked::World
-    }
-
-    /// Number of keys in a database.
-    pub fn key_count(&self, db: DbIndex) -> usize {
-        let mut count = 0;
-        self.for_each_stripe(|_, data| count += data.key_count(db));
-        count
     }
 
     /// Takes a snapshot for a command that has stopped the world.

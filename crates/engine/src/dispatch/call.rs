@@ -26,9 +26,11 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The command's own, which is its reply as well, and is counted.
 pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.keys.clear();
+    cx.script_was_shown = false;
     let outcome = call(cx, row, args);
     cx.block_request = None;
     if cx.engine.monitors.load(Relaxed) > 0 {
+        crate::monitor::feed_failed_script(cx, row, args.words());
         if cx.script.is_some() {
             if !row.command.flags.any(crate::monitor::HIDDEN) {
                 scripting::note_for_monitors(cx, row, args);
@@ -51,7 +53,10 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     let before = cx.last_end;
     cx.resolved = row;
     cx.session.last_command = row.index + 1;
-    let outcome = run_row(cx, row, args);
+    let mut outcome = run_row(cx, row, args);
+    if cx.db.take_missed_stripe() {
+        outcome = Err(Error::StripeTaken);
+    }
     let stats = cx.thread.stats();
     let command_stats = &stats.by_command[row.index];
     if let Err(error) = &outcome {
@@ -61,7 +66,7 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
                 run_later(cx);
                 return Ok(());
             }
-            Error::StartAgain => return outcome,
+            Error::StartAgain | Error::StripeTaken => return outcome,
             _ => {
                 cx.block_request = None;
                 command_stats.failed.add_own(1);
@@ -84,7 +89,9 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     cx.session.commands += 1;
     // EXEC has run others.
     cx.session.last_command = row.index + 1;
-    if cx.session.tracking.is_some() && row.command.flags.has(Flags::READONLY) {
+    // Of a script the commands are what reads.
+    let reads = row.command.flags.has(Flags::READONLY) && row.command.script.is_none();
+    if reads && cx.session.tracking.is_some() {
         caching::remember_reads(cx, row, args);
     }
     log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));

@@ -27,30 +27,45 @@ pub(crate) fn serve_ready(cx: &mut Cx<'_>) {
     let mut ready = std::mem::take(&mut cx.db.effects.ready);
     let mut served = 0;
     while let Some((db, key)) = ready.get(served).cloned() {
-        for waiter in waiters_of(&cx.db, db, &key) {
-            let kind = kind_of(&cx.db, db, &key);
-            if serve(cx, &waiter, kind, &mut ready).is_err() {
+        if serve_key(cx, db, &key, &mut ready).is_err() {
+            if !cx.db.locks.is_empty() {
                 ready.drain(..served);
                 cx.db.effects.ready = ready;
                 return;
             }
+            // A script may have the stripe for long; its end serves them.
+            std::thread::yield_now();
+            ready.append(&mut cx.engine.holds.serve_later((db, key)));
         }
         served += 1;
     }
 }
 
-fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Vec<Arc<Waiter>> {
-    let stripe = db.engine.keyspace.stripe_of(Key::new(key));
-    db.with_stripe(stripe, |data| {
-        let of_key = interest::of_stripe(data).and_then(|interest| interest.look(index, key));
-        of_key.map_or_else(Vec::new, |of_key| of_key.waiters.clone())
-    })
+/// Serves the clients that wait for one key.
+///
+/// # Errors
+/// Locks that are needed cannot be had now.
+fn serve_key(cx: &mut Cx<'_>, db: DbIndex, key: &[u8], ready: &mut Vec<Ready>) -> Result<(), Busy> {
+    for waiter in waiters_of(&cx.db, db, key)? {
+        let kind = kind_of(&cx.db, db, key)?;
+        serve(cx, &waiter, kind, ready)?;
+    }
+    Ok(())
 }
 
-fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Option<Kind> {
+fn waiters_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Result<Vec<Arc<Waiter>>, Busy> {
+    let stripe = db.engine.keyspace.stripe_of(Key::new(key));
+    let waiters = db.try_visit(stripe, |data| {
+        let of_key = interest::of_stripe(data).and_then(|interest| interest.look(index, key));
+        of_key.map_or_else(Vec::new, |of_key| of_key.waiters.clone())
+    });
+    waiters.ok_or(Busy)
+}
+
+fn kind_of(db: &Db<'_>, index: DbIndex, key: &[u8]) -> Result<Option<Kind>, Busy> {
     let key = Key::new(key);
     let stripe = db.engine.keyspace.stripe_of(key);
-    db.with_stripe(stripe, |data| data.find(index, key).map(Entry::kind))
+    db.try_visit(stripe, |data| data.find(index, key).map(Entry::kind)).ok_or(Busy)
 }
 
 /// Whether a command that waits is woken by a key of this type, or by one that is gone: by one of
@@ -165,8 +180,8 @@ fn run_claimed(guest: &mut Cx<'_>, waiter: &Arc<Waiter>, args: Args<'_>) -> bool
 /// Takes the locks for a blocked command, beside those that are held already if there are any;
 /// `false` if a long command is in the way, or they cannot be had soon beside others.
 fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args: Args<'_>) -> bool {
-    /// Attempts before a lock that is taken beside a long command counts as that one's.
-    const MAX_ATTEMPTS: usize = 1000;
+    /// Attempts before a lock that is taken beside a long command or a script counts as that one's.
+    const MAX_ATTEMPTS: usize = 200;
     /// Attempts while other locks are held, for which others may be waiting.
     const PATIENCE_WITH_LOCKS: usize = 100;
     if !guest.db.locks.is_empty() {
@@ -179,7 +194,7 @@ fn lock_to_serve(guest: &mut Cx<'_>, need: Locked, row: &'static Resolved, args:
     let mut attempts = 0;
     while guest.db.locks.extend(&need).is_err() {
         attempts += 1;
-        if attempts > MAX_ATTEMPTS && guest.engine.holds.any() {
+        if attempts > MAX_ATTEMPTS && guest.engine.holds.is_in_background() {
             return false;
         }
         std::thread::yield_now();

@@ -28,7 +28,9 @@ impl Engine {
         if self.due_step(now).is_none() {
             return Vec::new();
         }
-        let stopped = self.keyspace.world().stop();
+        // Not for a script, which may run for long.
+        let stopped = self.keyspace.world().try_stop(|| self.holds.is_in_background());
+        let Some(stopped) = stopped else { return Vec::new() };
         // What had begun before writes were paused may have ended only now.
         let step = self.due_step(now);
         let lines = match step {

@@ -185,6 +185,7 @@ fn run_script<'c>(
     if let Some(attempt) = &mut cx.attempt {
         attempt.kind = kind;
     }
+    cx.script_was_shown = true;
     let is_monitored = cx.engine.monitors.load(Relaxed) > 0;
     if is_monitored {
         note_for_monitors(cx, row, args);
@@ -263,14 +264,19 @@ fn answer(
         }
         script::Outcome::Failed(failure) => Err(Error::Bytes(failure.line)),
         script::Outcome::Stopped(place) if verdict == Some(Verdict::Killed) => {
-            let command = match kind {
-                Kind::Script => "SCRIPT KILL",
-                Kind::Function => "FUNCTION KILL",
-            };
-            Err(Error::format(format!("ERR Script killed by user with {command}.{place}")))
+            Err(killed_error(kind, &place))
         }
         script::Outcome::Stopped(_) => Err(Error::StartAgain),
     }
+}
+
+/// What the client of a script is told that another client has ended, at this place in its source.
+pub(super) fn killed_error(kind: Kind, place: &str) -> Error {
+    let command = match kind {
+        Kind::Script => "SCRIPT KILL",
+        Kind::Function => "FUNCTION KILL",
+    };
+    Error::format(format!("ERR Script killed by user with {command}.{place}"))
 }
 
 /// What others are told while a script is in their way.

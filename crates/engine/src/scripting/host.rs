@@ -248,15 +248,23 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     // A script on a background thread makes way for all that would wait for its end: at once for the one
     // that cannot be undone, and for the world when it has had its time.
     let had_its_time = elapsed >= attempt.min_time;
-    let is_in_the_way =
-        engine.scripts.turn_waits() || (had_its_time && cx.thread.reader.is_wanted());
+    let is_world_wanted = cx.thread.reader.is_wanted() || engine.holds.world_is_wanted();
+    let is_in_the_way = engine.scripts.turn_waits() || (had_its_time && is_world_wanted);
     if attempt.place == Place::Background && cx.db.undo.is_some() && is_in_the_way {
         return stop(cx, Verdict::Retry(NotNow::Busy));
     }
     let elapsed = Duration::from_millis(running.elapsed_ms(&engine.clock));
     let threshold = engine.config.busy_reply_threshold();
     if threshold > 0 && elapsed >= Duration::from_millis(threshold) {
+        if let Some(rules) = &mut cx.script {
+            rules.is_overdue = true;
+        }
         let is_new = engine.scripts.running.note_busy(running);
+        if is_new {
+            // What waits for it is answered with BUSY from now on.
+            engine.holds.recheck(&engine.mailboxes);
+            engine.background.refuse_scripts();
+        }
         if is_new && let Some(host) = engine.host() {
             host.warn(&format!(
                 "Slow script detected: still in execution after {} milliseconds. You can try \

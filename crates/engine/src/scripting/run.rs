@@ -1,6 +1,6 @@
 //! Running a script: what it locks, where, and what happens when that was wrong.
 
-use super::eval::note_memory;
+use super::eval::{killed_error, note_memory};
 use crate::args::Args;
 use crate::background::GAP;
 use crate::blocking::{Suspension, TimeoutReply};
@@ -15,6 +15,7 @@ use crate::error::NotNow;
 use crate::evict::{Claim, Room, make_room};
 use crate::locks::{Busy, Locked};
 use crate::long;
+use crate::monitor;
 use crate::scripts::{Attempt, Kind, Place, RunningScript, Target, Verdict, parse_sha};
 use crate::session::Session;
 use crate::table::Resolved;
@@ -94,7 +95,9 @@ pub(crate) fn dispatch(
     cx.find_keys(row, args);
     let declared = cx.keys.stripes();
     loop {
-        lock(cx, row, args, mode, &declared)?;
+        if let Err(reason) = lock(cx, row, args, mode, &declared) {
+            return dispatch::wait_or_refuse(cx, row, reason);
+        }
         if keyspace::cold::entries() > 0
             && let Some(fetched) = cold::fetch_missing(cx, row, args)
         {
@@ -112,7 +115,7 @@ pub(crate) fn dispatch(
         match verdict {
             None | Some(Verdict::Killed) => return Ok(()),
             Some(Verdict::NeedsWorld) => mode = Mode::World,
-            Some(Verdict::Retry(reason)) => return Err(reason),
+            Some(Verdict::Retry(reason)) => return dispatch::wait_or_refuse(cx, row, reason),
             Some(Verdict::TakesLong) => {
                 begin_in_background(cx, row, args, mode, is_out_of_memory);
                 return Ok(());
@@ -255,6 +258,9 @@ fn begin_in_background(
     mode: Mode,
     is_out_of_memory: bool,
 ) {
+    if cx.engine.scripts.running.is_busy() && cx.engine.background.has_no_script_thread() {
+        return dispatch::refuse_busy(cx, row);
+    }
     let suspension = Suspension::background(TimeoutReply::Null);
     let token = cx.session.suspend(cx.thread, suspension);
     let mut session = cx.session.guest();
@@ -266,18 +272,28 @@ fn begin_in_background(
     let touches = cx.db.touches;
     let job = Job { row, words, session, touches, token, mode, is_out_of_memory };
     let engine = cx.engine;
-    engine.background.run(Box::new(move |thread| job.run(engine, thread)));
+    engine.background.run_script(Box::new(move |thread| job.run(engine, thread)));
 }
 
 impl Job {
     fn run(mut self, engine: &'static Engine, thread: &ThreadContext) {
+        // It has waited for a thread in vain, and is to be refused.
+        let is_refused = !engine.background.is_for_scripts(thread.index - engine.threads());
+        if is_refused && !engine.scripts.running.is_busy() {
+            engine.background.run_script(Box::new(move |thread| self.run(engine, thread)));
+            return;
+        }
         let words = self.words.to_vec();
         let args = Args::new(&words);
         let mut out = Output::default();
         let mut cx = Cx::new(engine, thread, &mut self.session, engine.clock.wall(), &mut out);
         cx.resolved = self.row;
         cx.db.touches = self.touches;
-        run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
+        if is_refused {
+            dispatch::refuse_busy(&mut cx, self.row);
+        } else {
+            run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
+        }
         cx.count_lookups();
         drop(cx);
         long::resume(engine, &mut self.session, self.token, out);
@@ -305,8 +321,18 @@ fn run_patiently(
     let running = Arc::new(RunningScript::new(kind, name, &words, cx.thread.clock.now()));
     cx.engine.scripts.running.add(&running);
     let mut spent = Duration::ZERO;
+    cx.script_was_shown = false;
     loop {
         if !lock_patiently(cx, row, args, mode, &declared) {
+            if cx.engine.scripts.running.is_busy_beside(&running) {
+                cx.engine.scripts.running.remove(&running);
+                return dispatch::refuse_busy(cx, row);
+            }
+            if running.is_killed() {
+                let error = killed_error(kind, "");
+                dispatch::refuse(cx, &error);
+                return cx.engine.scripts.running.remove(&running);
+            }
             cx.engine.clock.rest(GAP);
             continue;
         }
@@ -325,6 +351,9 @@ fn run_patiently(
         unlock_patiently(cx, mode);
         match verdict {
             None | Some(Verdict::Killed) => {
+                if cx.engine.monitors.load(Relaxed) > 0 {
+                    monitor::feed_failed_script(cx, row, args.words());
+                }
                 // It ran for long, and the next one here may be long in coming.
                 cx.engine.scripts.running.remove(&running);
                 cx.thread.scripts.borrow().collect();
@@ -352,6 +381,7 @@ fn lock_patiently(
     cx.engine.holds.begin_script(&cx.engine.clock);
     cx.thread.reader.enter();
     if lock(cx, row, args, mode, declared).is_ok() {
+        cx.engine.scripts.figures.note(&cx.db.locks, cx.db.now());
         return true;
     }
     cx.thread.reader.leave();
@@ -360,11 +390,15 @@ fn lock_patiently(
 }
 
 fn unlock_patiently(cx: &mut Cx<'_>, mode: Mode) {
+    if mode == Mode::Declared {
+        cx.engine.scripts.figures.forget(&cx.db.locks);
+    }
     release(cx, mode);
     end_turn(cx);
     dispatch::serve_first(cx);
     cx.thread.reader.leave();
     if mode == Mode::Declared {
         cx.engine.holds.end_script(&cx.engine.mailboxes);
+        long::serve_unserved(cx);
     }
 }

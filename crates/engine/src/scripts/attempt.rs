@@ -21,6 +21,8 @@ pub struct ScriptRules {
     pub has_written: bool,
     /// The time of day that TIME tells it, once it has asked: time stands still for a script.
     pub time: Option<Duration>,
+    /// It has run for longer than `busy-reply-threshold`: time goes on for it.
+    pub is_overdue: bool,
 }
 
 /// Where a script runs.

@@ -8,6 +8,7 @@ mod attempt;
 mod cache;
 #[cfg(test)]
 mod crossing;
+mod figures;
 pub mod functions;
 mod learned;
 mod local;
@@ -16,11 +17,12 @@ mod running;
 pub use attempt::ScriptRules;
 pub(crate) use attempt::{Attempt, Place, Target, Verdict};
 pub use cache::{Cache, LastUse, Script};
+pub use figures::{KeyFigures, LockedFigures};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
 pub(crate) use local::new_interpreter;
 pub use local::{Local, VALKEY_VERSION};
-pub use running::{Kill, Kind, Running, RunningScript};
+pub use running::{Answer, Ended, Kill, Kind, Running, RunningScript, answer_at_end};
 
 use script::Sha;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -38,6 +40,8 @@ pub struct Scripts {
     turn: AtomicBool,
     /// The script that has it waits for a stripe.
     turn_waits: AtomicBool,
+    /// The figures of the stripes that scripts on background threads have locked.
+    pub figures: LockedFigures,
     /// Runs with the world stopped, and runs that were undone.
     pub stopped_world: AtomicU64,
     /// See above.

@@ -28,6 +28,56 @@ pub struct RunningScript {
     has_written: AtomicBool,
     is_killed: AtomicBool,
     is_busy: AtomicBool,
+    orders: Mutex<Orders>,
+}
+
+/// The orders to end a script that wait for its end.
+#[derive(Default)]
+struct Orders {
+    waiting: Vec<Arc<Order>>,
+    has_ended: bool,
+}
+
+impl std::fmt::Debug for Orders {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{} orders", self.waiting.len())
+    }
+}
+
+/// Answers an order to end scripts.
+pub type Answer = Box<dyn FnOnce(Ended) + Send>;
+
+/// What has become of the scripts that were to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// All have ended.
+    Yes,
+    /// One of them has come to write before it was stopped.
+    HasWritten,
+}
+
+/// An order to end scripts, each of which refers to it until its end. It is answered once.
+struct Order(Mutex<Option<Answer>>);
+
+impl Order {
+    fn answer(&self, ended: Ended) {
+        let answer = lock(&self.0).take();
+        if let Some(answer) = answer {
+            answer(ended);
+        }
+    }
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        self.answer(Ended::Yes);
+    }
+}
+
+/// Has an order answered when all these scripts have ended, which are to end.
+pub fn answer_at_end(scripts: &[Arc<RunningScript>], answer: Answer) {
+    let order = Arc::new(Order(Mutex::new(Some(answer))));
+    scripts.iter().for_each(|script| script.keep_order(&order));
 }
 
 impl RunningScript {
@@ -41,6 +91,17 @@ impl RunningScript {
             has_written: AtomicBool::new(false),
             is_killed: AtomicBool::new(false),
             is_busy: AtomicBool::new(false),
+            orders: Mutex::default(),
+        }
+    }
+
+    fn keep_order(&self, order: &Arc<Order>) {
+        let mut orders = lock(&self.orders);
+        if self.has_written.load(SeqCst) {
+            drop(orders);
+            order.answer(Ended::HasWritten);
+        } else if !orders.has_ended {
+            orders.waiting.push(Arc::clone(order));
         }
     }
 
@@ -52,6 +113,10 @@ impl RunningScript {
     /// It changes something now.
     pub(crate) fn note_write(&self) {
         self.has_written.store(true, SeqCst);
+        if self.is_killed.swap(false, SeqCst) {
+            let orders = std::mem::take(&mut lock(&self.orders).waiting);
+            orders.iter().for_each(|order| order.answer(Ended::HasWritten));
+        }
     }
 
     /// What it has changed was undone.
@@ -66,10 +131,10 @@ impl RunningScript {
 }
 
 /// What became of an attempt to end a script.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Kill {
-    /// It will end.
-    Done,
+    /// These will end.
+    Done(Vec<Arc<RunningScript>>),
     /// No script runs.
     NotBusy,
     /// It has written.
@@ -95,6 +160,11 @@ impl Running {
         if script.is_busy.swap(false, SeqCst) {
             self.busy.fetch_sub(1, SeqCst);
         }
+        let mut orders = lock(&script.orders);
+        orders.has_ended = true;
+        let waiting = std::mem::take(&mut orders.waiting);
+        drop(orders);
+        drop(waiting);
     }
 
     /// It has run for longer than `busy-reply-threshold`; `true` if that is new.
@@ -112,6 +182,11 @@ impl Running {
         self.busy.load(SeqCst) > 0
     }
 
+    /// Whether another script than this one has.
+    pub(crate) fn is_busy_beside(&self, script: &RunningScript) -> bool {
+        self.busy.load(SeqCst) > usize::from(script.is_busy.load(SeqCst))
+    }
+
     /// The script that has run longest.
     pub fn longest(&self) -> Option<Arc<RunningScript>> {
         lock(&self.scripts).iter().min_by_key(|script| script.since).cloned()
@@ -125,14 +200,12 @@ impl Running {
         if of_kind.is_empty() {
             return if others.is_empty() { Kill::NotBusy } else { Kill::OtherKind };
         }
-        let mut outcome = Kill::Unkillable;
-        for script in of_kind {
-            if !script.has_written.load(SeqCst) {
-                script.is_killed.store(true, SeqCst);
-                outcome = Kill::Done;
-            }
+        let mut to_end = Vec::new();
+        for script in of_kind.into_iter().filter(|script| !script.has_written.load(SeqCst)) {
+            script.is_killed.store(true, SeqCst);
+            to_end.push(Arc::clone(script));
         }
-        outcome
+        if to_end.is_empty() { Kill::Unkillable } else { Kill::Done(to_end) }
     }
 }
 
@@ -143,17 +216,45 @@ mod tests {
     #[test]
     fn a_script_that_has_written_is_not_killed() {
         let running = Running::default();
-        assert_eq!(running.kill(Kind::Script), Kill::NotBusy);
+        assert!(matches!(running.kill(Kind::Script), Kill::NotBusy));
         let script = Arc::new(RunningScript::new(Kind::Script, b"", &[], Ticks::default()));
         running.add(&script);
-        assert_eq!(running.kill(Kind::Function), Kill::OtherKind);
-        assert_eq!(running.kill(Kind::Script), Kill::Done);
+        assert!(matches!(running.kill(Kind::Function), Kill::OtherKind));
+        assert!(matches!(running.kill(Kind::Script), Kill::Done(_)));
         assert!(script.is_killed());
         script.note_write();
         assert!(!script.is_killed(), "it has come first");
-        assert_eq!(running.kill(Kind::Script), Kill::Unkillable);
+        assert!(matches!(running.kill(Kind::Script), Kill::Unkillable));
         assert!(running.note_busy(&script) && !running.note_busy(&script) && running.is_busy());
         running.remove(&script);
         assert!(!running.is_busy() && running.longest().is_none());
+    }
+
+    #[test]
+    fn an_order_is_answered_when_all_scripts_have_ended() {
+        let running = Running::default();
+        let new = || Arc::new(RunningScript::new(Kind::Script, b"", &[], Ticks::default()));
+        let (first, second) = (new(), new());
+        let (send, receive) = std::sync::mpsc::channel();
+        let order = || {
+            let Kill::Done(scripts) = running.kill(Kind::Script) else { panic!("they can end") };
+            let send = send.clone();
+            let answer = move |ended| send.send(ended).expect("the test listens");
+            answer_at_end(&scripts, Box::new(answer));
+        };
+        running.add(&first);
+        running.add(&second);
+        order();
+        running.remove(&first);
+        assert!(receive.try_recv().is_err(), "one runs on");
+        running.remove(&second);
+        assert_eq!(receive.try_recv(), Ok(Ended::Yes));
+        // One that comes to write before it was stopped runs on.
+        running.add(&first);
+        lock(&first.orders).has_ended = false;
+        order();
+        first.note_write();
+        assert_eq!(receive.try_recv(), Ok(Ended::HasWritten));
+        assert!(receive.try_recv().is_err());
     }
 }

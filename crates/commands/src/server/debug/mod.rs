@@ -90,10 +90,11 @@ fn unknown(args: Args<'_>) -> Error {
 /// Looks at a key's entry as it is: a key whose time has come is still there.
 fn raw<R>(cx: &Cx<'_>, key: Key<'_>, look: impl FnOnce(&Entry) -> R) -> Result<Option<R>, Error> {
     let stripe = cx.engine.keyspace.stripe_of(key);
-    cx.db.with_stripe(stripe, |data| {
+    let seen = cx.db.visit(stripe, |data| {
         let entry = data.find(cx.db.index, key);
         entry.map(|entry| with_value(cx.engine, entry, look)).transpose()
-    })
+    });
+    seen.unwrap_or(Err(Error::StripeTaken))
 }
 
 /// A number as C's `atoi` reads it: what does not look like one is 0.

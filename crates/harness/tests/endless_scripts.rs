@@ -1,0 +1,210 @@
+//! Beside a script that does not end others are served, or told that the server is busy, and can
+//! end it.
+
+// A failed step is a failed test, in its helpers too.
+#![allow(clippy::unwrap_used)]
+
+use harness::client::{Client, ask, ok};
+use harness::reply::Reply;
+use harness::server::{Options, Program, Server};
+use harness::wait::eventually;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Known to touch declared keys only once it has run with an argument.
+const ENDLESS: &str = "redis.call('GET', KEYS[1]) while #ARGV == 0 do end return 1";
+
+/// The same, after a write.
+const WRITES: &str = "redis.call('SET', KEYS[1], 1) while #ARGV == 0 do end return 1";
+
+fn start(more: &[&str]) -> Server {
+    let arguments =
+        [&["--io-threads", "2", "--save", "", "--busy-reply-threshold", "100"], more].concat();
+    Server::start(&Program::under_test(), Options::arguments(&arguments)).unwrap()
+}
+
+/// Begins a script under this key that does not end.
+fn begin(server: &Server, script: &str, key: &str) -> Client {
+    let mut client = server.client();
+    let reply = ask(&mut client, &["EVAL", script, "1", key, "ends"]);
+    assert!(matches!(reply, Reply::Integer(1)), "{reply:?}");
+    client.send(&["EVAL", script, "1", key]).unwrap();
+    client
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+}
+
+fn is_busy(reply: &Reply) -> bool {
+    reply.is_error() && text(reply).starts_with("BUSY ")
+}
+
+/// Begins an endless script, and waits until others are told that the server is busy.
+fn until_busy(server: &Server, script: &str, key: &str) -> Client {
+    let running = begin(server, script, key);
+    let mut client = server.client();
+    eventually("a request for the script's key is refused", || {
+        is_busy(&ask(&mut client, &["GET", key]))
+    });
+    running
+}
+
+fn kill(server: &Server) {
+    let reply = ask(&mut server.client(), &["SCRIPT", "KILL"]);
+    assert_eq!(text(&reply), "OK", "{reply:?}");
+}
+
+fn expect_killed(running: &mut Client) {
+    let reply = running.reply().unwrap();
+    assert!(text(&reply).contains("Script killed by user"), "{reply:?}");
+}
+
+#[test]
+fn walks_do_not_wait_for_a_script() {
+    let server = start(&[]);
+    let mut client = server.client();
+    for number in 0..500 {
+        ok(&mut client, &["SET", &format!("key:{number}"), "value"]);
+    }
+    let mut running = until_busy(&server, ENDLESS, "key:1");
+    // Each reactor gets many of them.
+    let mut clients: Vec<Client> = (0..8).map(|_| server.client()).collect();
+    for client in &mut clients {
+        let info = text(&ask(client, &["INFO"]));
+        assert!(info.contains("db0:keys=500,"), "{info}");
+        assert!(matches!(ask(client, &["DBSIZE"]), Reply::Integer(500)));
+        let stats = ask(client, &["MEMORY", "STATS"]);
+        assert!(!stats.is_error(), "{stats:?}");
+        let keys = ask(client, &["KEYS", "*"]);
+        assert!(is_busy(&keys), "{keys:?}");
+        let mut cursor = "0".to_owned();
+        let refusal = loop {
+            let reply = ask(client, &["SCAN", &cursor, "COUNT", "100"]);
+            match &reply {
+                Reply::Array(parts) => cursor = text(&parts[0]),
+                _ => break reply,
+            }
+            assert_ne!(cursor, "0", "the walk comes to the script's keys");
+        };
+        assert!(is_busy(&refusal), "{refusal:?}");
+        let key = ask(client, &["RANDOMKEY"]);
+        assert!(text(&key).starts_with("key:"), "{key:?}");
+        assert_eq!(text(&ask(client, &["PING"])), "PONG");
+    }
+    kill(&server);
+    expect_killed(&mut running);
+    assert!(matches!(ask(&mut client, &["KEYS", "*"]), Reply::Array(keys) if keys.len() == 500));
+}
+
+#[test]
+fn what_needs_the_world_is_refused_or_goes_first() {
+    let server = start(&[]);
+    let mut running = until_busy(&server, WRITES, "key");
+    let mut client = server.client();
+    for request in [
+        &["FLUSHALL"][..],
+        &["SWAPDB", "0", "1"],
+        &["BGSAVE"],
+        &["EVAL", "return 1 -- not known", "0"],
+        &["EVAL", "return redis.call('GET', 'other')", "0"],
+    ] {
+        // A script that can be undone makes way, and begins again.
+        let reply = ask(&mut client, request);
+        assert!(is_busy(&reply) || !reply.is_error(), "{request:?}: {reply:?}");
+    }
+    let reply = ask(&mut client, &["SCRIPT", "KILL"]);
+    assert!(text(&reply) == "OK" || text(&reply).starts_with("UNKILLABLE"), "{reply:?}");
+    assert_eq!(text(&ask(&mut client, &["PING"])), "PONG");
+    running.stream().set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    let has_ended = |reply: std::io::Result<Reply>| match reply {
+        Ok(_) => true,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut),
+    };
+    let _ = has_ended(running.reply());
+}
+
+#[test]
+fn endless_scripts_leave_threads_to_other_commands() {
+    let server = start(&[]);
+    let mut client = server.client();
+    let members: Vec<String> = (0..20_000).map(|number| number.to_string()).collect();
+    let mut request = vec!["RPUSH", "numbers"];
+    request.extend(members.iter().map(String::as_str));
+    assert!(matches!(ask(&mut client, &request[..]), Reply::Integer(20_000)));
+    let first = begin(&server, ENDLESS, "key:0");
+    let begin_next = |number: usize| {
+        let mut client = server.client();
+        client.send(&["EVAL", ENDLESS, "1", &format!("key:{number}")]).unwrap();
+        client
+    };
+    let mut running: Vec<Client> = std::iter::once(first).chain((1..6).map(begin_next)).collect();
+    eventually("a script is overdue", || {
+        (0..6).any(|number| is_busy(&ask(&mut client, &["GET", &format!("key:{number}")])))
+    });
+    // It takes long enough for a background thread.
+    let sorted = ask(&mut client, &["SORT", "numbers", "LIMIT", "0", "1"]);
+    assert!(matches!(&sorted, Reply::Array(found) if found.len() == 1), "{sorted:?}");
+    // What found no thread is refused, and so is what comes now.
+    let late = ask(&mut client, &["EVAL", ENDLESS, "1", "late"]);
+    assert!(is_busy(&late), "{late:?}");
+    kill(&server);
+    for client in &mut running {
+        let reply = client.reply().unwrap();
+        assert!(is_busy(&reply) || text(&reply).contains("killed by user"), "{reply:?}");
+    }
+}
+
+#[test]
+fn nobody_is_refused_after_a_script_was_killed() {
+    let server = start(&[]);
+    for _ in 0..10 {
+        let mut running = until_busy(&server, ENDLESS, "key");
+        let mut client = server.client();
+        client.send(&["SCRIPT", "KILL"]).unwrap();
+        assert_eq!(text(&client.reply().unwrap()), "OK");
+        for _ in 0..20 {
+            let reply = ask(&mut client, &["GET", "key"]);
+            assert!(!reply.is_error(), "{reply:?}");
+        }
+        expect_killed(&mut running);
+    }
+}
+
+#[test]
+fn a_script_that_waits_for_time_ends() {
+    let server = start(&[]);
+    let script = "local began = redis.call('TIME')[1] \
+                  while redis.call('TIME')[1] - began < 1 do end return 1";
+    let mut client = server.client();
+    for _ in 0..2 {
+        let reply = ask(&mut client, &["EVAL", script, "0"]);
+        assert!(matches!(reply, Reply::Integer(1)), "{reply:?}");
+    }
+}
+
+#[test]
+fn sessions_end_beside_a_script() {
+    let server = start(&[]);
+    let mut running = begin(&server, ENDLESS, "key");
+    let mut client = server.client();
+    let mut watching = server.client();
+    let watched = ask(&mut watching, &["WATCH", "key", "other"]);
+    assert_eq!(text(&watched), "OK", "{watched:?}");
+    ok(&mut watching, &["UNWATCH"]);
+    ok(&mut watching, &["WATCH", "key"]);
+    drop(watching);
+    eventually("a request for the script's key is refused", || {
+        is_busy(&ask(&mut client, &["GET", "key"]))
+    });
+    ok(&mut client, &["SET", "elsewhere", "1"]);
+    kill(&server);
+    expect_killed(&mut running);
+}
+
+#[test]
+fn the_server_ends_beside_a_script() {
+    let mut server = start(&[]);
+    let _running = until_busy(&server, ENDLESS, "key");
+    assert!(server.terminate().unwrap().success());
+}
