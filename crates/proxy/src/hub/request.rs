@@ -66,7 +66,10 @@ impl Hub {
         let mut words: Vec<&[u8]> = Vec::with_capacity(16);
         while at < input.len() && !client.is_stalled() {
             words.clear();
-            let Some(end) = resp::plain(input, at, &mut words) else {
+            // A request that the parser has begun with is the parser's to finish.
+            let is_begun = client.parser.is_inside_request();
+            let plain = if is_begun { None } else { resp::plain(input, at, &mut words) };
+            let Some(end) = plain else {
                 match self.unusual(wire, client, &input[at..]) {
                     Some(0) => break,
                     Some(len) => at += len,

@@ -1,1 +1,448 @@
-//! Hubs on a network in memory.
+//! Hubs on a network in memory: every reply belongs to its request, whatever the network does.
+
+use super::wire::{Id, Wire};
+use super::{Commands, Common, Hub};
+use crate::config::{Address, Kind, Pool, Server};
+use crate::placement::Member;
+use crate::pool::Shared;
+use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
+use route::raw;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+const LIMITS: Limits = Limits { words: 1 << 20, bulk_len: 1 << 20 };
+
+/// A network whose every byte is moved by the test.
+#[derive(Default)]
+struct Memory {
+    next: u32,
+    /// What the hub has sent and the other side has not seen.
+    out: BTreeMap<u32, Vec<u8>>,
+    connecting: Vec<(u32, Address)>,
+    gone: Vec<u32>,
+    finished: Vec<u32>,
+    resumed: Vec<u32>,
+    passed: Duration,
+}
+
+fn id(slot: u32) -> Id {
+    Id { slot, generation: 1 }
+}
+
+fn start() -> Instant {
+    static START: OnceLock<Instant> = OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
+impl Memory {
+    fn open(&mut self) -> u32 {
+        self.next += 1;
+        self.out.insert(self.next, Vec::new());
+        self.next
+    }
+
+    fn take(&mut self, slot: u32, most: usize) -> Vec<u8> {
+        let Some(out) = self.out.get_mut(&slot) else { return Vec::new() };
+        out.drain(..most.min(out.len())).collect()
+    }
+}
+
+impl Wire for Memory {
+    fn send(&mut self, id: Id, bytes: &[u8]) {
+        if let Some(out) = self.out.get_mut(&id.slot) {
+            out.extend_from_slice(bytes);
+        }
+    }
+    fn backlog(&self, id: Id) -> usize {
+        self.out.get(&id.slot).map_or(0, Vec::len)
+    }
+    fn close(&mut self, id: Id) {
+        self.out.remove(&id.slot);
+        self.gone.push(id.slot);
+    }
+    fn finish(&mut self, id: Id) {
+        self.finished.push(id.slot);
+    }
+    fn resume(&mut self, id: Id) {
+        self.resumed.push(id.slot);
+    }
+    fn connect(&mut self, address: &Address, _keepalive: bool) -> Id {
+        let slot = self.open();
+        self.connecting.push((slot, address.clone()));
+        id(slot)
+    }
+    fn now(&self) -> Instant {
+        start() + self.passed
+    }
+}
+
+/// A server that answers GET with its key, MGET with its keys and DEL with the number of its keys, and
+/// knows transactions.
+#[derive(Default)]
+struct FakeServer {
+    input: Vec<u8>,
+    queued: Option<Vec<Vec<u8>>>,
+    replies: Vec<u8>,
+}
+
+impl FakeServer {
+    fn take(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+        loop {
+            let mut parser = Parser::new();
+            let Parsed::Request { consumed } = parser.next(&self.input, LIMITS) else { return };
+            let request: Vec<u8> = self.input.drain(..consumed).collect();
+            let words: Vec<&[u8]> = parser.words().iter().map(|at| &request[at.clone()]).collect();
+            let reply = self.answer(&words);
+            self.replies.extend_from_slice(&reply);
+        }
+    }
+
+    fn answer(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        match words[0] {
+            b"MULTI" => {
+                self.queued = Some(Vec::new());
+                return b"+OK\r\n".to_vec();
+            }
+            b"EXEC" => {
+                let queued = self.queued.take().unwrap_or_default();
+                let mut out = format!("*{}\r\n", queued.len()).into_bytes();
+                queued.iter().for_each(|reply| out.extend_from_slice(reply));
+                return out;
+            }
+            b"DISCARD" => {
+                self.queued = None;
+                return b"+OK\r\n".to_vec();
+            }
+            _ => {}
+        }
+        let mut out = Vec::new();
+        match words[0] {
+            b"GET" | b"BLPOP" => resp::bulk::push_bulk(&mut out, words[1]),
+            b"MGET" => {
+                resp::bulk::push_header(&mut out, b'*', words.len() - 1);
+                words[1..].iter().for_each(|word| resp::bulk::push_bulk(&mut out, word));
+            }
+            b"DEL" => raw::push_integer(&mut out, words.len() as i64 - 1),
+            b"WATCH" => out.extend_from_slice(b"+OK\r\n"),
+            other => panic!("{}", String::from_utf8_lossy(other)),
+        }
+        match &mut self.queued {
+            Some(queued) => {
+                queued.push(out);
+                b"+QUEUED\r\n".to_vec()
+            }
+            None => out,
+        }
+    }
+}
+
+/// A client that knows what it has to hear.
+struct FakeClient {
+    slot: u32,
+    /// Requests that the hub has not been shown.
+    unsent: Vec<u8>,
+    /// What the hub was shown and did not take.
+    rest: Vec<u8>,
+    is_stalled: bool,
+    expected: VecDeque<Vec<u8>>,
+    input: Vec<u8>,
+    scanner: Scanner,
+    heard: usize,
+}
+
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % most as u64) as usize
+    }
+}
+
+struct World {
+    hub: Hub,
+    net: Memory,
+    servers: BTreeMap<u32, FakeServer>,
+    clients: Vec<FakeClient>,
+    chance: Chance,
+    made: usize,
+}
+
+fn pool() -> Pool {
+    let server = |n: u16| Server {
+        address: Address::Tcp("10.0.0.1".into(), n),
+        member: Member { name: format!("s{n}"), weight: 1 },
+    };
+    let mut pool = Pool::new("p", Kind::Servers((1..=3).map(server).collect()));
+    pool.timeout = Some(Duration::from_millis(500));
+    pool.keys.tag = Some(*b"{}");
+    pool
+}
+
+impl World {
+    fn new(seed: u64, pool: Pool) -> World {
+        static COMMANDS: OnceLock<Arc<Commands>> = OnceLock::new();
+        let common = Arc::new(Common {
+            commands: COMMANDS.get_or_init(Commands::new).clone(),
+            pools: vec![Shared::new(pool)],
+            last_client: AtomicU64::new(0),
+            log: |_| {},
+        });
+        World {
+            hub: Hub::new(&common),
+            net: Memory::default(),
+            servers: BTreeMap::new(),
+            clients: Vec::new(),
+            chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            made: 0,
+        }
+    }
+
+    fn client(&mut self) {
+        let slot = self.net.open();
+        self.hub.accepted(&mut self.net, id(slot), 0, "client");
+        self.clients.push(FakeClient {
+            slot,
+            unsent: Vec::new(),
+            rest: Vec::new(),
+            is_stalled: false,
+            expected: VecDeque::new(),
+            input: Vec::new(),
+            scanner: Scanner::new(ReplyLimits::PEER),
+            heard: 0,
+        });
+    }
+
+    fn tag(&mut self) -> Vec<u8> {
+        self.made += 1;
+        let size = if self.chance.below(9) == 0 { self.chance.below(3000) } else { 3 };
+        format!("{}:{}", self.made, "x".repeat(size)).into_bytes()
+    }
+
+    /// Lets a client make some requests.
+    fn ask(&mut self, at: usize) {
+        let (mut requests, mut expected) = (Vec::new(), Vec::new());
+        let tag = self.tag();
+        let bulk = |word: &[u8]| {
+            let mut out = Vec::new();
+            resp::bulk::push_bulk(&mut out, word);
+            out
+        };
+        match self.chance.below(10) {
+            0 => {
+                let tags: Vec<Vec<u8>> = (0..5).map(|_| self.tag()).collect();
+                let mut words: Vec<&[u8]> = vec![b"MGET"];
+                words.extend(tags.iter().map(Vec::as_slice));
+                raw::push_request(&mut requests, &words);
+                let mut reply = b"*5\r\n".to_vec();
+                tags.iter().for_each(|tag| reply.extend(bulk(tag)));
+                expected.push(reply);
+            }
+            1 => {
+                let tags: Vec<Vec<u8>> = (0..3).map(|_| self.tag()).collect();
+                raw::push_request(&mut requests, &[b"DEL", &tags[0], &tags[1], &tags[2]]);
+                expected.push(b":3\r\n".to_vec());
+            }
+            2 => {
+                let key = [b"{t}", &tag[..]].concat();
+                let words: [&[&[u8]]; 4] =
+                    [&[b"WATCH", &key], &[b"MULTI"], &[b"GET", &key], &[b"EXEC"]];
+                words.iter().for_each(|words| raw::push_request(&mut requests, words));
+                expected.push(b"+OK\r\n".to_vec());
+                expected.push(b"+OK\r\n".to_vec());
+                expected.push(b"+QUEUED\r\n".to_vec());
+                expected.push([b"*1\r\n".to_vec(), bulk(&key)].concat());
+            }
+            3 => {
+                raw::push_request(&mut requests, &[b"BLPOP", &tag, b"0"]);
+                expected.push(bulk(&tag));
+            }
+            4 => {
+                requests.extend_from_slice(b"PING\r\n");
+                expected.push(b"+PONG\r\n".to_vec());
+            }
+            _ => {
+                raw::push_request(&mut requests, &[b"GET", &tag]);
+                expected.push(bulk(&tag));
+            }
+        }
+        let client = &mut self.clients[at];
+        client.unsent.extend(requests);
+        client.expected.extend(expected);
+    }
+
+    /// Shows the hub some bytes of a client.
+    fn feed(&mut self, at: usize, most: usize) {
+        let client = &mut self.clients[at];
+        if client.is_stalled {
+            return;
+        }
+        let take = most.min(client.unsent.len());
+        client.rest.extend(client.unsent.drain(..take));
+        if client.rest.is_empty() {
+            return;
+        }
+        let done = self.hub.data(&mut self.net, id(client.slot), &client.rest);
+        client.rest.drain(..done.bytes);
+        client.is_stalled = done.is_stalled;
+    }
+
+    /// Compares what a client has heard with what it has to hear.
+    fn hear(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        client.input.extend(self.net.take(client.slot, usize::MAX));
+        while let Ok(Scanned::Reply { len }) = client.scanner.scan(&client.input) {
+            let reply: Vec<u8> = client.input.drain(..len).collect();
+            let expected = client.expected.pop_front().expect("a reply to no request");
+            if !reply.starts_with(b"-ERR proxy") && !reply.starts_with(b"-EXECABORT") {
+                // After a part has failed, EXEC without MULTI is an error of the proxy's own.
+                assert_eq!(
+                    String::from_utf8_lossy(&reply),
+                    String::from_utf8_lossy(&expected),
+                    "client {at}"
+                );
+            }
+            client.heard += 1;
+        }
+    }
+
+    /// Moves bytes between the hub and a server.
+    fn serve(&mut self, slot: u32, most: usize) {
+        let asked = self.net.take(slot, most);
+        let Some(server) = self.servers.get_mut(&slot) else { return };
+        server.take(&asked);
+        let len = most.min(server.replies.len());
+        if len == 0 {
+            return;
+        }
+        // The driver keeps what the hub has not taken; here the server does.
+        let done = self.hub.data(&mut self.net, id(slot), &server.replies[..len].to_vec());
+        if let Some(server) = self.servers.get_mut(&slot) {
+            server.replies.drain(..done.bytes);
+        }
+    }
+
+    fn connect_all(&mut self) {
+        for (slot, _) in std::mem::take(&mut self.net.connecting) {
+            if self.net.out.contains_key(&slot) {
+                self.servers.insert(slot, FakeServer::default());
+                self.hub.connected(&mut self.net, id(slot));
+            }
+        }
+    }
+
+    fn settle_turn(&mut self) {
+        self.hub.end_of_turn(&mut self.net);
+        for slot in std::mem::take(&mut self.net.gone) {
+            self.servers.remove(&slot);
+            self.clients.retain(|client| client.slot != slot);
+        }
+        for slot in std::mem::take(&mut self.net.resumed) {
+            if let Some(at) = self.clients.iter().position(|client| client.slot == slot) {
+                self.clients[at].is_stalled = false;
+                self.feed(at, 0);
+            }
+        }
+        for slot in std::mem::take(&mut self.net.finished) {
+            if let Some(at) = self.clients.iter().position(|client| client.slot == slot) {
+                self.hear(at);
+                self.clients.remove(at);
+                self.hub.closed(&mut self.net, id(slot), None);
+                self.net.out.remove(&slot);
+            }
+        }
+    }
+
+    fn fault(&mut self) {
+        let slots: Vec<u32> = self.servers.keys().copied().collect();
+        match self.chance.below(3) {
+            0 if !slots.is_empty() => {
+                let slot = slots[self.chance.below(slots.len())];
+                self.servers.remove(&slot);
+                self.hub.closed(&mut self.net, id(slot), Some("connection reset"));
+                self.net.out.remove(&slot);
+            }
+            1 if self.clients.len() > 1 => {
+                let at = self.chance.below(self.clients.len());
+                let gone = self.clients.remove(at);
+                self.hub.closed(&mut self.net, id(gone.slot), None);
+                self.net.out.remove(&gone.slot);
+                self.client();
+            }
+            _ => self.net.passed += Duration::from_millis(200),
+        }
+    }
+
+    /// Runs without faults until all that was asked is answered.
+    fn finish(&mut self) {
+        for _ in 0..10_000 {
+            self.connect_all();
+            for at in (0..self.clients.len()).rev() {
+                self.feed(at, usize::MAX);
+            }
+            for slot in self.servers.keys().copied().collect::<Vec<u32>>() {
+                self.serve(slot, usize::MAX);
+            }
+            self.net.passed += Duration::from_millis(1);
+            self.hub.tick(&mut self.net);
+            self.settle_turn();
+            (0..self.clients.len()).for_each(|at| self.hear(at));
+            if self.clients.iter().all(|client| client.expected.is_empty()) {
+                return;
+            }
+        }
+        panic!("a request is never answered");
+    }
+}
+
+fn simulate(seed: u64, faults: bool) -> usize {
+    let mut world = World::new(seed, pool());
+    (0..6).for_each(|_| world.client());
+    for _ in 0..400 {
+        while world.clients.len() < 6 {
+            world.client();
+        }
+        let at = world.chance.below(world.clients.len());
+        if world.chance.below(3) > 0 {
+            world.ask(at);
+        }
+        let most = 1 + world.chance.below(400);
+        world.feed(at, most);
+        if world.chance.below(2) == 0 {
+            world.connect_all();
+        }
+        let slots: Vec<u32> = world.servers.keys().copied().collect();
+        if !slots.is_empty() {
+            let slot = slots[world.chance.below(slots.len())];
+            let most = 1 + world.chance.below(900);
+            world.serve(slot, most);
+        }
+        if faults && world.chance.below(12) == 0 {
+            world.fault();
+        }
+        if world.chance.below(4) == 0 {
+            world.hub.tick(&mut world.net);
+        }
+        world.settle_turn();
+        (0..world.clients.len()).for_each(|at| world.hear(at));
+    }
+    world.finish();
+    world.clients.iter().map(|client| client.heard).sum()
+}
+
+#[test]
+fn every_reply_belongs_to_its_request() {
+    let heard: usize = (1..=60).map(|seed| simulate(seed, false)).sum();
+    assert!(heard > 10_000, "{heard}");
+}
+
+#[test]
+fn every_reply_belongs_to_its_request_under_faults() {
+    let heard: usize = (1..=200).map(|seed| simulate(seed, true)).sum();
+    assert!(heard > 10_000, "{heard}");
+}

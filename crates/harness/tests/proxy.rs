@@ -1,0 +1,220 @@
+//! `dunlin proxy` in front of three servers, from outside.
+
+use harness::client::{Client, ask, patience};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server, free_port, signal};
+use std::net::SocketAddr;
+use std::process::{Child, Stdio};
+use std::time::Instant;
+
+struct Proxy {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn servers(program: &Program) -> Vec<Server> {
+    let start = |_| {
+        let options = Options::arguments(&["--io-threads", "1"]);
+        Server::start(program, options).expect("it starts")
+    };
+    (0..3).map(start).collect()
+}
+
+impl Proxy {
+    /// In front of these servers; `more` is added to the pool.
+    fn start(program: &Program, servers: &[Server], more: &str) -> Proxy {
+        let port = free_port().expect("a port");
+        let mut file = format!(
+            "pool:\n  listen: 127.0.0.1:{port}\n  redis: true\n  hash_tag: \"{{}}\"\n{more}  servers:\n"
+        );
+        for (at, server) in servers.iter().enumerate() {
+            file.push_str(&format!("   - 127.0.0.1:{}:1 server{at}\n", server.port()));
+        }
+        let path = servers[0].directory().join("nutcracker.yml");
+        std::fs::write(&path, file).expect("a file");
+        let child = program
+            .subcommand("proxy")
+            .args(["-s", &free_port().expect("a port").to_string(), "--threads", "2", "-c"])
+            .arg(&path)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        let proxy = Proxy { child, address: ([127, 0, 0, 1], port).into() };
+        let deadline = Instant::now() + patience();
+        while Client::connect(proxy.address).is_err() {
+            assert!(Instant::now() < deadline, "the proxy does not listen");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        proxy
+    }
+
+    fn client(&self, protocol: Protocol) -> Client {
+        Client::connect_with(self.address, protocol).expect("it answers")
+    }
+}
+
+fn okay() -> Reply {
+    Reply::Simple(b"OK".to_vec())
+}
+
+fn text(reply: &Reply) -> String {
+    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
+}
+
+#[test]
+fn several_servers_are_one() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let mut client = proxy.client(protocol);
+        assert_eq!(ask(&mut client, &["FLUSHALL"]), okay());
+        let keys: Vec<String> = (0..50).map(|n| format!("key{n}")).collect();
+        let mut set = vec!["MSET"];
+        keys.iter().for_each(|key| set.extend([&key[..], &key[..]]));
+        assert_eq!(ask(&mut client, &set[..]), okay());
+        let mut get = vec!["MGET"];
+        get.extend(keys.iter().rev().map(String::as_str));
+        let Reply::Array(values) = ask(&mut client, &get[..]) else { panic!("no array") };
+        let values: Vec<String> = values.iter().map(text).collect();
+        assert_eq!(values, keys.iter().rev().cloned().collect::<Vec<_>>());
+        assert_eq!(ask(&mut client, &["DBSIZE"]), Reply::Integer(50));
+        let mut direct = servers.iter().map(|server| ask(&mut server.client(), &["DBSIZE"]));
+        assert!(direct.all(|count| count != Reply::Integer(0)), "every server has a share");
+        let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+        loop {
+            let Reply::Array(page) = ask(&mut client, &["SCAN", &cursor, "COUNT", "7"]) else {
+                panic!("no page")
+            };
+            let Reply::Array(some) = &page[1] else { panic!("no keys") };
+            found.extend(some.iter().map(text));
+            cursor = text(&page[0]);
+            if cursor == "0" {
+                break;
+            }
+        }
+        found.sort();
+        found.dedup();
+        assert_eq!(found.len(), 50);
+        let mut del = vec!["DEL", "no such key"];
+        del.extend(keys.iter().map(String::as_str));
+        assert_eq!(ask(&mut client, &del[..]), Reply::Integer(50));
+    }
+}
+
+#[test]
+fn transactions_keep_to_one_server() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    let mut client = proxy.client(Protocol::Resp2);
+    let mut other = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut client, &["WATCH", "{t}a"]), okay());
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert_eq!(text(&ask(&mut client, &["PING"])), "QUEUED");
+    assert_eq!(text(&ask(&mut client, &["INCR", "{t}a"])), "QUEUED");
+    assert_eq!(ask(&mut other, &["SET", "{t}a", "7"]), okay());
+    assert!(matches!(ask(&mut client, &["EXEC"]), Reply::Nil | Reply::NilArray));
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert_eq!(text(&ask(&mut client, &["INCR", "{t}a"])), "QUEUED");
+    assert_eq!(ask(&mut client, &["EXEC"]), Reply::Array(vec![Reply::Integer(8)]));
+    // Keys that are certainly not all on one server.
+    let mut words = vec!["SINTER".to_owned()];
+    words.extend((0..40).map(|n| format!("key{n}")));
+    assert_eq!(ask(&mut client, &["MULTI"]), okay());
+    assert!(matches!(ask(&mut client, &words[..]), Reply::Error(_)));
+    let refused = ask(&mut client, &["EXEC"]);
+    assert!(matches!(refused, Reply::Error(why) if why.starts_with(b"EXECABORT")));
+    // A command that waits holds up nobody else.
+    client.send(&["BLPOP", "queue", "0"]).expect("it is sent");
+    assert_eq!(ask(&mut other, &["LPUSH", "queue", "x"]), Reply::Integer(1));
+    let Reply::Array(popped) = client.reply().expect("a reply") else { panic!("no array") };
+    assert_eq!(text(&popped[1]), "x");
+}
+
+#[test]
+fn a_server_that_stops_concerns_its_own_keys() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "  timeout: 300\n");
+    let mut client = proxy.client(Protocol::Resp2);
+    let keys: Vec<String> = (0..40).map(|n| format!("key{n}")).collect();
+    for key in &keys {
+        assert_eq!(ask(&mut client, &["SET", key, key]), okay());
+    }
+    let stopped = servers[1].process_id();
+    signal(stopped, "STOP").expect("it stops");
+    let mut failed = 0;
+    // In one pipeline: replies stay in order whatever the servers do.
+    for key in &keys {
+        client.send(&["GET", key]).expect("it is sent");
+    }
+    for key in &keys {
+        match client.reply().expect("a reply") {
+            Reply::Error(why) => {
+                assert!(String::from_utf8_lossy(&why).contains("server1"), "{why:?}");
+                failed += 1;
+            }
+            reply => assert_eq!(&text(&reply), key),
+        }
+    }
+    signal(stopped, "CONT").expect("it goes on");
+    assert!(failed > 0 && failed < keys.len(), "{failed} of {}", keys.len());
+    let deadline = Instant::now() + patience();
+    while keys.iter().any(|key| text(&ask(&mut client, &["GET", key])) != *key) {
+        assert!(Instant::now() < deadline, "the server does not come back");
+    }
+}
+
+#[test]
+fn channels_and_sizes_pass() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers, "");
+    let mut subscriber = proxy.client(Protocol::Resp3);
+    let mut client = proxy.client(Protocol::Resp2);
+    for channel in ["news", "weather", "sport"] {
+        subscriber.send(&["SUBSCRIBE", channel]).expect("it is sent");
+        assert!(matches!(subscriber.message().expect("a confirmation"), Reply::Push(_)));
+        assert_eq!(ask(&mut client, &["PUBLISH", channel, "x"]), Reply::Integer(1));
+        let Reply::Push(message) = subscriber.message().expect("a message") else {
+            panic!("no push")
+        };
+        assert_eq!((text(&message[1]), text(&message[2])), (channel.to_owned(), "x".to_owned()));
+    }
+    for power in 3..=20 {
+        for size in [-64, -2, -1, 0, 1, 2, 64] {
+            let value = "v".repeat(((1i64 << power) + size).max(0) as usize);
+            assert_eq!(ask(&mut client, &["SET", "sized", &value]), okay());
+            assert!(
+                ask(&mut client, &["GET", "sized"]).text() == Some(value.as_bytes()),
+                "{power} {size}"
+            );
+        }
+    }
+    // All is written before anything is read.
+    let requests = harness::client::encode(&["ECHO", "x"]).repeat(20_000);
+    client.send_raw(&requests).expect("they are sent");
+    for _ in 0..20_000 {
+        assert_eq!(text(&client.reply().expect("a reply")), "x");
+    }
+}
