@@ -132,8 +132,9 @@ fn transactions_keep_to_one_server() {
     assert_eq!(text(&ask(&mut client, &["INCR", "{t}a"])), "QUEUED");
     assert_eq!(ask(&mut client, &["EXEC"]), Reply::Array(vec![Reply::Integer(8)]));
     // Keys that are certainly not all on one server.
-    let mut words = vec!["SINTER".to_owned()];
-    words.extend((0..40).map(|n| format!("key{n}")));
+    let keys: Vec<String> = (0..40).map(|n| format!("key{n}")).collect();
+    let mut words = vec!["SINTER"];
+    words.extend(keys.iter().map(String::as_str));
     assert_eq!(ask(&mut client, &["MULTI"]), okay());
     assert!(matches!(ask(&mut client, &words[..]), Reply::Error(_)));
     let refused = ask(&mut client, &["EXEC"]);

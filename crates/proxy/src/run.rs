@@ -1,25 +1,26 @@
 //! `dunlin proxy`: arguments, threads and what they are given.
 
-use crate::config::{self, Address, Config, Kind};
-use crate::driver::{Arrival, Driver, Seat};
+use crate::config::{self, Address, Config};
+use crate::driver::Driver;
 use crate::hub::{Commands, Common, Hub};
 use crate::pool::Shared;
 use crate::stats::PoolStats;
 use crate::{report, watch};
+use net::{Backend, Kind, ListenSpec, Net, NetOptions, Reactor, Tag};
 use process::{daemonize, log, os_error, signals};
 use std::ffi::OsString;
-use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long clients have when the proxy ends.
 const DRAIN_SECONDS: u64 = 10;
+
+/// When the proxy has to have ended, once a signal has asked for it.
+static DRAIN_UNTIL: OnceLock<Instant> = OnceLock::new();
 
 /// What `--help` prints.
 pub const USAGE: &str = "\
@@ -127,26 +128,15 @@ fn log_line(line: &str) {
     log::write(log::Level::Notice, format_args!("{line}"));
 }
 
-enum Listener {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-fn listen(address: &Address) -> io::Result<Listener> {
-    match address {
-        Address::Tcp(host, port) => TcpListener::bind((&host[..], *port)).map(Listener::Tcp),
-        Address::Unix(path, mode) => {
-            // A socket that an earlier process left.
-            if std::os::unix::net::UnixStream::connect(path).is_err() {
-                let _ = std::fs::remove_file(path);
-            }
-            let listener = UnixListener::bind(path)?;
-            if let Some(mode) = mode {
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(*mode))?;
-            }
-            Ok(Listener::Unix(listener))
+fn listener(address: &Address, pool: usize) -> ListenSpec {
+    let spec = match address {
+        Address::Tcp(host, port) => {
+            let address = net::Address::Tcp { host: host.clone(), port: *port };
+            ListenSpec { kind: Kind::Tcp, address, optional: false, tag: Tag::default() }
         }
-    }
+        Address::Unix(path, mode) => ListenSpec::unix(path, mode.unwrap_or(0), None),
+    };
+    spec.tagged(Tag(pool as u32))
 }
 
 /// What all parts of the process see.
@@ -155,46 +145,8 @@ pub struct Service {
     pub common: Arc<Common>,
     /// Each thread's figures of each pool.
     pub stats: Vec<Vec<Arc<PoolStats>>>,
-    seats: Vec<Arc<Seat>>,
-    assigned: Vec<AtomicU64>,
     /// When it began.
     pub started: Instant,
-}
-
-impl Service {
-    /// The thread with the fewest clients.
-    fn seat(&self) -> &Seat {
-        let departed = |thread: usize| -> u64 {
-            self.stats[thread].iter().map(|pool| pool.departed.get()).sum()
-        };
-        let load = |thread: &usize| self.assigned[*thread].load(Relaxed) - departed(*thread);
-        let thread = (0..self.seats.len()).min_by_key(load).unwrap_or(0);
-        self.assigned[thread].fetch_add(1, Relaxed);
-        &self.seats[thread]
-    }
-}
-
-fn accept(service: &Service, listener: &Listener, pool: usize, name: &str) {
-    loop {
-        let arrival = match listener {
-            Listener::Tcp(listener) => {
-                listener.accept().map(|(stream, peer)| Arrival::Tcp(stream, pool, peer.to_string()))
-            }
-            Listener::Unix(listener) => listener
-                .accept()
-                .map(|(stream, _)| Arrival::Unix(stream, pool, format!("{name}:0"))),
-        };
-        match arrival {
-            Ok(arrival) => service.seat().hand_over(arrival),
-            Err(why) => {
-                log_line(&format!(
-                    "pool listening on {name}: accepting failed: {}",
-                    os_error(&why)
-                ));
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        }
-    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
@@ -210,13 +162,20 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
     if arguments.verbosity.is_some_and(|verbosity| verbosity < 3) {
         log::set_level(log::Level::Warning);
     }
+    let threads = match arguments.threads.unwrap_or(config.threads) {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads.min(net::MAX_THREADS),
+    };
+    let options = NetOptions {
+        backend: Backend::choose(None)?.backend,
+        threads,
+        backlog: config.pools.iter().map(|pool| pool.backlog).max().unwrap_or(512),
+        ..NetOptions::default()
+    };
+    let net = Net::new(options).map_err(|why| why.to_string())?;
     let mut listeners = Vec::new();
     for (pool, config) in config.pools.iter().enumerate() {
-        for address in &config.listen {
-            let listener = listen(address)
-                .map_err(|why| format!("pool '{}': {address}: {}", config.name, os_error(&why)))?;
-            listeners.push((listener, pool, address.to_string()));
-        }
+        listeners.extend(config.listen.iter().map(|address| listener(address, pool)));
     }
     let port = arguments.stats_port.unwrap_or(22222);
     let host = arguments.stats_address.clone().unwrap_or_else(|| "127.0.0.1".into());
@@ -227,7 +186,6 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
     if let Some(path) = &arguments.pid_file {
         std::fs::write(path, format!("{}\n", std::process::id())).map_err(|why| why.to_string())?;
     }
-    static DRAIN_UNTIL: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     signals::install(|| {
         DRAIN_UNTIL.get_or_init(|| Instant::now() + Duration::from_secs(DRAIN_SECONDS));
     })
@@ -238,28 +196,17 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
         last_client: AtomicU64::new(0),
         log: log_line,
     });
-    let threads = match arguments.threads.unwrap_or(config.threads) {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
-    let (mut drivers, mut seats, mut figures) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..threads {
-        let hub = Hub::new(&common);
-        figures.push(hub.pools.iter().map(|pool| pool.stats.clone()).collect());
-        let (driver, seat) = Driver::new(hub).map_err(|why| why.to_string())?;
-        drivers.push(driver);
-        seats.push(seat);
-    }
-    let assigned = (0..threads).map(|_| AtomicU64::new(0)).collect();
+    let hubs: Vec<Hub> = (0..threads).map(|_| Hub::new(&common)).collect();
+    let figures = |hub: &Hub| hub.pools.iter().map(|pool| pool.stats.clone()).collect();
+    let stats_of_threads = hubs.iter().map(figures).collect();
     let service = Arc::new(Service {
         common: common.clone(),
-        stats: figures,
-        seats,
-        assigned,
+        stats: stats_of_threads,
         started: Instant::now(),
     });
     for pool in &common.pools {
-        if matches!(pool.config.kind, Kind::Sentinel { .. } | Kind::Cluster { .. }) {
+        if matches!(pool.config.kind, config::Kind::Sentinel { .. } | config::Kind::Cluster { .. })
+        {
             watch::first(pool);
             let pool = pool.clone();
             spawn("watch", move || watch::run(&pool, log_line))?;
@@ -272,15 +219,16 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
         }
         Err(why) => log_line(&format!("statistics: {host}:{port}: {}", os_error(&why))),
     }
+    net.rebind(&listeners).map_err(|why| why.to_string())?;
     let mut joins = Vec::new();
-    for driver in drivers {
-        let join =
-            process::thread::spawn("proxy", move || driver.run(|| DRAIN_UNTIL.get().copied()));
+    for (thread, hub) in hubs.into_iter().enumerate() {
+        let driver = Driver::new(hub, || DRAIN_UNTIL.get().copied(), log_line);
+        let net = net.clone();
+        // A reactor belongs to the thread that makes it.
+        let join = process::thread::spawn("proxy", move || {
+            Reactor::new(&net, thread, driver)?.run().map(drop)
+        });
         joins.push(join.map_err(|why| why.to_string())?);
-    }
-    for (listener, pool, name) in listeners {
-        let service = service.clone();
-        spawn("accept", move || accept(&service, &listener, pool, &name))?;
     }
     log_line(&format!("dunlin proxy: {} pools, {threads} threads", common.pools.len()));
     for join in joins {

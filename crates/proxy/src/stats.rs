@@ -32,7 +32,6 @@ pub struct PoolStats {
     pub client_err: Count,
     pub client_connections: Count,
     pub accepted: Count,
-    pub departed: Count,
     pub server_ejects: Count,
     pub forward_error: Count,
     pub fragments: Count,

@@ -103,7 +103,7 @@ pub struct Hub {
 }
 
 /// The longest time between two calls of [`Hub::tick`].
-const TICK: Duration = Duration::from_millis(10);
+const TICK: Duration = Duration::from_millis(20);
 
 impl Hub {
     /// The hub of a thread.
@@ -261,7 +261,6 @@ impl Hub {
         let local = &self.pools[client.pool];
         local.shared.clients.fetch_sub(1, SeqCst);
         local.stats.client_connections.sub(1);
-        local.stats.departed.add(1);
         let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
         for &(_, id) in client.own.iter().chain(subscribed) {
             // The server forgets what it was told on this connection only when it ends.

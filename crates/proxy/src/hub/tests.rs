@@ -55,7 +55,7 @@ impl Wire for Memory {
             out.extend_from_slice(bytes);
         }
     }
-    fn backlog(&self, id: Id) -> usize {
+    fn backlog(&mut self, id: Id) -> usize {
         self.out.get(&id.slot).map_or(0, Vec::len)
     }
     fn close(&mut self, id: Id) {
@@ -68,7 +68,7 @@ impl Wire for Memory {
     fn resume(&mut self, id: Id) {
         self.resumed.push(id.slot);
     }
-    fn connect(&mut self, address: &Address, _keepalive: bool) -> Id {
+    fn connect(&mut self, address: &Address, _timeout: Duration) -> Id {
         let slot = self.open();
         self.connecting.push((slot, address.clone()));
         id(slot)
@@ -85,6 +85,8 @@ struct FakeServer {
     input: Vec<u8>,
     queued: Option<Vec<Vec<u8>>>,
     replies: Vec<u8>,
+    /// Bytes of them that the hub has seen and not taken: what it sees only grows.
+    shown: usize,
 }
 
 impl FakeServer {
@@ -316,15 +318,14 @@ impl World {
         let asked = self.net.take(slot, most);
         let Some(server) = self.servers.get_mut(&slot) else { return };
         server.take(&asked);
-        let len = most.min(server.replies.len());
+        let len = server.shown.saturating_add(most).min(server.replies.len());
         if len == 0 {
             return;
         }
         // The driver keeps what the hub has not taken; here the server does.
-        let done = self.hub.data(&mut self.net, id(slot), &server.replies[..len].to_vec());
-        if let Some(server) = self.servers.get_mut(&slot) {
-            server.replies.drain(..done.bytes);
-        }
+        let done = self.hub.data(&mut self.net, id(slot), &server.replies[..len]);
+        server.replies.drain(..done.bytes);
+        server.shown = len - done.bytes;
     }
 
     fn connect_all(&mut self) {

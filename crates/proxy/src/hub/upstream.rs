@@ -151,7 +151,8 @@ impl Hub {
         if target.retry_at.is_some_and(|at| now < at) {
             return Err(format!("ERR proxy: server {} cannot be reached", local.name(server)));
         }
-        let id = wire.connect(&target.address, config.keepalive);
+        let timeout = config.timeout.unwrap_or(CONNECT_TIMEOUT);
+        let id = wire.connect(&target.address, timeout);
         let steps = steps(local, key, more);
         let upstream = Upstream {
             id,
@@ -163,7 +164,7 @@ impl Hub {
             is_subscribed: false,
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
-            connect_by: Some(now + config.timeout.unwrap_or(CONNECT_TIMEOUT)),
+            connect_by: Some(now + timeout),
             marks: VecDeque::new(),
         };
         local.server_stats(server).server_connections.add(1);

@@ -1,7 +1,7 @@
 //! What a hub needs of the network. The real one is the driver; tests have one in memory.
 
 use crate::config::Address;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Names a connection of this thread. A name is never used twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -17,7 +17,7 @@ pub trait Wire {
     /// Appends to a connection's output. Nothing happens if it is gone.
     fn send(&mut self, id: Id, bytes: &[u8]);
     /// Bytes of output that wait.
-    fn backlog(&self, id: Id) -> usize;
+    fn backlog(&mut self, id: Id) -> usize;
     /// Ends a connection; what was not sent is dropped.
     fn close(&mut self, id: Id);
     /// Ends a connection when its output has been sent.
@@ -25,7 +25,7 @@ pub trait Wire {
     /// Presents what input a connection has again.
     fn resume(&mut self, id: Id);
     /// Begins to connect. `Hub::connected` or `Hub::closed` follows.
-    fn connect(&mut self, address: &Address, keepalive: bool) -> Id;
+    fn connect(&mut self, address: &Address, timeout: Duration) -> Id;
     /// When this turn began.
     fn now(&self) -> Instant;
 }
