@@ -75,6 +75,7 @@ numbers! {
     tcp_backlog: u32 = "tcp-backlog" as small;
     tcp_keepalive: u32 = "tcp-keepalive" as small;
     timeout: u64 = "timeout" as unsigned;
+    admin_port: u16 = "admin-port" as port;
     protected_mode: bool = "protected-mode" as yes;
     protected_mode_private_networks: bool = "protected-mode-private-networks" as yes;
     maxclients: usize = "maxclients" as count;
@@ -279,6 +280,15 @@ impl Config {
         match self.load(AT) {
             Value::Text(text) => text.as_path().to_path_buf(),
             _ => unreachable!("the kind is checked by the compiler"),
+        }
+    }
+
+    /// `admin-bind`: the addresses that the admin port listens on, in order.
+    pub fn admin_bind(&self) -> Arc<[Text]> {
+        const AT: usize = index_of("admin-bind");
+        match self.load(AT) {
+            Value::Addresses(addresses) => addresses,
+            _ => unreachable!("admin-bind holds addresses"),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The `dunlin` binary: which subcommand is meant, and nothing else.
 
+mod admin;
 #[cfg(feature = "mimalloc")]
 mod allocator;
 mod usage;
@@ -38,7 +39,7 @@ fn run(request: Request) -> ExitCode {
             Ok(words) => run(parse(words)),
             Err(status) => status,
         },
-        Request::Server(args) => server::run(args),
+        Request::Server(args) => server::run(args, Some(admin::start)),
         Request::CheckRdb { program, args } => {
             server::persistence::check::run_check_rdb(&program, &args)
         }
@@ -47,6 +48,7 @@ fn run(request: Request) -> ExitCode {
         }
         Request::Bench(args) => bench::run(args),
         Request::Proxy(args) => proxy::run(args),
+        Request::Console(args) => console::run(args),
         Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
         Request::Refuse(text) => {
@@ -73,6 +75,8 @@ enum Request {
     Proxy(Vec<OsString>),
     /// Be the entry point of a container, with its arguments.
     Container(Vec<OsString>),
+    /// Serve the console of another server, with its own arguments.
+    Console(Vec<OsString>),
     /// Print this and succeed.
     Print(String),
     /// Say this on standard error and fail.
@@ -114,6 +118,7 @@ fn parse(mut args: Vec<OsString>) -> Request {
         Some("bench") => Request::Bench(args.split_off(2)),
         Some("proxy") => Request::Proxy(args.split_off(2)),
         Some("container") => Request::Container(args.split_off(2)),
+        Some("console") => Request::Console(args.split_off(2)),
         Some("cli") => Request::Cli { program: "dunlin cli".into(), args: args.split_off(2) },
         Some("help" | "--help" | "-h") => match args.get(2).map(|topic| topic.to_string_lossy()) {
             None => Request::Print(usage::program()),
@@ -121,6 +126,7 @@ fn parse(mut args: Vec<OsString>) -> Request {
             Some(topic) if topic == "check" => Request::Print(usage::check()),
             Some(topic) if topic == "bench" => Request::Bench(vec!["--help".into()]),
             Some(topic) if topic == "proxy" => Request::Print(proxy::run::USAGE.into()),
+            Some(topic) if topic == "console" => Request::Console(vec!["--help".into()]),
             Some(topic) if topic == "cli" => {
                 Request::Cli { program: "dunlin cli".into(), args: vec!["--help".into()] }
             }

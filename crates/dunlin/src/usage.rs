@@ -14,6 +14,7 @@ Commands:
   proxy     one endpoint in front of servers; takes a nutcracker.yml
   container
             the entry point of the container image
+  console   a web console for any server that speaks RESP
   bench     put load on any server that speaks RESP, and measure
   help      print this, or the help of a command: dunlin help server
   version   print the version

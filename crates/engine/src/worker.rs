@@ -35,6 +35,8 @@ pub struct Peer {
     pub is_local: bool,
     /// [`crate::clients::flag`] bits of the transport.
     pub transport_flags: u64,
+    /// It comes from this process, which is served beyond `maxclients`.
+    pub is_insider: bool,
 }
 
 /// Values that make room for others before other clients get a turn: a client that fills memory works for it,
@@ -107,7 +109,8 @@ impl Worker {
     pub fn connect(&mut self, peer: Peer) -> Option<Session> {
         let engine = self.engine;
         engine.startup_bytes();
-        let client = engine.clients.add(engine.config.maxclients(), |id| Client {
+        let most = if peer.is_insider { usize::MAX } else { engine.config.maxclients() };
+        let client = engine.clients.add(most, |id| Client {
             id,
             thread: self.context.index,
             addr: peer.addr,

@@ -8,6 +8,7 @@
 //! - [`differential`] sends random requests to two servers and compares;
 //! - [`replicas`] makes primaries and replicas, [`gate`] a link that is held at a point of a synchronisation;
 //! - [`info`] is what INFO says;
+//! - [`http`] is a small HTTP client;
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
@@ -26,6 +27,7 @@ pub mod environment;
 pub mod expect;
 pub mod gate;
 pub mod history;
+pub mod http;
 pub mod info;
 pub mod notation;
 pub mod power_loss;

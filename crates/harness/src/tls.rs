@@ -72,6 +72,13 @@ impl Authority {
 
     /// A connection by TLS that has been answered, and so is known to be whole.
     pub fn connect(&self, port: u16) -> Encrypted {
+        let mut connection = Encrypted(self.open(port));
+        connection.ping();
+        connection
+    }
+
+    /// A connection by TLS on which nothing has been sent.
+    pub fn open(&self, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("the authority is one");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -83,9 +90,7 @@ impl Authority {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
         let name = ServerName::try_from("localhost").expect("a host's name");
         let session = ClientConnection::new(Arc::new(config), name).expect("a session");
-        let mut connection = Encrypted(StreamOwned::new(session, stream));
-        connection.ping();
-        connection
+        StreamOwned::new(session, stream)
     }
 }
 

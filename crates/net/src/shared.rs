@@ -352,7 +352,8 @@ impl Net {
         self.seats[thread].yielding.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn tls(&self, tag: Tag) -> Option<Arc<TlsContext>> {
+    /// What TLS connections of this tag use that are accepted from now on.
+    pub fn tls(&self, tag: Tag) -> Option<Arc<TlsContext>> {
         lock(&self.tls).get(&tag).cloned()
     }
 

@@ -37,6 +37,7 @@ pub mod syslog;
 #[cfg(test)]
 mod testing;
 pub mod thread;
+pub mod threads;
 pub mod title;
 
 /// The operating system's words for an error, without Rust's `(os error N)`: log lines then read

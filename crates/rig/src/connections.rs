@@ -74,6 +74,7 @@ impl Connections {
             fd: 10,
             is_local: true,
             transport_flags: 0,
+            is_insider: false,
         };
         let session = self.worker.connect(peer)?;
         let client = session.id();

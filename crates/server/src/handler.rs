@@ -2,9 +2,9 @@
 //! other threads have for a session reaches its socket.
 
 use crate::client_limits::{self, Input};
-use crate::log;
 use crate::replication::feed;
 use crate::replication::feed::{Feeding, Replica};
+use crate::{inside, log};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
 use engine::dispatch::NotNow;
@@ -376,7 +376,8 @@ impl Handler for Hub {
     type Conn = Conn;
 
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Conn> {
-        if self.refuse(peer, io) {
+        let is_insider = peer.tag == inside::CLIENT || peer.tag == inside::WATCHER;
+        if !is_insider && self.refuse(peer, io) {
             return None;
         }
         let transport_flags = match peer.kind {
@@ -385,17 +386,21 @@ impl Handler for Hub {
             Kind::Unix => flag::UNIX_SOCKET,
         };
         let connected = self.worker.connect(Peer {
-            addr: peer.addr_text(),
+            addr: if is_insider { inside::NAME.to_owned() } else { peer.addr_text() },
             laddr: peer.local_text(),
             fd: peer.fd,
             is_local: peer.is_local(),
             transport_flags,
+            is_insider,
         });
-        let Some(session) = connected else {
+        let Some(mut session) = connected else {
             // Another thread has accepted one meanwhile.
             self.refuse_one_too_many(io);
             return None;
         };
+        if peer.tag == inside::WATCHER {
+            session.become_watcher(&self.engine.acl);
+        }
         self.by_client.insert(session.id(), peer.id);
         Some(Conn {
             session,

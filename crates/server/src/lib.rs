@@ -5,6 +5,7 @@ mod client_limits;
 mod defragment;
 pub mod handler;
 pub mod host;
+pub mod inside;
 mod listening;
 mod peers;
 pub mod persistence;

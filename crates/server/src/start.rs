@@ -3,6 +3,7 @@
 use crate::apply::{self, Applier, RESERVED_FILES, Title};
 use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
+use crate::inside::{Companion, Inside};
 use crate::listening;
 use crate::log;
 use crate::persistence::aof::{Aof, LoadedLog};
@@ -31,8 +32,9 @@ use std::time::{Duration, Instant};
 /// Why the server does not start; the text is for the operator.
 type Failure = String;
 
-/// Runs the server until it is told to stop. `args` starts with the program's name.
-pub fn run(args: Vec<OsString>) -> ExitCode {
+/// Runs the server until it is told to stop. `args` starts with the program's name; `companion` starts
+/// beside it.
+pub fn run(args: Vec<OsString>, companion: Option<Companion>) -> ExitCode {
     let program = args.first().cloned().unwrap_or_default();
     let configured = args.len() > 1;
     let arguments = Arguments::parse(args.into_iter().skip(1));
@@ -48,7 +50,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match serve(&program, loaded, &renames, configured) {
+    match serve(&program, loaded, &renames, configured, companion) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             for line in reason.lines() {
@@ -76,6 +78,7 @@ fn serve(
     loaded: Loaded,
     renames: &Renames,
     configured: bool,
+    companion: Option<Companion>,
 ) -> Result<(), Failure> {
     let config = Arc::clone(&loaded.config);
     if apply::confirms_without_log(&config) {
@@ -224,6 +227,9 @@ fn serve(
         .map_err(|e| format!("Can't start the thread that reclaims memory: {e}"))?;
     defragment::start(engine)
         .map_err(|e| format!("Can't start the thread of defragmentation: {e}"))?;
+    if let Some(companion) = companion {
+        companion(Inside::new(engine, &net))?;
+    }
     let reactors = start_reactors(engine, &net, &pins.reactors, tier.as_ref())?;
     let is_ready = if config.appendonly() {
         load_log(engine, &aof, log)?

@@ -12,6 +12,15 @@ pub(super) const OPTIONS: &[Spec] = &[
         "addresses to listen on; - before one: do not mind if it fails",
     ),
     int("port", PORT, "6379", "TCP port; 0 opens none"),
+    int("admin-port", PORT, "0", "HTTP port of console, API, metrics and health; 0 opens none")
+        .immutable(),
+    special(
+        "admin-bind",
+        Kind::Addresses,
+        "127.0.0.1 -::1",
+        "addresses that the admin port listens on; - before one: do not mind if it fails",
+    )
+    .immutable(),
     optional("unixsocket", "path of the Unix socket").immutable(),
     special(
         "unixsocketperm",

@@ -157,6 +157,16 @@ impl Acl {
         self.session_user(DEFAULT_USER.as_bytes()).expect("the default user cannot be removed")
     }
 
+    /// The user of the server's own connections, which may do everything and is in no list. No user can be
+    /// given its name, which has a space.
+    pub fn watcher(&self) -> SessionUser {
+        let rules: [&[u8]; 4] = [b"on", b"~*", b"&*", b"+@all"];
+        let user = User::nothing("the server", true)
+            .with_rules(self.table, &rules, true)
+            .expect("the rules are in order");
+        SessionUser { user: Arc::new(user), generation: self.generation.load(Acquire) }
+    }
+
     /// The names of all users, in alphabetical order.
     pub fn names(&self) -> Vec<String> {
         self.locked().keys().cloned().collect()

@@ -99,6 +99,11 @@ pub struct TlsContext {
 }
 
 impl TlsContext {
+    /// The rules and certificates.
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config)
+    }
+
     /// Reads the files and checks everything that can be checked without a client.
     ///
     /// # Errors

@@ -1,0 +1,129 @@
+// The API: requests, the session, and the stream of events.
+
+const base = "/api/v1";
+export const session = { user: "", csrf: "", server: "", can: {} };
+const listeners = { login: [], lost: [], back: [] };
+
+export function on(name, listener) {
+  listeners[name].push(listener);
+}
+
+function tell(name, detail) {
+  for (const listener of listeners[name]) listener(detail);
+}
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+let isLost = false;
+function reachable(yes, why) {
+  if (yes === !isLost) return;
+  isLost = !yes;
+  tell(yes ? "back" : "lost", why);
+}
+
+async function request(method, path, query, body, signal) {
+  const pairs = Object.entries(query || {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const search = pairs.length ? "?" + new URLSearchParams(pairs) : "";
+  const headers = {};
+  if (method !== "GET") {
+    headers["Content-Type"] = "application/json";
+    headers["X-CSRF-Token"] = session.csrf;
+  }
+  let answer;
+  try {
+    answer = await fetch(base + path + search, {
+      method, headers, signal, credentials: "same-origin",
+      body: method === "GET" ? undefined : JSON.stringify(body || {}),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    reachable(false, "The console does not answer.");
+    throw new ApiError(0, "UNREACHABLE", "The console does not answer.");
+  }
+  let value = null;
+  try {
+    value = await answer.json();
+  } catch {
+    value = { error: { code: "INVALID", message: `Status ${answer.status}` } };
+  }
+  if (answer.ok) {
+    if (path !== "/session") reachable(true);
+    return value;
+  }
+  const { code, message } = value.error || {};
+  if (answer.status === 401 && path !== "/session") tell("login", message);
+  // A session that has ended, and a page that is still open.
+  if (code === "FORGED" && path !== "/session") tell("login", "The session has ended.");
+  throw new ApiError(answer.status, code, message);
+}
+
+export const get = (path, query, signal) => request("GET", path, query, undefined, signal);
+export const post = (path, body) => request("POST", path, {}, body);
+export const remove = (path, body) => request("DELETE", path, {}, body);
+
+export async function loadSession() {
+  Object.assign(session, await get("/session"));
+  return session;
+}
+
+// Without credentials: the session of a default user that needs no password.
+export async function logIn(user, password) {
+  Object.assign(session, await post("/session", { user, password }));
+  return session;
+}
+
+export async function logOut() {
+  await remove("/session");
+}
+
+export const can = (...commands) => commands.every((name) => session.can[name] !== false);
+
+// The overview, each second. Connects again by itself; says so when the session has ended.
+export function watch(listener) {
+  let source = null;
+  let timer = 0;
+  let isOver = false;
+  function connect() {
+    source = new EventSource(base + "/stream");
+    source.addEventListener("now", (event) => {
+      reachable(true);
+      listener(JSON.parse(event.data));
+    });
+    source.onerror = async () => {
+      source.close();
+      if (isOver) return;
+      try {
+        await get("/now");
+      } catch (error) {
+        if (error.status === 401 || error.status === 403) {
+          listener(null, error);
+          return;
+        }
+      }
+      if (!isOver) timer = setTimeout(connect, 1000);
+    };
+  }
+  connect();
+  return () => {
+    isOver = true;
+    clearTimeout(timer);
+    if (source) source.close();
+  };
+}
+
+// A stream of messages, until it is stopped.
+export function messages(path, query, listener, failed) {
+  const source = new EventSource(base + path + "?" + new URLSearchParams(query));
+  source.addEventListener("message", (event) => listener(JSON.parse(event.data)));
+  source.onerror = () => {
+    source.close();
+    failed();
+  };
+  return () => source.close();
+}

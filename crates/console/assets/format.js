@@ -1,0 +1,95 @@
+// Numbers, times and strings for people.
+
+export function number(value, digits = 1) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  const size = Math.abs(value);
+  if (size >= 1e12) return (value / 1e12).toFixed(digits) + " T";
+  if (size >= 1e9) return (value / 1e9).toFixed(digits) + " G";
+  if (size >= 1e6) return (value / 1e6).toFixed(digits) + " M";
+  if (size >= 1e4) return (value / 1e3).toFixed(digits) + " k";
+  if (size >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en-US");
+  return value.toFixed(size >= 10 ? 1 : 2);
+}
+
+export const exact = (value) => Number(value).toLocaleString("en-US");
+
+export function bytes(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  let size = Number(value);
+  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
+    if (Math.abs(size) < 1024 || unit === "TiB") return (unit === "B" ? Math.round(size) : size.toFixed(size < 10 ? 2 : 1)) + " " + unit;
+    size /= 1024;
+  }
+}
+
+export function duration(seconds) {
+  let left = Math.max(0, Math.round(seconds));
+  if (left < 60) return `${left} s`;
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
+    const count = Math.floor(left / size);
+    if (count) parts.push(`${count} ${unit}`);
+    left -= count * size;
+  }
+  return parts.slice(0, 2).join(" ");
+}
+
+export function usec(value) {
+  if (!value) return "–";
+  if (value < 1000) return value.toFixed(value < 10 ? 1 : 0) + " µs";
+  if (value < 1e6) return (value / 1e3).toFixed(value < 1e4 ? 1 : 0) + " ms";
+  return (value / 1e6).toFixed(1) + " s";
+}
+
+export const percent = (share) => (share * 100).toFixed(share > 0.995 || share === 0 ? 0 : 1) + " %";
+
+export function ttl(ms) {
+  if (ms < 0) return "no expiry";
+  if (ms < 1000) return `${ms} ms`;
+  return duration(ms / 1000);
+}
+
+export function time(seconds, withDate = true) {
+  const date = new Date(seconds * 1000);
+  const two = (value) => String(value).padStart(2, "0");
+  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  if (!withDate) return clock;
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
+}
+
+// Characters that would not be seen, or change the order of others, are written out.
+const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2028\u2029\u2060-\u2069\ufeff]/g;
+export function visible(text, keepLines) {
+  const escaped = text.replace(hidden, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+  return keepLines ? escaped : escaped.replace(/\n/g, "\\n").replace(/\t/g, "\\t");
+}
+
+const isText = (blob) => typeof blob === "string";
+export const isCut = (blob) => !isText(blob) && blob.size !== undefined;
+export const isBinary = (blob) => !isText(blob) && blob.base64 !== undefined;
+
+// A string of any bytes, for people: binary ones with escapes.
+export function blob(value, keepLines) {
+  if (isText(value)) return visible(value, keepLines);
+  let text;
+  if (value.base64 !== undefined) {
+    text = Array.from(atob(value.base64), (c) => {
+      const code = c.charCodeAt(0);
+      return code >= 32 && code < 127 && c !== "\\" ? c : "\\x" + code.toString(16).padStart(2, "0");
+    }).join("");
+  } else {
+    text = visible(value.text, keepLines);
+  }
+  return isCut(value) ? `${text}…` : text;
+}
+
+export const blobSize = (value) => {
+  if (isText(value)) return new Blob([value]).size;
+  return value.size !== undefined ? value.size : atob(value.base64).length;
+};
+
+// How a name is given in a query.
+export const asQuery = (value, name) =>
+  isText(value) ? { [name]: value } : { [name + "64"]: value.base64 };
+
+export const sameBlob = (a, b) => JSON.stringify(a) === JSON.stringify(b);

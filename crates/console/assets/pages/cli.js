@@ -1,0 +1,125 @@
+// The command line: completion from the table of commands, and replies with their types.
+
+import { get, messages, post } from "../api.js";
+import { blob, bytes, blobSize, isCut, usec } from "../format.js";
+import { button, fill, h, notice } from "../ui.js";
+
+const past = [];
+const output = h("div", { class: "terminal", role: "log", tabindex: "0", "aria-label": "Replies" });
+let db = 0;
+let commands = null;
+
+const dangerous = /^\s*(flushall|flushdb|shutdown|debug|replicaof|slaveof|failover|swapdb)\b/i;
+
+export async function show(context) {
+  const hint = h("div", { class: "hint", id: "hint", "aria-live": "polite" });
+  const prompt = h("input", { type: "text", class: "prompt raw", "aria-label": "Command", "aria-describedby": "hint", autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "Command, Tab completes, ↑ repeats" });
+  let at = past.length;
+  let stop = null;
+  let armed = "";
+  if (!commands) commands = await get("/commands").catch(() => []);
+
+  const matching = () => {
+    const text = prompt.value.trimStart().toLowerCase();
+    return text ? commands.filter((command) => command.name.startsWith(text)) : [];
+  };
+  const current = () => {
+    const text = prompt.value.trimStart().toLowerCase() + " ";
+    return commands.filter((command) => text.startsWith(command.name + " ")).sort((a, b) => b.name.length - a.name.length)[0];
+  };
+
+  function help() {
+    const command = current();
+    if (command) hint.textContent = `${command.name.toUpperCase()} ${command.arguments} — ${command.summary}`;
+    else hint.textContent = matching().slice(0, 12).map((other) => other.name).join("   ");
+  }
+
+  async function run(line) {
+    past.push(line);
+    at = past.length;
+    const endless = line.trim().split(/\s+/);
+    const name = endless[0].toLowerCase();
+    if (stop) { stop(); stop = null; }
+    output.append(h("div", { class: "said" }, `${db}> ${line}`));
+    if (name === "clear") { fill(output); return; }
+    if (name === "monitor" || name === "psubscribe" || name === "subscribe") {
+      const path = name === "monitor" ? "/monitor" : "/subscribe";
+      const ended = () => print(h("span", { class: "dim" }, "It has ended."));
+      stop = messages(path, name === "monitor" ? {} : { pattern: endless[1] || "*" }, (value) => print(render(value, "")), ended);
+      print(h("span", { class: "dim" }, "Until the next command."));
+      return;
+    }
+    try {
+      const outcome = await post("/command", { line });
+      db = outcome.db;
+      outcome.messages.forEach((message) => print(render(message, "")));
+      print(render(outcome.reply, ""), h("span", { class: "type" }, ` ${outcome.reply.type} · ${usec(outcome.usec)}`));
+    } catch (error) {
+      print(h("span", { class: "error" }, error.message));
+    }
+  }
+
+  function print(...content) {
+    output.append(h("pre", {}, content));
+    while (output.children.length > 2000) output.firstChild.remove();
+    output.scrollTop = output.scrollHeight;
+  }
+
+  prompt.addEventListener("keydown", async (event) => {
+    if (event.key === "Enter" && prompt.value.trim()) {
+      const line = prompt.value;
+      if (dangerous.test(line) && armed !== line) {
+        armed = line;
+        hint.textContent = "This can lose data or stop the service. Press Enter again to run it.";
+        return;
+      }
+      armed = "";
+      prompt.value = "";
+      help();
+      await run(line);
+    } else if (event.key === "Tab" && !event.shiftKey && matching().length && prompt.value.trim()) {
+      event.preventDefault();
+      const names = matching().map((command) => command.name);
+      let common = names[0];
+      while (!names.every((name) => name.startsWith(common))) common = common.slice(0, -1);
+      prompt.value = common + (names.length === 1 ? " " : "");
+      help();
+    } else if (event.key === "ArrowUp" || event.key === "ArrowDown") {
+      event.preventDefault();
+      at = Math.max(0, Math.min(past.length, at + (event.key === "ArrowUp" ? -1 : 1)));
+      prompt.value = past[at] || "";
+      help();
+    }
+  });
+  prompt.addEventListener("input", () => { armed = ""; help(); });
+  context.leave = () => { if (stop) stop(); };
+  setTimeout(() => prompt.focus(), 0);
+  return [
+    h("div", { class: "title" }, h("h1", {}, "Command line"), h("span", { class: "space" }),
+      button("Clear", () => fill(output)), button("Copy", async () => { await navigator.clipboard.writeText(output.innerText); notice("Copied."); })),
+    output, h("div", { class: "row" }, prompt), hint,
+  ];
+}
+
+const text = (value) => (isCut(value) ? `${blob(value)} (${bytes(blobSize(value))})` : blob(value));
+
+// A value as redis-cli shows it with RESP3.
+function render(value, indent) {
+  const rows = (list, mark) => list.map((item, at) => [at ? `\n${indent}` : "", `${mark(at)} `, render(item, indent + "   ")]);
+  switch (value.type) {
+    case "simple": return text(value.value);
+    case "error": return h("span", { class: "error" }, `(error) ${value.value}`);
+    case "integer": return `(integer) ${value.value}`;
+    case "double": return `(double) ${value.value}`;
+    case "number": return `(big number) ${value.value}`;
+    case "boolean": return `(${value.value})`;
+    case "null": return "(nil)";
+    case "bulk": return `"${text(value.value)}"`;
+    case "verbatim": return blob(value.value, true);
+    case "more": return `… and ${value.value} more`;
+    case "map": return value.value.length ? value.value.map(([key, item], at) => [at ? `\n${indent}` : "", `${at + 1}# `, render(key, indent + "   "), " => ", render(item, indent + "   ")]) : "(empty map)";
+    case "set": return value.value.length ? rows(value.value, (at) => `${at + 1}~`) : "(empty set)";
+    case "push": return rows(value.value, (at) => `${at + 1}>`);
+    default: return value.value.length ? rows(value.value, (at) => `${at + 1})`) : "(empty array)";
+  }
+}

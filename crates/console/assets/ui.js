@@ -1,0 +1,147 @@
+// Building blocks: elements, dialogs, notices, tables. Text is only ever set as text.
+
+import { visible } from "./format.js";
+
+export function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === false || value === null || value === undefined) continue;
+    if (key === "class") element.className = value;
+    else if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "value" || key === "checked" || key === "disabled") element[key] = value;
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children.flat(9)) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(child instanceof Node ? child : document.createTextNode(String(child)));
+  }
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+// A string that came from outside, kept from mixing with what is around it.
+export const raw = (text, className = "") => h("bdi", { class: ("raw " + className).trim(), dir: "ltr" }, text);
+
+export function button(label, onclick, options = {}) {
+  const { kind = "", title, disabled } = options;
+  const element = h("button", { type: "button", class: kind, title, disabled }, label);
+  element.addEventListener("click", async () => {
+    element.disabled = true;
+    try {
+      await onclick(element);
+    } catch (error) {
+      notice(error.message, "alarm");
+    }
+    element.disabled = false;
+  });
+  return element;
+}
+
+let notices;
+export function notice(text, level = "info") {
+  if (!notices) {
+    notices = h("div", { class: "notices", role: "status", "aria-live": "polite" });
+    document.body.append(notices);
+  }
+  const element = h("div", { class: `notice ${level}` }, visible(String(text)),
+    h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => element.remove() }, "×"));
+  notices.append(element);
+  setTimeout(() => element.remove(), level === "alarm" ? 12000 : 5000);
+}
+
+// Asks with what will be lost; resolves to whether it is wanted. `word` has to be typed if given.
+export function ask({ title, text, action, word, danger = true, fields = [] }) {
+  return new Promise((resolve) => {
+    const before = document.activeElement;
+    const typed = word && h("input", { type: "text", "aria-label": `Type ${word} to confirm`, autocomplete: "off", spellcheck: "false" });
+    const submit = h("button", { type: "submit", class: danger ? "danger" : "primary", disabled: Boolean(word) }, action);
+    const inputs = fields.map((field) => {
+      const input = field.area
+        ? h("textarea", { rows: field.rows || 6, spellcheck: "false", value: field.value || "" })
+        : h("input", { type: field.type || "text", spellcheck: "false", autocomplete: "off", value: field.value || "", placeholder: field.placeholder });
+      return { field, input };
+    });
+    const dialog = h("dialog", { "aria-label": title },
+      h("form", { method: "dialog" },
+        h("h2", {}, title),
+        text && h("p", {}, text),
+        inputs.map(({ field, input }) => h("label", {}, field.label, input)),
+        word && h("label", {}, "Type ", raw(visible(word)), " to confirm", typed),
+        h("div", { class: "actions" },
+          h("button", { type: "button", onclick: () => dialog.close("") }, "Cancel"), submit)));
+    if (typed) typed.addEventListener("input", () => { submit.disabled = typed.value !== word; });
+    dialog.querySelector("form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      dialog.close("yes");
+    });
+    dialog.addEventListener("close", () => {
+      const isWanted = dialog.returnValue === "yes";
+      const values = Object.fromEntries(inputs.map(({ field, input }) => [field.name, input.value]));
+      dialog.remove();
+      if (before && before.focus) before.focus();
+      resolve(isWanted ? (fields.length ? values : true) : false);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    const first = inputs[0] ? inputs[0].input : typed;
+    if (first) first.focus();
+  });
+}
+
+// A table whose columns can be sorted. Columns: { name, title, number, cell(row), sort(row) }.
+export function table(columns, rows, options = {}) {
+  let { sortBy = null, isDown = true } = options.state || {};
+  const body = h("tbody");
+  const heads = columns.map((column) => {
+    const head = h("th", { scope: "col", class: column.number ? "number" : "" });
+    if (!column.sort) return fill(head, column.title);
+    const click = () => {
+      isDown = sortBy === column.name ? !isDown : Boolean(column.number);
+      sortBy = column.name;
+      if (options.state) Object.assign(options.state, { sortBy, isDown });
+      draw();
+    };
+    return fill(head, h("button", { type: "button", class: "quiet sort", onclick: click }, column.title));
+  });
+  function draw() {
+    const column = columns.find((other) => other.name === sortBy);
+    const sorted = [...rows];
+    if (column) {
+      sorted.sort((a, b) => {
+        const [x, y] = [column.sort(a), column.sort(b)];
+        return (x < y ? -1 : x > y ? 1 : 0) * (isDown ? -1 : 1);
+      });
+    }
+    columns.forEach((other, at) => {
+      heads[at].setAttribute("aria-sort", other.name === sortBy ? (isDown ? "descending" : "ascending") : "none");
+    });
+    fill(body, sorted.slice(0, options.most || 1000).map((row) =>
+      h("tr", {}, columns.map((other) => h("td", { class: [other.number ? "number" : "", other.class || ""].join(" ").trim(), "data-title": other.title }, other.cell(row))))));
+    if (!sorted.length) fill(body, h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, options.empty || "Nothing here.")));
+  }
+  draw();
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": options.label || "Table" },
+    h("table", {}, h("thead", {}, h("tr", {}, heads)), body));
+}
+
+export function panel(title, ...children) {
+  return h("section", { class: "panel" }, h("h2", {}, title), children);
+}
+
+export function meter(share, label) {
+  const fillBar = h("span", { class: "bar" });
+  fillBar.style.width = Math.max(0, Math.min(1, share)) * 100 + "%";
+  return h("span", { class: "meter" + (share > 0.9 ? " high" : ""), role: "img", "aria-label": label }, fillBar);
+}
+
+export const failure = (error) => h("p", { class: "failure", role: "alert" }, visible(error.message));
+export const loading = () => h("p", { class: "empty" }, "Loading…");

@@ -1,0 +1,112 @@
+//! What a request is answered that cannot be served.
+
+use crate::link::Failure;
+use crate::reply::Reply;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+
+/// Why a request is not served.
+#[derive(Debug)]
+pub struct ApiError {
+    status: StatusCode,
+    code: String,
+    message: String,
+}
+
+impl ApiError {
+    /// With a status, a code for programs and a text for people.
+    pub fn new(status: StatusCode, code: &str, message: impl Into<String>) -> ApiError {
+        ApiError { status, code: code.to_owned(), message: message.into() }
+    }
+
+    /// There is nothing of this path.
+    pub fn path() -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", "There is no such path in the API")
+    }
+
+    /// There is no such key, job or user.
+    pub fn missing(what: &str) -> ApiError {
+        ApiError::new(StatusCode::NOT_FOUND, "NOTFOUND", format!("There is no such {what}"))
+    }
+
+    /// The path is for another method.
+    pub fn method() -> ApiError {
+        ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD", "The path takes another method")
+    }
+
+    /// The body is too long.
+    pub fn too_large() -> ApiError {
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "TOOLARGE", "The request is too large")
+    }
+
+    /// The request makes no sense.
+    pub fn bad(message: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::BAD_REQUEST, "BADREQUEST", message)
+    }
+
+    /// A name and a password are needed.
+    pub fn login() -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, "LOGIN", "Log in first")
+    }
+
+    /// The request may come from a page elsewhere.
+    pub fn forged(message: &str) -> ApiError {
+        ApiError::new(StatusCode::FORBIDDEN, "FORGED", message)
+    }
+
+    /// Too many log-ins have failed.
+    pub fn limited() -> ApiError {
+        let message = "Too many log-ins have failed. Wait a minute.";
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, "LIMITED", message)
+    }
+
+    /// The code for programs.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// An error of the server's.
+    pub fn of_reply(text: &str) -> ApiError {
+        let code = text.split(' ').next().unwrap_or_default();
+        let status = match code {
+            "NOPERM" => StatusCode::FORBIDDEN,
+            "NOAUTH" | "WRONGPASS" => StatusCode::UNAUTHORIZED,
+            "LOADING" | "BUSY" | "MASTERDOWN" => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let code = if code == "NOAUTH" { "LOGIN" } else { code };
+        ApiError::new(status, code, text)
+    }
+}
+
+impl From<Failure> for ApiError {
+    fn from(failure: Failure) -> ApiError {
+        let (status, code) = match &failure {
+            Failure::Refused(_) => (StatusCode::UNAUTHORIZED, "LOGIN"),
+            Failure::Lost(_) => (StatusCode::BAD_GATEWAY, "UNREACHABLE"),
+            Failure::Late => (StatusCode::GATEWAY_TIMEOUT, "LATE"),
+            Failure::Unreadable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "UNREADABLE"),
+        };
+        ApiError::new(status, code, failure.to_string())
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": { "code": self.code, "message": self.message } }).to_string();
+        let json = [(header::CONTENT_TYPE, "application/json")];
+        (self.status, json, body).into_response()
+    }
+}
+
+/// A reply that is no error.
+///
+/// # Errors
+/// It is one.
+pub fn check(reply: Reply) -> Result<Reply, ApiError> {
+    match reply.error() {
+        Some(text) => Err(ApiError::of_reply(text)),
+        None => Ok(reply),
+    }
+}

@@ -1,0 +1,125 @@
+//! `/api/v1`: the table of routes, from which requests are answered and the OpenAPI document is made.
+
+mod clients;
+mod commands;
+mod configuration;
+mod error;
+mod events;
+mod jobs;
+mod keys;
+mod now;
+mod openapi;
+mod replication;
+mod route;
+mod session;
+mod slow;
+mod stream;
+mod terminal;
+mod users;
+
+pub use error::ApiError;
+pub use keys::prefix_pattern;
+
+use crate::app::{App, Peer};
+use crate::auth::Session;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::response::{IntoResponse as _, Response};
+use route::Route;
+use std::sync::{Arc, OnceLock};
+
+/// Bytes of the longest body of a request.
+const MAX_BODY: usize = 64 << 20;
+
+/// Where the API is.
+pub const PREFIX: &str = "/api/v1";
+
+/// A request that is let in.
+pub struct Call {
+    /// What all requests share.
+    pub app: Arc<App>,
+    /// The user that makes it.
+    pub session: Arc<Session>,
+}
+
+/// All routes.
+fn routes() -> &'static [Route] {
+    static ROUTES: OnceLock<Vec<Route>> = OnceLock::new();
+    ROUTES.get_or_init(|| {
+        [
+            session::routes(),
+            now::routes(),
+            keys::routes(),
+            jobs::routes(),
+            clients::routes(),
+            slow::routes(),
+            replication::routes(),
+            configuration::routes(),
+            users::routes(),
+            commands::routes(),
+            terminal::routes(),
+            events::routes(),
+            stream::routes(),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    })
+}
+
+/// The OpenAPI document.
+pub fn document() -> &'static str {
+    static DOCUMENT: OnceLock<String> = OnceLock::new();
+    DOCUMENT.get_or_init(|| format!("{:#}\n", openapi::document(routes())))
+}
+
+/// Answers a request for anything below the prefix.
+pub async fn answer(State(app): State<Arc<App>>, request: Request) -> Response {
+    match find_and_run(app, request).await {
+        Ok(response) => response,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
+    let path = request.uri().path().strip_prefix(PREFIX).unwrap_or_default();
+    if path == "/openapi.json" && request.method() == Method::GET {
+        return Ok(([("content-type", "application/json")], document()).into_response());
+    }
+    let method = request.method().clone();
+    let route = routes().iter().find(|route| route.path == path && route.method == method);
+    let Some(route) = route else {
+        let is_known = routes().iter().any(|route| route.path == path);
+        return Err(if is_known { ApiError::method() } else { ApiError::path() });
+    };
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
+    let peer = peer.ok_or_else(ApiError::path)?;
+    session::check_origin(&request)?;
+    let (parts, body) = request.into_parts();
+    if route.is_login {
+        let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
+        return session::log_in(app, peer, &parts.headers, &body).await;
+    }
+    let session = session::of_request(&app, peer, &parts).await?;
+    if route.path == "/session" && method == Method::DELETE {
+        return Ok(session::log_out(&app, &parts.headers));
+    }
+    let body = axum::body::to_bytes(body, MAX_BODY).await.map_err(|_| ApiError::too_large())?;
+    (route.run)(Call { app, session }, parts.uri.query().unwrap_or_default(), body).await
+}
+
+/// A reply to INFO, for a request that is let in.
+///
+/// # Errors
+/// It is not, or there is none.
+pub async fn info_of(
+    app: &Arc<App>,
+    peer: Option<std::net::IpAddr>,
+    request: Request,
+) -> Result<String, ApiError> {
+    let (parts, _) = request.into_parts();
+    let peer = peer.ok_or_else(ApiError::path)?;
+    let session = session::of_request(app, peer, &parts).await?;
+    let reply = session.access.run(crate::words!["INFO", "everything"]).await?;
+    error::check(reply).map(|reply| reply.text())
+}

@@ -1,0 +1,168 @@
+//! The OpenAPI 3.1 document, made from the routes.
+
+use super::route::Route;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+/// Describes the routes.
+pub fn document(routes: &[Route]) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    let mut paths = Map::new();
+    for route in routes {
+        let mut operation = Map::new();
+        operation.insert("summary".into(), route.summary.into());
+        operation.insert("operationId".into(), operation_id(route).into());
+        if let Some(query) = route.query {
+            let schema = query(&mut generator).to_value();
+            let schema = resolved(&schema, generator.definitions());
+            operation.insert("parameters".into(), parameters(&schema));
+        }
+        if let Some(body) = route.body {
+            let schema = body(&mut generator);
+            let content = json!({ "application/json": { "schema": schema } });
+            operation.insert("requestBody".into(), json!({ "required": true, "content": content }));
+        }
+        let content = match route.reply {
+            Some(reply) => json!({ "application/json": { "schema": reply(&mut generator) } }),
+            None => json!({ "text/event-stream": { "schema": { "type": "string" } } }),
+        };
+        let failure = json!({ "$ref": "#/components/responses/Failure" });
+        operation.insert(
+            "responses".into(),
+            json!({ "200": { "description": "Done", "content": content }, "default": failure }),
+        );
+        if route.is_login {
+            operation.insert("security".into(), json!([]));
+        }
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.as_str().to_ascii_lowercase()] = Value::Object(operation);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Dunlin console",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "What the console of a server uses, all of it. Each call runs as the user that makes it."
+        },
+        "servers": [{ "url": super::PREFIX }],
+        "security": [{ "basic": [] }, { "session": [] }, {}],
+        "paths": paths,
+        "components": {
+            "schemas": generator.definitions(),
+            "responses": { "Failure": failure() },
+            "securitySchemes": {
+                "basic": { "type": "http", "scheme": "basic" },
+                "session": {
+                    "type": "apiKey", "in": "cookie", "name": "dunlin-console",
+                    "description": "Given by POST /session. Requests other than GET also need its token in the header X-CSRF-Token."
+                }
+            }
+        }
+    })
+}
+
+fn operation_id(route: &Route) -> String {
+    let words = route.path.replace(['/', '-', '.'], " ");
+    let words = words.split(' ').filter(|word| !word.is_empty());
+    [route.method.as_str().to_ascii_lowercase()]
+        .into_iter()
+        .chain(words.map(|word| word[..1].to_uppercase() + &word[1..]))
+        .collect()
+}
+
+/// The schema itself where it is a reference to a definition.
+fn resolved(schema: &Value, definitions: &Map<String, Value>) -> Value {
+    let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next());
+    name.and_then(|name| definitions.get(name)).unwrap_or(schema).clone()
+}
+
+/// The properties of an object as parameters of the query.
+fn parameters(schema: &Value) -> Value {
+    let required = |name: &String| {
+        schema["required"].as_array().is_some_and(|list| list.iter().any(|other| other == name))
+    };
+    let properties = schema["properties"].as_object();
+    let parameter = |(name, property): (&String, &Value)| {
+        json!({
+            "name": name, "in": "query", "required": required(name),
+            "description": property["description"], "schema": property
+        })
+    };
+    properties.into_iter().flatten().map(parameter).collect()
+}
+
+fn failure() -> Value {
+    let text = json!({ "type": "string" });
+    let error = json!({ "type": "object", "properties": { "code": text, "message": text } });
+    json!({
+        "description": "The request is not served",
+        "content": { "application/json": { "schema": {
+            "type": "object", "properties": { "error": error }
+        } } }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{document as text, routes};
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    /// Every `$ref` in a document.
+    fn references(value: &Value, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                if let Some(Value::String(reference)) = map.get("$ref") {
+                    found.insert(reference.clone());
+                }
+                map.values().for_each(|value| references(value, found));
+            }
+            Value::Array(list) => list.iter().for_each(|value| references(value, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn the_document_describes_every_route_and_nothing_else() {
+        let document: Value = serde_json::from_str(text()).unwrap();
+        assert_eq!(document["openapi"], "3.1.0");
+        let described: BTreeSet<(String, String)> = document["paths"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .flat_map(|(path, methods)| {
+                methods.as_object().unwrap().keys().map(|method| (path.clone(), method.clone()))
+            })
+            .collect();
+        let known: BTreeSet<(String, String)> = routes()
+            .iter()
+            .map(|route| (route.path.to_owned(), route.method.as_str().to_ascii_lowercase()))
+            .collect();
+        assert_eq!(described, known);
+        assert_eq!(known.len(), routes().len(), "no route is there twice");
+    }
+
+    #[test]
+    fn the_document_is_whole() {
+        let document: Value = serde_json::from_str(text()).unwrap();
+        let mut found = BTreeSet::new();
+        references(&document, &mut found);
+        for reference in &found {
+            let pointer = reference.strip_prefix('#').expect("it is in the document");
+            assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
+        }
+        let mut ids = BTreeSet::new();
+        for methods in document["paths"].as_object().unwrap().values() {
+            for operation in methods.as_object().unwrap().values() {
+                assert!(operation["summary"].as_str().is_some_and(|text| !text.is_empty()));
+                assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()));
+                for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                    let is_described = parameter["description"].is_string();
+                    assert!(is_described, "{parameter} of {} has no text", operation["summary"]);
+                }
+            }
+        }
+    }
+}

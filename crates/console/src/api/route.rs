@@ -1,0 +1,164 @@
+//! A route: its place, the function that answers it, and the types that describe it.
+
+use super::{ApiError, Call};
+use crate::host::Boxed;
+use axum::body::Bytes;
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::future::Future;
+
+type Run = Box<dyn Fn(Call, &str, Bytes) -> Boxed<Result<Response, ApiError>> + Send + Sync>;
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// A method of a path.
+pub struct Route {
+    pub method: Method,
+    /// Below the prefix.
+    pub path: &'static str,
+    pub summary: &'static str,
+    /// Its fields are the parameters of the query.
+    pub query: Option<SchemaOf>,
+    pub body: Option<SchemaOf>,
+    /// None where the reply is a stream of events.
+    pub reply: Option<SchemaOf>,
+    /// It is open to requests without a session.
+    pub is_login: bool,
+    pub run: Run,
+}
+
+/// No parameters.
+#[derive(Deserialize, JsonSchema)]
+pub struct Nothing {}
+
+/// It is done.
+#[derive(Serialize, JsonSchema)]
+pub struct Done {
+    /// Always true.
+    ok: bool,
+}
+
+impl Done {
+    /// It is done.
+    pub fn new() -> Done {
+        Done { ok: true }
+    }
+}
+
+/// A value as a JSON answer.
+pub fn json<T: Serialize>(value: &T) -> Result<Response, ApiError> {
+    let text = serde_json::to_vec(value).map_err(|error| {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL", error.to_string())
+    })?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
+}
+
+/// The parameters of a query.
+pub fn parameters<Q: DeserializeOwned>(query: &str) -> Result<Q, ApiError> {
+    let uri = format!("/?{query}").parse().map_err(|_| ApiError::bad("The query is not sound"))?;
+    let query = axum::extract::Query::<Q>::try_from_uri(&uri);
+    query.map(|query| query.0).map_err(|why| ApiError::bad(why.body_text()))
+}
+
+fn schema_of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+impl Route {
+    /// A route that only reads. The fields of `Q` are its parameters.
+    pub fn get<Q, R, F>(
+        path: &'static str,
+        summary: &'static str,
+        handler: fn(Call, Q) -> F,
+    ) -> Route
+    where
+        Q: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + JsonSchema,
+        F: Future<Output = Result<R, ApiError>> + Send + 'static,
+    {
+        let run: Run = Box::new(move |call, query, _| {
+            let query = parameters(query);
+            Box::pin(async move { json(&handler(call, query?).await?) })
+        });
+        Route {
+            method: Method::GET,
+            path,
+            summary,
+            query: Some(schema_of::<Q>),
+            body: None,
+            reply: Some(schema_of::<R>),
+            is_login: false,
+            run,
+        }
+    }
+
+    /// A route that changes something.
+    pub fn post<B, R, F>(
+        path: &'static str,
+        summary: &'static str,
+        handler: fn(Call, B) -> F,
+    ) -> Route
+    where
+        B: DeserializeOwned + JsonSchema + Send + 'static,
+        R: Serialize + JsonSchema,
+        F: Future<Output = Result<R, ApiError>> + Send + 'static,
+    {
+        let run: Run = Box::new(move |call, _, body| {
+            let body = serde_json::from_slice(&body);
+            Box::pin(async move {
+                let body = body.map_err(|why| ApiError::bad(why.to_string()))?;
+                json(&handler(call, body).await?)
+            })
+        });
+        Route {
+            method: Method::POST,
+            path,
+            summary,
+            query: None,
+            body: Some(schema_of::<B>),
+            reply: Some(schema_of::<R>),
+            is_login: false,
+            run,
+        }
+    }
+
+    /// As [`Route::post`], by another method.
+    pub fn by(mut self, method: Method) -> Route {
+        self.method = method;
+        self
+    }
+
+    /// It is how a session begins.
+    pub fn login(mut self) -> Route {
+        self.is_login = true;
+        self
+    }
+
+    /// A route whose reply is a stream of events.
+    pub fn stream<Q, F>(
+        path: &'static str,
+        summary: &'static str,
+        handler: fn(Call, Q) -> F,
+    ) -> Route
+    where
+        Q: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Future<Output = Result<Response, ApiError>> + Send + 'static,
+    {
+        let run: Run = Box::new(move |call, query, _| {
+            let query = parameters(query);
+            Box::pin(async move { handler(call, query?).await })
+        });
+        Route {
+            method: Method::GET,
+            path,
+            summary,
+            query: Some(schema_of::<Q>),
+            body: None,
+            reply: None,
+            is_login: false,
+            run,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Server-sent events: the overview each second, messages of channels, and what MONITOR shows.
+
+use super::now::{Now, may_watch};
+use super::route::{Nothing, Route};
+use super::{ApiError, Call};
+use crate::app::App;
+use crate::link::Link;
+use crate::reply::Reply;
+use crate::words;
+use axum::body::{Body, Bytes};
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::stream;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+
+pub fn routes() -> Vec<Route> {
+    vec![
+        Route::stream("/stream", "The overview, each second, as server-sent events", overview),
+        Route::stream("/subscribe", "Messages of channels, as server-sent events", subscribe),
+        Route::stream("/monitor", "What MONITOR shows, as server-sent events", monitor),
+    ]
+}
+
+/// A browser notices that the server has gone at the latest after this time.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+fn respond<S>(events: S) -> Response
+where
+    S: stream::Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+{
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+fn event(name: &str, data: &str) -> Bytes {
+    format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+/// A place for a stream; there are few, as each keeps a connection.
+fn place(app: &App) -> Result<OwnedSemaphorePermit, ApiError> {
+    Arc::clone(&app.streams).try_acquire_owned().map_err(|_| {
+        let status = axum::http::StatusCode::SERVICE_UNAVAILABLE;
+        ApiError::new(status, "LIMITED", "Too many pages are watching")
+    })
+}
+
+async fn overview(call: Call, _: Nothing) -> Result<Response, ApiError> {
+    may_watch(&call).await?;
+    let place = place(&call.app)?;
+    let mut seen = call.app.seen.subscribe();
+    seen.mark_changed();
+    Ok(respond(stream::unfold(
+        (seen, call, place, 0_u32),
+        |(mut seen, call, place, sent)| async move {
+            seen.changed().await.ok()?;
+            // The user's rules may have changed, or the user be gone.
+            if sent % 30 == 29 && may_watch(&call).await.is_err() {
+                return None;
+            }
+            let document = Now::of(&seen.borrow_and_update().clone());
+            let text = serde_json::to_string(&document).ok()?;
+            Some((Ok(event("now", &text)), (seen, call, place, sent.wrapping_add(1))))
+        },
+    )))
+}
+
+/// Which channels.
+#[derive(Deserialize, JsonSchema)]
+struct Channels {
+    /// A pattern of channels.
+    pattern: String,
+}
+
+async fn subscribe(call: Call, channels: Channels) -> Result<Response, ApiError> {
+    begin(call, vec![b"PSUBSCRIBE".to_vec(), channels.pattern.into_bytes()]).await
+}
+
+async fn monitor(call: Call, _: Nothing) -> Result<Response, ApiError> {
+    begin(call, words!["MONITOR"]).await
+}
+
+/// Sends a request whose replies do not end, and shows each.
+async fn begin(call: Call, request: Vec<Vec<u8>>) -> Result<Response, ApiError> {
+    let place = place(&call.app)?;
+    let mut link = call.session.access.open().await?;
+    link.send(&[request]).await?;
+    let first = tokio::time::timeout(HEARTBEAT, link.next());
+    if let Reply::Error(text) = first.await.map_err(|_| crate::link::Failure::Late)?? {
+        return Err(ApiError::of_reply(&text));
+    }
+    Ok(respond(stream::unfold((link, call, place), |(mut link, call, place)| async move {
+        let bytes = next_message(&mut link).await?;
+        Some((Ok(bytes), (link, call, place)))
+    })))
+}
+
+async fn next_message(link: &mut Link) -> Option<Bytes> {
+    match tokio::time::timeout(HEARTBEAT, link.next()).await {
+        Err(_) => Some(Bytes::from_static(b": still here\n\n")),
+        Ok(Err(_)) => None,
+        Ok(Ok(reply)) => {
+            let shown = super::terminal::shown(&reply);
+            Some(event("message", &json!(shown).to_string()))
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The command line: runs what a user writes, and shows replies with their types.
+
+use super::route::Route;
+use super::{ApiError, Call};
+use crate::blob::{Blob, MAX_SHOWN};
+use crate::link::{Failure, Link};
+use crate::reply::Reply;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::time::{Duration, Instant};
+
+/// How long a command may take, which may be one that waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Values of a reply that are shown.
+const MAX_VALUES: usize = 10_000;
+
+pub fn routes() -> Vec<Route> {
+    vec![Route::post("/command", "Run a command on the session's own connection", run)]
+}
+
+/// A command, as a line or as words.
+#[derive(Deserialize, JsonSchema)]
+struct Line {
+    /// As it is written for redis-cli, with quotes.
+    line: Option<String>,
+    /// The words, instead of a line.
+    words: Option<Vec<Blob>>,
+}
+
+/// What the server replied.
+#[derive(Serialize, JsonSchema)]
+struct Outcome {
+    /// The reply.
+    reply: Shown,
+    /// Messages that came before it.
+    messages: Vec<Shown>,
+    /// Microseconds until it came.
+    usec: u64,
+    /// The database that is selected.
+    db: u32,
+}
+
+/// A value of a reply, with its type in RESP3.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "type", content = "value", rename_all = "lowercase")]
+pub enum Shown {
+    /// A status.
+    Simple(Blob),
+    /// An error.
+    Error(String),
+    /// An integer, as digits: JavaScript has not all of them.
+    Integer(String),
+    /// A string.
+    Bulk(Blob),
+    /// A string with its format.
+    Verbatim(Blob),
+    /// Null.
+    Null,
+    /// A double, as it is written.
+    Double(String),
+    /// A boolean.
+    Boolean(bool),
+    /// An integer of any length.
+    Number(String),
+    /// Values in order.
+    Array(Vec<Shown>),
+    /// Keys with their values.
+    Map(Vec<(Shown, Shown)>),
+    /// Values without an order.
+    Set(Vec<Shown>),
+    /// A message.
+    Push(Vec<Shown>),
+    /// So many values are not shown.
+    More(usize),
+}
+
+/// A reply, for a page.
+pub fn shown(reply: &Reply) -> Shown {
+    let all = |values: &[Reply]| {
+        let mut list: Vec<Shown> = values.iter().take(MAX_VALUES).map(shown).collect();
+        if values.len() > MAX_VALUES {
+            list.push(Shown::More(values.len() - MAX_VALUES));
+        }
+        list
+    };
+    let blob = |bytes: &[u8]| Blob::cut(bytes, MAX_SHOWN);
+    match reply {
+        Reply::Simple(text) => Shown::Simple(blob(text)),
+        Reply::Error(text) => Shown::Error(text.clone()),
+        Reply::Integer(number) => Shown::Integer(number.to_string()),
+        Reply::Bulk(text) => Shown::Bulk(blob(text)),
+        Reply::Verbatim(_, text) => Shown::Verbatim(blob(text)),
+        Reply::Null => Shown::Null,
+        Reply::Double(number) => Shown::Double(number.to_string()),
+        Reply::Boolean(is_true) => Shown::Boolean(*is_true),
+        Reply::BigNumber(digits) => Shown::Number(digits.clone()),
+        Reply::Array(values) => Shown::Array(all(values)),
+        Reply::Set(values) => Shown::Set(all(values)),
+        Reply::Push(values) => Shown::Push(all(values)),
+        Reply::Map(pairs) => Shown::Map(
+            pairs.iter().take(MAX_VALUES).map(|(key, value)| (shown(key), shown(value))).collect(),
+        ),
+    }
+}
+
+/// Commands whose replies do not end; they have pages of their own.
+const ENDLESS: [&str; 6] = ["subscribe", "psubscribe", "ssubscribe", "monitor", "sync", "psync"];
+
+async fn run(call: Call, line: Line) -> Result<Outcome, ApiError> {
+    let words = match (line.line, line.words) {
+        (Some(line), None) => config::split_words(line.as_bytes())
+            .ok_or_else(|| ApiError::bad("A quote is not closed, or text follows it"))?,
+        (None, Some(words)) => words.into_iter().map(|word| word.bytes).collect(),
+        _ => return Err(ApiError::bad("either line or words")),
+    };
+    let Some(name) = words.first() else { return Err(ApiError::bad("there is no command")) };
+    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+    if ENDLESS.contains(&name.as_str()) {
+        return Err(ApiError::bad(format!("{name} has a page of its own: it never ends")));
+    }
+    let db = selected(&name, &words);
+    let mut place = call.session.terminal.lock().await;
+    let mut link = match place.take() {
+        Some(link) => link,
+        None => call.session.access.open().await?,
+    };
+    let started = Instant::now();
+    let replies = link.ask(&[words], PATIENCE).await?;
+    let usec = started.elapsed().as_micros() as u64;
+    let reply = replies.into_iter().next().ok_or(Failure::Unreadable("there is none"))?;
+    if let (Some(db), None) = (db, reply.error()) {
+        link.db = db;
+    }
+    let outcome = outcome(&mut link, &reply, usec);
+    if !matches!(name.as_str(), "quit" | "reset") {
+        *place = Some(link);
+    }
+    Ok(outcome)
+}
+
+fn outcome(link: &mut Link, reply: &Reply, usec: u64) -> Outcome {
+    let messages = std::mem::take(&mut link.pushes);
+    Outcome {
+        reply: shown(reply),
+        messages: messages.iter().map(shown).collect(),
+        usec,
+        db: link.db,
+    }
+}
+
+/// The database that a command selects.
+fn selected(name: &str, words: &[Vec<u8>]) -> Option<u32> {
+    let number = words.get(1).filter(|_| name == "select" && words.len() == 2)?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_keep_their_types() {
+        let reply = Reply::Map(vec![(Reply::Bulk(b"a".to_vec()), Reply::Set(vec![Reply::Null]))]);
+        let text = serde_json::to_string(&shown(&reply)).unwrap();
+        let key = r#"{"type":"bulk","value":"a"}"#;
+        let value = r#"{"type":"set","value":[{"type":"null"}]}"#;
+        assert_eq!(text, format!(r#"{{"type":"map","value":[[{key},{value}]]}}"#));
+    }
+
+    #[test]
+    fn long_replies_are_cut() {
+        let Shown::Array(values) = shown(&Reply::Array(vec![Reply::Null; MAX_VALUES + 7])) else {
+            panic!("an array")
+        };
+        assert!(matches!(values.last(), Some(Shown::More(7))));
+    }
+}

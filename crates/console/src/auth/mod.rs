@@ -1,0 +1,109 @@
+//! Log-ins: which user a request is of, and what keeps others from making requests in that user's name.
+
+mod cookie;
+mod limiter;
+mod sessions;
+
+pub use cookie::{clear_cookie, session_cookie, token_of};
+pub use limiter::Limiter;
+pub use sessions::{Session, Sessions};
+
+use crate::access::Credentials;
+use axum::http::{HeaderMap, header};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+/// A random name that cannot be guessed.
+pub fn random_token() -> String {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Credentials in the `Authorization` header. An empty name stands for the default user.
+pub fn basic(headers: &HeaderMap) -> Option<Credentials> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = String::from_utf8(STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = decoded.split_once(':')?;
+    let user = if user.is_empty() { "default" } else { user };
+    Some(Credentials { user: user.to_owned(), password: password.to_owned() })
+}
+
+/// Whether the Host header is an address or a name of this machine alone. A page elsewhere can have a name of its
+/// own lead to this port, but not one of these.
+pub fn is_local_name(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else {
+        return false;
+    };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let name = name.trim_end_matches('.');
+    name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+        || name.parse::<std::net::IpAddr>().is_ok()
+}
+
+/// Whether the request comes from a page of this port, or from no page at all.
+pub fn is_same_origin(headers: &HeaderMap) -> bool {
+    let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    match text(header::ORIGIN) {
+        None => true,
+        Some(origin) => {
+            let (_, authority) = origin.split_once("://").unwrap_or_default();
+            text(header::HOST).is_some_and(|host| host.eq_ignore_ascii_case(authority))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: header::HeaderName, value: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value.parse().unwrap());
+        headers.insert(header::HOST, "a.example:80".parse().unwrap());
+        if let Some(host) = value.strip_prefix("host ") {
+            headers.insert(header::HOST, host.parse().unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn basic_credentials_may_have_colons_in_the_password() {
+        // alice:a:b
+        let found = basic(&headers(header::AUTHORIZATION, "Basic YWxpY2U6YTpi")).unwrap();
+        assert_eq!((found.user.as_str(), found.password.as_str()), ("alice", "a:b"));
+        // :a
+        assert_eq!(basic(&headers(header::AUTHORIZATION, "basic OmE=")).unwrap().user, "default");
+        for bad in ["Basic", "Basic !", "Bearer YTpi", "Basic YQ=="] {
+            assert!(basic(&headers(header::AUTHORIZATION, bad)).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_names_of_this_machine_are_local() {
+        let is_local =
+            |host: &str| is_local_name(&headers(header::ORIGIN, &format!("host {host}")));
+        for host in ["localhost", "localhost:80", "127.0.0.1:80", "[::1]:80", "10.0.0.1"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in ["a.example", "localhost.example", "127.0.0.1.example:80", ""] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_page_is_known_by_its_origin() {
+        assert!(is_same_origin(&headers(header::ORIGIN, "http://a.example:80")));
+        for origin in ["http://a.example", "http://b.example:80", "null"] {
+            assert!(!is_same_origin(&headers(header::ORIGIN, origin)), "{origin}");
+        }
+    }
+}

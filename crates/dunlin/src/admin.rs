@@ -1,0 +1,67 @@
+//! Joins the server and the console: `admin-port` inside the server.
+
+use console::host::{Boxed, Host, Purpose, Stream, ThreadTime};
+use process::log;
+use process::threads;
+use rustls::ServerConfig;
+use server::inside::Inside;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The server of this process, for the console.
+struct OwnServer(Inside);
+
+/// Opens the admin port, if the configuration has one.
+pub fn start(inside: Inside) -> Result<(), String> {
+    let config = inside.config();
+    let port = config.admin_port();
+    if port == 0 {
+        return Ok(());
+    }
+    let bind: Vec<String> =
+        config.admin_bind().iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    console::start(Arc::new(OwnServer(inside)), &bind, port)
+}
+
+impl Host for OwnServer {
+    fn open(&self, purpose: Purpose) -> Boxed<io::Result<Box<dyn Stream>>> {
+        let opened = match purpose {
+            Purpose::User => self.0.connect(),
+            Purpose::Watching => self.0.watch(),
+        };
+        Box::pin(async move {
+            let stream = tokio::net::UnixStream::from_std(opened?)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        })
+    }
+
+    fn readiness(&self) -> Boxed<Result<(), String>> {
+        let readiness = self.0.readiness().map_err(|why| format!("{why:?}"));
+        Box::pin(async move { readiness })
+    }
+
+    fn refuses(&self, address: IpAddr) -> bool {
+        self.0.refuses(address)
+    }
+
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.0.tls()
+    }
+
+    fn threads(&self) -> Vec<ThreadTime> {
+        threads::times().into_iter().map(|(name, seconds)| ThreadTime { name, seconds }).collect()
+    }
+
+    fn name(&self) -> String {
+        format!("port {}", self.0.config().port())
+    }
+
+    fn begin_thread(&self) {
+        self.0.step_back();
+    }
+
+    fn log(&self, line: &str) {
+        log!(Notice, "{line}");
+    }
+}
