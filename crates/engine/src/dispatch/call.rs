@@ -26,7 +26,9 @@ use std::sync::atomic::Ordering::Relaxed;
 /// The command's own, which is its reply as well, and is counted.
 pub fn run_nested(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Result<(), Error> {
     cx.keys.clear();
-    cx.script_was_shown = false;
+    if row.command.script.is_some() {
+        cx.script_was_shown = false;
+    }
     let outcome = call(cx, row, args);
     cx.block_request = None;
     if cx.engine.monitors.load(Relaxed) > 0 {
