@@ -1,6 +1,7 @@
 //! Published experiments, repeated on the user's machine: the servers are started, loaded with the
 //! command lines of this very tool, and their figures printed beside the published ones.
 
+mod deployments;
 mod flash;
 mod runs;
 mod servers;
@@ -52,6 +53,10 @@ pub struct Bench<'a> {
     rows: Vec<Row>,
     /// The memory of servers that were limited in it.
     pub memory: Vec<MemoryLine>,
+    /// `--image`: the container image of an experiment with containers.
+    pub image: Option<String>,
+    /// `--machine`: the command that starts the machine image.
+    pub machine: Option<String>,
     /// Why the last run has no figure.
     refusal: Option<String>,
     session: &'a mut Session,
@@ -81,6 +86,8 @@ pub fn run(args: &ExperimentArgs, command_line: &str) -> Result<End, String> {
         sizes: String::new(),
         rows: Vec::new(),
         memory: Vec::new(),
+        image: args.image.clone(),
+        machine: args.machine.clone(),
         refusal: None,
         session: &mut session,
     };

@@ -1,10 +1,10 @@
-//! The five experiments.
+//! The experiments.
 
 use super::servers::{Lab, Server};
 use super::{Bench, Plan};
 
 /// All of them.
-pub static PLANS: [Plan; 5] = [
+pub static PLANS: [Plan; 6] = [
     Plan {
         name: "scale-out",
         title: "eight instances behind proxies against one process with every core",
@@ -40,6 +40,13 @@ pub static PLANS: [Plan; 5] = [
         usual_scale: 0.002,
         run: super::flash::run,
     },
+    Plan {
+        name: "deployments",
+        title: "natively, in containers, and alone in a virtual machine",
+        by: "Unikraft (EuroSys 2021, figure 12): one core, GET/SET natively 2.44/2.02 M requests/s",
+        usual_scale: 0.1,
+        run: super::deployments::run,
+    },
 ];
 
 /// A count of the original, scaled, at least `least`.
@@ -54,7 +61,8 @@ fn scale_out(bench: &mut Bench<'_>) -> Result<(), String> {
     let keys = scaled(250e6, bench.scale, 10_000);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     bench.sizes = format!(
-        "{keys} keys, values of 1 byte, AOF everysec, 75 % GET, 800 clients, pipeline 30, {TRIALS} trials of 3 s"
+        "{keys} keys, values of 1 byte, AOF everysec, 75 % GET, 800 clients, pipeline 30, {TRIALS} trials of 3 s; {}",
+        super::deployments::surroundings()
     );
     let fill = format!("-c 50 -P 100 -n {keys} -r {keys} --sequential -d 1 -t set");
     let work = format!(

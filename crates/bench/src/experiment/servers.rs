@@ -161,7 +161,7 @@ impl Lab {
     pub fn twemproxy(&mut self, shards: &[u16]) -> Result<Option<Server>, String> {
         let Some(program) = find("nutcracker") else { return Ok(None) };
         let start = self.start_on_some_port(None, false, |lab, port| {
-            let stats = lab.port();
+            let stats = lab.free_port();
             let mut text = format!(
                 "store:\n  listen: 127.0.0.1:{port}\n  hash: fnv1a_64\n  distribution: ketama\n  redis: true\n  \
                  preconnect: true\n  servers:\n"
@@ -177,7 +177,8 @@ impl Lab {
         start.map(Some)
     }
 
-    fn port(&mut self) -> u16 {
+    /// A port that is free.
+    pub fn free_port(&mut self) -> u16 {
         loop {
             let port = self.next_port;
             self.next_port = self.next_port.checked_add(1).unwrap_or(1024);
@@ -203,7 +204,7 @@ impl Lab {
     ) -> Result<Server, String> {
         let mut attempts = 5;
         loop {
-            let port = self.port();
+            let port = self.free_port();
             let made = command(self, port)?;
             let started = self.start(made, port, core, pings);
             attempts -= 1;
@@ -337,7 +338,7 @@ mod tests {
     #[test]
     fn whoever_else_listens_on_a_port_is_not_the_server() {
         let mut lab = Lab::new(None, 20_000, None).expect("a lab");
-        let taken = lab.port();
+        let taken = lab.free_port();
         answer_on(taken);
         let started = lab.start(Command::new("false"), taken, None, true);
         let error = started.err().expect("somebody else answers");

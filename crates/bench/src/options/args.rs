@@ -380,11 +380,12 @@ pub struct AuditArgs {
   unbenchmark    one address over shards (Redis Labs, 2014)
   all-commands   every test of redis-benchmark, two servers side by side (OSv, 2014)
   proxy-hop      what a proxy in between costs (RedisHappy)
+  deployments    natively, in containers, alone in a virtual machine (Unikraft)
   flash          more data than RAM: fill, prime, mixed load (Redis on Flash, Diamanti)"
 )]
 pub struct ExperimentArgs {
     /// Which one
-    #[arg(value_parser = ["scale-out", "unbenchmark", "all-commands", "proxy-hop", "flash"])]
+    #[arg(value_parser = ["scale-out", "unbenchmark", "all-commands", "proxy-hop", "flash", "deployments"])]
     pub name: String,
     /// Sizes, as a share of the original's [default: what takes a 2-core machine a few minutes]
     #[arg(long, value_name = "SHARE")]
@@ -404,6 +405,12 @@ pub struct ExperimentArgs {
     /// How the reference server is started [default: valkey-server, else redis-server]
     #[arg(long, value_name = "COMMAND")]
     pub reference: Option<String>,
+    /// deployments: the container image [default: dunlin:latest]
+    #[arg(long, value_name = "NAME")]
+    pub image: Option<String>,
+    /// deployments: what starts the machine image, given a port: 'deploy/machine/run FOLDER'
+    #[arg(long, value_name = "COMMAND")]
+    pub machine: Option<String>,
     /// Print this
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,
