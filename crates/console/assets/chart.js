@@ -5,12 +5,17 @@ import { time } from "./format.js";
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-function niceStep(range, count) {
+// Steps of an axis are 1, 2 or 5 of a power of ten, and of bytes of a power of two.
+function niceStep(range, count, isBytes) {
   const rough = range / count;
+  if (isBytes) return 2 ** Math.ceil(Math.log2(rough));
   const power = 10 ** Math.floor(Math.log10(rough));
   const unit = rough / power;
   return power * (unit <= 1 ? 1 : unit <= 2 ? 2 : unit <= 5 ? 5 : 10);
 }
+
+// Width of the labels of the axis.
+const LEFT = 66;
 
 // series: [{ name, column, color, fill }]; format writes a value of the axis.
 export function chart({ title, series, format, log = false }) {
@@ -40,13 +45,13 @@ export function chart({ title, series, format, log = false }) {
     cx.font = "11px system-ui, sans-serif";
     const all = series.map(values);
     const most = Math.max(0, ...all.flat().filter(Number.isFinite));
-    const [left, right, top, bottom] = [52, 6, 6, 18];
+    const [left, right, top, bottom] = [LEFT, 6, 6, 18];
     const end = data.at.length ? data.at[data.at.length - 1] : Date.now() / 1000;
     const start = end - data.window;
     const x = (at) => left + ((at - start) / data.window) * (width - left - right);
     const scale = (value) => (log ? Math.log10(1 + value) : value);
     const high = scale(most) || 1;
-    const step = log ? 0 : niceStep(most || 1, 3);
+    const step = log ? 0 : niceStep(most || 1, 3, /B/.test(format(1)));
     const peak = log ? high * 1.05 : Math.ceil((most || 1) / step) * step;
     const y = (value) => height - bottom - (scale(value) / peak) * (height - top - bottom);
     cx.strokeStyle = color("--line");
@@ -63,7 +68,7 @@ export function chart({ title, series, format, log = false }) {
       cx.moveTo(left, at);
       cx.lineTo(width - right, at);
       cx.stroke();
-      cx.fillText(format(tick), left - 6, at);
+      cx.fillText(tick ? format(tick) : "0", left - 6, at);
     }
     cx.textBaseline = "alphabetic";
     const count = Math.max(2, Math.floor((width - left) / 110));
@@ -128,7 +133,7 @@ export function chart({ title, series, format, log = false }) {
     const step = { ArrowLeft: -8, ArrowRight: 8 }[event.key];
     if (!step) return;
     event.preventDefault();
-    hover = Math.max(52, Math.min(canvas.clientWidth - 6, (hover === null ? canvas.clientWidth - 6 : hover) + step));
+    hover = Math.max(LEFT, Math.min(canvas.clientWidth - 6, (hover === null ? canvas.clientWidth - 6 : hover) + step));
     draw();
   });
   canvas.addEventListener("blur", () => { hover = null; draw(); });

@@ -1,6 +1,7 @@
 // Numbers, times and strings for people.
 
 export function number(value, digits = 1) {
+  if (typeof value === "string") return number(Number(value), digits);
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   const size = Math.abs(value);
   if (size >= 1e12) return (value / 1e12).toFixed(digits) + " T";

@@ -67,7 +67,7 @@ export async function show() {
       can("bgsave") && button("Save a snapshot", () => act("Save a snapshot?", "It is written in the background, and takes the place of the last one when it is whole.", "Save it", "/save", "The snapshot is being written.")),
       can("bgrewriteaof") && button("Rewrite the log", () => act("Rewrite the append-only file?", "It is written anew in the background, and becomes as short as it can be.", "Rewrite it", "/rewrite", "The file is being rewritten.")),
       can("config|rewrite") && button("Rewrite the file", () => act("Write these values into the configuration file?", "The file is rewritten with the values that hold now. Comments and includes stay.", "Rewrite it", "/config/rewrite", "The configuration file is rewritten."))),
-    h("div", { class: "row" }, search, h("label", { class: "row" }, only, "Only what differs")),
+    h("div", { class: "row" }, search, h("label", { class: "check" }, only, "Only what differs")),
     h("div", { class: "row" }, note, apply), list,
   ];
 }

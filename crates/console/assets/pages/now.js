@@ -72,12 +72,12 @@ function latencies(l) {
 
 const known = [["os", "System"], ["io_threads", "Reactor threads"], ["used_memory_peak", "Peak memory", bytes], ["mem_fragmentation_ratio", "Fragmentation"],
   ["maxclients", "Most clients"], ["tcp_port", "Port"], ["rdb_last_save_time", "Last snapshot", (value) => time(Number(value))],
-  ["rdb_changes_since_last_save", "Changes since", number], ["aof_enabled", "Append-only file", (value) => (value === "1" ? "on" : "off")],
+  ["rdb_changes_since_last_save", "Changes since", (value) => number(Number(value))], ["aof_enabled", "Append-only file", (value) => (value === "1" ? "on" : "off")],
   ["aof_current_size", "Its size", bytes], ["tier_enabled", "Flash tier", (value) => (value === "1" ? "on" : "off")], ["tier_value_bytes", "On flash", bytes]];
 
 function facts(f) {
   return h("dl", { class: "facts" }, known.filter(([name]) => f[name]).map(([name, title, format]) =>
-    h("div", {}, h("dt", {}, title), h("dd", {}, format ? format(Number.isNaN(Number(f[name])) ? f[name] : f[name]) : visible(f[name])))));
+    h("div", {}, h("dt", {}, title), h("dd", {}, format ? format(f[name]) : visible(f[name])))));
 }
 
 function threads(list) {
