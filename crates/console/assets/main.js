@@ -96,6 +96,7 @@ async function show() {
   const [name, rest] = (location.hash.slice(1) || "now").split(/\/(.*)/s);
   const page = pages.find(([other]) => other === name) || pages[0];
   parts.links.forEach((link, other) => (other === page[0] ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current")));
+  parts.links.get(page[0]).scrollIntoView({ block: "nearest", inline: "center" });
   leave();
   leave = () => {};
   const { main } = parts;
