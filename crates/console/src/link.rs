@@ -158,9 +158,10 @@ mod tests {
         assert_eq!(replies[0].text(), "OK");
         assert_eq!(replies[1].items()[1].text(), "a");
         assert_eq!(link.pushes.len(), 1);
-        let mut sent = [0; 35];
+        let expected = b"*1\r\n$1\r\nA\r\n*2\r\n$1\r\nB\r\n$1\r\nc\r\n";
+        let mut sent = vec![0; expected.len()];
         theirs.read_exact(&mut sent).await.unwrap();
-        assert_eq!(&sent[..], b"*1\r\n$1\r\nA\r\n*2\r\n$1\r\nB\r\n$1\r\nc\r\n".as_slice());
+        assert_eq!(sent, expected);
         assert!(link.is_idle());
         drop(theirs);
         assert!(!link.is_idle());
