@@ -16,6 +16,8 @@ const OTHER_DEFAULT: &[(&str, &str)] = &[
 /// Options that Valkey does not report for `*`.
 const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("io-backend", "Dunlin's own"),
+    ("admin-port", "Dunlin's own"),
+    ("admin-bind", "Dunlin's own"),
     ("maxmemory-from-limit", "Dunlin's own"),
     ("protected-mode-private-networks", "Dunlin's own"),
     ("io-coalesce-usec", "Dunlin's own"),
