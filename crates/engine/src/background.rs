@@ -10,7 +10,7 @@ use crate::thread::ThreadContext;
 use keyspace::keyspace::Taken;
 use keyspace::world::Reader;
 use keyspace::{Entry, memory};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
@@ -49,7 +49,11 @@ enum Garbage {
     /// Held only to be dropped.
     Entry(#[allow(dead_code)] Entry),
     Tables(Taken),
+    Caches(#[allow(dead_code)] Vec<TrackedKeys>),
 }
+
+/// Keys that clients may have cached, with these clients.
+pub type TrackedKeys = HashMap<Box<[u8]>, Vec<u64>>;
 
 /// The background threads.
 pub struct Background {
@@ -117,6 +121,8 @@ impl Garbage {
         match self {
             Garbage::Entry(_) => 1,
             Garbage::Tables(taken) => taken.keys(),
+            // No objects of the data set.
+            Garbage::Caches(_) => 0,
         }
     }
 }
@@ -203,6 +209,13 @@ impl Background {
     pub fn free_tables(&self, taken: Taken) {
         if taken.keys() > 0 {
             self.send(Garbage::Tables(taken));
+        }
+    }
+
+    /// Frees what was known of clients' caches in the background.
+    pub fn free_tracked(&self, tracked: Vec<TrackedKeys>) {
+        if tracked.iter().any(|keys| !keys.is_empty()) {
+            self.send(Garbage::Caches(tracked));
         }
     }
 

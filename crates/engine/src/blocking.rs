@@ -141,8 +141,7 @@ pub(crate) fn forget(db: &mut Db<'_>, waiter: &Arc<Waiter>) {
 
 /// Takes a waiter out of the registry of a key, whose stripe is locked.
 fn forget_key(data: &mut StripeData, waiter: &Arc<Waiter>, key: &[u8]) {
-    let forget =
-        |of_key: &mut KeyInterest| of_key.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+    let forget = |of_key: &mut KeyInterest| of_key.forget_waiter(waiter);
     interest::change(data, |interest| interest.retain(waiter.db, key, forget));
 }
 

@@ -7,17 +7,20 @@ use crate::db::Db;
 use crate::interest::{self, StripeInterest};
 use crate::outbox::Notification;
 use crate::table::Resolved;
-use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Has every client told to forget everything, and forgets what they have read (FLUSHALL). The
-/// world stands still.
+/// world stands still, so what there was is freed elsewhere: it may be a million keys.
 pub fn invalidate_all(db: &mut Db<'_>) {
+    let mut tracked = Vec::new();
     db.for_each_stripe_mut(|_, data| {
         if data.has_attachment() {
-            interest::change(data, |interest| interest.trackers = HashMap::new());
+            interest::change(data, |interest| {
+                tracked.push(std::mem::take(&mut interest.trackers));
+            });
         }
     });
+    db.engine.background.free_tracked(tracked);
     let tracking = &db.engine.tracking;
     tracking.keys.store(0, Relaxed);
     tracking.items.store(0, Relaxed);

@@ -482,11 +482,7 @@ fn suspend(cx: &mut Cx<'_>, args: Args<'_>) {
     for key in waiter.keys() {
         let stripe = engine.keyspace.stripe_of(Key::new(key));
         let register = |interest: &mut StripeInterest| {
-            let waiters = &mut interest.of_or_new(waiter.db, key).waiters;
-            // BLPOP k k waits once.
-            if !waiters.iter().any(|other| Arc::ptr_eq(other, &waiter)) {
-                waiters.push(Arc::clone(&waiter));
-            }
+            interest.of_or_new(waiter.db, key).add_waiter(&waiter);
         };
         cx.db.with_stripe_mut(stripe, |data| interest::change(data, register));
     }

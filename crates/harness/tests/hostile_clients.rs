@@ -392,6 +392,39 @@ fn thousands_that_announce_long_words() {
     });
 }
 
+#[test]
+fn crowds_that_wait_for_many_keys() {
+    under_attack(&["--maxclients", "20000"], |server| {
+        let count = 2000.min(open_files().saturating_sub(200));
+        let keys: Vec<String> = (0..100).map(|number| format!("list:{number}")).collect();
+        let mut words = vec!["BLPOP"];
+        words.extend(keys.iter().map(String::as_str));
+        words.push("0");
+        let request = encode(&words);
+        let figure = |name: &str| harness::info::number(&mut server.client(), name);
+        let mut crowd: Vec<Client> =
+            (0..count).map(|_| Client::connect(server.address()).unwrap()).collect();
+        for client in &mut crowd {
+            client.send_raw(&request).unwrap();
+        }
+        harness::wait::eventually("all wait", || figure("blocked_clients") == count as u64);
+        assert_eq!(figure("total_blocking_keys"), 100);
+        // Those that waited longest go, and the first of the others is served.
+        crowd.drain(..count / 2);
+        harness::wait::eventually("half wait", || {
+            figure("blocked_clients") == (count - count / 2) as u64
+        });
+        assert_eq!(ask(server, &["RPUSH", "list:7", "x"]), Reply::Integer(1));
+        let served = crowd.iter_mut().find_map(|client| {
+            client.message_within(Duration::from_millis(5)).ok().map(|reply| reply.shown())
+        });
+        assert!(served.is_some(), "no client was served");
+        drop(crowd);
+        harness::wait::eventually("none waits", || figure("blocked_clients") == 0);
+        assert_eq!(figure("total_blocking_keys"), 0);
+    });
+}
+
 /// How many files this process may open.
 fn open_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap();

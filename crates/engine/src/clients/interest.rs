@@ -38,8 +38,29 @@ impl Watch {
 pub struct KeyInterest {
     /// Clients that watch it.
     pub watches: Vec<Arc<Watch>>,
-    /// Blocked clients, the one that waits longest first.
+    /// Blocked clients, the one that waits longest first. Some do not wait any more.
     pub waiters: Vec<Arc<Waiter>>,
+    /// How many of them that are, at most.
+    over: usize,
+}
+
+impl KeyInterest {
+    /// Adds a blocked client, once (BLPOP k k). Nothing else was added since its command began.
+    pub fn add_waiter(&mut self, waiter: &Arc<Waiter>) {
+        if !self.waiters.last().is_some_and(|last| Arc::ptr_eq(last, waiter)) {
+            self.waiters.push(Arc::clone(waiter));
+        }
+    }
+
+    /// Forgets a blocked client. One that is over stays until they are half of all: to look for each that goes would
+    /// take minutes where thousands wait for the same key.
+    pub fn forget_waiter(&mut self, waiter: &Arc<Waiter>) {
+        self.over += 1;
+        if !waiter.is_over() || self.over * 2 >= self.waiters.len() {
+            self.waiters.retain(|other| !other.is_over() && !Arc::ptr_eq(other, waiter));
+            self.over = 0;
+        }
+    }
 }
 
 /// The interests in the keys of one stripe.
