@@ -63,13 +63,13 @@ impl Handler for Forwarder {
 
     fn data(&mut self, _conn: &mut (), io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         let other = self.others.get(&io.id()).copied();
-        let waiting = other.and_then(|other| io.other(other)).map(|mut other| {
+        let is_stuck = other.and_then(|other| io.other(other)).is_some_and(|mut other| {
             other.out().extend_from_slice(input);
             // What waits for the flush goes by itself; a backlog waits for the peer.
-            other.backlog()
+            other.backlog() > 0 && other.pending_output() > MAX_WAITING
         });
-        if waiting.is_some_and(|bytes| bytes > MAX_WAITING) {
-            io.pause();
+        if is_stuck {
+            io.hold_back();
         }
         Consumed::read(input.len())
     }

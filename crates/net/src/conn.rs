@@ -90,42 +90,48 @@ impl Token {
 /// What is going on with a connection, one bit each.
 pub(super) mod flag {
     /// In the list of connections with output to send at the end of the turn.
-    pub const DIRTY: u16 = 1;
+    pub const DIRTY: u32 = 1;
     /// The socket took only part of the output; the rest waits until it is writable.
-    pub const STUCK: u16 = 1 << 1;
+    pub const STUCK: u32 = 1 << 1;
     /// Close when all output has been sent; input is ignored.
-    pub const CLOSING: u16 = 1 << 2;
+    pub const CLOSING: u32 = 1 << 2;
     /// Over: in the list of connections to be buried before the turn ends.
-    pub const DEAD: u16 = 1 << 3;
+    pub const DEAD: u32 = 1 << 3;
     /// The handler does not want input now.
-    pub const PAUSED: u16 = 1 << 4;
+    pub const PAUSED: u32 = 1 << 4;
     /// The handler could not run the next request; tried again every turn.
-    pub const RETRY: u16 = 1 << 5;
+    pub const RETRY: u32 = 1 << 5;
     /// In the list of connections whose left-over input is presented again.
-    pub const RERUN: u16 = 1 << 6;
+    pub const RERUN: u32 = 1 << 6;
     /// The peer has closed its side, but input it sent before is still to be processed.
-    pub const EOF: u16 = 1 << 7;
+    pub const EOF: u32 = 1 << 7;
     /// The socket is not being read, because too much input waits already.
-    pub const UNREAD: u16 = 1 << 8;
+    pub const UNREAD: u32 = 1 << 8;
     /// Speaks TLS.
-    pub const TLS: u16 = 1 << 9;
+    pub const TLS: u32 = 1 << 9;
     /// The TLS handshake is not over: the handler does not know of the connection yet.
-    pub const HANDSHAKE: u16 = 1 << 10;
+    pub const HANDSHAKE: u32 = 1 << 10;
 
     /// A reply is with the thread that releases it (`handed.rs`); what follows waits for its return.
-    pub const HANDED: u16 = 1 << 11;
+    pub const HANDED: u32 = 1 << 11;
 
     /// Others have descriptors of the socket, too.
-    pub const SHARED: u16 = 1 << 12;
+    pub const SHARED: u32 = 1 << 12;
 
     /// On its way to being connected: nothing can be sent yet.
-    pub const CONNECTING: u16 = 1 << 13;
+    pub const CONNECTING: u32 = 1 << 13;
 
     /// The handler has asked for it; it was not accepted.
-    pub const OUTGOING: u16 = 1 << 14;
+    pub const OUTGOING: u32 = 1 << 14;
+
+    /// The handler does not want input now, but all that the peer has sent, even if it ends.
+    pub const HELD_BACK: u32 = 1 << 15;
+
+    /// The handler has brought the socket.
+    pub const ADOPTED: u32 = 1 << 16;
 
     /// Any of these keeps input from the handler.
-    pub const BLOCKED: u16 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING;
+    pub const BLOCKED: u32 = CLOSING | DEAD | PAUSED | RETRY | HANDSHAKE | CONNECTING | HELD_BACK;
 }
 
 /// Output the socket would not take, in the order it is to be sent.
@@ -170,7 +176,7 @@ pub(super) struct Link {
     /// None while the slot is vacant, and while an outgoing connection has no socket yet.
     pub fd: Option<OwnedFd>,
     pub generation: u32,
-    pub flags: u16,
+    pub flags: u32,
     /// The mark of the window in which it last sent something.
     pub seen: u8,
     pub tag: Tag,
@@ -194,7 +200,7 @@ pub(super) struct Link {
 
 impl Link {
     #[inline]
-    pub fn is(&self, flags: u16) -> bool {
+    pub fn is(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
 

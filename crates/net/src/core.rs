@@ -60,7 +60,7 @@ pub(super) struct Core {
     /// Those that failed, and that the handler has not heard of.
     pub not_opened: Vec<(ConnId, Tag, ConnectError)>,
     /// Sockets to become connections of this thread.
-    pub adopted: Vec<(OwnedFd, Kind, Tag)>,
+    pub adopted: Vec<(Token, Kind)>,
     pub timers: Timers,
     pub stop: bool,
     /// When the handler wants its next tick at the latest.

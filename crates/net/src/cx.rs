@@ -182,18 +182,25 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].flags |= flag::PAUSED;
     }
 
+    /// Stops presenting input, until what follows from earlier input has been taken. Unlike with
+    /// [`ConnIo::pause`], a peer that hangs up loses nothing: all that it has sent is presented when it goes
+    /// on, and the connection ends behind it.
+    pub fn hold_back(&mut self) {
+        self.core.links[self.slot as usize].flags |= flag::HELD_BACK;
+    }
+
     /// Presents input again, beginning with what was left over.
     pub fn resume(&mut self) {
         let link = &mut self.core.links[self.slot as usize];
-        if link.is(flag::PAUSED) {
-            link.flags &= !flag::PAUSED;
+        if link.is(flag::PAUSED | flag::HELD_BACK) {
+            link.flags &= !(flag::PAUSED | flag::HELD_BACK);
             self.core.mark_rerun(self.slot);
         }
     }
 
-    /// True between [`ConnIo::pause`] and [`ConnIo::resume`].
+    /// True between [`ConnIo::pause`] or [`ConnIo::hold_back`] and [`ConnIo::resume`].
     pub fn is_paused(&self) -> bool {
-        self.core.links[self.slot as usize].is(flag::PAUSED)
+        self.core.links[self.slot as usize].is(flag::PAUSED | flag::HELD_BACK)
     }
 
     /// True when the connection is to be closed: what follows in the input is not to be run.
@@ -216,6 +223,11 @@ impl ConnIo<'_> {
     /// See [`Cx::connect`].
     pub fn connect(&mut self, outgoing: Outgoing) -> ConnId {
         self.core.connect(outgoing)
+    }
+
+    /// See [`Cx::adopt`].
+    pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) -> ConnId {
+        self.core.adopt(fd, kind, tag)
     }
 
     /// See [`Cx::set_timer`].
@@ -269,9 +281,10 @@ impl<C> Cx<'_, C> {
         self.core.connect(outgoing)
     }
 
-    /// Makes a connected socket a connection of this thread, as if it had been accepted.
-    pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) {
-        self.core.adopted.push((fd, kind, tag));
+    /// Makes a connected socket a connection of this thread, as if it had been accepted. Its name is valid at
+    /// once. It does not count where accepted connections are spread.
+    pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) -> ConnId {
+        self.core.adopt(fd, kind, tag)
     }
 
     /// Has [`Handler::timer`](super::Handler::timer) called with `key` at this time or soon after.

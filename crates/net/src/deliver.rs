@@ -180,7 +180,7 @@ impl<H: Handler> Reactor<H> {
         link.flags |= flag::EOF;
         if link.is(flag::PAUSED) || link.is(flag::HANDSHAKE) {
             self.core.kill(slot, Close::Eof);
-        } else if !(link.is(flag::RETRY | flag::RERUN) && link.unread() > 0) {
+        } else if !(link.is(flag::RETRY | flag::RERUN | flag::HELD_BACK) && link.unread() > 0) {
             // Replies to what came before the end are still sent.
             self.core.close_after_flush(slot);
         }
@@ -188,7 +188,9 @@ impl<H: Handler> Reactor<H> {
 
     /// The peer of a connection that is not being read has hung up.
     pub(super) fn on_hung_up(&mut self, slot: u32, both: bool) {
-        if both {
+        if self.core.links[slot as usize].is(flag::HELD_BACK) {
+            // What it has sent is still to be read.
+        } else if both {
             self.core.kill(slot, Close::Failed(libc::ECONNRESET));
         } else if self.core.links[slot as usize].is(flag::PAUSED) {
             self.core.kill(slot, Close::Eof);

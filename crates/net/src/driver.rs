@@ -51,7 +51,7 @@ impl Driver {
 
     /// `flags` are the connection's: they say what is outstanding. A socket that is neither attached nor
     /// watched may be named.
-    pub fn detach(&mut self, token: Token, flags: u16) {
+    pub fn detach(&mut self, token: Token, flags: u32) {
         either!(self, d => d.detach(token, flags));
     }
 

@@ -128,7 +128,7 @@ impl Epoll {
         Ok(())
     }
 
-    pub fn detach(&mut self, token: Token, _flags: u16) {
+    pub fn detach(&mut self, token: Token, _flags: u32) {
         let Some(read) = self.reads.get_mut(token.slot as usize) else { return };
         if read.generation != token.generation {
             return;

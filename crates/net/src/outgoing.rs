@@ -14,10 +14,9 @@
 use super::conn::{ConnId, Link, MAX_SLOTS, Token, flag};
 use super::core::Core;
 use super::cx::Cx;
-use super::peer::Tag;
+use super::peer::{Kind, Tag};
 use super::reactor::Reactor;
 use super::resolve::Found;
-use super::shared::Arrival;
 use super::tls::{Session, TlsClient};
 use super::{Close, Handler, sys};
 use std::collections::VecDeque;
@@ -166,6 +165,21 @@ impl Core {
         self.id(slot)
     }
 
+    /// See [`Cx::adopt`].
+    pub fn adopt(&mut self, fd: OwnedFd, kind: Kind, tag: Tag) -> ConnId {
+        let Some(slot) = self.take_slot() else {
+            let nothing = Token { slot: MAX_SLOTS as u32 - 1, generation: u32::MAX };
+            return ConnId::new(self.thread, nothing);
+        };
+        let link = &mut self.links[slot as usize];
+        (link.fd, link.tag) = (Some(fd), tag);
+        link.flags = flag::CONNECTING | flag::ADOPTED;
+        self.live += 1;
+        let token = self.token(slot);
+        self.adopted.push((token, kind));
+        self.id(slot)
+    }
+
     /// Begins to connect to the next address, or condemns the connection if there is none.
     fn try_next_address(&mut self, slot: u32, connecting: &mut Connecting) {
         let begun = match connecting.addresses.pop_front() {
@@ -250,10 +264,16 @@ impl<H: Handler> Reactor<H> {
         if !self.core.connecting.is_empty() || !self.core.not_opened.is_empty() {
             self.advance_connecting();
         }
-        let thread = self.core.thread as usize;
-        for (fd, kind, tag) in std::mem::take(&mut self.core.adopted) {
-            self.net.arrive(thread);
-            self.admit(Arrival::adopted(fd, kind, tag));
+        for (token, kind) in std::mem::take(&mut self.core.adopted) {
+            if let Some(slot) = self.core.find(token) {
+                self.seat_users();
+                self.core.links[slot as usize].flags &= !flag::CONNECTING;
+                let unix_path = (kind == Kind::Unix).then(|| Arc::from(""));
+                self.set_up(slot, kind, unix_path);
+                if !self.core.links[slot as usize].out.is_empty() {
+                    self.core.mark_dirty(slot);
+                }
+            }
         }
     }
 

@@ -407,11 +407,18 @@ impl<H: Handler> Reactor<H> {
             return;
         };
         self.seat_users();
-        let raw = fd.as_raw_fd();
         let link = &mut self.core.links[slot as usize];
         (link.fd, link.tag) = (Some(fd), tag);
         self.core.live += 1;
-        let token = self.core.token(slot);
+        self.set_up(slot, kind, unix_path);
+    }
+
+    /// Begins to read a connection that was not made by this side.
+    pub(super) fn set_up(&mut self, slot: u32, kind: Kind, unix_path: Option<Arc<str>>) {
+        let (token, tag) = (self.core.token(slot), self.core.links[slot as usize].tag);
+        let Some(raw) = self.core.links[slot as usize].fd.as_ref().map(AsRawFd::as_raw_fd) else {
+            return;
+        };
         if let Err(e) = self.driver.attach(token, raw) {
             self.handler.problem(Problem::Setup(&e));
             self.core.kill(slot, Close::Failed(e.raw_os_error().unwrap_or(libc::EIO)));
@@ -541,7 +548,8 @@ impl<H: Handler> Reactor<H> {
                 sys::shutdown(fd.as_raw_fd());
             }
             let (handed, _) = self.net.handed(self.core.thread as usize);
-            let is_outgoing = gone.is(flag::OUTGOING);
+            let (is_outgoing, is_counted) =
+                (gone.is(flag::OUTGOING), !gone.is(flag::OUTGOING | flag::ADOPTED));
             match gone.fd {
                 // It is being sent at this moment: the number must stay what it is.
                 Some(fd) if gone.is(flag::HANDED) && handed.take_back(token).is_none() => {
@@ -551,9 +559,10 @@ impl<H: Handler> Reactor<H> {
             }
             self.core.closing.push(slot);
             self.core.live -= 1;
-            if !is_outgoing {
+            if is_counted {
                 self.net.depart(self.core.thread as usize);
-            } else {
+            }
+            if is_outgoing {
                 self.core.connecting_ended(token, why);
             }
             if let Some(user) = self.users[slot as usize].take() {

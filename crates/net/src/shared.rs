@@ -386,11 +386,6 @@ impl Net {
         chosen
     }
 
-    /// Counts a connection that the calling thread has got otherwise.
-    pub(super) fn arrive(&self, thread: usize) {
-        self.seats[thread].connections.fetch_add(1, Ordering::Relaxed);
-    }
-
     pub(super) fn depart(&self, thread: usize) {
         self.seats[thread].connections.fetch_sub(1, Ordering::Relaxed);
     }

@@ -31,7 +31,7 @@ pub(super) struct Flight {
     pub buf: Output,
     pub token: Token,
     /// The connection's flags when the buffer was queued.
-    pub flags: u16,
+    pub flags: u32,
     /// Settled by `wait`: bytes the socket took, or a negated `errno`.
     pub result: i32,
 }

@@ -203,7 +203,7 @@ impl Uring {
             Read { fd, generation: token.generation, state: State::Idle, watched: false };
     }
 
-    pub fn detach(&mut self, token: Token, flags: u16) {
+    pub fn detach(&mut self, token: Token, flags: u32) {
         let Some(read) = self.reads.get_mut(token.slot as usize) else { return };
         if read.generation != token.generation {
             return;

@@ -3,7 +3,7 @@
 
 use crate::client_limits::{self, Input};
 use crate::replication::feed;
-use crate::replication::feed::{Feeding, Replica};
+use crate::replication::feed::{Bridge, Feeding, Replica};
 use crate::{inside, log};
 use engine::clients::{Departure, flag};
 use engine::clock::now;
@@ -35,16 +35,20 @@ const ROUND: Duration = Duration::from_millis(100);
 /// How often the thread's empty pages are made available to others.
 const COLLECT_MS: i64 = 500;
 
-/// Between two looks at a snapshot on its way to a replica by TLS.
-const BRIDGE_PAUSE: Duration = Duration::from_millis(1);
-/// The same when nothing has come.
-const BRIDGE_REST: Duration = Duration::from_millis(5);
-
 /// Between two turns of eviction that were too short.
 const EVICTION_PAUSE: Duration = Duration::from_millis(1);
 
 /// A connection, as the handler knows it.
-pub struct Conn {
+#[allow(clippy::large_enum_variant)] // Nearly all are clients'.
+pub enum Conn {
+    /// A client's.
+    Client(Client),
+    /// What brings a snapshot for a replica whose connection is encrypted.
+    Bridge(Bridge),
+}
+
+/// A client's connection.
+pub struct Client {
     session: Session,
     /// When its output began to exceed the soft limit.
     over_soft_limit_since: Option<Millis>,
@@ -59,7 +63,15 @@ pub struct Conn {
     replica: Option<Replica>,
 }
 
-impl Conn {
+/// The connection with this name, if it is a client's.
+fn client_of<'c>(cx: &'c mut Cx<'_, Conn>, id: ConnId) -> Option<(&'c mut Client, ConnIo<'c>)> {
+    match cx.get(id)? {
+        (Conn::Client(client), io) => Some((client, io)),
+        (Conn::Bridge(_), _) => None,
+    }
+}
+
+impl Client {
     /// Shows the registry the longest reply of late.
     fn show_peak(&mut self, now: Millis) {
         self.session.client.live.reply_peak.store(self.reply_peak, Relaxed);
@@ -77,6 +89,8 @@ pub struct Hub {
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
     replicas: Feeding,
+    /// Bridges to replicas that are about to open.
+    bridges: Vec<(ConnId, Bridge)>,
     next_round: Millis,
     next_collection: Millis,
     /// Keys have to go, and the last turn was too short for them.
@@ -93,6 +107,7 @@ impl Hub {
             by_client: HashMap::new(),
             paused: Vec::new(),
             replicas: Feeding::default(),
+            bridges: Vec::new(),
             next_round: Millis(0),
             next_collection: Millis(0),
             is_evicting: false,
@@ -154,7 +169,8 @@ impl Hub {
             Message::Feed => return,
             Message::Purge => return memory::purge(),
         };
-        let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id)) else {
+        let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| client_of(cx, id))
+        else {
             return;
         };
         let before = io.pending_output();
@@ -210,16 +226,13 @@ impl Hub {
 
     fn feed_replicas(&mut self, cx: &mut Cx<'_, Conn>) {
         for id in self.replicas.begin(self.engine) {
-            let Some((conn, mut io)) = cx.get(id) else { continue };
+            let Some((conn, mut io)) = client_of(cx, id) else { continue };
             let Some(replica) = &mut conn.replica else { continue };
             let client = &conn.session.client;
             let fed = replica.feed(self.engine, client.id, &mut io);
             client.live.net_out.fetch_add(fed.bytes as u64, Relaxed);
-            if fed.is_bridged {
-                // The sender of the snapshot counts its bytes.
-                let pause = if fed.bytes > 0 { BRIDGE_PAUSE } else { BRIDGE_REST };
-                cx.tick_within(pause);
-                continue;
+            if let Some(bridge) = fed.bridge {
+                self.bridges.push((bridge, Bridge::new(id, Arc::clone(client))));
             }
             let stats = self.worker.context().stats();
             stats.net_out.add_own(fed.bytes as u64);
@@ -233,7 +246,7 @@ impl Hub {
 
     fn resume_paused(&mut self, cx: &mut Cx<'_, Conn>) {
         for id in std::mem::take(&mut self.paused) {
-            if let Some((conn, mut io)) = cx.get(id)
+            if let Some((conn, mut io)) = client_of(cx, id)
                 && conn.session.suspension.is_none()
             {
                 io.resume();
@@ -243,7 +256,8 @@ impl Hub {
 
     fn end_waits(&mut self, cx: &mut Cx<'_, Conn>, now: Millis) {
         for (client, token) in self.worker.due(now) {
-            if let Some((conn, mut io)) = self.by_client.get(&client).and_then(|&id| cx.get(id))
+            if let Some((conn, mut io)) =
+                self.by_client.get(&client).and_then(|&id| client_of(cx, id))
                 && self.worker.time_out(&mut conn.session, token, io.out())
             {
                 io.resume();
@@ -268,6 +282,7 @@ impl Hub {
         let engine = self.engine;
         let timeout_ms = i64::try_from(engine.config.timeout()).unwrap_or(0).saturating_mul(1000);
         cx.for_each(|conn, io| {
+            let Conn::Client(conn) = conn else { return };
             let (input, output) = (io.pending_input(), io.pending_output());
             conn.show_peak(now);
             let session = &conn.session;
@@ -333,7 +348,7 @@ fn hold_until_safe(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) 
 }
 
 /// Closes a client that has too much output. What is not held up by the socket is on its way.
-fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
+fn check_output(engine: &Engine, conn: &mut Client, io: &mut ConnIo<'_>) {
     if io.pending_output() <= client_limits::SMALL {
         return;
     }
@@ -348,7 +363,13 @@ fn check_output(engine: &Engine, conn: &mut Conn, io: &mut ConnIo<'_>) {
 
 /// What the limits make of a client whose input has been run as far as `rest`, of whose next word
 /// `missing` bytes have not come yet: `true` if it is to be closed.
-fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missing: usize) -> bool {
+fn exceeds(
+    engine: &Engine,
+    conn: &mut Client,
+    io: &ConnIo<'_>,
+    rest: &[u8],
+    missing: usize,
+) -> bool {
     let output = io.output_charge();
     let announced = if rest.is_empty() { 0 } else { rest.len().saturating_add(missing) };
     let input = Input { arrived: rest.len(), announced };
@@ -365,7 +386,7 @@ fn exceeds(engine: &Engine, conn: &mut Conn, io: &ConnIo<'_>, rest: &[u8], missi
 
 /// Whether a client has to go before its next request is run: another one's may have decided that
 /// in this very turn. A large request counts before it runs, as it does while it arrives.
-fn is_out(engine: &Engine, conn: &Conn, io: &ConnIo<'_>, input: &[u8]) -> bool {
+fn is_out(engine: &Engine, conn: &Client, io: &ConnIo<'_>, input: &[u8]) -> bool {
     let arrived = Input { arrived: input.len(), announced: 0 };
     conn.session.client.live.is_evicted.load(Relaxed)
         || input.len() > client_limits::SMALL
@@ -376,6 +397,10 @@ impl Handler for Hub {
     type Conn = Conn;
 
     fn opened(&mut self, peer: &PeerInfo, io: &mut ConnIo<'_>) -> Option<Conn> {
+        if peer.tag == feed::BRIDGE {
+            let at = self.bridges.iter().position(|(id, _)| *id == peer.id)?;
+            return Some(Conn::Bridge(self.bridges.swap_remove(at).1));
+        }
         let is_insider = peer.tag == inside::CLIENT || peer.tag == inside::WATCHER;
         if !is_insider && self.refuse(peer, io) {
             return None;
@@ -402,7 +427,7 @@ impl Handler for Hub {
             session.become_watcher(&self.engine.acl);
         }
         self.by_client.insert(session.id(), peer.id);
-        Some(Conn {
+        Some(Conn::Client(Client {
             session,
             over_soft_limit_since: None,
             seen: (0, 0),
@@ -410,11 +435,15 @@ impl Handler for Hub {
             peak_since: now(),
             held: Vec::new(),
             replica: None,
-        })
+        }))
     }
 
     #[inline]
     fn data(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
+        let conn = match conn {
+            Conn::Client(client) => client,
+            Conn::Bridge(bridge) => return bridge.cross(io, input),
+        };
         let engine = self.engine;
         let (before, backlog) = (io.pending_output(), io.backlog());
         let mut received = 0;
@@ -493,7 +522,16 @@ impl Handler for Hub {
         }
     }
 
+    fn drained(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>) {
+        if let Conn::Client(Client { replica: Some(replica), .. }) = conn
+            && let Some(mut bridge) = replica.bridge().and_then(|id| io.other(id))
+        {
+            bridge.resume();
+        }
+    }
+
     fn growing(&mut self, conn: &mut Conn, io: &mut ConnIo<'_>) {
+        let Conn::Client(conn) = conn else { return };
         let (engine, session) = (self.engine, &conn.session);
         if io.pending_input() > client_limits::SMALL
             && (client_limits::is_over_query_limit(engine, session, io.input(), io.pending_input())
@@ -503,9 +541,23 @@ impl Handler for Hub {
         }
     }
 
-    fn closed(&mut self, id: ConnId, conn: Conn, why: Close, _cx: &mut Cx<'_, Conn>) {
-        if conn.replica.is_some() {
+    fn closed(&mut self, id: ConnId, conn: Conn, why: Close, cx: &mut Cx<'_, Conn>) {
+        let conn = match conn {
+            Conn::Client(client) => client,
+            Conn::Bridge(bridge) => {
+                if let Some((conn, mut io)) = client_of(cx, bridge.to())
+                    && let Some(replica) = &mut conn.replica
+                {
+                    replica.bridge_ended(why, &mut io);
+                }
+                return;
+            }
+        };
+        if let Some(replica) = &conn.replica {
             self.replicas.remove(self.engine, id);
+            if let Some(mut bridge) = replica.bridge().and_then(|id| cx.io(id)) {
+                bridge.close();
+            }
         }
         let departure = match why {
             Close::Asked => Departure::Closed,

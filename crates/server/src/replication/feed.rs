@@ -6,19 +6,20 @@
 
 use crate::log;
 use engine::Engine;
+use engine::clients::Client;
 use engine::clock::now;
 use engine::journal::Reader;
 use engine::replicas::Feed;
-use net::{ConnId, ConnIo};
+use net::{Close, ConnId, ConnIo, Consumed, Kind, Tag};
 use replication::primary::{Behind, SoftLimit};
-use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of output that may wait for a replica's socket.
 const WINDOW: usize = 1 << 20;
-/// Bytes of a snapshot that are taken from a bridge at a time.
-const PIECE: usize = 64 << 10;
+/// The connections that bring snapshots: see [`Bridge`].
+pub const BRIDGE: Tag = Tag(u32::MAX);
 
 /// A replica that is connected to this thread.
 #[derive(Default)]
@@ -27,8 +28,41 @@ pub struct Replica {
     stream: Option<Reader<'static>>,
     has_caught_up: bool,
     behind: Behind,
-    /// With TLS: what the sender of snapshots writes arrives here, since only the reactor can encrypt it.
-    bridge: Option<UnixStream>,
+    /// With TLS: the connection by which a snapshot comes.
+    bridge: Option<ConnId>,
+}
+
+/// A connection within this process. What the sender of snapshots writes to its other end becomes output of a
+/// replica's connection with TLS, since only the reactor can encrypt it.
+pub struct Bridge {
+    to: ConnId,
+    client: Arc<Client>,
+}
+
+impl Bridge {
+    /// A bridge to a replica's connection.
+    pub fn new(to: ConnId, client: Arc<Client>) -> Bridge {
+        Bridge { to, client }
+    }
+
+    /// The replica's connection.
+    pub fn to(&self) -> ConnId {
+        self.to
+    }
+
+    /// Passes a piece on. While the replica does not take what it was sent, no more is read; the sender of
+    /// the snapshot counts the bytes.
+    pub fn cross(&self, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
+        let is_stuck = io.other(self.to).is_some_and(|mut replica| {
+            replica.out().extend_from_slice(input);
+            replica.backlog() > 0 && replica.pending_output() > WINDOW
+        });
+        if is_stuck {
+            io.hold_back();
+        }
+        self.client.live.net_out.fetch_add(input.len() as u64, Relaxed);
+        Consumed::read(input.len())
+    }
 }
 
 /// What a replica has got in a turn.
@@ -36,8 +70,8 @@ pub struct Replica {
 pub struct FeedResult {
     /// Bytes of the stream, or of a snapshot.
     pub bytes: usize,
-    /// More of a snapshot may come at any time, and nothing will announce it.
-    pub is_bridged: bool,
+    /// The bridge that was made for a snapshot.
+    pub bridge: Option<ConnId>,
     /// The journal does not have what comes next.
     pub is_cut_off: bool,
 }
@@ -51,16 +85,8 @@ impl Replica {
         client: u64,
         io: &mut ConnIo<'_>,
     ) -> FeedResult {
-        if let Some(bridge) = &mut self.bridge {
-            match cross(bridge, io) {
-                Ok(fed) if fed.is_bridged => return fed,
-                Ok(_) => self.bridge = None,
-                Err(error) => {
-                    log!(Warning, "Can't read a snapshot for a replica: {error}");
-                    io.close();
-                    return FeedResult::default();
-                }
-            }
+        if self.bridge.is_some() {
+            return FeedResult::default();
         }
         if self.stream.is_none() && engine.replicas.is_served(client) {
             io.close_after_flush();
@@ -85,7 +111,22 @@ impl Replica {
                 }
                 fed
             }
-            None => FeedResult { is_bridged: self.bridge.is_some(), ..FeedResult::default() },
+            None => FeedResult { bridge: self.bridge, ..FeedResult::default() },
+        }
+    }
+
+    /// The bridge that a snapshot comes by, if one does.
+    pub fn bridge(&self) -> Option<ConnId> {
+        self.bridge
+    }
+
+    /// All of the snapshot has come, or nothing more will.
+    pub fn bridge_ended(&mut self, why: Close, io: &mut ConnIo<'_>) {
+        self.bridge = None;
+        if let Close::Failed(errno) = why {
+            let error = std::io::Error::from_raw_os_error(errno);
+            log!(Warning, "Can't read a snapshot for a replica: {error}");
+            io.close();
         }
     }
 
@@ -110,7 +151,7 @@ impl Replica {
         let provided = if io.is_encrypted() {
             UnixStream::pair().and_then(|(near, far)| {
                 near.set_nonblocking(true)?;
-                self.bridge = Some(near);
+                self.bridge = Some(io.adopt(near.into(), Kind::Unix, BRIDGE));
                 Ok(far.into())
             })
         } else {
@@ -126,29 +167,6 @@ impl Replica {
     }
 }
 
-/// Takes what has come over a bridge and what there is room for. The bridge ends when all of the snapshot
-/// has been sent.
-fn cross(bridge: &mut UnixStream, io: &mut ConnIo<'_>) -> io::Result<FeedResult> {
-    let mut room = WINDOW.saturating_sub(io.pending_output());
-    let mut piece = vec![0; PIECE.min(room)];
-    let mut bytes = 0;
-    while room > 0 {
-        let most = PIECE.min(room);
-        match bridge.read(&mut piece[..most]) {
-            Ok(0) => return Ok(FeedResult { bytes, ..FeedResult::default() }),
-            Ok(read) => {
-                io.out().extend_from_slice(&piece[..read]);
-                room -= read;
-                bytes += read;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(FeedResult { bytes, is_bridged: true, ..FeedResult::default() })
-}
-
 fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
     let end = reader.readable();
     let mut room = WINDOW.saturating_sub(io.pending_output());
@@ -161,7 +179,7 @@ fn copy(reader: &mut Reader<'static>, io: &mut ConnIo<'_>) -> FeedResult {
         room -= now;
         bytes += now;
     }
-    FeedResult { bytes, is_cut_off: reader.is_cut_off(), is_bridged: false }
+    FeedResult { bytes, is_cut_off: reader.is_cut_off(), bridge: None }
 }
 
 /// The replicas that a thread feeds.
