@@ -235,6 +235,8 @@ fn remove_stale_replacements(cx: &mut Cx<'_>, dbs: &[(DbIndex, Option<DbIndex>)]
 }
 
 /// Commits deletions that no command made: active expiry and eviction. No save point counts them.
+/// Clients that wait for what is gone (XREADGROUP) are left in `effects.ready`, for the caller's
+/// thread to serve when it holds no lock.
 pub(crate) fn commit_outside(db: &mut Db<'_>) {
     let engine = db.engine;
     let is_eviction = db.effects.take_dirty() > 0;
@@ -248,6 +250,4 @@ pub(crate) fn commit_outside(db: &mut Db<'_>) {
     }
     apply_changes(db, 0);
     tell_others(db);
-    // A key that is gone lets no blocked command go on.
-    db.effects.ready.clear();
 }

@@ -194,6 +194,7 @@ fn walk(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
     // Another error, if any, is the reply.
     let is_refused = dispatch::call(cx, row, args) == Err(Error::StripeTaken);
     commit::commit(cx, args);
+    dispatch::serve_first(cx);
     reader.leave();
     if is_refused {
         dispatch::refuse_busy(cx, row);

@@ -135,7 +135,12 @@ impl Db<'_> {
                     usize::from(waiters.any(|waiter| waiter.waits_for_deletion()));
             }
         };
-        (0..self.engine.keyspace.stripes().len()).for_each(|i| _ = self.try_visit(i, &mut count));
+        let may_be_left_out = self.engine.holds.has_scripts();
+        for index in 0..self.engine.keyspace.stripes().len() {
+            if self.try_visit(index, &mut count).is_none() && !may_be_left_out {
+                self.visit(index, &mut count);
+            }
+        }
         counts
     }
 }

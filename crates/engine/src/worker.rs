@@ -7,7 +7,7 @@ mod waiting;
 
 use crate::args::Args;
 use crate::batch::{self, Batch, Request};
-use crate::blocking::Suspension;
+use crate::blocking::{Ready, Suspension};
 use crate::clients::{Client, Departure, Names};
 use crate::cx::Cx;
 use crate::db::Db;
@@ -19,6 +19,7 @@ use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
 use crate::{cold, cold_values};
+use keyspace::Millis;
 use resp::{Limits, Output, Parsed, Parser, Reply, plain};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -412,11 +413,26 @@ impl Worker {
         if !self.enter() {
             return None;
         }
-        let mut db =
-            Db::new(engine, self.engine.clock.wall(), engine.access_policy(), self.context.rng());
+        let now = engine.clock.wall();
+        let mut db = Db::new(engine, now, engine.access_policy(), self.context.rng());
         let result = work(&mut db);
+        let ready = std::mem::take(&mut db.effects.ready);
+        drop(db);
+        if !ready.is_empty() {
+            self.serve_left(ready, now);
+        }
         self.context.reader.leave();
         Some(result)
+    }
+
+    /// Serves the clients that waited for keys which have gone. The thread is inside the world.
+    #[cold]
+    fn serve_left(&self, ready: Vec<Ready>, now: Millis) {
+        let mut session = self.engine.own_session(&self.context);
+        let mut out = Output::default();
+        let mut cx = Cx::new(self.engine, &self.context, &mut session, now, &mut out);
+        cx.db.effects.ready = ready;
+        dispatch::serve_ready(&mut cx);
     }
 }
 

@@ -158,3 +158,31 @@ fn a_wait_that_ends_in_an_error_counts_as_one() {
     let calls = field(&mut client, "cmdstat_blmove");
     assert!(calls.ends_with("rejected_calls=0,failed_calls=1"), "{calls}");
 }
+
+/// A reader of a group hears that its stream is gone, however that went.
+#[test]
+fn a_reader_of_a_group_hears_of_the_end_by_time() {
+    let server = Server::start(
+        &Program::under_test(),
+        Options::arguments(&["--io-threads", "2", "--enable-debug-command", "yes"]),
+    )
+    .expect("it starts");
+    let mut client = server.client();
+    for is_met in [false, true] {
+        ask(&mut client, &["DEBUG", "SET-ACTIVE-EXPIRE", if is_met { "0" } else { "1" }]);
+        ask(&mut client, &["XGROUP", "CREATE", "stream", "group", "$", "MKSTREAM"]);
+        let mut waiting = server.client();
+        let read = ["XREADGROUP", "GROUP", "group", "me", "BLOCK", "0", "STREAMS", "stream", ">"];
+        waiting.send(&read).expect("it is sent");
+        eventually("it waits", || field(&mut client, "blocked_clients") == "1");
+        ask(&mut client, &["PEXPIRE", "stream", "1"]);
+        if is_met {
+            eventually("a read meets the key", || {
+                ask(&mut client, &["EXISTS", "stream"]).integer() == Some(0)
+            });
+        }
+        let reply = waiting.reply().expect("a reply");
+        let text = String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned();
+        assert!(text.starts_with("NOGROUP"), "{reply:?}");
+    }
+}
