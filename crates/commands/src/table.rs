@@ -60,6 +60,7 @@ mod tests {
         check(|row| {
             let command = row.command;
             ensure(!command.summary.is_empty(), "no summary")?;
+            ensure(command.summary.len() <= 80, "a summary of more than a line")?;
             ensure(command.since.split('.').count() == 3, "`since` is no version")?;
             ensure(command.arity != 0, "no arity")?;
             let takes_words = command.arity != if row.parent.is_some() { 2 } else { 1 };

@@ -14,7 +14,7 @@ pub static BITCOUNT: Command = Command {
     since: "2.6.0",
     complexity: "O(N)",
     effort: Effort::Elements(1),
-    summary: "Counts the number of set bits (population counting) in a string.",
+    summary: "How many bits of a string are set, in a part of it or in all.",
     history: &[
         ("7.0.0", "Added the `BYTE|BIT` option."),
         (

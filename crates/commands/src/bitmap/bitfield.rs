@@ -21,7 +21,7 @@ pub static BITFIELD: Command = Command {
     group: Group::Bitmap,
     since: "3.2.0",
     complexity: "O(1) for each subcommand specified",
-    summary: "Performs arbitrary bitfield integer operations on strings.",
+    summary: "Reads, sets and adds to integers of any width within a string.",
     find_keys: Some(find_keys),
     args: &[
         Arg::key("key", 0),
@@ -89,7 +89,7 @@ pub static BITFIELD_RO: Command = Command {
     group: Group::Bitmap,
     since: "6.0.0",
     complexity: "O(1) for each subcommand specified",
-    summary: "Performs arbitrary read-only bitfield integer operations on strings.",
+    summary: "Reads integers of any width within a string.",
     args: &[
         Arg::key("key", 0),
         Arg::block(

@@ -22,8 +22,7 @@ pub static BITOP: Command = Command {
     since: "2.6.0",
     complexity: "O(N)",
     effort: Effort::Elements(2),
-    summary: "Performs bitwise operations on multiple strings, and stores the \
-        result.",
+    summary: "Combines strings bit by bit and keeps what comes out.",
     history: &[("8.2.0", "Added the `DIFF`, `DIFF1`, `ANDOR` and `ONE` operations.")],
     args: &[
         Arg::one_of(

@@ -19,7 +19,7 @@ pub static BITPOS: Command = Command {
     since: "2.8.7",
     complexity: "O(N)",
     effort: Effort::Elements(1),
-    summary: "Finds the first set (1) or clear (0) bit in a string.",
+    summary: "Where the first bit of a kind is in a string.",
     history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
     args: &[
         Arg::key("key", 0),

@@ -15,8 +15,7 @@ pub static SETBIT: Command = Command {
     group: Group::Bitmap,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Sets or clears the bit at offset of the string value. Creates the key \
-        if it doesn't exist.",
+    summary: "Puts one bit into a string, and answers with the one before it.",
     args: &[
         Arg::key("key", 0),
         Arg::new("offset", ArgKind::Integer),
@@ -35,7 +34,7 @@ pub static GETBIT: Command = Command {
     group: Group::Bitmap,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Returns a bit value by offset.",
+    summary: "Reads one bit of a string.",
     args: &[Arg::key("key", 0), Arg::new("offset", ArgKind::Integer)],
     run: getbit,
     ..Command::ROW

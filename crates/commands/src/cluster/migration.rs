@@ -10,7 +10,7 @@ pub static CLUSTER_CANCELSLOTMIGRATIONS: Command = Command {
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N), where N is the number of slot migration operations being cancelled.",
-    summary: "Cancel all current ongoing slot migration operations.",
+    summary: "Ends the moving of slots that is under way.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -23,7 +23,7 @@ pub static CLUSTER_GETSLOTMIGRATIONS: Command = Command {
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N), where N is the number of active slot import and export jobs.",
-    summary: "Gets the status of ongoing and recently finished slot import and export operations.",
+    summary: "Which slots are moving, or have moved lately.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -36,7 +36,7 @@ pub static CLUSTER_MIGRATESLOTS: Command = Command {
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N) where N is the total number of the slots between all start slot and end slot arguments.",
-    summary: "Migrate the given slots from this node to the specified nodes.",
+    summary: "Moves slots to other nodes.",
     args: &[Arg::block(
         "migration-group",
         &[
@@ -63,7 +63,7 @@ pub static CLUSTER_SYNCSLOTS: Command = Command {
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for internal slot migration commands.",
+    summary: "What nodes send each other while slots move.",
     run: super::disabled,
     ..Command::ROW
 };

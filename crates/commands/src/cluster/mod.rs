@@ -20,7 +20,7 @@ pub static CLUSTER: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for Cluster commands.",
+    summary: "The commands for a cluster of nodes.",
     subcommands: &[
         &slots::CLUSTER_DELSLOTSRANGE,
         &nodes::CLUSTER_FAILOVER,
@@ -68,7 +68,7 @@ pub static CLUSTER_HELP: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "5.0.0",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: disabled,
     ..Command::ROW
 };

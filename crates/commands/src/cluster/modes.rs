@@ -13,7 +13,7 @@ pub static ASKING: Command = Command {
     group: Group::Cluster,
     categories: &["connection"],
     since: "3.0.0",
-    summary: "Signals that a cluster client is following an -ASK redirect.",
+    summary: "Lets the next command reach a slot that is just arriving.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -26,7 +26,7 @@ pub static READONLY: Command = Command {
     group: Group::Cluster,
     categories: &["connection"],
     since: "3.0.0",
-    summary: "Enables read-only queries for a connection to a Valkey replica node.",
+    summary: "Lets this connection read from a replica.",
     run: readonly,
     ..Command::ROW
 };
@@ -39,7 +39,7 @@ pub static READWRITE: Command = Command {
     group: Group::Cluster,
     categories: &["connection"],
     since: "3.0.0",
-    summary: "Enables read-write queries for a connection to a Valkey replica node.",
+    summary: "Ends READONLY.",
     run: readwrite,
     ..Command::ROW
 };

@@ -9,7 +9,7 @@ pub static CLUSTER_BUMPEPOCH: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Advances the cluster config epoch.",
+    summary: "Raises the epoch of the configuration.",
     tips: &["nondeterministic_output"],
     run: super::disabled,
     ..Command::ROW
@@ -23,7 +23,7 @@ pub static CLUSTER_COUNT_FAILURE_REPORTS: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of failure reports",
-    summary: "Returns the number of active failure reports for a node. No new reports are created once the node is marked as failed.",
+    summary: "How many nodes believe that a node has failed.",
     history: &[(
         "9.0.0",
         "Ignore additional failure reports for a node which has been marked as failed.",
@@ -41,7 +41,7 @@ pub static CLUSTER_FAILOVER: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Forces a replica to perform a manual failover of its primary.",
+    summary: "Makes this replica take the place of its primary.",
     args: &[Arg::one_of(
         "options",
         &[Arg::token("force", "FORCE"), Arg::token("takeover", "TAKEOVER")],
@@ -58,7 +58,7 @@ pub static CLUSTER_FORGET: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Removes a node from the nodes table.",
+    summary: "Takes a node off the list of nodes.",
     args: &[Arg::new("node-id", ArgKind::String)],
     run: super::disabled,
     ..Command::ROW
@@ -71,7 +71,7 @@ pub static CLUSTER_INFO: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Returns information about the state of a node.",
+    summary: "The state of the cluster, as this node sees it.",
     tips: &["nondeterministic_output"],
     run: super::disabled,
     ..Command::ROW
@@ -85,7 +85,7 @@ pub static CLUSTER_LINKS: Command = Command {
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of Cluster nodes",
-    summary: "Returns a list of all TCP links to and from peer nodes.",
+    summary: "The connections to and from other nodes.",
     tips: &["nondeterministic_output"],
     run: super::disabled,
     ..Command::ROW
@@ -98,7 +98,7 @@ pub static CLUSTER_MEET: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Forces a node to handshake with another node.",
+    summary: "Makes this node known to another one.",
     history: &[("4.0.0", "Added the optional `cluster_bus_port` argument.")],
     args: &[
         Arg::new("ip", ArgKind::String),
@@ -116,7 +116,7 @@ pub static CLUSTER_MYID: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Returns the ID of a node.",
+    summary: "The name of this node.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -128,7 +128,7 @@ pub static CLUSTER_MYSHARDID: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Cluster,
     since: "7.2.0",
-    summary: "Returns the shard ID of a node.",
+    summary: "The name of the shard that this node is in.",
     tips: &["nondeterministic_output"],
     run: super::disabled,
     ..Command::ROW
@@ -142,7 +142,7 @@ pub static CLUSTER_NODES: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of Cluster nodes",
-    summary: "Returns the cluster configuration for a node.",
+    summary: "All nodes, one a line, as this node sees them.",
     tips: &["nondeterministic_output"],
     run: super::disabled,
     ..Command::ROW
@@ -156,7 +156,7 @@ pub static CLUSTER_REPLICAS: Command = Command {
     group: Group::Cluster,
     since: "5.0.0",
     complexity: "O(N) where N is the number of replicas.",
-    summary: "Lists the replica nodes of a primary node.",
+    summary: "The replicas of a primary.",
     tips: &["nondeterministic_output"],
     args: &[Arg::new("node-id", ArgKind::String)],
     run: super::disabled,
@@ -170,7 +170,7 @@ pub static CLUSTER_REPLICATE: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Configures a node as replica of a primary node or detaches a replica from its primary.",
+    summary: "Makes this node the replica of another, or of none.",
     history: &[(
         "9.0.0",
         "Added support of 'NO ONE' arg instead of <node-id> resulting into detaching replica from primary node.",
@@ -195,7 +195,7 @@ pub static CLUSTER_RESET: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
-    summary: "Resets a node.",
+    summary: "Makes a node forget the cluster.",
     args: &[Arg::one_of("reset-type", &[Arg::token("hard", "HARD"), Arg::token("soft", "SOFT")])
         .optional()],
     run: super::disabled,
@@ -209,7 +209,7 @@ pub static CLUSTER_SAVECONFIG: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Forces a node to save the cluster configuration to disk.",
+    summary: "Writes the node's view of the cluster to disk.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -221,7 +221,7 @@ pub static CLUSTER_SET_CONFIG_EPOCH: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Sets the configuration epoch for a new node.",
+    summary: "Gives a new node its first epoch.",
     args: &[Arg::new("config-epoch", ArgKind::Integer)],
     run: super::disabled,
     ..Command::ROW
@@ -235,7 +235,7 @@ pub static CLUSTER_SHARDS: Command = Command {
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of cluster nodes",
-    summary: "Returns the mapping of cluster slots to shards.",
+    summary: "The shards, with their slots and nodes.",
     history: &[("9.1.0", "Added shard level `id` field and node level `availability-zone` field.")],
     tips: &["nondeterministic_output"],
     run: super::disabled,
@@ -250,7 +250,7 @@ pub static CLUSTER_SLAVES: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of replicas.",
-    summary: "Lists the replica nodes of a primary node.",
+    summary: "The old name of CLUSTER REPLICAS.",
     deprecated: Some(("5.0.0", "`CLUSTER REPLICAS`")),
     tips: &["nondeterministic_output"],
     args: &[Arg::new("node-id", ArgKind::String)],

@@ -10,7 +10,7 @@ pub static CLUSTER_ADDSLOTS: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of hash slot arguments",
-    summary: "Assigns new hash slots to a node.",
+    summary: "Makes this node serve more slots.",
     args: &[Arg::new("slot", ArgKind::Integer).multiple()],
     run: super::disabled,
     ..Command::ROW
@@ -24,7 +24,7 @@ pub static CLUSTER_ADDSLOTSRANGE: Command = Command {
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
-    summary: "Assigns new hash slot ranges to a node.",
+    summary: "Makes this node serve more ranges of slots.",
     args: &[Arg::block(
         "range",
         &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
@@ -41,7 +41,7 @@ pub static CLUSTER_COUNTKEYSINSLOT: Command = Command {
     flags: Flags::STALE,
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Returns the number of keys in a hash slot.",
+    summary: "How many keys a slot holds.",
     args: &[Arg::new("slot", ArgKind::Integer)],
     run: super::disabled,
     ..Command::ROW
@@ -55,7 +55,7 @@ pub static CLUSTER_DELSLOTS: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of hash slot arguments",
-    summary: "Sets hash slots as unbound for a node.",
+    summary: "Makes this node serve some slots no more.",
     args: &[Arg::new("slot", ArgKind::Integer).multiple()],
     run: super::disabled,
     ..Command::ROW
@@ -69,7 +69,7 @@ pub static CLUSTER_DELSLOTSRANGE: Command = Command {
     group: Group::Cluster,
     since: "7.0.0",
     complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
-    summary: "Sets hash slot ranges as unbound for a node.",
+    summary: "Makes this node serve some ranges of slots no more.",
     args: &[Arg::block(
         "range",
         &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
@@ -88,7 +88,7 @@ pub static CLUSTER_FLUSHSLOT: Command = Command {
     group: Group::Cluster,
     since: "9.0.0",
     complexity: "O(N) where N is the number of keys in the target slot",
-    summary: "Removes all keys from the target slot.",
+    summary: "Deletes the keys of a slot.",
     args: &[
         Arg::new("slot", ArgKind::Integer),
         Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
@@ -105,7 +105,7 @@ pub static CLUSTER_FLUSHSLOTS: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Deletes all slots information from a node.",
+    summary: "Makes this node serve no slot.",
     run: super::disabled,
     ..Command::ROW
 };
@@ -118,7 +118,7 @@ pub static CLUSTER_GETKEYSINSLOT: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of requested keys",
-    summary: "Returns the key names in a hash slot.",
+    summary: "Some keys of a slot.",
     tips: &["nondeterministic_output"],
     args: &[Arg::new("slot", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
     run: super::disabled,
@@ -133,7 +133,7 @@ pub static CLUSTER_KEYSLOT: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the number of bytes in the key",
-    summary: "Returns the hash slot for a key.",
+    summary: "Which slot a key belongs to.",
     args: &[Arg::new("key", ArgKind::String)],
     run: keyslot,
     ..Command::ROW
@@ -146,7 +146,7 @@ pub static CLUSTER_SETSLOT: Command = Command {
     flags: Flags::ADMIN.with(Flags::STALE).with(Flags::NO_ASYNC_LOADING),
     group: Group::Cluster,
     since: "3.0.0",
-    summary: "Binds a hash slot to a node.",
+    summary: "Says which node a slot belongs to, or moves to.",
     history: &[("8.0.0", "Added the `TIMEOUT` option.")],
     args: &[
         Arg::new("slot", ArgKind::Integer),
@@ -173,7 +173,7 @@ pub static CLUSTER_SLOTS: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     complexity: "O(N) where N is the total number of Cluster nodes",
-    summary: "Returns the mapping of cluster slots to nodes.",
+    summary: "Ranges of slots, with the nodes that serve them.",
     history: &[
         ("4.0.0", "Added node IDs."),
         ("7.0.0", "Added additional networking metadata field."),
@@ -192,7 +192,7 @@ pub static CLUSTER_SLOT_STATS: Command = Command {
     group: Group::Cluster,
     since: "8.0.0",
     complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
-    summary: "Return an array of slot usage statistics for slots assigned to the current node.",
+    summary: "Figures about each slot that this node serves.",
     tips: &["nondeterministic_output", "request_policy:all_shards"],
     args: &[Arg::one_of(
         "filter",

@@ -17,7 +17,7 @@ pub static AUTH: Command = Command {
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(N) where N is the number of passwords defined for the user",
-    summary: "Authenticates the connection.",
+    summary: "Logs in with a password, as a user or as the default one.",
     history: &[("6.0.0", "Added ACL style (username and password).")],
     args: &[
         Arg::new("username", ArgKind::String).optional().since("6.0.0"),

@@ -10,7 +10,7 @@ pub static ECHO: Command = Command {
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the given string.",
+    summary: "Answers with its argument.",
     args: &[Arg::new("message", ArgKind::String)],
     run: echo,
     ..Command::ROW

@@ -17,7 +17,7 @@ pub static HELLO: Command = Command {
     group: Group::Connection,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Handshakes with the server.",
+    summary: "Chooses the protocol; can log in and name the connection too.",
     history: &[
         (
             "8.1.0",

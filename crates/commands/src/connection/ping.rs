@@ -10,7 +10,7 @@ pub static PING: Command = Command {
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the server's liveliness response.",
+    summary: "Answers PONG, or with its argument.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     args: &[Arg::new("message", ArgKind::String).optional()],
     run: ping,

@@ -18,7 +18,7 @@ pub static QUIT: Command = Command {
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Closes the connection.",
+    summary: "Closes this connection.",
     run: quit,
     ..Command::ROW
 };

@@ -19,7 +19,7 @@ pub static RESET: Command = Command {
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Resets the connection.",
+    summary: "Puts this connection back into its first state.",
     run: reset,
     ..Command::ROW
 };

@@ -10,7 +10,7 @@ pub static SELECT: Command = Command {
     group: Group::Connection,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Changes the selected database.",
+    summary: "Chooses the database of this connection.",
     args: &[Arg::new("index", ArgKind::Integer)],
     databases: Databases::Chosen,
     run: select,

@@ -20,7 +20,7 @@ pub static COPY: Command = Command {
     complexity: "O(N) worst case for collections, where N is the number of nested \
         items. O(1) for string values.",
     effort: Effort::Estimate(copied),
-    summary: "Copies the value of a key to a new key.",
+    summary: "Makes a second key with the same value.",
     args: &[
         Arg::key("source", 0),
         Arg::key("destination", 1),

@@ -15,7 +15,7 @@ pub static DEL: Command = Command {
         is O(M) where M is the number of elements in the list, set, sorted set or hash. \
         Removing a single key that holds a string value is O(1).",
     effort: Effort::Words(5),
-    summary: "Deletes one or more keys.",
+    summary: "Deletes keys.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],
     run: del,
@@ -34,7 +34,7 @@ pub static UNLINK: Command = Command {
         does O(N) work in a different thread in order to reclaim memory, where N is the \
         number of allocations the deleted objects where composed of.",
     effort: Effort::Words(5),
-    summary: "Asynchronously deletes one or more keys.",
+    summary: "Deletes keys; large values are freed in the background.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],
     run: del,

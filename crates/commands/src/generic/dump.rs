@@ -28,7 +28,7 @@ pub static DUMP: Command = Command {
         string values the time complexity is thus O(1)+O(1*M) where M is small, so \
         simply O(1).",
     effort: Effort::Elements(3),
-    summary: "Returns a serialized representation of the value stored at a key.",
+    summary: "The value of a key as bytes that RESTORE reads.",
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0)],
     run: dump,
@@ -51,7 +51,7 @@ pub static RESTORE: Command = Command {
         complexity is O(N*M*log(N)) because inserting values into sorted sets is \
         O(log(N)).",
     effort: Effort::Estimate(|_, args| args.get(3).map_or(0, <[u8]>::len) / BYTES_PER_UNIT),
-    summary: "Creates a key from the serialized representation of a value.",
+    summary: "Makes a key from what DUMP gave.",
     history: &[
         ("3.0.0", "Added the `REPLACE` modifier."),
         ("5.0.0", "Added the `ABSTTL` modifier."),

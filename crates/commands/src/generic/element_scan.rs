@@ -24,7 +24,7 @@ pub static SSCAN: Command = Command {
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
     effort: Effort::Estimate(crate::effort::scanned),
-    summary: "Iterates over members of a set.",
+    summary: "Walks through a set in steps.",
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),
@@ -48,7 +48,7 @@ pub static HSCAN: Command = Command {
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
     effort: Effort::Estimate(crate::effort::scanned),
-    summary: "Iterates over fields and values of a hash.",
+    summary: "Walks through a hash in steps.",
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),
@@ -73,7 +73,7 @@ pub static ZSCAN: Command = Command {
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
     effort: Effort::Estimate(crate::effort::scanned),
-    summary: "Iterates over members and scores of a sorted set.",
+    summary: "Walks through a sorted set in steps.",
     history: &[("8.0.0", "Added noscores option.")],
     tips: &["nondeterministic_output"],
     args: &[

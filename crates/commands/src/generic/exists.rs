@@ -13,7 +13,7 @@ pub static EXISTS: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of keys to check.",
     effort: Effort::Words(2),
-    summary: "Determines whether one or more keys exist.",
+    summary: "How many of the keys are there.",
     history: &[("3.0.3", "Accepts multiple `key` arguments.")],
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],
@@ -31,8 +31,7 @@ pub static TOUCH: Command = Command {
     since: "3.2.1",
     complexity: "O(N) where N is the number of keys that will be touched.",
     effort: Effort::Words(2),
-    summary: "Returns the number of existing keys out of those specified after \
-        updating the time they were last accessed.",
+    summary: "Marks keys as just used, and counts those that are there.",
     tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
     args: &[Arg::key("key", 0).multiple()],
     run: touch,

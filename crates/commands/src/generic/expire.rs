@@ -17,7 +17,7 @@ pub static EXPIRE: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Sets the expiration time of a key in seconds.",
+    summary: "Lets a key end in so many seconds.",
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
@@ -47,7 +47,7 @@ pub static PEXPIRE: Command = Command {
     group: Group::Generic,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Sets the expiration time of a key in milliseconds.",
+    summary: "Lets a key end in so many milliseconds.",
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
@@ -77,7 +77,7 @@ pub static EXPIREAT: Command = Command {
     group: Group::Generic,
     since: "1.2.0",
     complexity: "O(1)",
-    summary: "Sets the expiration time of a key to a Unix timestamp.",
+    summary: "Lets a key end at a second of Unix time.",
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),
@@ -107,7 +107,7 @@ pub static PEXPIREAT: Command = Command {
     group: Group::Generic,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Sets the expiration time of a key to a Unix milliseconds timestamp.",
+    summary: "Lets a key end at a millisecond of Unix time.",
     history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
     args: &[
         Arg::key("key", 0),

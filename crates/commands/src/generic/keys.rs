@@ -19,7 +19,7 @@ pub static KEYS: Command = Command {
         assumption that the key names in the database and the given pattern have limited \
         length.",
     effort: Effort::Estimate(|db, _| db.rough_key_count(db.index)),
-    summary: "Returns all key names that match a pattern.",
+    summary: "All keys whose names match a pattern.",
     tips: &["request_policy:all_shards", "nondeterministic_output_order"],
     args: &[Arg::new("pattern", ArgKind::Pattern)],
     run: keys,

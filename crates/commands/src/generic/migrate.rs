@@ -40,7 +40,7 @@ pub static MIGRATE: Command = Command {
     complexity: "This command actually executes a DUMP+DEL in the source instance, and a \
         RESTORE in the target instance. See the pages of these commands for time \
         complexity. Also an O(N) data transfer between the two instances is performed.",
-    summary: "Moves keys to another server.",
+    summary: "Sends keys to another server and deletes them here.",
     history: &[
         ("3.0.0", "Added the `COPY` and `REPLACE` options."),
         ("3.0.6", "Added the `KEYS` option."),

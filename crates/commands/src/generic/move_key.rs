@@ -15,7 +15,7 @@ pub static MOVE: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Moves a key to another database.",
+    summary: "Takes a key into another database.",
     args: &[Arg::key("key", 0), Arg::new("db", ArgKind::Integer)],
     databases: Databases::Named(|_, found| found(2)),
     run: move_key,

@@ -11,7 +11,7 @@ pub static PERSIST: Command = Command {
     group: Group::Generic,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Removes the expiration time of a key.",
+    summary: "Lets a key stay that would have expired.",
     args: &[Arg::key("key", 0)],
     run: persist,
     ..Command::ROW

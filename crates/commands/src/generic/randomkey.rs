@@ -14,7 +14,7 @@ pub static RANDOMKEY: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns a random key name from the database.",
+    summary: "Some key of the database.",
     tips: &["request_policy:all_shards", "response_policy:special", "nondeterministic_output"],
     run: randomkey,
     ..Command::ROW

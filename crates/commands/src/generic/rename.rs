@@ -16,7 +16,7 @@ pub static RENAME: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Renames a key and overwrites the destination.",
+    summary: "Gives a key another name, in place of what has it.",
     args: &[Arg::key("key", 0), Arg::key("newkey", 1)],
     run: rename,
     ..Command::ROW
@@ -34,7 +34,7 @@ pub static RENAMENX: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Renames a key only when the target key name doesn't exist.",
+    summary: "Gives a key another name if that is free.",
     history: &[(
         "3.2.0",
         "The command no longer returns an error when source and \

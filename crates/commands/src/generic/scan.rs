@@ -28,7 +28,7 @@ pub static SCAN: Command = Command {
         command calls for the cursor to return back to 0. N is the number of elements \
         inside the collection.",
     effort: Effort::Estimate(crate::effort::scanned),
-    summary: "Iterates over the key names in the database.",
+    summary: "Walks through the keys of a database in steps.",
     history: &[("6.0.0", "Added the `TYPE` subcommand.")],
     tips: &["nondeterministic_output", "request_policy:special", "response_policy:special"],
     args: &[

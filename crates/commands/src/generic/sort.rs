@@ -76,8 +76,7 @@ pub static SORT: Command = Command {
         sort, and M the number of returned elements. When the elements are not sorted, \
         complexity is O(N).",
     effort: Effort::Estimate(estimate),
-    summary: "Sorts the elements in a list, a set, or a sorted set, optionally \
-        storing the result.",
+    summary: "Puts the elements of a collection in order; can keep the result.",
     find_keys: Some(keys::find_keys),
     needs_world: Some(keys::follows_patterns),
     args: &[
@@ -106,7 +105,7 @@ pub static SORT_RO: Command = Command {
         sort, and M the number of returned elements. When the elements are not sorted, \
         complexity is O(N).",
     effort: Effort::Estimate(estimate),
-    summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+    summary: "Puts the elements of a collection in order, for reading.",
     find_keys: Some(keys::find_keys_ro),
     needs_world: Some(keys::follows_patterns),
     args: &[Arg::key("key", 0), BY, LIMIT, GET, ORDER, ALPHA],

@@ -11,7 +11,7 @@ pub static TYPE: Command = Command {
     group: Group::Generic,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Determines the type of value stored at a key.",
+    summary: "What kind of value a key has.",
     args: &[Arg::key("key", 0)],
     run: type_of,
     ..Command::ROW

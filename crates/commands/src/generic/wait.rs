@@ -16,8 +16,7 @@ pub static WAIT: Command = Command {
     categories: &["-keyspace", "connection"],
     since: "3.0.0",
     complexity: "O(1)",
-    summary: "Blocks until the asynchronous replication of all preceding write \
-        commands sent by the connection is completed.",
+    summary: "Waits until so many replicas have this connection's writes.",
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
     args: &[Arg::new("numreplicas", ArgKind::Integer), Arg::new("timeout", ArgKind::Integer)],
     run: wait,
@@ -33,8 +32,7 @@ pub static WAITAOF: Command = Command {
     categories: &["-keyspace", "connection"],
     since: "7.2.0",
     complexity: "O(1)",
-    summary: "Blocks until all of the preceding write commands sent by the \
-        connection are written to the append-only file of the primary and/or replicas.",
+    summary: "Waits until this connection's writes are on disk, here or on replicas.",
     tips: &["request_policy:all_shards", "response_policy:agg_min"],
     args: &[
         Arg::new("numlocal", ArgKind::Integer),

@@ -19,8 +19,7 @@ pub static GEOADD: Command = Command {
     complexity: "O(log(N)) for each item added, where N is the number of elements in the \
         sorted set.",
     effort: Effort::Words(5),
-    summary: "Adds one or more members to a geospatial index. The key is created if it doesn't \
-        exist.",
+    summary: "Puts named places into an index.",
     history: &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")],
     args: &[
         Arg::key("key", 0),

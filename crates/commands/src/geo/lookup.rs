@@ -17,7 +17,7 @@ pub static GEOPOS: Command = Command {
     since: "3.2.0",
     complexity: "O(1) for each member requested.",
     effort: Effort::Words(10),
-    summary: "Returns the longitude and latitude of members from a geospatial index.",
+    summary: "The coordinates of places.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).optional().multiple()],
     run: geopos,
     ..Command::ROW
@@ -33,7 +33,7 @@ pub static GEOHASH: Command = Command {
     since: "3.2.0",
     complexity: "O(1) for each member requested.",
     effort: Effort::Words(5),
-    summary: "Returns members from a geospatial index as geohash strings.",
+    summary: "The standard geohash texts of places.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).optional().multiple()],
     run: geohash,
     ..Command::ROW
@@ -48,7 +48,7 @@ pub static GEODIST: Command = Command {
     group: Group::Geo,
     since: "3.2.0",
     complexity: "O(1)",
-    summary: "Returns the distance between two members of a geospatial index.",
+    summary: "How far two places are from each other.",
     args: &[
         Arg::key("key", 0),
         Arg::new("member1", ArgKind::String),

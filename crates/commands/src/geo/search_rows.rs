@@ -120,7 +120,7 @@ pub static GEORADIUS: Command = Command {
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[SOURCE, stored("STORE", 6), stored("STOREDIST", 6)],
     since: "3.2.0",
-    summary: "Queries a geospatial index for members within a distance from a coordinate, optionally stores the result.",
+    summary: "Places within a circle around a point; can keep the result.",
     args: &[
         Arg::key("key", 0),
         Arg::new("longitude", ArgKind::Double),
@@ -146,7 +146,7 @@ pub static GEORADIUS_RO: Command = Command {
     flags: Flags::READONLY,
     keys: &[SOURCE],
     since: "3.2.10",
-    summary: "Returns members from a geospatial index that are within a distance from a coordinate.",
+    summary: "Places within a circle around a point, for reading.",
     args: &[
         Arg::key("key", 0),
         Arg::new("longitude", ArgKind::Double),
@@ -170,7 +170,7 @@ pub static GEORADIUSBYMEMBER: Command = Command {
     flags: Flags::WRITE.with(Flags::DENYOOM),
     keys: &[SOURCE, stored("STORE", 5), stored("STOREDIST", 5)],
     since: "3.2.0",
-    summary: "Queries a geospatial index for members within a distance from a member, optionally stores the result.",
+    summary: "Places within a circle around a place; can keep the result.",
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),
@@ -195,7 +195,7 @@ pub static GEORADIUSBYMEMBER_RO: Command = Command {
     flags: Flags::READONLY,
     keys: &[SOURCE],
     since: "3.2.10",
-    summary: "Returns members from a geospatial index that are within a distance from a member.",
+    summary: "Places within a circle around a place, for reading.",
     args: &[
         Arg::key("key", 0),
         Arg::new("member", ArgKind::String),
@@ -218,7 +218,7 @@ pub static GEOSEARCH: Command = Command {
     flags: Flags::READONLY,
     keys: &[SOURCE],
     since: "6.2.0",
-    summary: "Queries a geospatial index for members inside an area of a box, circle, or a polygon.",
+    summary: "Places within a circle, a box or a polygon.",
     args: &[Arg::key("key", 0), FROM, BY, ORDER, COUNT, WITHCOORD, WITHDIST, WITHHASH],
     run: geosearch,
     ..SEARCH
@@ -234,7 +234,7 @@ pub static GEOSEARCHSTORE: Command = Command {
         KeySpec::at(2, KeyFlags::RO.with(KeyFlags::ACCESS)),
     ],
     since: "6.2.0",
-    summary: "Queries a geospatial index for members inside an area of a box, a circle, or a polygon, optionally stores the result.",
+    summary: "Keeps the places within a circle, a box or a polygon.",
     args: &[
         Arg::key("destination", 0),
         Arg::key("source", 1),

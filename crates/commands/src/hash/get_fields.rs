@@ -14,7 +14,7 @@ pub static HGET: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Returns the value of a field in a hash.",
+    summary: "The value of one field.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String)],
     run: hget,
     ..Command::ROW
@@ -30,7 +30,7 @@ pub static HMGET: Command = Command {
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields being requested.",
     effort: Effort::Words(3),
-    summary: "Returns the values of all fields in a hash.",
+    summary: "The values of several fields.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String).multiple()],
     run: hmget,
     ..Command::ROW
@@ -45,7 +45,7 @@ pub static HEXISTS: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Determines whether a field exists in a hash.",
+    summary: "Whether a hash has a field.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String)],
     run: hexists,
     ..Command::ROW
@@ -60,7 +60,7 @@ pub static HSTRLEN: Command = Command {
     group: Group::Hash,
     since: "3.2.0",
     complexity: "O(1)",
-    summary: "Returns the length of the value of a field.",
+    summary: "How many bytes the value of a field has.",
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String)],
     run: hstrlen,
     ..Command::ROW
@@ -75,7 +75,7 @@ pub static HLEN: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Returns the number of fields in a hash.",
+    summary: "How many fields a hash has.",
     args: &[Arg::key("key", 0)],
     run: hlen,
     ..Command::ROW

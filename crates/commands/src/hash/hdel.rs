@@ -16,8 +16,7 @@ pub static HDEL: Command = Command {
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields to be removed.",
     effort: Effort::Words(3),
-    summary: "Deletes one or more fields and their values from a hash. Deletes the \
-        hash if no fields remain.",
+    summary: "Deletes fields.",
     history: &[("2.4.0", "Accepts multiple `field` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("field", ArgKind::String).multiple()],
     run: hdel,

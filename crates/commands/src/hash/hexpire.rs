@@ -38,7 +38,7 @@ const EXPIRE: Command = Command {
 /// `HEXPIRE`.
 pub static HEXPIRE: Command = Command {
     name: "hexpire",
-    summary: "Sets expiry time on hash fields.",
+    summary: "Lets fields end in so many seconds.",
     args: &[
         Arg::key("key", 0),
         Arg::new("seconds", ArgKind::Integer),
@@ -59,7 +59,7 @@ pub static HEXPIRE: Command = Command {
 /// `HPEXPIRE`.
 pub static HPEXPIRE: Command = Command {
     name: "hpexpire",
-    summary: "Sets expiry time on hash object.",
+    summary: "Lets fields end in so many milliseconds.",
     args: &[
         Arg::key("key", 0),
         Arg::new("milliseconds", ArgKind::Integer),
@@ -73,7 +73,7 @@ pub static HPEXPIRE: Command = Command {
 /// `HEXPIREAT`.
 pub static HEXPIREAT: Command = Command {
     name: "hexpireat",
-    summary: "Sets expiry time on hash fields.",
+    summary: "Lets fields end at a second of Unix time.",
     args: &[
         Arg::key("key", 0),
         Arg::new("unix-time-seconds", ArgKind::Integer),
@@ -87,7 +87,7 @@ pub static HEXPIREAT: Command = Command {
 /// `HPEXPIREAT`.
 pub static HPEXPIREAT: Command = Command {
     name: "hpexpireat",
-    summary: "Sets expiration time on hash field.",
+    summary: "Lets fields end at a millisecond of Unix time.",
     args: &[
         Arg::key("key", 0),
         Arg::new("unix-time-milliseconds", ArgKind::Integer),

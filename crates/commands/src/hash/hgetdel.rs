@@ -16,7 +16,7 @@ pub static HGETDEL: Command = Command {
     since: "9.1.0",
     complexity: "O(N) where N is the number of fields to be retrieved and deleted.",
     effort: Effort::Words(3),
-    summary: "Returns the values of one or more fields and deletes them from a hash.",
+    summary: "Takes fields out of a hash and answers with their values.",
     args: &[Arg::key("key", 0), FIELDS],
     run: hgetdel,
     ..Command::ROW

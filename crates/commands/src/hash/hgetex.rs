@@ -20,7 +20,7 @@ pub static HGETEX: Command = Command {
     since: "9.0.0",
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
-    summary: "Gets the value of one or more fields of a given hash key, and optionally sets their expiration time or time-to-live (TTL).",
+    summary: "The values of fields, whose expiry it can change.",
     args: &[Arg::key("key", 0), EXPIRE_OR_PERSIST, FIELDS],
     run: hgetex,
     ..Command::ROW

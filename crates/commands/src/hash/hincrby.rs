@@ -17,8 +17,7 @@ pub static HINCRBY: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Increments the integer value of a field in a hash by a number. Uses 0 \
-        as initial value if the field doesn't exist.",
+    summary: "Adds an integer to the number in a field.",
     args: &[
         Arg::key("key", 0),
         Arg::new("field", ArgKind::String),
@@ -37,8 +36,7 @@ pub static HINCRBYFLOAT: Command = Command {
     group: Group::Hash,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Increments the floating point value of a field by a number. Uses 0 as \
-        initial value if the field doesn't exist.",
+    summary: "Adds a fraction to the number in a field.",
     args: &[
         Arg::key("key", 0),
         Arg::new("field", ArgKind::String),

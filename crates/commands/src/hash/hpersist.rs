@@ -15,7 +15,7 @@ pub static HPERSIST: Command = Command {
     since: "9.0.0",
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
-    summary: "Remove the existing expiration on a hash key's field(s).",
+    summary: "Lets fields stay that would have expired.",
     args: &[Arg::key("key", 0), FIELDS],
     run: hpersist,
     ..Command::ROW

@@ -20,7 +20,7 @@ pub static HRANDFIELD: Command = Command {
     since: "6.2.0",
     complexity: "O(N) where N is the number of fields returned",
     effort: Effort::Estimate(crate::effort::sampled),
-    summary: "Returns one or more random fields from a hash.",
+    summary: "Some fields of a hash, with their values if asked.",
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

@@ -21,7 +21,7 @@ pub static HSETEX: Command = Command {
     since: "9.0.0",
     complexity: "O(N) where N is the number of specified fields.",
     effort: Effort::Words(3),
-    summary: "Sets the value of one or more fields of a given hash key, and optionally sets their expiration time.",
+    summary: "Sets fields, with one expiry for all of them.",
     args: &[
         Arg::key("key", 0),
         Arg::one_of("key-condition", &[Arg::token("nx", "NX"), Arg::token("xx", "XX")]).optional(),

@@ -22,25 +22,17 @@ const TIME: Command = Command {
 };
 
 /// `HTTL`.
-pub static HTTL: Command = Command {
-    name: "httl",
-    summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
-    run: httl,
-    ..TIME
-};
+pub static HTTL: Command =
+    Command { name: "httl", summary: "Seconds until fields expire.", run: httl, ..TIME };
 
 /// `HPTTL`.
-pub static HPTTL: Command = Command {
-    name: "hpttl",
-    summary: "Returns the remaining time to live in milliseconds of a hash key's field(s) that have an associated expiration.",
-    run: hpttl,
-    ..TIME
-};
+pub static HPTTL: Command =
+    Command { name: "hpttl", summary: "Milliseconds until fields expire.", run: hpttl, ..TIME };
 
 /// `HEXPIRETIME`.
 pub static HEXPIRETIME: Command = Command {
     name: "hexpiretime",
-    summary: "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
+    summary: "The seconds of Unix time at which fields expire.",
     run: hexpiretime,
     ..TIME
 };
@@ -48,7 +40,7 @@ pub static HEXPIRETIME: Command = Command {
 /// `HPEXPIRETIME`.
 pub static HPEXPIRETIME: Command = Command {
     name: "hpexpiretime",
-    summary: "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
+    summary: "The milliseconds of Unix time at which fields expire.",
     run: hpexpiretime,
     ..TIME
 };

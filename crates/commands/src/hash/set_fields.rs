@@ -18,7 +18,7 @@ pub static HSET: Command = Command {
     complexity: "O(1) for each field/value pair added, so O(N) to add N field/value \
         pairs when the command is called with multiple field/value pairs.",
     effort: Effort::Words(3),
-    summary: "Creates or modifies the value of a field in a hash.",
+    summary: "Sets fields, and counts those that are new.",
     history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
     args: &[
         Arg::key("key", 0),
@@ -42,7 +42,7 @@ pub static HMSET: Command = Command {
     since: "2.0.0",
     complexity: "O(N) where N is the number of fields being set.",
     effort: Effort::Words(3),
-    summary: "Sets the values of multiple fields.",
+    summary: "Sets fields; HSET says more.",
     args: &[
         Arg::key("key", 0),
         Arg::block(
@@ -64,7 +64,7 @@ pub static HSETNX: Command = Command {
     group: Group::Hash,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Sets the value of a field in a hash only when the field doesn't exist.",
+    summary: "Sets a field that is not there yet.",
     args: &[
         Arg::key("key", 0),
         Arg::new("field", ArgKind::String),

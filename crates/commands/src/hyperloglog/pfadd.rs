@@ -16,7 +16,7 @@ pub static PFADD: Command = Command {
     since: "2.8.9",
     complexity: "O(1) to add every element.",
     effort: Effort::Words(5),
-    summary: "Adds elements to a HyperLogLog key. Creates the key if it doesn't exist.",
+    summary: "Adds elements to what is counted.",
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).optional().multiple()],
     run: pfadd,
     ..Command::ROW

@@ -22,8 +22,7 @@ pub static PFCOUNT: Command = Command {
         O(N) with N being the number of keys, and much bigger constant times, when called with \
         multiple keys.",
     effort: Effort::Words(100),
-    summary: "Returns the approximated cardinality of the set(s) observed by the HyperLogLog \
-        key(s).",
+    summary: "About how many distinct elements were added.",
     args: &[Arg::key("key", 0).multiple()],
     run: pfcount,
     ..Command::ROW

@@ -16,7 +16,7 @@ pub static PFDEBUG: Command = Command {
     group: Group::Hyperloglog,
     since: "2.8.9",
     complexity: "N/A",
-    summary: "Internal commands for debugging HyperLogLog values.",
+    summary: "Looks into a HyperLogLog, for tests.",
     args: &[Arg::new("subcommand", ArgKind::String), Arg::key("key", 0)],
     run: pfdebug,
     ..Command::ROW

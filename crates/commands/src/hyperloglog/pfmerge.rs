@@ -17,7 +17,7 @@ pub static PFMERGE: Command = Command {
     since: "2.8.9",
     complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
     effort: Effort::Words(100),
-    summary: "Merges one or more HyperLogLog values into a single key.",
+    summary: "Joins what several keys have counted.",
     args: &[Arg::key("destkey", 0), Arg::key("sourcekey", 1).optional().multiple()],
     run: pfmerge,
     ..Command::ROW

@@ -12,7 +12,7 @@ pub static PFSELFTEST: Command = Command {
     since: "2.8.9",
     complexity: "N/A",
     effort: Effort::Small,
-    summary: "An internal command for testing HyperLogLog values.",
+    summary: "Has no effect; kept for old test suites.",
     run: pfselftest,
     ..Command::ROW
 };

@@ -17,8 +17,7 @@ pub static BLPOP: Command = Command {
     group: Group::List,
     since: "2.0.0",
     complexity: "O(N) where N is the number of provided keys.",
-    summary: "Removes and returns the first element in a list. Blocks until an \
-        element is available otherwise. Deletes the list if the last element was popped.",
+    summary: "Takes the first element of a list; waits for one.",
     history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: blpop,
@@ -34,8 +33,7 @@ pub static BRPOP: Command = Command {
     group: Group::List,
     since: "2.0.0",
     complexity: "O(N) where N is the number of provided keys.",
-    summary: "Removes and returns the last element in a list. Blocks until an \
-        element is available otherwise. Deletes the list if the last element was popped.",
+    summary: "Takes the last element of a list; waits for one.",
     history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: brpop,
@@ -52,8 +50,7 @@ pub static LMPOP: Command = Command {
     since: "7.0.0",
     complexity: "O(N+M) where N is the number of provided keys and M is the number of \
         elements returned.",
-    summary: "Returns multiple elements from a list after removing them. Deletes the \
-        list if the last element was popped.",
+    summary: "Takes elements from the first list that has some.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -74,8 +71,7 @@ pub static BLMPOP: Command = Command {
     since: "7.0.0",
     complexity: "O(N+M) where N is the number of provided keys and M is the number of \
         elements returned.",
-    summary: "Pops the first element from one of multiple lists. Blocks until an \
-        element is available otherwise. Deletes the list if the last element was popped.",
+    summary: "Takes elements from the first list that has some; waits for them.",
     args: &[
         Arg::new("timeout", ArgKind::Double),
         Arg::new("numkeys", ArgKind::Integer),

@@ -17,7 +17,7 @@ pub static LSET: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the length of the list. Setting either the first or \
         the last element of the list is O(1).",
-    summary: "Sets the value of an element in a list by its index.",
+    summary: "Puts a value in the place of an element.",
     args: &[
         Arg::key("key", 0),
         Arg::new("index", ArgKind::Integer),
@@ -40,7 +40,7 @@ pub static LINSERT: Command = Command {
         (head) can be considered O(1) and inserting somewhere on the right end (tail) is \
         O(N).",
     effort: Effort::Elements(1),
-    summary: "Inserts an element before or after another element in a list.",
+    summary: "Puts an element in front of another one, or behind it.",
     args: &[
         Arg::key("key", 0),
         Arg::one_of("where", &[Arg::token("before", "BEFORE"), Arg::token("after", "AFTER")]),
@@ -62,8 +62,7 @@ pub static LREM: Command = Command {
     complexity: "O(N+M) where N is the length of the list and M is the number of \
         elements removed.",
     effort: Effort::Elements(1),
-    summary: "Removes elements from a list. Deletes the list if the last element was \
-        removed.",
+    summary: "Takes elements that equal a value out of a list.",
     args: &[
         Arg::key("key", 0),
         Arg::new("count", ArgKind::Integer),
@@ -83,8 +82,7 @@ pub static LTRIM: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements to be removed by the operation.",
     effort: Effort::Part(1, trimmed),
-    summary: "Removes elements from both ends of a list. Deletes the list if all \
-        elements were trimmed.",
+    summary: "Keeps one range of a list and drops the rest.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),

@@ -19,8 +19,7 @@ pub static LMOVE: Command = Command {
     group: Group::List,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns an element after popping it from one list and pushing it to \
-        another. Deletes the list if the last element was moved.",
+    summary: "Moves an element from an end of one list to an end of another.",
     args: &[
         Arg::key("source", 0),
         Arg::key("destination", 1),
@@ -43,8 +42,7 @@ pub static RPOPLPUSH: Command = Command {
     group: Group::List,
     since: "1.2.0",
     complexity: "O(1)",
-    summary: "Returns the last element of a list after removing and pushing it to \
-        another list. Deletes the list if the last element was popped.",
+    summary: "Moves the last element of one list to the front of another.",
     args: &[Arg::key("source", 0), Arg::key("destination", 1)],
     run: rpoplpush,
     ..Command::ROW
@@ -62,9 +60,7 @@ pub static BLMOVE: Command = Command {
     group: Group::List,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Pops an element from a list, pushes it to another list and returns it. \
-        Blocks until an element is available otherwise. Deletes the list if the last \
-        element was moved.",
+    summary: "LMOVE that waits for an element.",
     args: &[
         Arg::key("source", 0),
         Arg::key("destination", 1),
@@ -88,9 +84,7 @@ pub static BRPOPLPUSH: Command = Command {
     group: Group::List,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Pops an element from a list, pushes it to another list and returns it. \
-        Blocks until an element is available otherwise. Deletes the list if the last \
-        element was popped.",
+    summary: "RPOPLPUSH that waits for an element.",
     history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
     args: &[
         Arg::key("source", 0),

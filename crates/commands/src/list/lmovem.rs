@@ -67,8 +67,7 @@ pub static BLMOVEM: Command = Command {
     since: "8.10.0",
     complexity: "O(N) where N is the number of elements moved.",
     effort: Effort::Estimate(effort),
-    summary: "Moves several elements from one list to another and returns them. Waits until there \
-        are enough.",
+    summary: "LMOVEM that waits until there are enough elements.",
     args: &[
         Arg::key("source", 0),
         Arg::key("destination", 1),

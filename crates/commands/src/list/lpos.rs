@@ -18,7 +18,7 @@ pub static LPOS: Command = Command {
         case. When searching for elements near the head or the tail of the list, or when \
         the MAXLEN option is provided, the command may run in constant time.",
     effort: Effort::Elements(1),
-    summary: "Returns the index of matching elements in a list.",
+    summary: "Where a value stands in a list.",
     args: &[
         Arg::key("key", 0),
         Arg::new("element", ArgKind::String),

@@ -18,8 +18,7 @@ pub static LPOP: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements returned",
     effort: Effort::Estimate(crate::effort::popped),
-    summary: "Returns and removes one or more elements from the beginning of a list. \
-        Deletes the list if the last element was popped.",
+    summary: "Takes elements from the front of a list.",
     history: &[("6.2.0", "Added the `count` argument.")],
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("6.2.0")],
     run: lpop,
@@ -36,8 +35,7 @@ pub static RPOP: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of elements returned",
     effort: Effort::Estimate(crate::effort::popped),
-    summary: "Returns and removes one or more elements from the end of a list. \
-        Deletes the list if the last element was popped.",
+    summary: "Takes elements from the back of a list.",
     history: &[("6.2.0", "Added the `count` argument.")],
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("6.2.0")],
     run: rpop,

@@ -18,8 +18,7 @@ pub static LPUSH: Command = Command {
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
     effort: Effort::Words(1),
-    summary: "Prepends one or more elements to a list. Creates the key if it doesn't \
-        exist.",
+    summary: "Puts elements in front of a list.",
     history: &[("2.4.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: lpush,
@@ -37,8 +36,7 @@ pub static RPUSH: Command = Command {
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
     effort: Effort::Words(1),
-    summary: "Appends one or more elements to a list. Creates the key if it doesn't \
-        exist.",
+    summary: "Puts elements behind a list.",
     history: &[("2.4.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: rpush,
@@ -56,7 +54,7 @@ pub static LPUSHX: Command = Command {
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
     effort: Effort::Words(1),
-    summary: "Prepends one or more elements to a list only when the list exists.",
+    summary: "Puts elements in front of a list that is there.",
     history: &[("4.0.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: lpushx,
@@ -74,7 +72,7 @@ pub static RPUSHX: Command = Command {
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
     effort: Effort::Words(1),
-    summary: "Appends one or more elements to a list only when the list exists.",
+    summary: "Puts elements behind a list that is there.",
     history: &[("4.0.0", "Accepts multiple `element` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("element", ArgKind::String).multiple()],
     run: rpushx,

@@ -18,7 +18,7 @@ pub static LRANGE: Command = Command {
         lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of \
         elements in the specified range.",
     effort: Effort::Part(1, ranged),
-    summary: "Returns a range of elements from a list.",
+    summary: "The elements between two places of a list.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),
@@ -37,7 +37,7 @@ pub static LLEN: Command = Command {
     group: Group::List,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the length of a list.",
+    summary: "How many elements a list has.",
     args: &[Arg::key("key", 0)],
     run: llen,
     ..Command::ROW
@@ -54,7 +54,7 @@ pub static LINDEX: Command = Command {
     complexity: "O(N) where N is the number of elements to traverse to get to the \
         element at index. This makes asking for the first or the last element of the \
         list O(1).",
-    summary: "Returns an element from a list by its index.",
+    summary: "The element at a place of a list.",
     args: &[Arg::key("key", 0), Arg::new("index", ArgKind::Integer)],
     run: lindex,
     ..Command::ROW

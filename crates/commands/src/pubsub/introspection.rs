@@ -13,7 +13,7 @@ pub static PUBSUB_CHANNELS: Command = Command {
     since: "2.8.0",
     complexity: "O(N) where N is the number of active channels, and assuming constant \
         time pattern matching (relatively short channels and patterns)",
-    summary: "Returns the active channels.",
+    summary: "The channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
     run: pubsub_channels,
     ..Command::ROW
@@ -28,7 +28,7 @@ pub static PUBSUB_HELP: Command = Command {
     categories: &["-pubsub"],
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -41,7 +41,7 @@ pub static PUBSUB_NUMPAT: Command = Command {
     group: Group::Pubsub,
     since: "2.8.0",
     complexity: "O(1)",
-    summary: "Returns a count of unique pattern subscriptions.",
+    summary: "How many patterns have subscribers.",
     run: pubsub_numpat,
     ..Command::ROW
 };
@@ -55,7 +55,7 @@ pub static PUBSUB_NUMSUB: Command = Command {
     since: "2.8.0",
     complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested \
         channels",
-    summary: "Returns a count of subscribers to channels.",
+    summary: "How many subscribers channels have.",
     args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
     run: pubsub_numsub,
     ..Command::ROW
@@ -70,7 +70,7 @@ pub static PUBSUB_SHARDCHANNELS: Command = Command {
     since: "7.0.0",
     complexity: "O(N) where N is the number of active shard channels, and assuming \
         constant time pattern matching (relatively short shard channels).",
-    summary: "Returns the active shard channels.",
+    summary: "The shard channels that have subscribers.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional()],
     run: pubsub_shardchannels,
     ..Command::ROW
@@ -85,7 +85,7 @@ pub static PUBSUB_SHARDNUMSUB: Command = Command {
     since: "7.0.0",
     complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of \
         requested shard channels",
-    summary: "Returns the count of subscribers of shard channels.",
+    summary: "How many subscribers shard channels have.",
     args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
     run: pubsub_shardnumsub,
     ..Command::ROW
@@ -99,7 +99,7 @@ pub static PUBSUB: Command = Command {
     group: Group::Pubsub,
     since: "2.8.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for Pub/Sub commands.",
+    summary: "The commands that look at subscriptions.",
     subcommands: &[
         &PUBSUB_CHANNELS,
         &PUBSUB_HELP,

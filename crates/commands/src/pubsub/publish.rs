@@ -16,7 +16,7 @@ pub static PUBLISH: Command = Command {
     since: "2.0.0",
     complexity: "O(N+M) where N is the number of clients subscribed to the receiving \
         channel and M is the total number of subscribed patterns (by any client).",
-    summary: "Posts a message to a channel.",
+    summary: "Sends a message to all who listen to a channel.",
     args: &[Arg::new("channel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,
     run: publish,
@@ -37,7 +37,7 @@ pub static SPUBLISH: Command = Command {
     since: "7.0.0",
     complexity: "O(N) where N is the number of clients subscribed to the receiving \
         shard channel.",
-    summary: "Posts a message to a shard channel.",
+    summary: "Sends a message to all who listen to a shard channel.",
     args: &[Arg::new("shardchannel", ArgKind::String), Arg::new("message", ArgKind::String)],
     channels: Channels::First,
     run: spublish,

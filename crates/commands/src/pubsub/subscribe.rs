@@ -24,7 +24,7 @@ pub static SUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of channels to subscribe to.",
-    summary: "Listens for messages published to channels.",
+    summary: "Begins to listen to channels.",
     args: &[Arg::new("channel", ArgKind::String).multiple()],
     channels: Channels::All,
     run: subscribe,
@@ -39,7 +39,7 @@ pub static UNSUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of channels to unsubscribe.",
-    summary: "Stops listening to messages posted to channels.",
+    summary: "Stops listening to channels.",
     args: &[Arg::new("channel", ArgKind::String).optional().multiple()],
     run: unsubscribe,
     ..Command::ROW
@@ -53,8 +53,7 @@ pub static PSUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of patterns to subscribe to.",
-    summary: "Listens for messages published to channels that match one or more \
-        patterns.",
+    summary: "Begins to listen to all channels that match patterns.",
     args: &[Arg::new("pattern", ArgKind::Pattern).multiple()],
     channels: Channels::Patterns,
     run: psubscribe,
@@ -69,8 +68,7 @@ pub static PUNSUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "2.0.0",
     complexity: "O(N) where N is the number of patterns to unsubscribe.",
-    summary: "Stops listening to messages published to channels that match one or \
-        more patterns.",
+    summary: "Stops listening to patterns.",
     args: &[Arg::new("pattern", ArgKind::Pattern).optional().multiple()],
     run: punsubscribe,
     ..Command::ROW
@@ -85,7 +83,7 @@ pub static SSUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "7.0.0",
     complexity: "O(N) where N is the number of shard channels to subscribe to.",
-    summary: "Listens for messages published to shard channels.",
+    summary: "Begins to listen to shard channels.",
     args: &[Arg::new("shardchannel", ArgKind::String).multiple()],
     channels: Channels::All,
     run: ssubscribe,
@@ -101,7 +99,7 @@ pub static SUNSUBSCRIBE: Command = Command {
     group: Group::Pubsub,
     since: "7.0.0",
     complexity: "O(N) where N is the number of shard channels to unsubscribe.",
-    summary: "Stops listening to messages posted to shard channels.",
+    summary: "Stops listening to shard channels.",
     args: &[Arg::new("shardchannel", ArgKind::String).optional().multiple()],
     run: sunsubscribe,
     ..Command::ROW

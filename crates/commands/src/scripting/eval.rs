@@ -58,8 +58,7 @@ const FUNCTION: Command = Command {
 };
 
 /// `EVAL`.
-pub static EVAL: Command =
-    Command { name: "eval", summary: "Executes a server-side Lua script.", ..SCRIPT };
+pub static EVAL: Command = Command { name: "eval", summary: "Runs a Lua script.", ..SCRIPT };
 
 /// `EVAL_RO`.
 pub static EVAL_RO: Command = Command {
@@ -67,14 +66,14 @@ pub static EVAL_RO: Command = Command {
     flags: READS,
     keys: &[READ.note(READ_NOTE)],
     since: "7.0.0",
-    summary: "Executes a read-only server-side Lua script.",
+    summary: "Runs a Lua script that may not write.",
     ..SCRIPT
 };
 
 /// `EVALSHA`.
 pub static EVALSHA: Command = Command {
     name: "evalsha",
-    summary: "Executes a server-side Lua script by SHA1 digest.",
+    summary: "Runs a Lua script that the server knows, by its SHA-1.",
     ..DIGEST
 };
 
@@ -84,18 +83,19 @@ pub static EVALSHA_RO: Command = Command {
     flags: READS,
     keys: &[READ],
     since: "7.0.0",
-    summary: "Executes a read-only server-side Lua script by SHA1 digest.",
+    summary: "Runs a known Lua script that may not write.",
     ..DIGEST
 };
 
 /// `FCALL`.
-pub static FCALL: Command = Command { name: "fcall", summary: "Invokes a function.", ..FUNCTION };
+pub static FCALL: Command =
+    Command { name: "fcall", summary: "Calls a function of a library.", ..FUNCTION };
 
 /// `FCALL_RO`.
 pub static FCALL_RO: Command = Command {
     name: "fcall_ro",
     flags: READS,
     keys: &[READ.note(READ_NOTE)],
-    summary: "Invokes a read-only function.",
+    summary: "Calls a function of a library that may not write.",
     ..FUNCTION
 };

@@ -18,7 +18,7 @@ static DELETE: Command = Command {
     arity: 3,
     flags: CHANGES,
     complexity: "O(1)",
-    summary: "Deletes a library and its functions.",
+    summary: "Deletes a library.",
     tips: ALL,
     args: &[Arg::new("library-name", ArgKind::String)],
     run: delete,
@@ -30,7 +30,7 @@ static DUMP: Command = Command {
     arity: 2,
     flags: Flags::NOSCRIPT,
     complexity: "O(N) where N is the number of functions",
-    summary: "Dumps all libraries into a serialized binary payload.",
+    summary: "All libraries as bytes that FUNCTION RESTORE reads.",
     run: dump,
     ..SUB
 };
@@ -40,7 +40,7 @@ static FLUSH: Command = Command {
     arity: -2,
     flags: CHANGES,
     complexity: "O(N) where N is the number of functions deleted",
-    summary: "Deletes all libraries and functions.",
+    summary: "Deletes all libraries.",
     tips: ALL,
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
         .optional()],
@@ -53,7 +53,7 @@ static HELP: Command = Command {
     arity: 2,
     flags: Flags::LOADING.with(Flags::STALE),
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..SUB
 };
@@ -63,7 +63,7 @@ static KILL: Command = Command {
     arity: 2,
     flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
     complexity: "O(1)",
-    summary: "Terminates a function during execution.",
+    summary: "Ends the function that runs, if it has not written.",
     tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
     run: |cx, _| kill_running(cx, Kind::Function),
     ..SUB
@@ -74,7 +74,7 @@ static LIST: Command = Command {
     arity: -2,
     flags: Flags::NOSCRIPT,
     complexity: "O(N) where N is the number of functions",
-    summary: "Returns information about all libraries.",
+    summary: "The libraries with their functions.",
     tips: &["nondeterministic_output_order"],
     args: &[
         Arg::new("library-name-pattern", ArgKind::String).after("LIBRARYNAME").optional(),
@@ -89,7 +89,7 @@ static LOAD: Command = Command {
     arity: -3,
     flags: CHANGES.with(Flags::DENYOOM),
     complexity: "O(1) (considering compilation time is redundant)",
-    summary: "Creates a library.",
+    summary: "Adds a library, or puts it in the place of an old one.",
     tips: ALL,
     args: &[
         Arg::token("replace", "REPLACE").optional(),
@@ -104,7 +104,7 @@ static RESTORE: Command = Command {
     arity: -3,
     flags: CHANGES.with(Flags::DENYOOM),
     complexity: "O(N) where N is the number of functions on the payload",
-    summary: "Restores all libraries from a payload.",
+    summary: "Brings back what FUNCTION DUMP gave.",
     tips: ALL,
     args: &[
         Arg::new("serialized-value", ArgKind::String),
@@ -127,7 +127,7 @@ static STATS: Command = Command {
     arity: 2,
     flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
     complexity: "O(1)",
-    summary: "Returns information about a function during execution.",
+    summary: "Which function runs, and how many there are.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     run: stats,
     ..SUB
@@ -138,7 +138,7 @@ pub static FUNCTION: Command = Command {
     name: "function",
     arity: -2,
     complexity: "Depends on subcommand.",
-    summary: "A container for function commands.",
+    summary: "The commands about libraries of functions.",
     subcommands: &[&DELETE, &DUMP, &FLUSH, &HELP, &KILL, &LIST, &LOAD, &RESTORE, &STATS],
     help: &[
         "LOAD [REPLACE] <FUNCTION CODE>",

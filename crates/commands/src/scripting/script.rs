@@ -12,7 +12,7 @@ static DEBUG: Command = Command {
     flags: Flags::NOSCRIPT,
     since: "3.2.0",
     complexity: "O(1)",
-    summary: "Sets the debug mode of server-side Lua scripts.",
+    summary: "Chooses the debugger of scripts, which is not there.",
     args: &[
         Arg::one_of(
             "mode",
@@ -30,7 +30,7 @@ static EXISTS: Command = Command {
     flags: Flags::NOSCRIPT.with(Flags::STALE),
     complexity: "O(N) with N being the number of scripts to check (so checking a single script is an \
                  O(1) operation).",
-    summary: "Determines whether server-side Lua scripts exist in the script cache.",
+    summary: "Which scripts the server knows.",
     tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
     args: &[Arg::new("sha1", ArgKind::String).multiple()],
     run: exists,
@@ -42,7 +42,7 @@ static FLUSH: Command = Command {
     arity: -2,
     flags: Flags::NOSCRIPT.with(Flags::STALE),
     complexity: "O(N) with N being the number of scripts in cache",
-    summary: "Removes all server-side Lua scripts from the script cache.",
+    summary: "Forgets all scripts.",
     history: &[("6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers.")],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::one_of("flush-type", &[Arg::token("async", "ASYNC"), Arg::token("sync", "SYNC")])
@@ -58,7 +58,7 @@ static HELP: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..SUB
 };
@@ -68,7 +68,7 @@ static KILL: Command = Command {
     arity: 2,
     flags: Flags::NOSCRIPT.with(Flags::ALLOW_BUSY),
     complexity: "O(1)",
-    summary: "Terminates a server-side Lua script during execution.",
+    summary: "Ends the script that runs, if it has not written.",
     tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
     run: kill,
     ..SUB
@@ -79,7 +79,7 @@ static LOAD: Command = Command {
     arity: 3,
     flags: Flags::NOSCRIPT.with(Flags::STALE),
     complexity: "O(N) with N being the length in bytes of the script body.",
-    summary: "Loads a server-side Lua script to the script cache.",
+    summary: "Keeps a script for EVALSHA, without a run.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("script", ArgKind::String)],
     run: load,
@@ -92,7 +92,7 @@ static SHOW: Command = Command {
     flags: Flags::NOSCRIPT.with(Flags::STALE),
     since: "8.0.0",
     complexity: "O(1).",
-    summary: "Show server-side Lua script in the script cache.",
+    summary: "The text of a script that the server knows.",
     args: &[Arg::new("sha1", ArgKind::String)],
     run: show,
     ..SUB
@@ -103,7 +103,7 @@ pub static SCRIPT: Command = Command {
     name: "script",
     arity: -2,
     complexity: "Depends on subcommand.",
-    summary: "A container for Lua scripts management commands.",
+    summary: "The commands about scripts that the server knows.",
     subcommands: &[&DEBUG, &EXISTS, &FLUSH, &HELP, &KILL, &LOAD, &SHOW],
     help: &[
         "DEBUG (YES|SYNC|NO) [<engine_name>]",

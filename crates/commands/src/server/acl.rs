@@ -22,7 +22,7 @@ pub static ACL_DELUSER: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1) amortized time considering the typical user.",
-    summary: "Deletes ACL users, and terminates their connections.",
+    summary: "Deletes users, and closes their connections.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("username", ArgKind::String).multiple()],
     secrets: Some(|words, found| (2..words.len()).for_each(found)),
@@ -38,8 +38,7 @@ pub static ACL_DRYRUN: Command = Command {
     group: Group::Server,
     since: "7.0.0",
     complexity: "O(1).",
-    summary: "Simulates the execution of a command by a user, without executing the \
-        command.",
+    summary: "Whether a user may run a command, without running it.",
     args: &[
         Arg::new("username", ArgKind::String),
         Arg::new("command", ArgKind::String),
@@ -58,7 +57,7 @@ pub static ACL_GETUSER: Command = Command {
     since: "6.0.0",
     complexity: "O(N). Where N is the number of password, command and pattern rules \
         that the user has.",
-    summary: "Lists the ACL rules of a user.",
+    summary: "What a user may do.",
     history: &[
         ("6.2.0", "Added Pub/Sub channel patterns."),
         (
@@ -82,7 +81,7 @@ pub static ACL_LIST: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
-    summary: "Dumps the effective rules in ACL file format.",
+    summary: "All users as lines of an ACL file.",
     run: acl_list,
     ..Command::ROW
 };
@@ -95,7 +94,7 @@ pub static ACL_LOAD: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
-    summary: "Reloads the rules from the configured ACL file.",
+    summary: "Reads the users from the ACL file anew.",
     run: acl_load,
     ..Command::ROW
 };
@@ -108,7 +107,7 @@ pub static ACL_SETUSER: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of rules provided.",
-    summary: "Creates and modifies an ACL user and its rules.",
+    summary: "Makes a user, or changes what one may do.",
     history: &[
         ("6.2.0", "Added Pub/Sub channel patterns."),
         ("7.0.0", "Added selectors and key based permissions."),
@@ -132,7 +131,7 @@ pub static ACL_USERS: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
-    summary: "Lists all ACL users.",
+    summary: "The names of all users.",
     run: acl_users,
     ..Command::ROW
 };
@@ -145,7 +144,7 @@ pub static ACL_CAT: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1) since the categories and commands are a fixed set.",
-    summary: "Lists the ACL categories, or the commands inside a category.",
+    summary: "The categories of commands, or the commands of one.",
     args: &[Arg::new("category", ArgKind::String).optional()],
     run: acl_cat,
     ..Command::ROW
@@ -159,8 +158,7 @@ pub static ACL_GENPASS: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Generates a pseudorandom, secure password that can be used to identify \
-        ACL users.",
+    summary: "Makes up a password that is hard to guess.",
     args: &[Arg::new("bits", ArgKind::Integer).optional()],
     run: acl_genpass,
     ..Command::ROW
@@ -174,7 +172,7 @@ pub static ACL_HELP: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -187,7 +185,7 @@ pub static ACL_LOG: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N) with N being the number of entries shown.",
-    summary: "Lists recent security events generated due to ACL rules.",
+    summary: "What users were refused lately.",
     history: &[("7.2.0", "Added entry ID, timestamp created, and timestamp last updated.")],
     args: &[Arg::one_of(
         "operation",
@@ -206,7 +204,7 @@ pub static ACL_SAVE: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(N). Where N is the number of configured users.",
-    summary: "Saves the effective ACL rules in the configured ACL file.",
+    summary: "Writes the users into the ACL file.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     run: acl_save,
     ..Command::ROW
@@ -220,7 +218,7 @@ pub static ACL_WHOAMI: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Returns the authenticated username of the current connection.",
+    summary: "The user of this connection.",
     run: acl_whoami,
     ..Command::ROW
 };
@@ -233,7 +231,7 @@ pub static ACL: Command = Command {
     group: Group::Server,
     since: "6.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for Access List Control commands.",
+    summary: "The commands about users and what they may do.",
     subcommands: &[
         &ACL_DELUSER,
         &ACL_DRYRUN,

@@ -11,7 +11,7 @@ pub static BGREWRITEAOF: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Asynchronously rewrites the append-only file to disk.",
+    summary: "Writes the append-only file anew, in the background.",
     run: bgrewriteaof,
     ..Command::ROW
 };

@@ -20,7 +20,7 @@ pub static COMMAND_COUNT: Command = Command {
     categories: &["connection"],
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns a count of commands.",
+    summary: "How many commands there are.",
     run: command_count,
     ..Command::ROW
 };
@@ -34,7 +34,7 @@ pub static COMMAND_DOCS: Command = Command {
     categories: &["connection"],
     since: "7.0.0",
     complexity: "O(N) where N is the number of commands to look up",
-    summary: "Returns documentary information about one, multiple or all commands.",
+    summary: "What commands are for and how they are written.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::new("command-name", ArgKind::String).optional().multiple()],
     run: command_docs,
@@ -50,7 +50,7 @@ pub static COMMAND_GETKEYS: Command = Command {
     categories: &["connection"],
     since: "2.8.13",
     complexity: "O(N) where N is the number of arguments to the command",
-    summary: "Extracts the key names from an arbitrary command.",
+    summary: "Which arguments of a request are keys.",
     args: &[
         Arg::new("command", ArgKind::String),
         Arg::new("arg", ArgKind::String).optional().multiple(),
@@ -68,7 +68,7 @@ pub static COMMAND_GETKEYSANDFLAGS: Command = Command {
     categories: &["connection"],
     since: "7.0.0",
     complexity: "O(N) where N is the number of arguments to the command",
-    summary: "Extracts the key names and access flags for an arbitrary command.",
+    summary: "Which arguments of a request are keys, and what becomes of them.",
     args: &[
         Arg::new("command", ArgKind::String),
         Arg::new("arg", ArgKind::String).optional().multiple(),
@@ -86,7 +86,7 @@ pub static COMMAND_HELP: Command = Command {
     categories: &["connection"],
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -100,7 +100,7 @@ pub static COMMAND_INFO: Command = Command {
     categories: &["connection"],
     since: "2.8.13",
     complexity: "O(N) where N is the number of commands to look up",
-    summary: "Returns information about one, multiple or all commands.",
+    summary: "How commands are to be called, as clients need it.",
     history: &[(
         "7.0.0",
         "Allowed to be called with no argument to get info on all \
@@ -121,7 +121,7 @@ pub static COMMAND_LIST: Command = Command {
     categories: &["connection"],
     since: "7.0.0",
     complexity: "O(N) where N is the total number of commands",
-    summary: "Returns a list of command names.",
+    summary: "The names of commands, all or some.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::one_of(
         "filterby",
@@ -146,7 +146,7 @@ pub static COMMAND: Command = Command {
     categories: &["connection"],
     since: "2.8.13",
     complexity: "O(N) where N is the total number of commands",
-    summary: "Returns detailed information about all commands.",
+    summary: "How all commands are to be called, as clients need it.",
     tips: &["nondeterministic_output_order"],
     subcommands: &[
         &COMMAND_COUNT,

@@ -12,7 +12,7 @@ pub static SLOWLOG_GET: Command = Command {
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(N) where N is the number of entries returned",
-    summary: "Returns the slow log's entries.",
+    summary: "The commands that took long, the newest first.",
     history: &[("4.0.0", "Added client IP address, port and name to the reply.")],
     tips: &["request_policy:all_nodes", "nondeterministic_output"],
     args: &[Arg::new("count", ArgKind::Integer).optional()],
@@ -28,7 +28,7 @@ pub static SLOWLOG_HELP: Command = Command {
     group: Group::Server,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Shows helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -41,7 +41,7 @@ pub static SLOWLOG_LEN: Command = Command {
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(1)",
-    summary: "Returns the number of entries in the slow log.",
+    summary: "How many commands the slow log holds.",
     tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
     run: slowlog_len,
     ..Command::ROW
@@ -55,7 +55,7 @@ pub static SLOWLOG_RESET: Command = Command {
     group: Group::Server,
     since: "2.2.12",
     complexity: "O(N) where N is the number of entries in the slowlog",
-    summary: "Clears all entries from the slow log.",
+    summary: "Empties the slow log.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     run: slowlog_reset,
     ..Command::ROW
@@ -69,7 +69,7 @@ pub static SLOWLOG: Command = Command {
     group: Group::Server,
     since: "2.2.12",
     complexity: "Depends on subcommand.",
-    summary: "A container for slow log commands.",
+    summary: "The commands about requests that took long.",
     subcommands: &[&SLOWLOG_GET, &SLOWLOG_HELP, &SLOWLOG_LEN, &SLOWLOG_RESET],
     help: &[
         "GET [<count>]",
@@ -93,7 +93,7 @@ pub static COMMANDLOG_GET: Command = Command {
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(N) where N is the number of entries returned",
-    summary: "Returns the specified command log's entries.",
+    summary: "Requests that were slow, or large, or had large replies.",
     tips: &["request_policy:all_nodes", "nondeterministic_output"],
     args: &[
         Arg::new("count", ArgKind::Integer),
@@ -118,7 +118,7 @@ pub static COMMANDLOG_HELP: Command = Command {
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(1)",
-    summary: "Shows helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -131,7 +131,7 @@ pub static COMMANDLOG_LEN: Command = Command {
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(1)",
-    summary: "Returns the number of entries in the specified type of command log.",
+    summary: "How many entries a command log has.",
     tips: &["request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"],
     args: &[Arg::one_of(
         "type",
@@ -153,7 +153,7 @@ pub static COMMANDLOG_RESET: Command = Command {
     group: Group::Server,
     since: "8.1.0",
     complexity: "O(N) where N is the number of entries in the commandlog",
-    summary: "Clears all entries from the specified type of command log.",
+    summary: "Empties a command log.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::one_of(
         "type",
@@ -175,7 +175,7 @@ pub static COMMANDLOG: Command = Command {
     group: Group::Server,
     since: "8.1.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for command log commands.",
+    summary: "The commands about requests that stood out.",
     subcommands: &[&COMMANDLOG_GET, &COMMANDLOG_HELP, &COMMANDLOG_LEN, &COMMANDLOG_RESET],
     help: &[
         "GET <count> <type>",

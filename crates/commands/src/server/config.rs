@@ -11,7 +11,7 @@ pub static CONFIG_GET: Command = Command {
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) when N is the number of configuration parameters provided",
-    summary: "Returns the effective values of configuration parameters.",
+    summary: "The values of options whose names match.",
     history: &[(
         "7.0.0",
         "Added the ability to pass multiple pattern parameters in one \
@@ -30,7 +30,7 @@ pub static CONFIG_HELP: Command = Command {
     group: Group::Server,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -43,7 +43,7 @@ pub static CONFIG_RESETSTAT: Command = Command {
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Resets the server's statistics.",
+    summary: "Sets the counters of INFO to zero.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     run: config_resetstat,
     ..Command::ROW
@@ -57,7 +57,7 @@ pub static CONFIG_REWRITE: Command = Command {
     group: Group::Server,
     since: "2.8.0",
     complexity: "O(1)",
-    summary: "Persists the effective configuration to file.",
+    summary: "Brings the configuration file up to date.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     run: config_rewrite,
     ..Command::ROW
@@ -71,7 +71,7 @@ pub static CONFIG_SET: Command = Command {
     group: Group::Server,
     since: "2.0.0",
     complexity: "O(N) when N is the number of configuration parameters provided",
-    summary: "Sets configuration parameters in-flight.",
+    summary: "Changes options while the server runs.",
     history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::block(
@@ -92,7 +92,7 @@ pub static CONFIG: Command = Command {
     group: Group::Server,
     since: "2.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for server configuration commands.",
+    summary: "The commands about options.",
     subcommands: &[&CONFIG_GET, &CONFIG_HELP, &CONFIG_RESETSTAT, &CONFIG_REWRITE, &CONFIG_SET],
     help: &[
         "GET <pattern>",

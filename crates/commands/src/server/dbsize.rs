@@ -11,7 +11,7 @@ pub static DBSIZE: Command = Command {
     categories: &["keyspace"],
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the number of keys in the database.",
+    summary: "How many keys the database has.",
     tips: &["request_policy:all_shards", "response_policy:agg_sum"],
     run: dbsize,
     ..Command::ROW

@@ -17,7 +17,7 @@ pub static FAILOVER: Command = Command {
     flags: Flags::WORLD.with(Flags::ADMIN).with(Flags::NOSCRIPT).with(Flags::STALE),
     group: Group::Server,
     since: "6.2.0",
-    summary: "Starts a coordinated failover from a server to one of its replicas.",
+    summary: "Hands the role of the primary to a replica.",
     args: &[
         Arg::block(
             "target",

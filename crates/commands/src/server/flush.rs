@@ -20,7 +20,7 @@ pub static FLUSHALL: Command = Command {
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",
     complexity: "O(N) where N is the total number of keys in all databases",
-    summary: "Removes all keys from all databases.",
+    summary: "Deletes the keys of all databases.",
     history: &[
         ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
         ("6.2.0", "Added the `SYNC` flushing mode modifier."),
@@ -45,7 +45,7 @@ pub static FLUSHDB: Command = Command {
     categories: &["keyspace", "dangerous"],
     since: "1.0.0",
     complexity: "O(N) where N is the number of keys in the selected database",
-    summary: "Removes all keys from the current database.",
+    summary: "Deletes the keys of this database.",
     history: &[
         ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
         ("6.2.0", "Added the `SYNC` flushing mode modifier."),

@@ -24,7 +24,7 @@ pub static INFO: Command = Command {
     categories: &["dangerous"],
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns information and statistics about the server.",
+    summary: "What the server is and does, in figures.",
     history: &[("7.0.0", "Added support for taking multiple section arguments.")],
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     args: &[Arg::new("section", ArgKind::String).optional().multiple()],

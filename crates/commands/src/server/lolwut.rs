@@ -10,7 +10,7 @@ pub static LOLWUT: Command = Command {
     group: Group::Server,
     since: "5.0.0",
     complexity: "",
-    summary: "Displays computer art and the server version.",
+    summary: "Draws something and says which version this is.",
     args: &[Arg::new("version", ArgKind::Integer).after("VERSION").optional()],
     run: lolwut,
     ..Command::ROW

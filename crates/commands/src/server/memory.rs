@@ -13,7 +13,7 @@ pub static MEMORY_DOCTOR: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(1)",
-    summary: "Outputs a memory problems report.",
+    summary: "Explains the use of memory in plain words.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     run: memory_doctor,
     ..Command::ROW
@@ -27,7 +27,7 @@ pub static MEMORY_HELP: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -40,7 +40,7 @@ pub static MEMORY_MALLOC_STATS: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "Depends on how much memory is allocated, could be slow",
-    summary: "Returns the allocator statistics.",
+    summary: "What the allocator says about itself.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     run: memory_malloc_stats,
     ..Command::ROW
@@ -54,7 +54,7 @@ pub static MEMORY_PURGE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "Depends on how much memory is allocated, could be slow",
-    summary: "Asks the allocator to release memory.",
+    summary: "Gives free memory back to the system.",
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
     run: memory_purge,
     ..Command::ROW
@@ -68,7 +68,7 @@ pub static MEMORY_STATS: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(1)",
-    summary: "Returns details about memory usage.",
+    summary: "What the memory is used for.",
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
     run: memory_stats,
     ..Command::ROW
@@ -83,7 +83,7 @@ pub static MEMORY_USAGE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(N) where N is the number of samples.",
-    summary: "Estimates the memory usage of a key.",
+    summary: "About how many bytes a key takes.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).after("SAMPLES").optional()],
     run: memory_usage,
     ..Command::ROW
@@ -97,7 +97,7 @@ pub static MEMORY: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for memory diagnostics commands.",
+    summary: "The commands about memory.",
     subcommands: &[
         &MEMORY_DOCTOR,
         &MEMORY_HELP,

@@ -12,7 +12,7 @@ pub static MODULE: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for module commands.",
+    summary: "The commands about modules, of which there are none.",
     subcommands: &[&MODULE_HELP, &MODULE_LIST, &MODULE_LOAD, &MODULE_LOADEX, &MODULE_UNLOAD],
     help: HELP,
     ..Command::ROW
@@ -25,7 +25,7 @@ pub static MODULE_HELP: Command = Command {
     flags: Flags::LOADING.with(Flags::STALE),
     group: Group::Server,
     since: "5.0.0",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -38,7 +38,7 @@ pub static MODULE_LIST: Command = Command {
     group: Group::Server,
     since: "4.0.0",
     complexity: "O(N) where N is the number of loaded modules.",
-    summary: "Returns all loaded modules.",
+    summary: "The modules that are loaded.",
     tips: &["nondeterministic_output_order"],
     run: list,
     ..Command::ROW
@@ -51,7 +51,7 @@ pub static MODULE_LOAD: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     since: "4.0.0",
-    summary: "Loads a module.",
+    summary: "Refuses to load a module.",
     args: &[
         Arg::new("path", ArgKind::String),
         Arg::new("arg", ArgKind::String).optional().multiple(),
@@ -67,7 +67,7 @@ pub static MODULE_LOADEX: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     since: "7.0.0",
-    summary: "Loads a module using extended parameters.",
+    summary: "Refuses to load a module with options.",
     args: &[
         Arg::new("path", ArgKind::String),
         Arg::block(
@@ -91,7 +91,7 @@ pub static MODULE_UNLOAD: Command = Command {
     flags: Flags::ADMIN.with(Flags::NOSCRIPT).with(Flags::NO_ASYNC_LOADING),
     group: Group::Server,
     since: "4.0.0",
-    summary: "Unloads a module.",
+    summary: "Refuses to unload a module.",
     args: &[Arg::new("name", ArgKind::String)],
     run: unload,
     ..Command::ROW

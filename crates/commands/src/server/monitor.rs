@@ -11,7 +11,7 @@ pub static MONITOR: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "",
-    summary: "Listens for all requests received by the server in real-time.",
+    summary: "Shows every request as it comes.",
     run: monitor,
     ..Command::ROW
 };

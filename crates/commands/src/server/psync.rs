@@ -22,7 +22,7 @@ pub static PSYNC: Command = Command {
     group: Group::Server,
     since: "2.8.0",
     complexity: "",
-    summary: "An internal command used in replication.",
+    summary: "How a replica asks for what it lacks, or for everything.",
     args: &[Arg::new("replicationid", ArgKind::String), Arg::new("offset", ArgKind::Integer)],
     // A promotion stops the world.
     needs_world: Some(|words| words.len() > 3),
@@ -38,7 +38,7 @@ pub static SYNC: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "",
-    summary: "An internal command used in replication.",
+    summary: "How an old replica asks for everything.",
     run: sync,
     ..Command::ROW
 };

@@ -19,7 +19,7 @@ pub static REPLCONF: Command = Command {
         .with(Flags::SYSCMD),
     group: Group::Server,
     since: "3.0.0",
-    summary: "An internal command for configuring the replication stream.",
+    summary: "What primary and replica tell each other.",
     run: replconf,
     ..Command::ROW
 };

@@ -33,7 +33,7 @@ pub static REPLICAOF: Command = Command {
     flags: FLAGS,
     group: Group::Server,
     since: "5.0.0",
-    summary: "Configures a server as replica of another, or promotes it to a primary.",
+    summary: "Makes this server the replica of another, or a primary.",
     args: ARGS,
     run: replicaof,
     ..Command::ROW
@@ -46,7 +46,7 @@ pub static SLAVEOF: Command = Command {
     flags: FLAGS,
     group: Group::Server,
     since: "1.0.0",
-    summary: "Sets a server as a replica of another, or promotes it to being a primary.",
+    summary: "The old name of REPLICAOF.",
     deprecated: Some(("5.0.0", "`REPLICAOF`")),
     args: ARGS,
     run: replicaof,

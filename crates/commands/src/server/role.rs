@@ -12,7 +12,7 @@ pub static ROLE: Command = Command {
     group: Group::Server,
     categories: &["admin", "dangerous"],
     since: "2.8.12",
-    summary: "Returns the replication role.",
+    summary: "Whether this is a primary or a replica, and of which servers.",
     run: role,
     ..Command::ROW
 };

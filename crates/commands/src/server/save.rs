@@ -17,7 +17,7 @@ pub static SAVE: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "O(N) where N is the total number of keys in all databases",
-    summary: "Synchronously saves the database(s) to disk.",
+    summary: "Writes all databases to disk, and answers when that is done.",
     run: save,
     ..Command::ROW
 };
@@ -30,7 +30,7 @@ pub static BGSAVE: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Asynchronously saves the database(s) to disk.",
+    summary: "Writes all databases to disk, in the background.",
     history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
     args: &[Arg::one_of(
         "operation",
@@ -53,7 +53,7 @@ pub static LASTSAVE: Command = Command {
     categories: &["admin", "dangerous"],
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the Unix timestamp of the last successful save to disk.",
+    summary: "When the databases were last written to disk.",
     tips: &["nondeterministic_output"],
     run: lastsave,
     ..Command::ROW

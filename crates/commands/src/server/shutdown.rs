@@ -18,7 +18,7 @@ pub static SHUTDOWN: Command = Command {
     since: "1.0.0",
     complexity: "O(N) when saving, where N is the total number of keys in all databases \
         when saving data, otherwise O(1)",
-    summary: "Synchronously saves the database(s) to disk and shuts down the server.",
+    summary: "Ends the server, after what has to be saved is saved.",
     history: &[
         ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
         ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),

@@ -10,7 +10,7 @@ pub static TIME: Command = Command {
     group: Group::Server,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Returns the server time.",
+    summary: "The server's clock, in seconds and microseconds.",
     tips: &["nondeterministic_output"],
     run: time,
     ..Command::ROW

@@ -24,7 +24,7 @@ pub static SINTER: Command = Command {
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
     effort: Effort::Intersection(3),
-    summary: "Returns the intersect of multiple sets.",
+    summary: "The members that all sets have.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
     run: sinter,
@@ -41,7 +41,7 @@ pub static SUNION: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
     effort: Effort::Elements(3),
-    summary: "Returns the union of multiple sets.",
+    summary: "The members that at least one set has.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
     run: sunion,
@@ -58,7 +58,7 @@ pub static SDIFF: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
     effort: Effort::Elements(3),
-    summary: "Returns the difference of multiple sets.",
+    summary: "The members of the first set that no other has.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0).multiple()],
     run: sdiff,
@@ -79,7 +79,7 @@ pub static SINTERSTORE: Command = Command {
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
     effort: Effort::Intersection(3),
-    summary: "Stores the intersect of multiple sets in a key.",
+    summary: "Keeps the members that all sets have.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sinterstore,
     ..Command::ROW
@@ -98,7 +98,7 @@ pub static SUNIONSTORE: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
     effort: Effort::Elements(3),
-    summary: "Stores the union of multiple sets in a key.",
+    summary: "Keeps the members that at least one set has.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sunionstore,
     ..Command::ROW
@@ -117,7 +117,7 @@ pub static SDIFFSTORE: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the total number of elements in all given sets.",
     effort: Effort::Elements(3),
-    summary: "Stores the difference of multiple sets in a key.",
+    summary: "Keeps the members of the first set that no other has.",
     args: &[Arg::key("destination", 0), Arg::key("key", 1).multiple()],
     run: sdiffstore,
     ..Command::ROW

@@ -19,7 +19,7 @@ pub static SINTERCARD: Command = Command {
     complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M \
         is the number of sets.",
     effort: Effort::Intersection(3),
-    summary: "Returns the number of members of the intersect of multiple sets.",
+    summary: "How many members all sets have in common.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),

@@ -19,8 +19,7 @@ pub static SADD: Command = Command {
     complexity: "O(1) for each element added, so O(N) to add N elements when the \
         command is called with multiple arguments.",
     effort: Effort::Words(3),
-    summary: "Adds one or more members to a set. Creates the key if it doesn't \
-        exist.",
+    summary: "Adds members to a set.",
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: sadd,
@@ -37,8 +36,7 @@ pub static SREM: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of members to be removed.",
     effort: Effort::Words(3),
-    summary: "Removes one or more members from a set. Deletes the set if the last \
-        member was removed.",
+    summary: "Takes members out of a set.",
     history: &[("2.4.0", "Accepts multiple `member` arguments.")],
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: srem,
@@ -54,7 +52,7 @@ pub static SCARD: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the number of members in a set.",
+    summary: "How many members a set has.",
     args: &[Arg::key("key", 0)],
     run: scard,
     ..Command::ROW
@@ -69,7 +67,7 @@ pub static SISMEMBER: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Determines whether a member belongs to a set.",
+    summary: "Whether a set has a member.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String)],
     run: sismember,
     ..Command::ROW
@@ -85,7 +83,7 @@ pub static SMISMEMBER: Command = Command {
     since: "6.2.0",
     complexity: "O(N) where N is the number of elements being checked for membership",
     effort: Effort::Words(3),
-    summary: "Determines whether multiple members belong to a set.",
+    summary: "Which of several members a set has.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: smismember,
     ..Command::ROW
@@ -101,7 +99,7 @@ pub static SMEMBERS: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the set cardinality.",
     effort: Effort::Elements(1),
-    summary: "Returns all members of a set.",
+    summary: "All members of a set.",
     tips: &["nondeterministic_output_order"],
     args: &[Arg::key("key", 0)],
     run: smembers,
@@ -120,7 +118,7 @@ pub static SMOVE: Command = Command {
     group: Group::Set,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Moves a member from one set to another.",
+    summary: "Takes a member out of one set and puts it into another.",
     args: &[Arg::key("source", 0), Arg::key("destination", 1), Arg::new("member", ArgKind::String)],
     run: smove,
     ..Command::ROW

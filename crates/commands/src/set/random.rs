@@ -20,8 +20,7 @@ pub static SPOP: Command = Command {
     complexity: "Without the count argument O(1), otherwise O(N) where N is the value \
         of the passed count.",
     effort: Effort::Estimate(crate::effort::popped),
-    summary: "Returns one or more random members from a set after removing them. \
-        Deletes the set if the last member was popped.",
+    summary: "Takes some members out of a set, by chance.",
     history: &[("3.2.0", "Added the `count` argument.")],
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("3.2.0")],
@@ -40,7 +39,7 @@ pub static SRANDMEMBER: Command = Command {
     complexity: "Without the count argument O(1), otherwise O(N) where N is the \
         absolute value of the passed count.",
     effort: Effort::Estimate(crate::effort::sampled),
-    summary: "Gets one or multiple random members from a set.",
+    summary: "Some members of a set, by chance.",
     history: &[("2.6.0", "Added the optional `count` argument.")],
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional().since("2.6.0")],

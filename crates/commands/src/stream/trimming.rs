@@ -21,7 +21,7 @@ pub static XTRIM: Command = Command {
     since: "5.0.0",
     complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
     effort: Effort::Estimate(effort),
-    summary: "Deletes messages from the beginning of a stream.",
+    summary: "Drops the oldest entries of a stream.",
     history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
     tips: &["nondeterministic_output"],
     args: &[

@@ -17,7 +17,7 @@ pub static XACK: Command = Command {
     since: "5.0.0",
     complexity: "O(1) for each message ID processed.",
     effort: Effort::Words(8),
-    summary: "Returns the number of messages that were successfully acknowledged by the consumer group member of a stream.",
+    summary: "Says that a group is done with entries.",
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),
@@ -37,7 +37,7 @@ pub static XACKDEL: Command = Command {
     since: "8.2.0",
     complexity: "O(1) for each entry ID processed.",
     effort: Effort::Words(10),
-    summary: "Acknowledges and deletes one or multiple messages for a stream consumer group.",
+    summary: "Says that a group is done with entries, and deletes them.",
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),

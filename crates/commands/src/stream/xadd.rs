@@ -18,7 +18,7 @@ pub static XADD: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
-    summary: "Appends a new message to a stream. Creates the key if it doesn't exist.",
+    summary: "Adds an entry at the end of a stream.",
     history: &[
         (
             "6.2.0",

@@ -19,7 +19,7 @@ pub static XAUTOCLAIM: Command = Command {
     since: "6.2.0",
     complexity: "O(1) if COUNT is small.",
     effort: Effort::Estimate(effort),
-    summary: "Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to a consumer group member.",
+    summary: "Takes over entries that others have left lying, in steps.",
     history: &[(
         "7.0.0",
         "Added an element to the reply array, containing deleted entries the command cleared from the PEL",

@@ -19,7 +19,7 @@ pub static XCLAIM: Command = Command {
     since: "5.0.0",
     complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
     effort: Effort::Words(40),
-    summary: "Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered to a consumer group member.",
+    summary: "Takes over entries that were given to another consumer.",
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

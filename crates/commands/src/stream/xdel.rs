@@ -17,7 +17,7 @@ pub static XDEL: Command = Command {
     since: "5.0.0",
     complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
     effort: Effort::Words(10),
-    summary: "Returns the number of messages after removing them from a stream.",
+    summary: "Deletes entries.",
     args: &[Arg::key("key", 0), Arg::new("id", ArgKind::String).multiple()],
     run: xdel,
     ..Command::ROW
@@ -33,7 +33,7 @@ pub static XDELEX: Command = Command {
     since: "8.2.0",
     complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
     effort: Effort::Words(10),
-    summary: "Deletes one or multiple entries from the stream.",
+    summary: "Deletes entries, with a say in what groups remember of them.",
     args: &[Arg::key("key", 0), references::CONDITION, references::IDS],
     run: xdelex,
     ..Command::ROW

@@ -16,7 +16,7 @@ pub static XGROUP: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for consumer groups commands.",
+    summary: "The commands about groups of consumers.",
     subcommands: &[
         &XGROUP_CREATE,
         &XGROUP_CREATECONSUMER,
@@ -38,7 +38,7 @@ pub static XGROUP_CREATE: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Creates a consumer group.",
+    summary: "Makes a group.",
     history: &[("7.0.0", "Added the `entries_read` named argument.")],
     args: &[
         Arg::key("key", 0),
@@ -63,7 +63,7 @@ pub static XGROUP_CREATECONSUMER: Command = Command {
     group: Group::Stream,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Creates a consumer in a consumer group.",
+    summary: "Adds a consumer to a group.",
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),
@@ -82,7 +82,7 @@ pub static XGROUP_DELCONSUMER: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Deletes a consumer from a consumer group.",
+    summary: "Takes a consumer out of a group, with what it had to do.",
     args: &[
         Arg::key("key", 0),
         Arg::new("group", ArgKind::String),
@@ -101,7 +101,7 @@ pub static XGROUP_DESTROY: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
-    summary: "Destroys a consumer group.",
+    summary: "Deletes a group.",
     args: &[Arg::key("key", 0), Arg::new("group", ArgKind::String)],
     run: xgroup_destroy,
     ..Command::ROW
@@ -115,7 +115,7 @@ pub static XGROUP_HELP: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -129,7 +129,7 @@ pub static XGROUP_SETID: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Sets the last-delivered ID of a consumer group.",
+    summary: "Says from where on a group reads.",
     history: &[("7.0.0", "Added the optional `entries_read` argument.")],
     args: &[
         Arg::key("key", 0),

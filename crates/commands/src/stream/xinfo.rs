@@ -17,7 +17,7 @@ pub static XINFO: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for stream introspection commands.",
+    summary: "The commands that look into a stream.",
     subcommands: &[&XINFO_CONSUMERS, &XINFO_GROUPS, &XINFO_HELP, &XINFO_STREAM],
     help: HELP,
     ..Command::ROW
@@ -32,7 +32,7 @@ pub static XINFO_CONSUMERS: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns a list of the consumers in a consumer group.",
+    summary: "The consumers of a group.",
     history: &[("7.2.0", "Added the `inactive` field, and changed the meaning of `idle`.")],
     tips: &["nondeterministic_output"],
     args: &[Arg::key("key", 0), Arg::new("group", ArgKind::String)],
@@ -49,7 +49,7 @@ pub static XINFO_GROUPS: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns a list of the consumer groups of a stream.",
+    summary: "The groups of a stream.",
     history: &[("7.0.0", "Added the `entries-read` and `lag` fields")],
     args: &[Arg::key("key", 0)],
     run: xinfo_groups,
@@ -64,7 +64,7 @@ pub static XINFO_HELP: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -79,7 +79,7 @@ pub static XINFO_STREAM: Command = Command {
     since: "5.0.0",
     complexity: "O(1)",
     effort: Effort::Estimate(effort),
-    summary: "Returns information about a stream.",
+    summary: "What is known about a stream.",
     history: &[
         ("6.0.0", "Added the `FULL` modifier."),
         (

@@ -12,7 +12,7 @@ pub static XLEN: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns the number of messages in a stream.",
+    summary: "How many entries a stream has.",
     args: &[Arg::key("key", 0)],
     run: xlen,
     ..Command::ROW

@@ -16,7 +16,7 @@ pub static XRANGE: Command = Command {
     since: "5.0.0",
     complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
     effort: Effort::Part(8, asked),
-    summary: "Returns the messages from a stream within a range of IDs.",
+    summary: "The entries between two IDs, the oldest first.",
     history: &[("6.2.0", "Added exclusive ranges.")],
     args: &[
         Arg::key("key", 0),
@@ -38,7 +38,7 @@ pub static XREVRANGE: Command = Command {
     since: "5.0.0",
     complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
     effort: Effort::Part(8, asked),
-    summary: "Returns the messages from a stream within a range of IDs in reverse order.",
+    summary: "The entries between two IDs, the newest first.",
     history: &[("6.2.0", "Added exclusive ranges.")],
     args: &[
         Arg::key("key", 0),

@@ -28,7 +28,7 @@ pub static XREAD: Command = Command {
     since: "5.0.0",
     complexity: "",
     effort: Effort::Estimate(effort),
-    summary: "Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.",
+    summary: "Entries behind the given IDs; can wait for some.",
     args: &[
         Arg::new("count", ArgKind::Integer).after("COUNT").optional(),
         Arg::new("maxcount", ArgKind::Integer).after("MAXCOUNT").optional().since("8.10.0"),

@@ -34,7 +34,7 @@ pub static XREADGROUP: Command = Command {
     since: "5.0.0",
     complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
     effort: Effort::Estimate(effort),
-    summary: "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
+    summary: "Entries for a consumer of a group; can wait for some.",
     args: &[
         Arg::block(
             "group-block",

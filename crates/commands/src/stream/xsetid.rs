@@ -15,7 +15,7 @@ pub static XSETID: Command = Command {
     group: Group::Stream,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "An internal command for replicating stream values.",
+    summary: "Sets the last ID of a stream, as replication needs it.",
     history: &[("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments.")],
     args: &[
         Arg::key("key", 0),

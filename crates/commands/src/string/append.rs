@@ -17,8 +17,7 @@ pub static APPEND: Command = Command {
         value is small and the already present value is of any size, since the dynamic \
         string library used by the server will double the free space available on every \
         reallocation.",
-    summary: "Appends a string to the value of a key. Creates the key if it doesn't \
-        exist.",
+    summary: "Puts bytes behind a string.",
     args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
     run: append,
     ..Command::ROW
@@ -33,7 +32,7 @@ pub static STRLEN: Command = Command {
     group: Group::String,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Returns the length of a string value.",
+    summary: "How many bytes a string has.",
     args: &[Arg::key("key", 0)],
     run: strlen,
     ..Command::ROW

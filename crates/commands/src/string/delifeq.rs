@@ -11,7 +11,7 @@ pub static DELIFEQ: Command = Command {
     group: Group::String,
     since: "9.0.0",
     complexity: "O(1)",
-    summary: "Delete key if value matches string.",
+    summary: "Deletes a key if its value is the given one.",
     args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
     run: delifeq,
     ..Command::ROW

@@ -11,7 +11,7 @@ pub static GET: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the string value of a key.",
+    summary: "The value of a string.",
     args: &[Arg::key("key", 0)],
     run: get,
     ..Command::ROW

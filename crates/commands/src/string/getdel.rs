@@ -13,7 +13,7 @@ pub static GETDEL: Command = Command {
     group: Group::String,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns the string value of a key after deleting the key.",
+    summary: "Takes a string away and answers with its value.",
     args: &[Arg::key("key", 0)],
     run: getdel,
     ..Command::ROW
@@ -29,7 +29,7 @@ pub static GETEX: Command = Command {
     group: Group::String,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns the string value of a key after setting its expiration time.",
+    summary: "The value of a string, whose expiry it can change.",
     args: &[Arg::key("key", 0), EXPIRE_OR_PERSIST],
     run: getex,
     ..Command::ROW

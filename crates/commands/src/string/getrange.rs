@@ -18,7 +18,7 @@ pub static GETRANGE: Command = Command {
         ultimately determined by the returned length, but because creating a substring \
         from an existing string is very cheap, it can be considered O(1) for small \
         strings.",
-    summary: "Returns a substring of the string stored at a key.",
+    summary: "The bytes between two places of a string.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),
@@ -40,7 +40,7 @@ pub static SUBSTR: Command = Command {
         ultimately determined by the returned length, but because creating a substring \
         from an existing string is very cheap, it can be considered O(1) for small \
         strings.",
-    summary: "Returns a substring from a string value.",
+    summary: "The old name of GETRANGE.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),
@@ -61,8 +61,7 @@ pub static SETRANGE: Command = Command {
     complexity: "O(1), not counting the time taken to copy the new string in place. \
         Usually, this string is very small so the amortized complexity is O(1). \
         Otherwise, complexity is O(M) with M being the length of the value argument.",
-    summary: "Overwrites a part of a string value with another by an offset. Creates \
-        the key if it doesn't exist.",
+    summary: "Writes bytes over a part of a string.",
     args: &[
         Arg::key("key", 0),
         Arg::new("offset", ArgKind::Integer),

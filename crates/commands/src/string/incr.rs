@@ -14,8 +14,7 @@ pub static INCR: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Increments the integer value of a key by one. Uses 0 as initial value \
-        if the key doesn't exist.",
+    summary: "Adds one to a number.",
     args: &[Arg::key("key", 0)],
     run: incr,
     ..Command::ROW
@@ -30,8 +29,7 @@ pub static DECR: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Decrements the integer value of a key by one. Uses 0 as initial value \
-        if the key doesn't exist.",
+    summary: "Takes one from a number.",
     args: &[Arg::key("key", 0)],
     run: decr,
     ..Command::ROW
@@ -46,8 +44,7 @@ pub static INCRBY: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Increments the integer value of a key by a number. Uses 0 as initial \
-        value if the key doesn't exist.",
+    summary: "Adds an integer to a number.",
     args: &[Arg::key("key", 0), Arg::new("increment", ArgKind::Integer)],
     run: incrby,
     ..Command::ROW
@@ -62,8 +59,7 @@ pub static DECRBY: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Decrements the integer value of a key by a number. Uses 0 as initial \
-        value if the key doesn't exist.",
+    summary: "Takes an integer from a number.",
     args: &[Arg::key("key", 0), Arg::new("decrement", ArgKind::Integer)],
     run: decrby,
     ..Command::ROW

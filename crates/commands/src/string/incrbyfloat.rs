@@ -16,8 +16,7 @@ pub static INCRBYFLOAT: Command = Command {
     group: Group::String,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Increments the floating point value of a key by a number. Uses 0 as \
-        initial value if the key doesn't exist.",
+    summary: "Adds a fraction to a number.",
     args: &[Arg::key("key", 0), Arg::new("increment", ArgKind::Double)],
     run: incrbyfloat,
     ..Command::ROW

@@ -27,7 +27,7 @@ pub static LCS: Command = Command {
     since: "7.0.0",
     complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
     effort: Effort::Estimate(compared),
-    summary: "Finds the longest common substring.",
+    summary: "What two strings have in common, in the order of both.",
     args: &[
         Arg::key("key1", 0),
         Arg::key("key2", 0),

@@ -16,7 +16,7 @@ pub static MGET: Command = Command {
     since: "1.0.0",
     complexity: "O(N) where N is the number of keys to retrieve.",
     effort: Effort::Words(2),
-    summary: "Atomically returns the string values of one or more keys.",
+    summary: "The values of several strings.",
     tips: &["request_policy:multi_shard"],
     args: &[Arg::key("key", 0).multiple()],
     run: mget,
@@ -33,7 +33,7 @@ pub static MSET: Command = Command {
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
     effort: Effort::Words(3),
-    summary: "Atomically creates or modifies the string values of one or more keys.",
+    summary: "Sets several strings at once.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     args: &[
         Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple()
@@ -52,8 +52,7 @@ pub static MSETNX: Command = Command {
     since: "1.0.1",
     complexity: "O(N) where N is the number of keys to set.",
     effort: Effort::Words(3),
-    summary: "Atomically modifies the string values of one or more keys only when \
-        all keys don't exist.",
+    summary: "Sets several strings at once if none of the keys is there.",
     args: &[
         Arg::block("data", &[Arg::key("key", 0), Arg::new("value", ArgKind::String)]).multiple()
     ],

@@ -20,8 +20,7 @@ pub static MSETEX: Command = Command {
     since: "9.1.0",
     complexity: "O(N) where N is the number of keys to set.",
     effort: Effort::Words(3),
-    summary: "Atomically creates or modifies the string values of one or more keys, \
-        and optionally set their expiration.",
+    summary: "Sets several strings at once, with one expiry for all.",
     tips: &["request_policy:multi_shard", "response_policy:all_succeeded"],
     args: &[
         Arg::new("numkeys", ArgKind::Integer),

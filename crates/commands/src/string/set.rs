@@ -24,8 +24,7 @@ pub static SET: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Sets the string value of a key, ignoring its type. The key is created \
-        if it doesn't exist.",
+    summary: "Sets a string, whatever was there; has conditions and expiry.",
     history: &[
         ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
         ("6.0.0", "Added the `KEEPTTL` option."),
@@ -79,7 +78,7 @@ pub static SETNX: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Sets the string value of a key only when the key doesn't exist.",
+    summary: "Sets a string if the key is not there.",
     args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
     run: setnx,
     ..Command::ROW
@@ -94,8 +93,7 @@ pub static SETEX: Command = Command {
     group: Group::String,
     since: "2.0.0",
     complexity: "O(1)",
-    summary: "Sets the string value and expiration time of a key. Creates the key if \
-        it doesn't exist.",
+    summary: "Sets a string that expires in so many seconds.",
     args: &[
         Arg::key("key", 0),
         Arg::new("seconds", ArgKind::Integer),
@@ -114,8 +112,7 @@ pub static PSETEX: Command = Command {
     group: Group::String,
     since: "2.6.0",
     complexity: "O(1)",
-    summary: "Sets both string value and expiration time in milliseconds of a key. \
-        The key is created if it doesn't exist.",
+    summary: "Sets a string that expires in so many milliseconds.",
     args: &[
         Arg::key("key", 0),
         Arg::new("milliseconds", ArgKind::Integer),
@@ -134,8 +131,7 @@ pub static GETSET: Command = Command {
     group: Group::String,
     since: "1.0.0",
     complexity: "O(1)",
-    summary: "Returns the previous string value of a key after setting it to a new \
-        value.",
+    summary: "Sets a string and answers with the value before it.",
     args: &[Arg::key("key", 0), Arg::new("value", ArgKind::String)],
     run: getset,
     ..Command::ROW

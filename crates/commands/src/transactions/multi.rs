@@ -23,7 +23,7 @@ pub static MULTI: Command = Command {
     group: Group::Transactions,
     since: "1.2.0",
     complexity: "O(1)",
-    summary: "Starts a transaction.",
+    summary: "Begins a transaction: what follows is queued.",
     run: multi,
     ..Command::ROW
 };
@@ -41,7 +41,7 @@ pub static EXEC: Command = Command {
     group: Group::Transactions,
     since: "1.2.0",
     complexity: "Depends on commands in the transaction",
-    summary: "Executes all commands in a transaction.",
+    summary: "Runs what was queued, with nothing in between.",
     run: exec,
     ..Command::ROW
 };
@@ -59,7 +59,7 @@ pub static DISCARD: Command = Command {
     group: Group::Transactions,
     since: "2.0.0",
     complexity: "O(N), when N is the number of queued commands",
-    summary: "Discards a transaction.",
+    summary: "Drops what was queued.",
     run: discard,
     ..Command::ROW
 };

@@ -21,7 +21,7 @@ pub static WATCH: Command = Command {
     since: "2.2.0",
     complexity: "O(1) for every key.",
     effort: Effort::Words(8),
-    summary: "Monitors changes to keys to determine the execution of a transaction.",
+    summary: "Makes EXEC fail if one of these keys changes before it.",
     args: &[Arg::key("key", 0).multiple()],
     run: watch,
     ..Command::ROW
@@ -39,7 +39,7 @@ pub static UNWATCH: Command = Command {
     group: Group::Transactions,
     since: "2.2.0",
     complexity: "O(1)",
-    summary: "Forgets about watched keys of a transaction.",
+    summary: "Ends WATCH.",
     run: unwatch,
     ..Command::ROW
 };

@@ -29,7 +29,7 @@ pub static ZUNION: Command = Command {
     complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted \
         sets, and M being the number of elements in the resulting sorted set.",
     effort: Effort::Elements(8),
-    summary: "Returns the union of multiple sorted sets.",
+    summary: "The members of any of the sets, with their scores joined.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -53,7 +53,7 @@ pub static ZINTER: Command = Command {
         set, K being the number of input sorted sets and M being the number of elements \
         in the resulting sorted set.",
     effort: Effort::Intersection(8),
-    summary: "Returns the intersect of multiple sorted sets.",
+    summary: "The members of all of the sets, with their scores joined.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -77,7 +77,7 @@ pub static ZDIFF: Command = Command {
         in all the sets, N is the size of the first set, and K is the size of the result \
         set.",
     effort: Effort::Elements(8),
-    summary: "Returns the difference between multiple sorted sets.",
+    summary: "The members of the first set that no other has, with scores.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -98,8 +98,7 @@ pub static ZINTERCARD: Command = Command {
     complexity: "O(N*K) worst case with N being the smallest input sorted set, K being \
         the number of input sorted sets.",
     effort: Effort::Intersection(4),
-    summary: "Returns the number of members of the intersect of multiple sorted \
-        sets.",
+    summary: "How many members all sorted sets have in common.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -123,7 +122,7 @@ pub static ZUNIONSTORE: Command = Command {
     complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted \
         sets, and M being the number of elements in the resulting sorted set.",
     effort: Effort::Elements(8),
-    summary: "Stores the union of multiple sorted sets in a key.",
+    summary: "Keeps the members of any of the sets.",
     args: &[
         Arg::key("destination", 0),
         Arg::new("numkeys", ArgKind::Integer),
@@ -150,7 +149,7 @@ pub static ZINTERSTORE: Command = Command {
         set, K being the number of input sorted sets and M being the number of elements \
         in the resulting sorted set.",
     effort: Effort::Intersection(8),
-    summary: "Stores the intersect of multiple sorted sets in a key.",
+    summary: "Keeps the members of all of the sets.",
     args: &[
         Arg::key("destination", 0),
         Arg::new("numkeys", ArgKind::Integer),
@@ -177,7 +176,7 @@ pub static ZDIFFSTORE: Command = Command {
         in all the sets, N is the size of the first set, and K is the size of the result \
         set.",
     effort: Effort::Elements(8),
-    summary: "Stores the difference of multiple sorted sets in a key.",
+    summary: "Keeps the members of the first set that no other has.",
     args: &[
         Arg::key("destination", 0),
         Arg::new("numkeys", ArgKind::Integer),

@@ -18,8 +18,7 @@ pub static ZCOUNT: Command = Command {
     group: Group::SortedSet,
     since: "2.0.0",
     complexity: "O(log(N)) with N being the number of elements in the sorted set.",
-    summary: "Returns the count of members in a sorted set that have scores within a \
-        range.",
+    summary: "How many members have scores between two limits.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
     run: zcount,
     ..Command::ROW
@@ -34,8 +33,7 @@ pub static ZLEXCOUNT: Command = Command {
     group: Group::SortedSet,
     since: "2.8.9",
     complexity: "O(log(N)) with N being the number of elements in the sorted set.",
-    summary: "Returns the number of members in a sorted set within a lexicographical \
-        range.",
+    summary: "How many members stand between two texts.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
     run: zlexcount,
     ..Command::ROW
@@ -52,8 +50,7 @@ pub static ZREMRANGEBYRANK: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
     effort: Effort::Part(4, |db, args| removed(db, args, ranks(args))),
-    summary: "Removes members in a sorted set within a range of indexes. Deletes the \
-        sorted set if all members were removed.",
+    summary: "Drops the members between two places.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),
@@ -74,8 +71,7 @@ pub static ZREMRANGEBYSCORE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
     effort: Effort::Part(4, |db, args| removed(db, args, scores(args))),
-    summary: "Removes members in a sorted set within a range of scores. Deletes the \
-        sorted set if all members were removed.",
+    summary: "Drops the members with scores between two limits.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::Double), Arg::new("max", ArgKind::Double)],
     run: zremrangebyscore,
     ..Command::ROW
@@ -92,8 +88,7 @@ pub static ZREMRANGEBYLEX: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements removed by the operation.",
     effort: Effort::Part(4, |db, args| removed(db, args, members(args))),
-    summary: "Removes members in a sorted set within a lexicographical range. \
-        Deletes the sorted set if all members were removed.",
+    summary: "Drops the members between two texts.",
     args: &[Arg::key("key", 0), Arg::new("min", ArgKind::String), Arg::new("max", ArgKind::String)],
     run: zremrangebylex,
     ..Command::ROW

@@ -20,7 +20,7 @@ pub static ZRANDMEMBER: Command = Command {
     since: "6.2.0",
     complexity: "O(N) where N is the number of members returned",
     effort: Effort::Estimate(crate::effort::sampled),
-    summary: "Returns one or more random members from a sorted set.",
+    summary: "Some members of a sorted set, by chance.",
     tips: &["nondeterministic_output"],
     args: &[
         Arg::key("key", 0),

@@ -17,8 +17,7 @@ pub static ZREM: Command = Command {
     complexity: "O(M*log(N)) with N being the number of elements in the sorted set and \
         M the number of elements to be removed.",
     effort: Effort::Words(8),
-    summary: "Removes one or more members from a sorted set. Deletes the sorted set \
-        if all members were removed.",
+    summary: "Takes members out of a sorted set.",
     history: &[("2.4.0", "Accepts multiple elements.")],
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: zrem,
@@ -34,7 +33,7 @@ pub static ZSCORE: Command = Command {
     group: Group::SortedSet,
     since: "1.2.0",
     complexity: "O(1)",
-    summary: "Returns the score of a member in a sorted set.",
+    summary: "The score of a member.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String)],
     run: zscore,
     ..Command::ROW
@@ -50,7 +49,7 @@ pub static ZMSCORE: Command = Command {
     since: "6.2.0",
     complexity: "O(N) where N is the number of members being requested.",
     effort: Effort::Words(3),
-    summary: "Returns the score of one or more members in a sorted set.",
+    summary: "The scores of several members.",
     args: &[Arg::key("key", 0), Arg::new("member", ArgKind::String).multiple()],
     run: zmscore,
     ..Command::ROW
@@ -65,7 +64,7 @@ pub static ZCARD: Command = Command {
     group: Group::SortedSet,
     since: "1.2.0",
     complexity: "O(1)",
-    summary: "Returns the number of members in a sorted set.",
+    summary: "How many members a sorted set has.",
     args: &[Arg::key("key", 0)],
     run: zcard,
     ..Command::ROW
@@ -80,8 +79,7 @@ pub static ZRANK: Command = Command {
     group: Group::SortedSet,
     since: "2.0.0",
     complexity: "O(log(N))",
-    summary: "Returns the index of a member in a sorted set ordered by ascending \
-        scores.",
+    summary: "The place of a member, counted from the lowest score.",
     history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
     args: &[
         Arg::key("key", 0),
@@ -101,8 +99,7 @@ pub static ZREVRANK: Command = Command {
     group: Group::SortedSet,
     since: "2.0.0",
     complexity: "O(log(N))",
-    summary: "Returns the index of a member in a sorted set ordered by descending \
-        scores.",
+    summary: "The place of a member, counted from the highest score.",
     history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
     args: &[
         Arg::key("key", 0),

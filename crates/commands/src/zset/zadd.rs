@@ -19,8 +19,7 @@ pub static ZADD: Command = Command {
     complexity: "O(log(N)) for each item added, where N is the number of elements in \
         the sorted set.",
     effort: Effort::Words(5),
-    summary: "Adds one or more members to a sorted set, or updates their scores. \
-        Creates the key if it doesn't exist.",
+    summary: "Adds members with their scores, or changes scores.",
     history: &[
         ("2.4.0", "Accepts multiple elements."),
         ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
@@ -55,7 +54,7 @@ pub static ZINCRBY: Command = Command {
     group: Group::SortedSet,
     since: "1.2.0",
     complexity: "O(log(N)) where N is the number of elements in the sorted set.",
-    summary: "Increments the score of a member in a sorted set.",
+    summary: "Adds to the score of a member.",
     args: &[
         Arg::key("key", 0),
         Arg::new("increment", ArgKind::Integer),

@@ -19,8 +19,7 @@ pub static ZPOPMIN: Command = Command {
     complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
         M being the number of elements popped.",
     effort: Effort::Estimate(crate::effort::popped),
-    summary: "Returns the lowest-scoring members from a sorted set after removing \
-        them. Deletes the sorted set if the last member was popped.",
+    summary: "Takes the members with the lowest scores.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
     run: zpopmin,
     ..Command::ROW
@@ -37,8 +36,7 @@ pub static ZPOPMAX: Command = Command {
     complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and \
         M being the number of elements popped.",
     effort: Effort::Estimate(crate::effort::popped),
-    summary: "Returns the highest-scoring members from a sorted set after removing \
-        them. Deletes the sorted set if the last member was popped.",
+    summary: "Takes the members with the highest scores.",
     args: &[Arg::key("key", 0), Arg::new("count", ArgKind::Integer).optional()],
     run: zpopmax,
     ..Command::ROW
@@ -54,8 +52,7 @@ pub static ZMPOP: Command = Command {
     since: "7.0.0",
     complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
         number of elements in the sorted set, and M being the number of elements popped.",
-    summary: "Returns the highest- or lowest-scoring members from one or more sorted \
-        sets after removing them. Deletes the sorted set if the last member was popped.",
+    summary: "Takes members from the first sorted set that has some.",
     args: &[
         Arg::new("numkeys", ArgKind::Integer),
         Arg::key("key", 0).multiple(),
@@ -75,9 +72,7 @@ pub static BZPOPMIN: Command = Command {
     group: Group::SortedSet,
     since: "5.0.0",
     complexity: "O(log(N)) with N being the number of elements in the sorted set.",
-    summary: "Removes and returns the member with the lowest score from one or more \
-        sorted sets. Blocks until a member is available otherwise. Deletes the sorted \
-        set if the last element was popped.",
+    summary: "Takes the member with the lowest score; waits for one.",
     history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: bzpopmin,
@@ -93,9 +88,7 @@ pub static BZPOPMAX: Command = Command {
     group: Group::SortedSet,
     since: "5.0.0",
     complexity: "O(log(N)) with N being the number of elements in the sorted set.",
-    summary: "Removes and returns the member with the highest score from one or more \
-        sorted sets. Blocks until a member is available otherwise. Deletes the sorted \
-        set if the last element was popped.",
+    summary: "Takes the member with the highest score; waits for one.",
     history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
     args: &[Arg::key("key", 0).multiple(), Arg::new("timeout", ArgKind::Double)],
     run: bzpopmax,
@@ -112,9 +105,7 @@ pub static BZMPOP: Command = Command {
     since: "7.0.0",
     complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the \
         number of elements in the sorted set, and M being the number of elements popped.",
-    summary: "Removes and returns a member by score from one or more sorted sets. \
-        Blocks until a member is available otherwise. Deletes the sorted set if the last \
-        element was popped.",
+    summary: "Takes members from the first sorted set that has some; waits.",
     args: &[
         Arg::new("timeout", ArgKind::Double),
         Arg::new("numkeys", ArgKind::Integer),

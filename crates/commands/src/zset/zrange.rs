@@ -26,7 +26,7 @@ pub static ZRANGE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements returned.",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, false)),
-    summary: "Returns members in a sorted set within a range of indexes.",
+    summary: "The members between two places, scores or texts.",
     history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
     args: &[
         Arg::key("key", 0),
@@ -60,8 +60,7 @@ pub static ZREVRANGE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements returned.",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Rank, true)),
-    summary: "Returns members in a sorted set within a range of indexes in reverse \
-        order.",
+    summary: "The members between two places, from the highest score down.",
     args: &[
         Arg::key("key", 0),
         Arg::new("start", ArgKind::Integer),
@@ -84,7 +83,7 @@ pub static ZRANGEBYSCORE: Command = Command {
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, false)),
-    summary: "Returns members in a sorted set within a range of scores.",
+    summary: "The members with scores between two limits.",
     history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
     args: &[
         Arg::key("key", 0),
@@ -114,8 +113,7 @@ pub static ZREVRANGEBYSCORE: Command = Command {
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Score, true)),
-    summary: "Returns members in a sorted set within a range of scores in reverse \
-        order.",
+    summary: "The members with scores between two limits, highest first.",
     history: &[("2.1.6", "`min` and `max` can be exclusive.")],
     args: &[
         Arg::key("key", 0),
@@ -145,7 +143,7 @@ pub static ZRANGEBYLEX: Command = Command {
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, false)),
-    summary: "Returns members in a sorted set within a lexicographical range.",
+    summary: "The members between two texts.",
     args: &[
         Arg::key("key", 0),
         Arg::new("min", ArgKind::String),
@@ -173,8 +171,7 @@ pub static ZREVRANGEBYLEX: Command = Command {
         M the number of elements being returned. If M is constant (e.g. always asking \
         for the first 10 elements with LIMIT), you can consider it O(log(N)).",
     effort: Effort::Part(2, |db, args| ranged(db, args, By::Lex, true)),
-    summary: "Returns members in a sorted set within a lexicographical range in \
-        reverse order.",
+    summary: "The members between two texts, the last first.",
     args: &[
         Arg::key("key", 0),
         Arg::new("max", ArgKind::String),
@@ -204,7 +201,7 @@ pub static ZRANGESTORE: Command = Command {
     complexity: "O(log(N)+M) with N being the number of elements in the sorted set and \
         M the number of elements stored into the destination key.",
     effort: Effort::Elements(4),
-    summary: "Stores a range of members from sorted set in a key.",
+    summary: "Keeps the members between two places, scores or texts.",
     args: &[
         Arg::key("dst", 0),
         Arg::key("src", 1),

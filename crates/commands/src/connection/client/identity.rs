@@ -15,7 +15,7 @@ pub static CLIENT_ID: Command = Command {
     group: Group::Connection,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns the unique client ID of the connection.",
+    summary: "The number of this connection.",
     run: client_id,
     ..Command::ROW
 };
@@ -28,7 +28,7 @@ pub static CLIENT_INFO: Command = Command {
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns information about the connection.",
+    summary: "What CLIENT LIST says about this connection.",
     tips: &["nondeterministic_output"],
     run: client_info,
     ..Command::ROW
@@ -42,7 +42,7 @@ pub static CLIENT_GETNAME: Command = Command {
     group: Group::Connection,
     since: "2.6.9",
     complexity: "O(1)",
-    summary: "Returns the name of the connection.",
+    summary: "The name that this connection was given.",
     run: client_getname,
     ..Command::ROW
 };
@@ -55,7 +55,7 @@ pub static CLIENT_SETNAME: Command = Command {
     group: Group::Connection,
     since: "2.6.9",
     complexity: "O(1)",
-    summary: "Sets the connection name.",
+    summary: "Gives this connection a name.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::new("connection-name", ArgKind::String)],
     run: client_setname,
@@ -70,7 +70,7 @@ pub static CLIENT_SETINFO: Command = Command {
     group: Group::Connection,
     since: "7.2.0",
     complexity: "O(1)",
-    summary: "Sets information specific to the client or connection.",
+    summary: "Tells the server which library a client uses.",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     args: &[Arg::one_of(
         "attr",
@@ -91,7 +91,7 @@ pub static CLIENT_CAPA: Command = Command {
     group: Group::Connection,
     since: "8.0.0",
     complexity: "O(1)",
-    summary: "A client claims its capability.",
+    summary: "Tells the server what a client understands.",
     args: &[Arg::new("capability", ArgKind::String).multiple()],
     run: client_capa,
     ..Command::ROW
@@ -105,8 +105,7 @@ pub static CLIENT_IMPORT_SOURCE: Command = Command {
     group: Group::Connection,
     since: "8.1.0",
     complexity: "O(1)",
-    summary: "Marks this client as an import source when the server is in import \
-        mode.",
+    summary: "Says that this client brings keys in, which do not expire meanwhile.",
     args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
     run: client_import_source,
     ..Command::ROW

@@ -17,7 +17,7 @@ pub static CLIENT_KILL: Command = Command {
     group: Group::Connection,
     since: "2.4.0",
     complexity: "O(N) where N is the number of client connections",
-    summary: "Terminates open connections.",
+    summary: "Closes the connections that match.",
     history: &[
         ("2.8.12", "Added new filter format."),
         ("2.8.12", "`ID` option."),

@@ -16,7 +16,7 @@ pub static CLIENT_LIST: Command = Command {
     group: Group::Connection,
     since: "2.4.0",
     complexity: "O(N) where N is the number of client connections",
-    summary: "Lists open connections.",
+    summary: "Describes the connections, one a line.",
     history: &[
         ("2.8.12", "Added unique client `id` field."),
         ("5.0.0", "Added optional `TYPE` filter."),

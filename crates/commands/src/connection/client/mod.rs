@@ -22,7 +22,7 @@ pub static CLIENT_HELP: Command = Command {
     group: Group::Connection,
     since: "5.0.0",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -35,7 +35,7 @@ pub static CLIENT: Command = Command {
     group: Group::Connection,
     since: "2.4.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for client connection commands.",
+    summary: "The commands about connections.",
     subcommands: &[
         &CLIENT_HELP,
         &identity::CLIENT_ID,

@@ -13,7 +13,7 @@ pub static CLIENT_COMMIT_MODE: Command = Command {
     group: Group::Connection,
     since: "9.1.0",
     complexity: "O(1)",
-    summary: "Sets which copies of a write must exist before its reply leaves.",
+    summary: "Which copies of a write must exist before its reply leaves.",
     args: &[Arg::one_of(
         "mode",
         &[
@@ -39,7 +39,7 @@ pub static CLIENT_NO_EVICT: Command = Command {
     group: Group::Connection,
     since: "7.0.0",
     complexity: "O(1)",
-    summary: "Sets the client eviction mode of the connection.",
+    summary: "Keeps this connection when clients have to be closed for memory.",
     args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
     run: client_no_evict,
     ..Command::ROW
@@ -53,8 +53,7 @@ pub static CLIENT_NO_TOUCH: Command = Command {
     group: Group::Connection,
     since: "7.2.0",
     complexity: "O(1)",
-    summary: "Controls whether commands sent by the client affect the LRU/LFU of \
-        accessed keys.",
+    summary: "Makes reads of this connection leave access times alone.",
     args: &[Arg::one_of("enabled", &[Arg::token("on", "ON"), Arg::token("off", "OFF")])],
     run: client_no_touch,
     ..Command::ROW
@@ -73,7 +72,7 @@ pub static CLIENT_REPLY: Command = Command {
     group: Group::Connection,
     since: "3.2.0",
     complexity: "O(1)",
-    summary: "Instructs the server whether to reply to commands.",
+    summary: "Turns the replies of this connection off, or on again.",
     args: &[Arg::one_of(
         "action",
         &[Arg::token("on", "ON"), Arg::token("off", "OFF"), Arg::token("skip", "SKIP")],

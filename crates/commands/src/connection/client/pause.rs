@@ -18,7 +18,7 @@ pub static CLIENT_PAUSE: Command = Command {
     group: Group::Connection,
     since: "3.0.0",
     complexity: "O(1)",
-    summary: "Suspends commands processing.",
+    summary: "Makes clients wait for a while.",
     history: &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")],
     args: &[
         Arg::new("timeout", ArgKind::Integer),
@@ -38,7 +38,7 @@ pub static CLIENT_UNPAUSE: Command = Command {
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(N) Where N is the number of paused clients",
-    summary: "Resumes processing commands from paused clients.",
+    summary: "Ends CLIENT PAUSE.",
     run: client_unpause,
     ..Command::ROW
 };

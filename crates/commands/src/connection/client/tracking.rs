@@ -15,7 +15,7 @@ pub static CLIENT_TRACKING: Command = Command {
     group: Group::Connection,
     since: "6.0.0",
     complexity: "O(1). Some options may introduce additional complexity.",
-    summary: "Controls server-assisted client-side caching for the connection.",
+    summary: "Has a client told when keys that it has read change.",
     args: &[
         Arg::one_of("status", &[Arg::token("on", "ON"), Arg::token("off", "OFF")]),
         Arg::new("client-id", ArgKind::Integer).after("REDIRECT").optional(),
@@ -37,8 +37,7 @@ pub static CLIENT_TRACKINGINFO: Command = Command {
     group: Group::Connection,
     since: "6.2.0",
     complexity: "O(1)",
-    summary: "Returns information about server-assisted client-side caching for the \
-        connection.",
+    summary: "How CLIENT TRACKING stands on this connection.",
     run: client_trackinginfo,
     ..Command::ROW
 };
@@ -55,7 +54,7 @@ pub static CLIENT_CACHING: Command = Command {
     group: Group::Connection,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Instructs the server whether to track the keys in the next request.",
+    summary: "Says whether the keys of the next command are tracked.",
     args: &[Arg::one_of("mode", &[Arg::token("yes", "YES"), Arg::token("no", "NO")])],
     run: client_caching,
     ..Command::ROW
@@ -69,8 +68,7 @@ pub static CLIENT_GETREDIR: Command = Command {
     group: Group::Connection,
     since: "6.0.0",
     complexity: "O(1)",
-    summary: "Returns the client ID to which the connection's tracking notifications \
-        are redirected.",
+    summary: "Which connection gets the invalidations of this one.",
     run: client_getredir,
     ..Command::ROW
 };

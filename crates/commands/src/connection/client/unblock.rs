@@ -13,8 +13,7 @@ pub static CLIENT_UNBLOCK: Command = Command {
     group: Group::Connection,
     since: "5.0.0",
     complexity: "O(log N) where N is the number of client connections",
-    summary: "Unblocks a client blocked by a blocking command from a different \
-        connection.",
+    summary: "Ends the waiting of another client.",
     args: &[
         Arg::new("client-id", ArgKind::Integer),
         Arg::one_of(

@@ -36,7 +36,7 @@ pub static DEBUG: Command = Command {
     group: Group::Server,
     since: "1.0.0",
     complexity: "Depends on subcommand.",
-    summary: "A container for debugging commands.",
+    summary: "Commands for tests and for those who look for faults.",
     run: debug,
     ..Command::ROW
 };

@@ -19,7 +19,7 @@ pub static LATENCY_DOCTOR: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns a human-readable latency analysis report.",
+    summary: "Explains pauses of the server in plain words.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     run: latency_doctor,
     ..Command::ROW
@@ -33,7 +33,7 @@ pub static LATENCY_GRAPH: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns a latency graph for an event.",
+    summary: "Draws the pauses of a kind with characters.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     args: &[Arg::new("event", ArgKind::String)],
     run: latency_graph,
@@ -48,7 +48,7 @@ pub static LATENCY_HELP: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns helpful text about the different subcommands.",
+    summary: "Lists the subcommands.",
     run: crate::table::help,
     ..Command::ROW
 };
@@ -62,8 +62,7 @@ pub static LATENCY_HISTOGRAM: Command = Command {
     since: "7.0.0",
     complexity: "O(N) where N is the number of commands with latency information being \
         retrieved.",
-    summary: "Returns the cumulative distribution of latencies of a subset or all \
-        commands.",
+    summary: "How long commands have taken, in classes.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     args: &[Arg::new("command", ArgKind::String).optional().multiple()],
     run: latency_histogram,
@@ -78,7 +77,7 @@ pub static LATENCY_HISTORY: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns timestamp-latency samples for an event.",
+    summary: "The pauses of a kind, with their times.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     args: &[Arg::new("event", ArgKind::String)],
     run: latency_history,
@@ -93,7 +92,7 @@ pub static LATENCY_LATEST: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Returns the latest latency samples for all events.",
+    summary: "The last and the longest pause of each kind.",
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
     run: latency_latest,
     ..Command::ROW
@@ -107,7 +106,7 @@ pub static LATENCY_RESET: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "O(1)",
-    summary: "Resets the latency data for one or more events.",
+    summary: "Forgets the pauses of some kinds, or all.",
     tips: &["request_policy:all_nodes", "response_policy:agg_sum"],
     args: &[Arg::new("event", ArgKind::String).optional().multiple()],
     run: latency_reset,
@@ -122,7 +121,7 @@ pub static LATENCY: Command = Command {
     group: Group::Server,
     since: "2.8.13",
     complexity: "Depends on subcommand.",
-    summary: "A container for latency diagnostics commands.",
+    summary: "The commands about pauses of the server.",
     subcommands: &[
         &LATENCY_DOCTOR,
         &LATENCY_GRAPH,
