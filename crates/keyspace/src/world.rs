@@ -130,9 +130,13 @@ impl World {
         }
         fence(SeqCst);
         for slot in &self.slots[..self.registered.load(Acquire).min(MAX_READERS)] {
-            let is_outside = || slot.turns.load(Acquire) & 1 == 0;
-            wait_until(|| is_outside() || gives_up());
-            if !is_outside() {
+            // A reader that was seen outside may come and look at `stopping`: that does not count.
+            let mut is_outside = false;
+            wait_until(|| {
+                is_outside = slot.turns.load(Acquire) & 1 == 0;
+                is_outside || gives_up()
+            });
+            if !is_outside {
                 self.stopping.store(0, SeqCst);
                 return Err(stopper);
             }
