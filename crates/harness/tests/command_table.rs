@@ -26,6 +26,10 @@ fn servers() -> Option<[Server; 2]> {
 const OUR_OWN: &[&str] =
     &["client|commit-mode", "COMMIT-MODE (", "    Set which copies of a write"];
 
+/// Commands with options of later Redises, which their documentation has and the reference's has not.
+const EXTENDED: &[&str] =
+    &["set", "bitop", "zinterstore", "zunionstore", "zinter", "zunion", "xread"];
+
 fn is_our_own(reply: &Reply) -> bool {
     let name = match reply {
         Reply::Array(items) if is_description(reply) => items[0].shown(),
@@ -112,8 +116,9 @@ fn info_is_that_of_the_reference() {
 #[test]
 fn docs_are_those_of_the_reference() {
     let Some(servers) = servers() else { return };
-    let requests: Vec<String> =
-        names(&servers).iter().map(|name| format!("COMMAND DOCS {name}")).collect();
+    let mut names = names(&servers);
+    names.retain(|name| !EXTENDED.contains(&name.as_str()));
+    let requests: Vec<String> = names.iter().map(|name| format!("COMMAND DOCS {name}")).collect();
     compare(&servers, Protocol::Resp3, &requests);
 }
 
@@ -248,6 +253,7 @@ fn lists_are_filtered_as_by_the_reference() {
         names
     };
     let all = known(&mut ours, "COMMAND LIST");
+    let all_of_theirs = known(&mut theirs, "COMMAND LIST");
     let filters = [
         "ACLCAT read",
         "ACLCAT Dangerous",
@@ -266,7 +272,8 @@ fn lists_are_filtered_as_by_the_reference() {
         // Not all of the reference's commands are here.
         expected.retain(|name| all.contains(name));
         let mut here = known(&mut ours, &request);
-        here.retain(|name| !OUR_OWN.contains(&name.as_str()));
+        // Nor are all of ours there.
+        here.retain(|name| all_of_theirs.contains(name));
         assert_eq!(here, expected, "{filter}");
     }
 }

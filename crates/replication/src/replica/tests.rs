@@ -88,7 +88,7 @@ fn a_snapshot_and_then_the_stream() {
     let id = HistoryId::random();
     replica.line(format!("+FULLRESYNC {id} 77").as_bytes(), &around, Millis(20));
     let promise = Promise {
-        end: SnapshotEnd::Length(9),
+        end: SnapshotEnd::Length(19),
         from: Some((id, JournalPos(77))),
         is_parallel: false,
     };
@@ -293,7 +293,7 @@ fn two_channels_by_the_protocol_of_valkey() {
     assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
     let actions = replica.line(b"$19", &around, Millis(5));
     let from = Some((id, JournalPos(77)));
-    let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
+    let promise = Promise { end: SnapshotEnd::Length(19), from, is_parallel: true };
     assert_eq!(actions, [Action::Receive(promise)]);
     assert_eq!(replica.loaded(Millis(6)), [Action::Acknowledge]);
 }
@@ -312,7 +312,7 @@ fn two_channels_by_the_protocol_of_redis() {
     assert_eq!((replica.stage(), replica.listens_to()), (Stage::Heading, Channel::Rdb));
     let actions = replica.line(b"$19", &around, Millis(5));
     let from = Some((id, JournalPos(77)));
-    let promise = Promise { end: SnapshotEnd::Length(9), from, is_parallel: true };
+    let promise = Promise { end: SnapshotEnd::Length(19), from, is_parallel: true };
     assert_eq!(actions, [Action::Receive(promise)]);
 }
 
