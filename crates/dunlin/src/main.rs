@@ -15,6 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Counts what is allocated, for `maxmemory` and INFO.
 #[global_allocator]
@@ -47,7 +48,7 @@ fn run(request: Request) -> ExitCode {
             server::persistence::check::run_check_aof(&program, &args)
         }
         Request::Bench(args) => bench::run(args),
-        Request::Proxy(args) => proxy::run(args),
+        Request::Proxy(args) => proxy::run(args, proxied_commands),
         Request::Console(args) => console::run(args),
         Request::Cli { program, args } => cli::run(&program, args),
         Request::Print(text) => print(&text),
@@ -183,6 +184,12 @@ fn is_named(program: &OsStr, names: &[&str]) -> bool {
 }
 
 /// Prints to standard output; a reader that has gone away (`dunlin help | head -1`) is no failure.
+/// The commands that the proxy knows without asking servers: those of ours, without what runs them.
+fn proxied_commands() -> Arc<proxy::hub::Commands> {
+    let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
+    proxy::hub::Commands::new(&rows, commands::REDIS_VERSION)
+}
+
 fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,

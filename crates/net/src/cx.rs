@@ -189,6 +189,11 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].flags |= flag::HELD_BACK;
     }
 
+    /// Whether the peer has closed its side. What it sent before may still wait to be presented.
+    pub fn has_ended(&self) -> bool {
+        self.core.links[self.slot as usize].is(flag::EOF)
+    }
+
     /// Presents input again, beginning with what was left over.
     pub fn resume(&mut self) {
         let link = &mut self.core.links[self.slot as usize];

@@ -167,7 +167,7 @@ impl<H: Handler> Reactor<H> {
             let token = self.core.token(slot);
             self.driver.read_on(token);
         } else if link.is(flag::EOF) {
-            self.core.close_after_flush(slot);
+            self.end_of_input(slot);
         }
     }
 
@@ -181,7 +181,18 @@ impl<H: Handler> Reactor<H> {
         if link.is(flag::PAUSED) || link.is(flag::HANDSHAKE) {
             self.core.kill(slot, Close::Eof);
         } else if !(link.is(flag::RETRY | flag::RERUN | flag::HELD_BACK) && link.unread() > 0) {
-            // Replies to what came before the end are still sent.
+            self.end_of_input(slot);
+        }
+    }
+
+    /// All input of a peer that has closed its side has been presented. Replies to what came before the end
+    /// are still sent.
+    fn end_of_input(&mut self, slot: u32) {
+        let user = self.users.get_mut(slot as usize).and_then(Option::as_mut);
+        let stays = user.is_some_and(|user| {
+            self.handler.ended(user, &mut ConnIo { core: &mut self.core, slot })
+        });
+        if !stays {
             self.core.close_after_flush(slot);
         }
     }

@@ -215,6 +215,14 @@ pub trait Handler: Sized {
         let _ = (conn, io);
     }
 
+    /// The peer has closed its side, and all that it has sent has been presented. Returns whether the
+    /// connection stays open for replies that are still to come: then the handler closes it. May be called
+    /// more than once.
+    fn ended(&mut self, conn: &mut Self::Conn, io: &mut ConnIo<'_>) -> bool {
+        let _ = (conn, io);
+        false
+    }
+
     /// A connection that was [asked for](Cx::connect) has not come about.
     fn not_opened(
         &mut self,

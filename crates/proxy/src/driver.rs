@@ -4,11 +4,11 @@
 //! The reactor's turns are the hub's. All that a turn's clients have for one server leaves with one write.
 
 use crate::config::Address;
-use crate::hub::Hub;
 use crate::hub::wire::{Id, Wire};
+use crate::hub::{Hub, Stall};
 use net::{
     Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Handler, Outgoing, PeerInfo, Problem, Tag,
-    Target,
+    Target, TlsClient,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn hub_id(id: ConnId) -> Id {
     Id { slot: (bits & 0xff_ffff) as u32, generation: (bits >> 24) as u32 }
 }
 
-fn outgoing(address: &Address, timeout: Duration) -> Outgoing {
+fn outgoing(address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Outgoing {
     let target = match address {
         Address::Unix(path, _) => Target::Unix(path.clone()),
         Address::Tcp(host, port) => match host.parse::<IpAddr>() {
@@ -30,7 +30,7 @@ fn outgoing(address: &Address, timeout: Duration) -> Outgoing {
             Err(_) => Target::Name(host.clone(), *port),
         },
     };
-    Outgoing { target, tls: None, tag: SERVER, timeout }
+    Outgoing { target, tls, tag: SERVER, timeout }
 }
 
 /// A thread's connections, wherever a handler is called.
@@ -119,8 +119,8 @@ impl<R: Reach> Wire for Net<'_, R> {
         }
     }
 
-    fn connect(&mut self, address: &Address, timeout: Duration) -> Id {
-        hub_id(self.0.connect(outgoing(address, timeout)))
+    fn connect(&mut self, address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Id {
+        hub_id(self.0.connect(outgoing(address, tls, timeout)))
     }
 
     #[inline]
@@ -166,10 +166,18 @@ impl Handler for Driver {
     fn data(&mut self, (): &mut (), io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
         let id = hub_id(io.id());
         let done = self.hub.data(&mut Net(io), id, input);
-        if done.is_stalled {
-            io.pause();
+        match done.stall {
+            Stall::None => {}
+            Stall::Held => io.hold_back(),
+            // As with a server: a client that hangs up does not wait any longer.
+            Stall::Blocked if io.has_ended() => io.close_after_flush(),
+            Stall::Blocked => io.pause(),
         }
         Consumed::read(done.bytes)
+    }
+
+    fn ended(&mut self, (): &mut (), io: &mut ConnIo<'_>) -> bool {
+        self.hub.ended(hub_id(io.id()))
     }
 
     fn closed(&mut self, id: ConnId, (): (), why: Close, cx: &mut Cx<'_, ()>) {

@@ -1,12 +1,14 @@
 //! What threads share of a pool, and what each keeps of it.
 
-use crate::config::{Address, Kind, Pool, Server};
+use crate::config::{Address, Invalid, Kind, Pool, Server};
 use crate::hub::wire::Id;
 use crate::placement::Continuum;
 use crate::stats::{PoolStats, ServerStats};
+use net::TlsClient;
 use route::plan::{Place, Placement};
 use route::raw::Protocol;
 use route::slots;
+use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -56,6 +58,8 @@ pub struct Shared {
     pub learned: Mutex<HashMap<String, Option<Learned>>>,
     /// Set when a thread has seen that the topology is stale.
     pub is_stale: std::sync::atomic::AtomicBool,
+    /// The rules of TLS towards servers, as last read from the files.
+    server_rules: Mutex<Option<Arc<ClientConfig>>>,
 }
 
 impl Shared {
@@ -76,8 +80,37 @@ impl Shared {
             exclusive: AtomicUsize::new(0),
             learned: Mutex::default(),
             is_stale: std::sync::atomic::AtomicBool::new(false),
+            server_rules: Mutex::default(),
             config,
         })
+    }
+
+    /// Reads the certificates of connections to servers, for connections to come.
+    ///
+    /// # Errors
+    /// What is wrong with them. Nothing has changed.
+    pub fn load_server_rules(&self) -> Result<(), Invalid> {
+        if let Some(tls) = &self.config.server_tls {
+            let rules = tls.load()?;
+            *lock(&self.server_rules) = Some(rules);
+        }
+        Ok(())
+    }
+
+    /// The rules of TLS towards servers.
+    pub fn server_rules(&self) -> Option<Arc<ClientConfig>> {
+        lock(&self.server_rules).clone()
+    }
+
+    /// What a connection to this address needs to speak TLS, if it is to.
+    ///
+    /// # Errors
+    /// It has no name that could be asked for.
+    pub fn tls_client(&self, address: &Address) -> Result<Option<TlsClient>, Invalid> {
+        match (&self.config.server_tls, self.server_rules()) {
+            (Some(tls), Some(rules)) => tls.client(&rules, address).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// The topology now.

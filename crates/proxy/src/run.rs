@@ -87,7 +87,7 @@ fn read_arguments(args: Vec<OsString>) -> Result<Arguments, String> {
 }
 
 /// Runs `dunlin proxy` with its own arguments.
-pub fn run(args: Vec<OsString>) -> ExitCode {
+pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
     if args.iter().any(|arg| arg == "--help" || arg == "-h") {
         print!("{USAGE}");
         return ExitCode::SUCCESS;
@@ -114,7 +114,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
             eprintln!("dunlin proxy: configuration file '{shown}' is valid");
             ExitCode::SUCCESS
         }
-        Ok(config) => match serve(&arguments, config) {
+        Ok(config) => match serve(&arguments, config, &commands()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("dunlin proxy: {why}");
@@ -128,11 +128,11 @@ fn log_line(line: &str) {
     log::write(log::Level::Notice, format_args!("{line}"));
 }
 
-fn listener(address: &Address, pool: usize) -> ListenSpec {
+fn listener(address: &Address, kind: Kind, pool: usize) -> ListenSpec {
     let spec = match address {
         Address::Tcp(host, port) => {
             let address = net::Address::Tcp { host: host.clone(), port: *port };
-            ListenSpec { kind: Kind::Tcp, address, optional: false, tag: Tag::default() }
+            ListenSpec { kind, address, optional: false, tag: Tag::default() }
         }
         Address::Unix(path, mode) => ListenSpec::unix(path, mode.unwrap_or(0), None),
     };
@@ -155,7 +155,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> 
         .map_err(|why| format!("a thread cannot start: {why}"))
 }
 
-fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
+fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Result<(), String> {
     if let Some(output) = &arguments.output {
         log::set_logfile(output).map_err(|why| why.to_string())?;
     }
@@ -175,7 +175,9 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
     let net = Net::new(options).map_err(|why| why.to_string())?;
     let mut listeners = Vec::new();
     for (pool, config) in config.pools.iter().enumerate() {
-        listeners.extend(config.listen.iter().map(|address| listener(address, pool)));
+        let (plain, tls) = (config.listen.iter(), config.listen_tls.iter());
+        listeners.extend(plain.map(|address| listener(address, Kind::Tcp, pool)));
+        listeners.extend(tls.map(|address| listener(address, Kind::Tls, pool)));
     }
     let port = arguments.stats_port.unwrap_or(22222);
     let host = arguments.stats_address.clone().unwrap_or_else(|| "127.0.0.1".into());
@@ -191,7 +193,7 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
     })
     .map_err(|why| why.to_string())?;
     let common = Arc::new(Common {
-        commands: Commands::new(),
+        commands: commands.clone(),
         pools: config.pools.iter().cloned().map(Shared::new).collect(),
         last_client: AtomicU64::new(0),
         log: log_line,
@@ -204,7 +206,11 @@ fn serve(arguments: &Arguments, config: Config) -> Result<(), String> {
         stats: stats_of_threads,
         started: Instant::now(),
     });
-    for pool in &common.pools {
+    for (at, pool) in common.pools.iter().enumerate() {
+        pool.load_server_rules().map_err(|why| why.to_string())?;
+        if let Some(tls) = &pool.config.tls {
+            net.set_tls(Tag(at as u32), Some(tls.load().map_err(|why| why.to_string())?));
+        }
         if matches!(pool.config.kind, config::Kind::Sentinel { .. } | config::Kind::Cluster { .. })
         {
             watch::first(pool);

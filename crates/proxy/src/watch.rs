@@ -3,7 +3,7 @@
 //! One thread a pool asks, and changes the pool's topology. Sentinels are also subscribed to; their message
 //! makes the thread ask at once, because the answer of the majority decides, not one message.
 
-use crate::config::{Address, Kind, Login};
+use crate::config::{Address, Kind, Login, ServerTls};
 use crate::hub::server_at;
 use crate::pool::Shared;
 use resp::{ReplyLimits, Scanned, Scanner};
@@ -22,15 +22,36 @@ const ROUND: Duration = Duration::from_secs(2);
 /// Between two looks at whether there is a reason to ask now.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// A stream of bytes, plain or not.
+trait Stream: Read + Write + Send {}
+impl<T: Read + Write + Send> Stream for T {}
+
 /// A connection that waits for its replies.
 struct Asking {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     input: Vec<u8>,
     scanner: Scanner,
 }
 
 impl Asking {
-    fn connect(address: &Address, login: Option<&Login>) -> io::Result<Asking> {
+    /// To a server of the pool.
+    fn server(shared: &Shared, address: &Address) -> io::Result<Asking> {
+        let tls = shared.config.server_tls.as_ref();
+        Asking::connect(shared, address, shared.config.login.as_ref(), tls)
+    }
+
+    /// To a sentinel of the pool.
+    fn sentinel(shared: &Shared, address: &Address) -> io::Result<Asking> {
+        let tls = shared.config.server_tls.as_ref().filter(|_| shared.config.sentinel_tls);
+        Asking::connect(shared, address, shared.config.sentinel_login.as_ref(), tls)
+    }
+
+    fn connect(
+        shared: &Shared,
+        address: &Address,
+        login: Option<&Login>,
+        tls: Option<&ServerTls>,
+    ) -> io::Result<Asking> {
         let Address::Tcp(host, port) = address else {
             return Err(io::ErrorKind::Unsupported.into());
         };
@@ -39,6 +60,12 @@ impl Asking {
         let stream = TcpStream::connect_timeout(&target, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
+        let stream: Box<dyn Stream> = match tls.zip(shared.server_rules()) {
+            Some((tls, rules)) => {
+                Box::new(net::shake_hands(rules, &tls.name_of(address), stream, || false)?)
+            }
+            None => Box::new(stream),
+        };
         let scanner = Scanner::new(ReplyLimits::PEER);
         let mut asking = Asking { stream, input: Vec::new(), scanner };
         if let Some(login) = login {
@@ -108,7 +135,7 @@ fn round(shared: &Shared, log: impl Fn(&str)) {
 /// Makes the thread of the pool ask when a sentinel says that the master has changed.
 fn listen(shared: &Shared, sentinel: &Address) {
     loop {
-        if let Ok(mut asking) = Asking::connect(sentinel, None) {
+        if let Ok(mut asking) = Asking::sentinel(shared, sentinel) {
             let subscribed = asking.ask(&[b"SUBSCRIBE", b"+switch-master"]);
             // What was said meanwhile is asked for.
             shared.is_stale.store(true, SeqCst);
@@ -128,7 +155,7 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     let mut votes: HashMap<Address, usize> = HashMap::new();
     for sentinel in sentinels {
         let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", master.as_bytes()];
-        let reply = Asking::connect(sentinel, None).and_then(|mut asking| asking.ask(&words));
+        let reply = Asking::sentinel(shared, sentinel).and_then(|mut asking| asking.ask(&words));
         let Ok(reply) = reply else { continue };
         let parts = raw::elements(&reply).unwrap_or_default();
         let text = |at: usize| {
@@ -159,8 +186,7 @@ fn find_slots(shared: &Shared, seeds: &[Address]) {
     let mut asked = shared.topology().servers;
     asked.extend_from_slice(seeds);
     for node in asked {
-        let login = shared.config.login.as_ref();
-        let reply = Asking::connect(&node, login)
+        let reply = Asking::server(shared, &node)
             .and_then(|mut asking| asking.ask(&[b"CLUSTER", b"SLOTS"]));
         let Some(ranges) = reply.ok().and_then(|reply| slots::parse(&reply)) else { continue };
         if ranges.is_empty() {

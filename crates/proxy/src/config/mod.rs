@@ -2,6 +2,9 @@
 
 pub mod native;
 pub mod nutcracker;
+mod tls;
+
+pub use tls::{ListenerTls, ServerTls};
 
 use crate::placement::{Distribution, Keys, Member};
 use std::fmt;
@@ -143,6 +146,16 @@ pub struct Pool {
     pub name: String,
     /// Where clients connect.
     pub listen: Vec<Address>,
+    /// Where clients connect by TLS.
+    pub listen_tls: Vec<Address>,
+    /// The certificate that they see.
+    pub tls: Option<ListenerTls>,
+    /// TLS towards servers.
+    pub server_tls: Option<ServerTls>,
+    /// Whether sentinels speak TLS, too.
+    pub sentinel_tls: bool,
+    /// What we say to sentinels.
+    pub sentinel_login: Option<Login>,
     /// What is behind it.
     pub kind: Kind,
     /// How keys become hashes.
@@ -183,6 +196,11 @@ impl Pool {
         Pool {
             name: name.to_owned(),
             listen: Vec::new(),
+            listen_tls: Vec::new(),
+            tls: None,
+            server_tls: None,
+            sentinel_tls: false,
+            sentinel_login: None,
             kind,
             keys: Keys::default(),
             distribution: Distribution::default(),
@@ -240,10 +258,11 @@ fn check(config: &Config) -> Result<(), Invalid> {
     let mut listens = Vec::new();
     for pool in &config.pools {
         let refuse = |why: String| Err(Invalid(format!("pool '{}': {why}", pool.name)));
-        if pool.listen.is_empty() {
-            return refuse("it listens nowhere; set 'listen'".into());
+        if pool.listen.is_empty() && pool.listen_tls.is_empty() {
+            return refuse("it listens nowhere; set 'listen' or 'listen_tls'".into());
         }
-        for address in &pool.listen {
+        check_tls(pool).or_else(|Invalid(why)| refuse(why))?;
+        for address in pool.listen.iter().chain(&pool.listen_tls) {
             if listens.contains(&address) {
                 return refuse(format!("another pool listens on {address}, too"));
             }
@@ -266,6 +285,33 @@ fn check(config: &Config) -> Result<(), Invalid> {
             Kind::Cluster { seeds } if seeds.is_empty() => return refuse("it has no seeds".into()),
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Whether all files of certificates can be used.
+fn check_tls(pool: &Pool) -> Result<(), Invalid> {
+    match &pool.tls {
+        Some(tls) => drop(tls.load()?),
+        None if pool.listen_tls.is_empty() => {}
+        None => return Err(Invalid("'listen_tls' needs a certificate; set 'tls'".into())),
+    }
+    if let Some(path) = pool.listen_tls.iter().find(|at| matches!(at, Address::Unix(..))) {
+        return Err(Invalid(format!("{path}: a Unix socket does not speak TLS")));
+    }
+    if let Some(tls) = &pool.server_tls {
+        let rules = tls.load()?;
+        let servers: &[Server] = match &pool.kind {
+            Kind::Servers(servers) => servers,
+            Kind::Single(server) => std::slice::from_ref(server),
+            _ => &[],
+        };
+        for server in servers {
+            tls.client(&rules, &server.address)?;
+        }
+    }
+    if pool.sentinel_tls && pool.server_tls.is_none() {
+        return Err(Invalid("'sentinel_tls' needs 'server_tls'".into()));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Our own format, for what Twemproxy's has no words for; see `docs/proxy.md`.
 
-use super::{Address, Config, Invalid, Kind, Limits, Login, Pool, Server};
+use super::{Address, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Server, ServerTls};
 use crate::placement::hash::Hash;
 use crate::placement::{Distribution, Member};
 use serde::Deserialize;
@@ -30,7 +30,16 @@ enum KindName {
 #[serde(deny_unknown_fields)]
 struct Table {
     kind: KindName,
+    #[serde(default)]
     listen: Vec<String>,
+    #[serde(default)]
+    listen_tls: Vec<String>,
+    tls: Option<ListenerTls>,
+    server_tls: Option<ServerTls>,
+    #[serde(default)]
+    sentinel_tls: bool,
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
     #[serde(default)]
     servers: Vec<Line>,
     server: Option<String>,
@@ -137,6 +146,11 @@ impl Table {
     fn pool(&self, name: &str) -> Result<Pool, Invalid> {
         let mut pool = Pool::new(name, self.kind()?);
         pool.listen = addresses(&self.listen)?;
+        pool.listen_tls = addresses(&self.listen_tls)?;
+        pool.tls.clone_from(&self.tls);
+        pool.server_tls.clone_from(&self.server_tls);
+        pool.sentinel_tls = self.sentinel_tls;
+        pool.sentinel_login = login(self.sentinel_user.as_ref(), self.sentinel_password.as_ref());
         if let Some(hash) = &self.hash {
             let known = Hash::named(hash);
             pool.keys.hash = known.ok_or_else(|| Invalid(format!("hash '{hash}' is unknown")))?;

@@ -1,5 +1,6 @@
 //! A client: its requests in order, and the replies that came before their turn.
 
+use super::Stall;
 use super::pubsub::Subscriptions;
 use super::wire::{Id, Wire};
 use resp::Parser;
@@ -79,6 +80,8 @@ pub struct Client {
     base: u64,
     /// No request is taken until the queue is empty.
     pub waits_for_all: bool,
+    /// A command that may wait without end is under way.
+    pub is_blocked: bool,
     /// No request is taken until its output has shrunk.
     pub is_paused: bool,
     /// No request is taken until the servers have said what a command is.
@@ -117,6 +120,7 @@ impl Client {
             queue: VecDeque::new(),
             base: 0,
             waits_for_all: false,
+            is_blocked: false,
             is_paused: false,
             is_learning: false,
             own: Vec::new(),
@@ -137,6 +141,23 @@ impl Client {
             || self.is_learning
             || self.is_leaving
             || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
+    }
+
+    /// What its input waits for.
+    #[inline]
+    pub fn stall(&self) -> Stall {
+        if !self.is_stalled() {
+            Stall::None
+        } else if self.is_blocked {
+            Stall::Blocked
+        } else {
+            Stall::Held
+        }
+    }
+
+    /// Whether every request has been answered, and every subscription confirmed.
+    pub fn is_settled(&self) -> bool {
+        self.is_idle() && self.subscriptions.as_ref().is_none_or(|subs| subs.awaited == 0)
     }
 
     /// Whether every request has been answered.

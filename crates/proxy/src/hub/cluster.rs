@@ -96,7 +96,7 @@ impl Hub {
         let words = words?;
         let row = self.commands.table.lookup(&words)?;
         let mut key = None;
-        let _ = engine::keys::for_each_key(row.command, &words, |at, _| {
+        let _ = spec::keys::for_each_key(row.command, &words, |at, _| {
             key = key.or(Some(at));
         });
         let local = &self.pools[pool];

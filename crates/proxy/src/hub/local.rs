@@ -185,7 +185,7 @@ impl Hub {
         push_bulk(out, b"server");
         push_bulk(out, b"redis");
         push_bulk(out, b"version");
-        push_bulk(out, commands::REDIS_VERSION.as_bytes());
+        push_bulk(out, self.commands.redis_version.as_bytes());
         push_bulk(out, b"proto");
         raw::push_integer(out, if is_three { 3 } else { 2 });
         push_bulk(out, b"id");

@@ -21,8 +21,8 @@ pub mod wire;
 
 use crate::pool::{Local, Shared};
 use client::Client;
-use engine::table::CommandTable;
 use route::handling::{Handling, handling};
+use spec::{CommandTable, NotRun, Row};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -47,18 +47,20 @@ impl Conn {
 
 /// The commands of the table, and how they travel.
 pub struct Commands {
-    table: CommandTable,
+    table: CommandTable<NotRun>,
     /// By the rows' indexes.
     handlings: Vec<Handling>,
+    /// The version of Redis whose commands they are.
+    redis_version: &'static str,
 }
 
 impl Commands {
-    /// Of every command that Redis has.
-    pub fn new() -> Arc<Commands> {
-        let table = CommandTable::build(&commands::rows(), &[]);
+    /// Of these rows, which are those of a version of Redis.
+    pub fn new(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
+        let table = CommandTable::build(rows, &[]);
         let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
         let handlings = handlings.collect();
-        Arc::new(Commands { table, handlings })
+        Arc::new(Commands { table, handlings, redis_version })
     }
 }
 
@@ -74,12 +76,23 @@ pub struct Common {
     pub log: fn(&str),
 }
 
+/// What the rest of a connection's input waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stall {
+    /// More bytes.
+    None,
+    /// [`Wire::resume`], which comes soon, or when the client has read its replies.
+    Held,
+    /// [`Wire::resume`], after a command that may wait without end. A client that hangs up ends it.
+    Blocked,
+}
+
 /// What a hub did with input.
 pub struct Done {
     /// Bytes that are done with.
     pub bytes: usize,
-    /// The rest waits for [`Wire::resume`], not for more bytes.
-    pub is_stalled: bool,
+    /// What the rest waits for.
+    pub stall: Stall,
 }
 
 /// See the module.
@@ -185,41 +198,38 @@ impl Hub {
     /// Bytes have come.
     pub fn data<W: Wire>(&mut self, wire: &mut W, id: Id, input: &[u8]) -> Done {
         match self.take_conn(id) {
-            None => Done { bytes: input.len(), is_stalled: false },
+            None => Done { bytes: input.len(), stall: Stall::None },
             Some(Conn::Client(mut client)) => {
                 let bytes = self.requests(wire, &mut client, input);
-                let is_stalled = client.is_stalled();
+                let stall = client.stall();
                 self.put(id, Conn::Client(client));
-                Done { bytes, is_stalled }
+                Done { bytes, stall }
             }
             Some(Conn::Upstream(mut up)) => match self.upstream_data(wire, &mut up, input) {
                 Ok(bytes) => {
                     self.put(id, Conn::Upstream(up));
-                    Done { bytes, is_stalled: false }
+                    Done { bytes, stall: Stall::None }
                 }
                 Err(why) => {
                     self.pools[up.pool].server_stats(up.server).server_err.add(1);
                     wire.close(id);
                     self.upstream_lost(wire, up, &why);
-                    Done { bytes: input.len(), is_stalled: false }
+                    Done { bytes: input.len(), stall: Stall::None }
                 }
             },
         }
     }
 
     /// A connection will send no more. Returns whether it is to stay open until its requests are answered.
-    pub fn ended<W: Wire>(&mut self, wire: &mut W, id: Id) -> bool {
+    pub fn ended(&mut self, id: Id) -> bool {
         let Some(client) = self.client(id) else { return false };
         if client.is_leaving {
             return true;
         }
-        if client.is_idle() && wire.backlog(id) == 0 {
+        if client.is_settled() {
             return false;
         }
         client.is_leaving = true;
-        if client.is_idle() {
-            wire.finish(id);
-        }
         true
     }
 
@@ -297,7 +307,9 @@ impl Hub {
         client.take(wire, tag.seq, tag.part, reply);
         if client.is_idle() {
             if client.is_leaving {
-                wire.finish(tag.client);
+                if client.is_settled() {
+                    wire.finish(tag.client);
+                }
             } else if client.waits_for_all {
                 self.settling.push(tag.client);
             }

@@ -241,7 +241,11 @@ impl Hub {
         if is_confirmation && subscriptions.awaited > 0 {
             subscriptions.awaited -= 1;
             if subscriptions.awaited == 0 {
-                wire.resume(owner);
+                if client.is_leaving && client.is_settled() {
+                    wire.finish(owner);
+                } else {
+                    wire.resume(owner);
+                }
             }
         }
         if wire.backlog(owner) > 1 << 16 {

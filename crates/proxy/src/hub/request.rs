@@ -6,11 +6,11 @@ use super::upstream::{Kept, Purpose, Tag};
 use super::wire::Wire;
 use crate::config::Kind;
 use crate::pool::{Learned, LinkKey};
-use engine::table::Resolved;
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
 use route::plan::{Placement, Plan, Request};
 use route::raw;
+use spec::{NotRun, Resolved};
 use structs::sync::lock;
 
 /// What became of a request.
@@ -416,10 +416,10 @@ impl Hub {
     }
 }
 
-fn keys_of(row: &Resolved, words: &[&[u8]], keys: &mut Vec<usize>) {
+fn keys_of(row: &Resolved<NotRun>, words: &[&[u8]], keys: &mut Vec<usize>) {
     if row.command.accepts(words.len()) {
         // What is wrong with the request the server says.
-        let _ = engine::keys::for_each_key(row.command, words, |at, _| keys.push(at));
+        let _ = spec::keys::for_each_key(row.command, words, |at, _| keys.push(at));
     }
 }
 

@@ -126,6 +126,7 @@ impl Hub {
     pub(super) fn settle<W: Wire>(&mut self, wire: &mut W, id: Id) {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else { return };
         client.waits_for_all = false;
+        client.is_blocked = false;
         if !client.is_watching && client.multi.is_none() && client.tracking.is_none() {
             self.release(wire, &mut client);
         }
@@ -160,7 +161,10 @@ impl Hub {
             return self.come_again(client);
         }
         match self.acquire_own(wire, client, server) {
-            Ok(()) => self.forward(wire, client, server, request, Slot::Waiting),
+            Ok(()) => {
+                client.is_blocked = true;
+                self.forward(wire, client, server, request, Slot::Waiting);
+            }
             Err(why) => client.answer(wire, &raw::error(&why)),
         }
         self.settle_soon(client);

@@ -27,6 +27,11 @@ struct Memory {
     passed: Duration,
 }
 
+fn every_command() -> Arc<Commands> {
+    let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
+    Commands::new(&rows, commands::REDIS_VERSION)
+}
+
 fn id(slot: u32) -> Id {
     Id { slot, generation: 1 }
 }
@@ -68,7 +73,7 @@ impl Wire for Memory {
     fn resume(&mut self, id: Id) {
         self.resumed.push(id.slot);
     }
-    fn connect(&mut self, address: &Address, _timeout: Duration) -> Id {
+    fn connect(&mut self, address: &Address, _: Option<net::TlsClient>, _: Duration) -> Id {
         let slot = self.open();
         self.connecting.push((slot, address.clone()));
         id(slot)
@@ -190,7 +195,7 @@ impl World {
     fn new(seed: u64, pool: Pool) -> World {
         static COMMANDS: OnceLock<Arc<Commands>> = OnceLock::new();
         let common = Arc::new(Common {
-            commands: COMMANDS.get_or_init(Commands::new).clone(),
+            commands: COMMANDS.get_or_init(every_command).clone(),
             pools: vec![Shared::new(pool)],
             last_client: AtomicU64::new(0),
             log: |_| {},
@@ -291,7 +296,7 @@ impl World {
         }
         let done = self.hub.data(&mut self.net, id(client.slot), &client.rest);
         client.rest.drain(..done.bytes);
-        client.is_stalled = done.is_stalled;
+        client.is_stalled = done.stall != super::Stall::None;
     }
 
     /// Compares what a client has heard with what it has to hear.

@@ -152,7 +152,9 @@ impl Hub {
             return Err(format!("ERR proxy: server {} cannot be reached", local.name(server)));
         }
         let timeout = config.timeout.unwrap_or(CONNECT_TIMEOUT);
-        let id = wire.connect(&target.address, timeout);
+        let tls = local.shared.tls_client(&target.address);
+        let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
+        let id = wire.connect(&target.address, tls, timeout);
         let steps = steps(local, key, more);
         let upstream = Upstream {
             id,

@@ -1,6 +1,7 @@
 //! What a hub needs of the network. The real one is the driver; tests have one in memory.
 
 use crate::config::Address;
+use net::TlsClient;
 use std::time::{Duration, Instant};
 
 /// Names a connection of this thread. A name is never used twice.
@@ -25,7 +26,7 @@ pub trait Wire {
     /// Presents what input a connection has again.
     fn resume(&mut self, id: Id);
     /// Begins to connect. `Hub::connected` or `Hub::closed` follows.
-    fn connect(&mut self, address: &Address, timeout: Duration) -> Id;
+    fn connect(&mut self, address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Id;
     /// When this turn began.
     fn now(&self) -> Instant;
 }

@@ -1,72 +1,10 @@
-//! `dunlin proxy` in front of three servers, from outside.
+//! Several servers are one: keys, transactions, channels, sizes, a server that stops.
 
-use harness::client::{Client, ask, patience};
+use crate::support::{Proxy, okay, servers, text};
+use harness::client::{ask, patience};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Options, Program, Server, free_port, signal};
-use std::net::SocketAddr;
-use std::process::{Child, Stdio};
+use harness::server::{Program, signal};
 use std::time::Instant;
-
-struct Proxy {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn servers(program: &Program) -> Vec<Server> {
-    let start = |_| {
-        let options = Options::arguments(&["--io-threads", "1"]);
-        Server::start(program, options).expect("it starts")
-    };
-    (0..3).map(start).collect()
-}
-
-impl Proxy {
-    /// In front of these servers; `more` is added to the pool.
-    fn start(program: &Program, servers: &[Server], more: &str) -> Proxy {
-        let port = free_port().expect("a port");
-        let mut file = format!(
-            "pool:\n  listen: 127.0.0.1:{port}\n  redis: true\n  hash: murmur\n  hash_tag: \"{{}}\"\n{more}  servers:\n"
-        );
-        for (at, server) in servers.iter().enumerate() {
-            file.push_str(&format!("   - 127.0.0.1:{}:1 server{at}\n", server.port()));
-        }
-        let path = servers[0].directory().join("nutcracker.yml");
-        std::fs::write(&path, file).expect("a file");
-        let child = program
-            .subcommand("proxy")
-            .args(["-s", &free_port().expect("a port").to_string(), "--threads", "2", "-c"])
-            .arg(&path)
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        let proxy = Proxy { child, address: ([127, 0, 0, 1], port).into() };
-        let deadline = Instant::now() + patience();
-        while Client::connect(proxy.address).is_err() {
-            assert!(Instant::now() < deadline, "the proxy does not listen");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        proxy
-    }
-
-    fn client(&self, protocol: Protocol) -> Client {
-        Client::connect_with(self.address, protocol).expect("it answers")
-    }
-}
-
-fn okay() -> Reply {
-    Reply::Simple(b"OK".to_vec())
-}
-
-fn text(reply: &Reply) -> String {
-    String::from_utf8_lossy(reply.text().unwrap_or_default()).into_owned()
-}
 
 #[test]
 fn several_servers_are_one() {

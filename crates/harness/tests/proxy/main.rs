@@ -1,0 +1,6 @@
+//! `dunlin proxy` in front of servers, from outside.
+
+mod endings;
+mod serving;
+mod support;
+mod tls;
