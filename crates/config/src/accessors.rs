@@ -182,6 +182,7 @@ numbers! {
     rdbchecksum: bool = "rdbchecksum" as yes;
     rdb_skip_unknown_types: bool = "rdb-skip-unknown-types" as yes;
     key_load_delay: i64 = "key-load-delay" as signed;
+    rdb_version: ReplicaRdbVersion = "rdb-version" as ReplicaRdbVersion::from_number;
     rdb_version_check: RdbVersionCheck = "rdb-version-check" as RdbVersionCheck::from_number;
     stop_writes_on_bgsave_error: bool = "stop-writes-on-bgsave-error" as yes;
     sanitize_dump_payload: SanitizeDumpPayload = "sanitize-dump-payload" as SanitizeDumpPayload::from_number;

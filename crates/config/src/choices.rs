@@ -54,7 +54,8 @@ choices! {
     AppendFsync: EverySec | Always | No =
         ["everysec" => EverySec, "always" => Always, "no" => No];
     /// The RDB version of snapshots for replicas that do not say which they read.
-    ReplicaRdbVersion: Auto | V10 | V11 = ["auto" => Auto, "10" => V10, "11" => V11];
+    ReplicaRdbVersion: Auto | V10 | V11 | V12 =
+        ["auto" => Auto, "10" => V10, "11" => V11, "12" => V12];
     /// Which copies of a write must exist before its reply leaves.
     CommitMode: Memory | Fsync | Quorum =
         ["memory" => Memory, "fsync" => Fsync, "quorum" => Quorum];

@@ -1,7 +1,7 @@
 //! `CONFIG REWRITE`: the running configuration written back into the file it came from.
 //!
-//! The file keeps its comments, its order and the lines that are not options. A line of an option
-//! is replaced by the option's present value; an option that is not at its default and has no line
+//! The file keeps its comments, its order, the names of its options and the lines that are not options. A line
+//! of an option is replaced by the option's present value; an option that is not at its default and has no line
 //! is appended under a signature; lines left over (an option given twice, a string that is no
 //! longer set) are removed. Empty lines in a row become one.
 
@@ -137,10 +137,13 @@ impl ConfigFile {
     /// Writes a line of an option: over the first of its lines not used yet, else at the end,
     /// unless it says nothing new there.
     fn put(&mut self, name: &str, value: &[u8], is_default: bool) {
-        let line = [name.as_bytes(), b" ", value].concat();
+        let line = [common_name(name).as_bytes(), b" ", value].concat();
         let unused = place_of(&line).and_then(|place| self.places.get_mut(&place)?.pop());
         if let Some(at) = unused {
-            self.lines[at] = line;
+            // The file may be read by a server that does not know the present name.
+            let written = split_words(&self.lines[at]).and_then(|words| words.into_iter().next());
+            let written = written.unwrap_or_else(|| name.as_bytes().to_vec()).to_ascii_lowercase();
+            self.lines[at] = [&written, b" ".as_slice(), value].concat();
         } else if !is_default {
             if !self.has_signature {
                 if !self.lines.is_empty() {
@@ -172,6 +175,17 @@ impl ConfigFile {
             was_empty = line.is_empty();
         }
         text
+    }
+}
+
+/// The name under which an option is added to a file: one that every server knows.
+fn common_name(name: &str) -> &str {
+    match name {
+        "primaryauth" => "masterauth",
+        "primaryuser" => "masteruser",
+        "commandlog-execution-slower-than" => "slowlog-log-slower-than",
+        "commandlog-slow-execution-max-len" => "slowlog-max-len",
+        _ => name,
     }
 }
 

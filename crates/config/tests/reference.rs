@@ -32,6 +32,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("rdb-skip-unknown-types", "Dunlin's own"),
     ("commit-mode", "Dunlin's own"),
     ("replica-rdb-version", "Dunlin's own"),
+    ("rdb-version", "Dunlin's own"),
     ("commit-quorum", "Dunlin's own"),
     ("commit-quorum-fsync", "Dunlin's own"),
     ("commit-timeout-ms", "Dunlin's own"),

@@ -38,6 +38,8 @@ pub struct Peer {
     pub transport_flags: u64,
     /// It comes from this process, which is served beyond `maxclients`.
     pub is_insider: bool,
+    /// Names of users that it may be, as its certificate says; the first that there is and that is on.
+    pub certified: Vec<String>,
 }
 
 /// Values that make room for others before other clients get a turn: a client that fills memory works for it,
@@ -124,6 +126,9 @@ impl Worker {
         })?;
         engine.stats.connections.add(1);
         let mut session = Session::new(client, engine.acl.default_user(), engine.acl.is_open());
+        if let Some(user) = peer.certified.iter().find_map(|name| engine.acl.certified(name)) {
+            session.log_in(user);
+        }
         session.is_local = peer.is_local;
         session.transport_flags = peer.transport_flags;
         session.publish(self.engine.clock.wall().0);

@@ -1,8 +1,9 @@
 //! TLS in tests: an authority that makes certificates, and a client that trusts it.
 
 use crate::client::{encode, patience};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::pki_types::{CertificateDer, ServerName};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -41,6 +42,8 @@ impl Authority {
         let mut params =
             CertificateParams::new(vec!["localhost".to_owned()]).expect("a host's name");
         params.distinguished_name.push(DnType::CommonName, name);
+        let uri = format!("urn:{name}").try_into().expect("ASCII");
+        params.subject_alt_names.push(SanType::URI(uri));
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         self.write(&format!("{name}.crt"), &certificate.pem());
@@ -77,16 +80,37 @@ impl Authority {
         connection
     }
 
+    /// A connection of a client that shows the certificate `name`.
+    pub fn connect_as(&self, port: u16, name: &str) -> Encrypted {
+        Encrypted(self.open_showing(port, Some(name)))
+    }
+
     /// A connection by TLS on which nothing has been sent.
     pub fn open(&self, port: u16) -> StreamOwned<ClientConnection, TcpStream> {
+        self.open_showing(port, None)
+    }
+
+    fn open_showing(
+        &self,
+        port: u16,
+        own: Option<&str>,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate.clone()).expect("the authority is one");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("versions of TLS")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match own {
+            None => config.with_no_client_auth(),
+            Some(name) => {
+                let file = |ending: &str| self.path(&format!("{name}.{ending}"));
+                let chain = CertificateDer::from_pem_file(file("crt")).expect("a certificate");
+                let key = PrivateKeyDer::from_pem_file(file("key")).expect("a key");
+                config.with_client_auth_cert(vec![chain], key).expect("they belong together")
+            }
+        };
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
         let name = ServerName::try_from("localhost").expect("a host's name");
         let session = ClientConnection::new(Arc::new(config), name).expect("a session");

@@ -3,7 +3,7 @@
 
 use harness::client::{ask, ok};
 use harness::info::number;
-use harness::replicas::{compare, is_linked, while_writing, write};
+use harness::replicas::{compare, dunlin, is_linked, start, until_linked, while_writing, write};
 use harness::reply::Reply;
 use harness::rng::Rng;
 use harness::server::{Options, Program, Server, free_port};
@@ -364,4 +364,47 @@ fn a_script_that_keeps_the_world_stopped_sees_that_a_replica_is_gone() {
     eventually("the script runs for long", || ask(&mut client, "PING").is_error());
     drop(replica);
     assert_eq!(thread.join().expect("it ends"), Reply::Bulk(b"seen".to_vec()));
+}
+
+/// Hashes with fields that expire have one form in Valkey and another in Redis.
+#[test]
+fn redis_8_gets_its_own_form_of_fields_that_expire() {
+    let primary = dunlin(&["--replica-rdb-version", "12", "--rdb-version", "12"]);
+    let mut ours = primary.client();
+    let long = "v".repeat(20_000);
+    for key in ["small", "large"] {
+        ok(&mut ours, &["CONFIG", "SET", "hash-max-listpack-entries", "4"]);
+        let fields = if key == "small" { 3 } else { 50 };
+        for field in 0..fields {
+            let (name, value) = (format!("f{field}"), if field == 1 { &long } else { "1" });
+            ask(&mut ours, &["HSET", key, &name, value]);
+        }
+        ask(&mut ours, &["HPEXPIREAT", key, "4000000000123", "FIELDS", "2", "f0", "f1"]);
+    }
+    let redis = start(&Program::redis_8().expect("there is one"), &[]);
+    let mut theirs = redis.client();
+    ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    until_linked(&redis);
+    for (key, len) in [("small", 3), ("large", 50)] {
+        assert_eq!(ask(&mut theirs, &["HLEN", key]), Reply::Integer(len));
+        let times = ask(&mut theirs, &["HPEXPIRETIME", key, "FIELDS", "3", "f0", "f1", "f2"]);
+        let times: Vec<String> =
+            times.elements().expect("an array").iter().map(Reply::shown).collect();
+        assert_eq!(times, ["4000000000123", "4000000000123", "-1"]);
+        assert_eq!(ask(&mut theirs, &["HGET", key, "f1"]), Reply::Bulk(long.clone().into_bytes()));
+    }
+    // A file is of the same form, and can be read again; an older version cannot hold it.
+    ok(&mut ours, &["SAVE"]);
+    let file = std::fs::read(primary.directory().join("dump.rdb")).expect("there is a file");
+    assert!(file.starts_with(b"REDIS0012"));
+    ok(&mut ours, &["DEBUG", "RELOAD"]);
+    let times = ask(&mut ours, &["HPEXPIRETIME", "small", "FIELDS", "1", "f0"]);
+    assert_eq!(times, Reply::Array(vec![Reply::Integer(4_000_000_000_123)]));
+    ok(&mut ours, &["CONFIG", "SET", "rdb-version", "11"]);
+    assert!(matches!(ask(&mut ours, &["SAVE"]), Reply::Error(_)));
+    ask(&mut ours, &["DEL", "small", "large"]);
+    ok(&mut ours, &["CONFIG", "SET", "rdb-version", "10"]);
+    ok(&mut ours, &["SAVE"]);
+    let file = std::fs::read(primary.directory().join("dump.rdb")).expect("there is a file");
+    assert!(file.starts_with(b"REDIS0010"));
 }

@@ -130,3 +130,32 @@ fn a_bad_file_is_refused_and_the_old_one_stays() {
         old.ping();
     });
 }
+
+#[test]
+fn a_certificate_names_its_user() {
+    start("user", |server, authority, port, _| {
+        let mut client = server.client();
+        ["alice", "mallory"].iter().for_each(|name| drop(authority.sign(name)));
+        let options = ["tls-auth-clients", "optional", "tls-auth-clients-user", "CN"];
+        assert_eq!(set(&mut client, &options), ok());
+        for user in ["alice", "urn:mallory"] {
+            let rules = ["ACL", "SETUSER", user, "on", "nopass", "+acl|whoami", "+ping"];
+            assert_eq!(client.command(&rules).unwrap(), ok());
+        }
+        let is = |name: &str, user: &str| {
+            let mut connection = authority.connect_as(port, name);
+            connection.send(&["ACL", "WHOAMI"]);
+            connection.receives(format!("${}\r\n{user}\r\n", user.len()).as_bytes());
+        };
+        is("alice", "alice");
+        is("mallory", "default");
+        assert_eq!(set(&mut client, &["tls-auth-clients-user", "URI"]), ok());
+        is("alice", "default");
+        is("mallory", "urn:mallory");
+        // A user that is off is not taken.
+        assert_eq!(client.command(&["ACL", "SETUSER", "urn:mallory", "off"]).unwrap(), ok());
+        is("mallory", "default");
+        assert_eq!(set(&mut client, &["tls-auth-clients-user", "off"]), ok());
+        is("alice", "default");
+    });
+}

@@ -41,6 +41,8 @@ pub struct PeerInfo {
     pub unix_path: Option<Arc<str>>,
     /// The common name in the peer's verified TLS certificate.
     pub cert_name: Option<String>,
+    /// The URIs in it.
+    pub cert_uris: Vec<String>,
 }
 
 impl PeerInfo {

@@ -480,6 +480,7 @@ impl<H: Handler> Reactor<H> {
             local,
             unix_path,
             cert_name: link.tls.as_ref().and_then(|session| session.peer_name()),
+            cert_uris: link.tls.as_ref().map_or_else(Vec::new, |session| session.peer_uris()),
         }
     }
 

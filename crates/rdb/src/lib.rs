@@ -38,6 +38,9 @@ pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;
 
+/// The version of Redis 7.4 and 8, in which hashes whose fields expire have another form than Valkey's.
+pub const REDIS_TIMED_VERSION: u16 = 12;
+
 /// The version that is written where there is something that only Valkey 9 and later load: hashes with
 /// fields that expire. It is the first of Valkey's own.
 pub const VALKEY_VERSION: u16 = 80;

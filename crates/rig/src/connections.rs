@@ -75,6 +75,7 @@ impl Connections {
             is_local: true,
             transport_flags: 0,
             is_insider: false,
+            certified: Vec::new(),
         };
         let session = self.worker.connect(peer)?;
         let client = session.id();

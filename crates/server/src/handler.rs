@@ -5,6 +5,7 @@ use crate::client_limits::{self, Input};
 use crate::replication::feed;
 use crate::replication::feed::{Bridge, Feeding, Replica};
 use crate::{inside, log};
+use config::TlsAuthClientsUser;
 use engine::clients::{Departure, flag};
 use engine::clock::now;
 use engine::dispatch::NotNow;
@@ -117,6 +118,15 @@ impl Hub {
 
     fn thread(&self) -> usize {
         self.worker.context().index
+    }
+
+    /// The names of users that the client may be by its certificate (`tls-auth-clients-user`).
+    fn certified(&self, peer: &PeerInfo) -> Vec<String> {
+        match self.engine.config.tls_auth_clients_user() {
+            TlsAuthClientsUser::Off => Vec::new(),
+            TlsAuthClientsUser::CommonName => peer.cert_name.iter().cloned().collect(),
+            TlsAuthClientsUser::Uri => peer.cert_uris.clone(),
+        }
     }
 
     fn refuse_one_too_many(&self, io: &mut ConnIo<'_>) {
@@ -417,6 +427,7 @@ impl Handler for Hub {
             is_local: peer.is_local(),
             transport_flags,
             is_insider,
+            certified: self.certified(peer),
         });
         let Some(mut session) = connected else {
             // Another thread has accepted one meanwhile.

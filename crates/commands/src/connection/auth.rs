@@ -1,7 +1,7 @@
 //! `AUTH [username] password`
 
+use engine::acl::DEFAULT_USER;
 use engine::acl::log::Refused;
-use engine::acl::{DEFAULT_USER, SessionUser};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 
 /// `AUTH`.
@@ -54,9 +54,7 @@ pub(crate) fn authenticate(
     password: &[u8],
 ) -> Outcome {
     if let Some(user) = cx.engine.acl.authenticate(user, password) {
-        cx.session.authenticated = true;
-        cx.session.was_authenticated = true;
-        act_as(cx, user);
+        cx.session.log_in(user);
         return Ok(());
     }
     cx.engine.stats.acl_denied_auth.add(1);
@@ -65,10 +63,4 @@ pub(crate) fn authenticate(
     cx.session.publish(cx.now().0);
     cx.engine.note_refusal(&cx.session.client, refused);
     Err(Error::text("WRONGPASS invalid username-password pair or user is disabled."))
-}
-
-/// From now on the client is this user.
-pub(crate) fn act_as(cx: &mut Cx<'_>, user: SessionUser) {
-    cx.session.client.names().user = user.name().to_owned();
-    cx.session.user = user;
 }

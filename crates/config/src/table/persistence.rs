@@ -1,7 +1,7 @@
 //! Snapshots and the append-only file.
 
 use crate::checks;
-use crate::choices::{AppendFsync, RdbVersionCheck, SanitizeDumpPayload};
+use crate::choices::{AppendFsync, RdbVersionCheck, ReplicaRdbVersion, SanitizeDumpPayload};
 use crate::spec::range::{ANY_INT, ANY_SIZE, COUNT, SIZE};
 use crate::spec::{Kind, Spec, choice, flag, int, memory, special, text};
 
@@ -15,6 +15,12 @@ pub(super) const OPTIONS: &[Spec] = &[
     text("dbfilename", "dump.rdb", "name of the snapshot").checked(checks::dbfilename).protected(),
     flag("rdbcompression", "yes", "compress strings in DUMP payloads and snapshots"),
     flag("rdbchecksum", "yes", "end snapshots with a checksum").immutable(),
+    choice(
+        "rdb-version",
+        ReplicaRdbVersion::CHOICES,
+        "auto",
+        "oldest RDB version that snapshots are written for; auto is 11, or Valkey's if fields expire",
+    ),
     choice(
         "rdb-version-check",
         RdbVersionCheck::CHOICES,

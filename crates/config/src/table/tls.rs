@@ -30,9 +30,8 @@ pub(super) const OPTIONS: &[Spec] = &[
         "tls-auth-clients-user",
         TlsAuthClientsUser::CHOICES,
         "off",
-        "certificate field that names the ACL user",
-    )
-    .not_yet(),
+        "what in a client's certificate names its user: `CN`, or `URI` among the alternative names",
+    ),
     optional("tls-protocols", "protocol versions, such as \"TLSv1.2 TLSv1.3\""),
     optional("tls-ciphers", "ciphers of TLS 1.2 and older"),
     optional("tls-ciphersuites", "cipher suites of TLS 1.3"),

@@ -196,6 +196,11 @@ impl Acl {
         self.session_user(name).filter(|found| found.user.accepts(&hash))
     }
 
+    /// The user of a client whose certificate has proved its name, if that user is on.
+    pub fn certified(&self, name: &str) -> Option<SessionUser> {
+        self.session_user(name.as_bytes()).filter(|found| found.user.is_on)
+    }
+
     /// `requirepass`: the default user's only password; an empty one means none is needed.
     pub fn require_password(&self, password: &[u8]) {
         let users = self.locked();

@@ -258,6 +258,19 @@ impl Session {
         !self.subscriptions.is_empty()
     }
 
+    /// Lets the client in as this user.
+    pub fn log_in(&mut self, user: SessionUser) {
+        self.authenticated = true;
+        self.was_authenticated = true;
+        self.act_as(user);
+    }
+
+    /// From now on the client is this user.
+    pub fn act_as(&mut self, user: SessionUser) {
+        self.client.names().user = user.name().to_owned();
+        self.user = user;
+    }
+
     /// Whether it waits for something other than its client.
     pub fn is_blocked(&self) -> bool {
         self.suspension.is_some() || self.is_postponed

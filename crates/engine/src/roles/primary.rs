@@ -7,7 +7,8 @@ use config::ReplicaRdbVersion;
 use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
 use replication::primary::{
-    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, Settings, Stage, Sync, said,
+    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, REDIS_TIMED_FIELDS_RDB, Settings, Stage,
+    Sync, said,
 };
 use replication::wire::{self, DualChannel, DualChannels, Wanted};
 use std::sync::atomic::Ordering::*;
@@ -40,6 +41,7 @@ impl Engine {
             rdb_version: match config.replica_rdb_version() {
                 ReplicaRdbVersion::Auto | ReplicaRdbVersion::V10 => OLDEST_RDB,
                 ReplicaRdbVersion::V11 => NEWEST_RDB,
+                ReplicaRdbVersion::V12 => REDIS_TIMED_FIELDS_RDB,
             },
         }
     }

@@ -1,7 +1,7 @@
 //! One connection's TLS session: bytes of the wire on one side, plain text on the other.
 
 use super::context::TlsContext;
-use super::name::common_name;
+use super::name::{common_name, uris};
 use super::outgoing::TlsClient;
 use rustls::{ClientConnection, Connection, ServerConnection};
 use std::io::{Read, Write};
@@ -92,5 +92,11 @@ impl Session {
     /// The common name in the certificate the peer proved to own.
     pub fn peer_name(&self) -> Option<String> {
         common_name(self.tls.peer_certificates()?.first()?)
+    }
+
+    /// The URIs in that certificate.
+    pub fn peer_uris(&self) -> Vec<String> {
+        let certificates = self.tls.peer_certificates().unwrap_or_default();
+        certificates.first().map_or_else(Vec::new, |certificate| uris(certificate))
     }
 }

@@ -11,6 +11,8 @@ use structs::words::split_words;
 pub const OLDEST_RDB: u16 = 10;
 /// The RDB version of peers that do.
 pub const NEWEST_RDB: u16 = 11;
+/// The version in which Redis 7.4 and 8 have hashes with fields that expire.
+pub const REDIS_TIMED_FIELDS_RDB: u16 = 12;
 /// The RDB version of peers that load hashes with fields that expire, and the first server version
 /// that does.
 pub const TIMED_FIELDS_RDB: u16 = 80;

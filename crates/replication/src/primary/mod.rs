@@ -31,7 +31,8 @@ mod tests;
 
 pub use behind::{Behind, SoftLimit};
 pub use link::{
-    Contents, Facts, FilterError, Link, NEWEST_RDB, OLDEST_RDB, Stage, TIMED_FIELDS_RDB,
+    Contents, Facts, FilterError, Link, NEWEST_RDB, OLDEST_RDB, REDIS_TIMED_FIELDS_RDB, Stage,
+    TIMED_FIELDS_RDB,
 };
 
 use crate::wire::{DualChannel, DualChannels, Wanted};

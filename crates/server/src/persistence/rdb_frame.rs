@@ -48,8 +48,11 @@ impl RdbFrame {
     pub fn header(&mut self, cut: &Cut, content: Content) -> Vec<u8> {
         let mut header = Encoder::new(Compression::Off);
         let has_timed_fields = cut.has_timed_fields && self.contents == Contents::All;
-        let version =
-            if has_timed_fields { rdb::VALKEY_VERSION } else { self.version.min(rdb::VERSION) };
+        let version = match self.version {
+            rdb::REDIS_TIMED_VERSION if has_timed_fields => rdb::REDIS_TIMED_VERSION,
+            _ if has_timed_fields => rdb::VALKEY_VERSION,
+            version => version.min(rdb::VERSION),
+        };
         header.file_header_of(version);
         header.aux("redis-ver", commands::REDIS_VERSION.as_bytes());
         header.aux("dunlin-ver", process::facts::VERSION.as_bytes());

@@ -38,6 +38,9 @@ struct Records {
     is_packed_set: bool,
     /// Integers are when fields of a hash expire.
     is_timed: bool,
+    /// Such hashes are written in the form of Redis 7.4, which has the expiry of a field in front of it: the
+    /// field and its value wait here until the expiry is known.
+    field: Option<Encoder>,
 }
 
 impl RdbRecords {
@@ -47,7 +50,9 @@ impl RdbRecords {
         let policy = config.maxmemory_policy().name();
         let is_needed = policy.ends_with("lru") || policy.ends_with("lfu");
         let compression = if config.rdbcompression() { Compression::Lzf } else { Compression::Off };
+        let is_for_redis = version == rdb::REDIS_TIMED_VERSION;
         let records = Records {
+            field: is_for_redis.then(|| Encoder::new(compression)),
             access: is_needed.then(|| engine.access_policy()),
             now_ms: engine::clock::now().0,
             chunk: None,
@@ -62,6 +67,27 @@ impl RdbRecords {
 
 impl Records {
     fn token(&mut self, token: Token<'_>, to: &mut Encoder) {
+        if self.is_timed
+            && !matches!(token, Token::Head(_))
+            && let Some(mut field) = self.field.take()
+        {
+            self.part_of_field(token, &mut field, to);
+            self.field = Some(field);
+            return;
+        }
+        self.plain_token(token, to);
+    }
+
+    /// A token of a hash whose fields expire, in the form of Redis 7.4: how long after the earliest expiry a
+    /// field expires, and one more, or 0; the field; the value. The earliest expiry is written as 0.
+    fn part_of_field(&mut self, token: Token<'_>, field: &mut Encoder, to: &mut Encoder) {
+        let Token::Int(expiry) = token else { return self.plain_token(token, field) };
+        to.length(u64::try_from(expiry).map_or(0, |expiry| expiry + 1));
+        to.raw(field.as_bytes());
+        field.clear();
+    }
+
+    fn plain_token(&mut self, token: Token<'_>, to: &mut Encoder) {
         match token {
             Token::Head(head) => self.head(&head, to),
             Token::Bytes(bytes) => self.string(bytes, to),
@@ -98,12 +124,16 @@ impl Records {
             Form::Zset => Kind::Zset2,
             Form::Stream if self.is_for_old => Kind::StreamListpacks2,
             Form::Stream => Kind::StreamListpacks3,
+            Form::TimedHash if self.field.is_some() => Kind::RedisTimedHash,
             Form::TimedHash => Kind::TimedHash,
         };
         let record = RecordHead { key: head.key, expiry_ms: head.expiry.map(|at| at.0), access };
         to.record_head(&record, kind);
         self.is_packed_set = self.is_for_old && head.form == Form::SetListpack;
         self.is_timed = head.form == Form::TimedHash;
+        if self.is_timed && self.field.is_some() {
+            to.raw(&0i64.to_le_bytes());
+        }
         use Form::{Hash, List, Set, Stream, TimedHash, Zset};
         if matches!(head.form, List | Set | Hash | TimedHash | Zset | Stream) {
             to.length(head.count);

@@ -8,6 +8,7 @@ use super::snapshot_file::{Content, Options, SnapshotFile};
 use super::temporaries;
 use super::unbuffered;
 use crate::log;
+use config::ReplicaRdbVersion;
 use engine::Engine;
 use engine::engine::{OnConflict, SaveDone};
 use engine::persistence::Outcome;
@@ -15,6 +16,7 @@ use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use keyspace::memory::block_size;
 use keyspace::snapshot::Workspace;
 use process::{os_error, priority, signals, thread};
+use replication::primary::OLDEST_RDB;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -44,6 +46,7 @@ pub fn write_file(
     target: &Path,
     content: Content,
 ) -> io::Result<u64> {
+    ensure_expressible(snapshot, content)?;
     let options = Options {
         checksum: engine.config.rdbchecksum(),
         incremental_fsync: if matches!(content, Content::Rdb | Content::Replica { .. }) {
@@ -81,6 +84,31 @@ pub fn write_file(
         tell(&format!("Error moving temp DB file {from} on the final destination {to}"), error);
     })?;
     Ok(bytes)
+}
+
+/// What snapshots are made of (`rdb-version`).
+fn content(engine: &Engine) -> Content {
+    match engine.config.rdb_version() {
+        ReplicaRdbVersion::Auto => Content::Rdb,
+        ReplicaRdbVersion::V10 => Content::Replica { version: OLDEST_RDB },
+        ReplicaRdbVersion::V11 => Content::Replica { version: rdb::VERSION },
+        ReplicaRdbVersion::V12 => Content::Replica { version: rdb::REDIS_TIMED_VERSION },
+    }
+}
+
+/// # Errors
+/// The snapshot has what this version cannot say.
+fn ensure_expressible(snapshot: &Snapshot, content: Content) -> io::Result<()> {
+    let Content::Replica { version } = content else { return Ok(()) };
+    if snapshot.cut().has_timed_fields && version < rdb::REDIS_TIMED_VERSION {
+        let why = format!(
+            "rdb-version {version} cannot hold hashes with fields that expire: set 12 for Redis 7.4 and \
+             later, or auto for Valkey 9"
+        );
+        log!(Warning, "No snapshot: {why}");
+        return Err(io::Error::other(why));
+    }
+    Ok(())
 }
 
 /// Writes all of a snapshot to `output`, on as many threads as there may be.
@@ -193,7 +221,8 @@ pub fn in_background(engine: &'static Engine, snapshot: Snapshot) {
 
 fn run(engine: &'static Engine, snapshot: Snapshot, paths: Paths) {
     let Paths { temporary, target } = paths;
-    let written = write_file(engine, &snapshot, Beside::Clients, temporary, &target, Content::Rdb);
+    let written =
+        write_file(engine, &snapshot, Beside::Clients, temporary, &target, content(engine));
     let peak = snapshot.progress().peak_bytes();
     let (outcome, last) = match written {
         Ok(bytes) => {
@@ -266,7 +295,7 @@ pub fn apart(engine: &'static Engine, other: OnConflict, done: SaveDone) {
 /// Writes the snapshot while its caller waits.
 pub fn now(engine: &'static Engine, snapshot: Snapshot, beside: Beside) -> Result<(), String> {
     let Paths { temporary, target } = Paths::configured(engine);
-    match write_file(engine, &snapshot, beside, temporary, &target, Content::Rdb) {
+    match write_file(engine, &snapshot, beside, temporary, &target, content(engine)) {
         Ok(_) => {
             engine.persistence.saved(snapshot.cut());
             log!(Notice, "DB saved on disk");

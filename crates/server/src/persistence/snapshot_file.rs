@@ -28,7 +28,7 @@ pub struct Options {
 pub enum Content {
     /// RDB.
     Rdb,
-    /// RDB of this version at most, for replicas.
+    /// RDB of this version at most, for replicas, or by `rdb-version`.
     Replica {
         /// The version.
         version: u16,

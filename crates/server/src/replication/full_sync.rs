@@ -17,7 +17,7 @@ use engine::mailbox::Message;
 use engine::snapshot::{AlreadyRunning, Beside, Output, Snapshot, Snapshots};
 use engine::{DbIndex, Engine};
 use process::{os_error, thread};
-use replication::primary::{Contents, Group, TIMED_FIELDS_RDB, Transfer};
+use replication::primary::{Contents, Group, REDIS_TIMED_FIELDS_RDB, TIMED_FIELDS_RDB, Transfer};
 use replication::wire::{self, MARK_LEN};
 use std::fs::File;
 use std::io::{self, Read};
@@ -69,9 +69,11 @@ fn run(engine: &'static Engine, group: &Group) {
 /// The replicas' version cannot load something that the snapshot has.
 fn ensure_expressible(snapshot: &Snapshot, group: &Group) -> io::Result<()> {
     let has_timed_fields = snapshot.cut().has_timed_fields && group.contents == Contents::All;
-    if has_timed_fields && group.rdb_version < TIMED_FIELDS_RDB {
+    if has_timed_fields && ![REDIS_TIMED_FIELDS_RDB, TIMED_FIELDS_RDB].contains(&group.rdb_version)
+    {
         return Err(io::Error::other(
-            "there are hashes with fields that expire, which only Valkey 9 and later can load",
+            "there are hashes with fields that expire, which only Valkey 9 and later can load, and Redis \
+             7.4 and later with replica-rdb-version 12",
         ));
     }
     Ok(())
