@@ -1,11 +1,11 @@
 //! The letters of `notify-keyspace-events`.
 
-/// Which keyspace events are published, one bit a class. The bits are Redis's.
+/// Which keyspace events are published, one bit a class. The first 15 bits are Redis's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct KeyspaceEvents(u16);
+pub struct KeyspaceEvents(u32);
 
 /// The letters of the classes, in the order in which `CONFIG GET` reports them.
-const CLASSES: [(u8, KeyspaceEvents); 14] = [
+const CLASSES: [(u8, KeyspaceEvents); 18] = [
     (b'g', KeyspaceEvents::GENERIC),
     (b'$', KeyspaceEvents::STRING),
     (b'l', KeyspaceEvents::LIST),
@@ -20,6 +20,10 @@ const CLASSES: [(u8, KeyspaceEvents); 14] = [
     (b'K', KeyspaceEvents::KEYSPACE),
     (b'E', KeyspaceEvents::KEYEVENT),
     (b'm', KeyspaceEvents::KEY_MISS),
+    (b'S', KeyspaceEvents::SUBKEYSPACE),
+    (b'T', KeyspaceEvents::SUBKEYEVENT),
+    (b'I', KeyspaceEvents::SUBKEYSPACE_ITEM),
+    (b'V', KeyspaceEvents::SUBKEYSPACE_EVENT),
 ];
 
 impl KeyspaceEvents {
@@ -51,6 +55,14 @@ impl KeyspaceEvents {
     pub const MODULE: Self = Self(1 << 13);
     /// `n`: a key came into being; not part of `A`.
     pub const NEW: Self = Self(1 << 14);
+    /// `S`: publish fields on `__subkeyspace@<db>__:<key>`.
+    pub const SUBKEYSPACE: Self = Self(1 << 16);
+    /// `T`: publish keys and fields on `__subkeyevent@<db>__:<event>`.
+    pub const SUBKEYEVENT: Self = Self(1 << 17);
+    /// `I`: publish events on `__subkeyspaceitem@<db>__:<key>\n<field>`.
+    pub const SUBKEYSPACE_ITEM: Self = Self(1 << 18);
+    /// `V`: publish fields on `__subkeyspaceevent@<db>__:<event>|<key>`.
+    pub const SUBKEYSPACE_EVENT: Self = Self(1 << 19);
     /// `A`: what the letters `g$lshzxetd` stand for together.
     pub const ALL: Self = Self(0b10_0111_1111_1100);
 
@@ -88,13 +100,19 @@ impl KeyspaceEvents {
         self.0 & other.0 == other.0
     }
 
+    /// Whether one of the letters `STIV` is set. They need no letter of a class beside them.
+    pub fn publishes_fields(self) -> bool {
+        let all = Self::SUBKEYSPACE.0 | Self::SUBKEYEVENT.0;
+        self.0 & (all | Self::SUBKEYSPACE_ITEM.0 | Self::SUBKEYSPACE_EVENT.0) != 0
+    }
+
     /// Whether anything at all is to be published.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     pub(crate) fn from_number(number: u64) -> Self {
-        Self(number as u16)
+        Self(number as u32)
     }
 
     pub(crate) fn number(self) -> u64 {
@@ -117,6 +135,7 @@ mod tests {
             ("En", "nE"),
             ("g$lshzxetd", "A"),
             ("g$lshzxetdnKEm", "AKEm"),
+            ("VITSKEA", "AKESTIV"),
         ] {
             let flags = KeyspaceEvents::parse(given.as_bytes()).expect(given);
             assert_eq!(flags.letters(), reported, "{given}");

@@ -157,9 +157,10 @@ fn apply_changes(db: &mut Db<'_>, by: u64) {
         if !change.is_event_only {
             reach_interested(db, &change, by);
         }
-        if let Some(event) = change.event
-            && engine.notifies(event.class)
-        {
+        let Some(event) = change.event else { continue };
+        if let Some(fields) = change.fields {
+            db.outbox.field_event(change.db, &change.key, event, &fields);
+        } else if engine.notifies(event.class) {
             db.outbox.event(change.db, &change.key, event);
         }
     }

@@ -14,6 +14,8 @@ pub struct Change {
     pub(crate) cause: Cause,
     /// Another report stands for the change itself; this one is only to be published.
     pub(crate) is_event_only: bool,
+    /// The fields that the event is about, if these are to be published in place of the key alone.
+    pub(crate) fields: Option<Vec<Box<[u8]>>>,
 }
 
 /// Why a key changed.

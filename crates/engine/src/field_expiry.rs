@@ -32,9 +32,10 @@ impl Db<'_> {
     }
 
     /// Counts fields that are gone because their time had come, and reports that.
-    pub fn fields_expired(&mut self, key: Key<'_>, count: u64) {
-        self.engine.stats.expired_fields.add(count);
+    pub fn fields_expired(&mut self, key: Key<'_>, fields: &[&[u8]]) {
+        self.engine.stats.expired_fields.add(fields.len() as u64);
         self.notify(key, events::HASH_FIELDS_EXPIRED);
+        self.notify_fields(key, events::HASH_FIELDS_EXPIRED, fields.iter().copied());
     }
 
     /// Removes some fields of a hash whose time has come, with all that follows.
@@ -58,6 +59,7 @@ impl Db<'_> {
         self.effects.dirty += removed.len() as u64;
         self.effects.expired += removed.len() as u64;
         self.report(key, Some(events::HASH_FIELDS_EXPIRED), Cause::Time);
+        self.notify_fields(key, events::HASH_FIELDS_EXPIRED, removed.iter().map(|field| &**field));
         self.remove_if_empty::<Hash>(key);
     }
 

@@ -65,6 +65,45 @@ impl<'a> Outbox<'a> {
         }
     }
 
+    /// Notes an event of a hash's fields for the channels that the configuration asks for. Lengths stand before
+    /// names, since these may have any bytes; a key with the separator of a channel's name is left out there.
+    #[cold]
+    pub fn field_event(&self, db: DbIndex, key: &[u8], event: Event, fields: &[Box<[u8]>]) {
+        let wanted = self.engine.config.notify_keyspace_events();
+        let (db, name) = (db.0, event.name);
+        let tell = |channel: Vec<u8>, payload: &[u8]| {
+            let (channel, payload) = (channel.into_boxed_slice(), Box::from(payload));
+            self.keep(Notification::Message { space: Space::Channels, channel, payload });
+        };
+        let joined = |start: String, end: &[u8]| [start.as_bytes(), end].concat();
+        let mut list = Vec::new();
+        for field in fields {
+            if !list.is_empty() {
+                list.push(b',');
+            }
+            list.extend_from_slice(format!("{}:", field.len()).as_bytes());
+            list.extend_from_slice(field);
+        }
+        if wanted.contains(Class::SUBKEYSPACE) {
+            let channel = joined(format!("__subkeyspace@{db}__:"), key);
+            tell(channel, &joined(format!("{name}|"), &list));
+        }
+        if wanted.contains(Class::SUBKEYEVENT) {
+            let key = joined(format!("{}:", key.len()), key);
+            let payload = [&key, b"|".as_slice(), &list].concat();
+            tell(format!("__subkeyevent@{db}__:{name}").into_bytes(), &payload);
+        }
+        if wanted.contains(Class::SUBKEYSPACE_ITEM) && !key.contains(&b'\n') {
+            let start = joined(format!("__subkeyspaceitem@{db}__:"), key);
+            for field in fields {
+                tell([&start, b"\n".as_slice(), field].concat(), name.as_bytes());
+            }
+        }
+        if wanted.contains(Class::SUBKEYSPACE_EVENT) {
+            tell(joined(format!("__subkeyspaceevent@{db}__:{name}|"), key), &list);
+        }
+    }
+
     #[inline]
     pub fn is_empty(&mut self) -> bool {
         self.waiting.get_mut().is_empty()

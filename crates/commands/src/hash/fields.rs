@@ -49,6 +49,7 @@ pub(super) fn find_fields(args: Args<'_>, from: usize) -> Option<usize> {
 pub(super) fn report_passed(cx: &mut Cx<'_>, key: Key<'_>, removed: &[&[u8]]) {
     cx.db.list_fields(key);
     cx.db.changed_in(key, events::HASH_FIELDS_EXPIRED, removed.len() as u64);
+    cx.db.notify_fields(key, events::HASH_FIELDS_EXPIRED, removed.iter().copied());
     cx.engine.stats.expired_fields.add(removed.len() as u64);
     cx.db.remove_if_empty::<Hash>(key);
     cx.db.propagate_as(|p| {
@@ -71,6 +72,7 @@ pub(super) fn report_expiries(
     cx.db.list_fields(key);
     let event = if expiry.is_some() { HEXPIRE_EVENT } else { HPERSIST_EVENT };
     cx.db.changed_in(key, event, changed.len() as u64);
+    cx.db.notify_fields(key, event, changed.iter().copied());
     cx.db.propagate_as(|p| {
         p.begin(changed.len() + if expiry.is_some() { 5 } else { 4 });
         p.word(if expiry.is_some() { b"HPEXPIREAT" } else { b"HPERSIST" });

@@ -28,19 +28,28 @@ pub(super) const HDEL_EVENT: Event = event(Class::HASH, "hdel");
 
 fn hdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let (key, horizon) = (args.key(1), cx.db.horizon().0);
+    let publishes_fields = cx.db.publishes_fields();
     let (mut removed, mut is_timed) = (0, false);
+    let mut names = Vec::new();
     if let Some(hash) = cx.db.write::<Hash>(key)? {
         is_timed = hash.is_timed();
         // A field that has expired is absent; the expiry cycle removes it.
         let is_there = |hash: &Hash, field| !is_timed || hash.live(horizon).contains(field);
-        let fields = args.from(2).iter();
-        removed = fields.filter(|field| is_there(hash, field) && hash.remove(field)).count();
+        for &field in args.from(2) {
+            if is_there(hash, field) && hash.remove(field) {
+                removed += 1;
+                if publishes_fields {
+                    names.push(field);
+                }
+            }
+        }
     }
     if removed > 0 {
         if is_timed {
             cx.db.list_fields(key);
         }
         cx.db.changed_in(key, HDEL_EVENT, removed as u64);
+        cx.db.notify_fields(key, HDEL_EVENT, names);
         cx.db.remove_if_empty::<Hash>(key);
     }
     cx.reply.integer(removed as i64);

@@ -28,18 +28,19 @@ fn hgetdel(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.db.read::<Hash>(key)?;
     let Cx { db, reply, .. } = cx;
     let mut hash = db.write::<Hash>(key)?;
-    let mut removed = 0;
+    let mut removed: Vec<&[u8]> = Vec::new();
     reply.array(fields.len());
-    for field in fields {
+    for &field in fields {
         let found = hash.as_deref_mut().filter(|hash| hash.live(horizon).contains(field));
         match found.and_then(|hash| hash.remove_with(field, |value| write(reply, value))) {
             None => reply.null(),
-            Some(()) => removed += 1,
+            Some(()) => removed.push(field),
         }
     }
-    if removed > 0 {
+    if !removed.is_empty() {
         cx.db.list_fields(key);
-        cx.db.changed_in(key, HDEL_EVENT, removed);
+        cx.db.changed_in(key, HDEL_EVENT, removed.len() as u64);
+        cx.db.notify_fields(key, HDEL_EVENT, removed);
         cx.db.remove_if_empty::<Hash>(key);
     }
     Ok(())

@@ -66,10 +66,12 @@ fn hincrby(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         _ => hash.set(args[2], digits, &limits),
     };
     if kept == Kept::Revived {
-        revive(cx, key);
+        revive(cx, key, args[2]);
         cx.db.propagate_as(|p| p.command(&[b"HSET", key.bytes, args[2], digits]));
     }
-    cx.db.changed(key, event(Class::HASH, "hincrby"));
+    let increased = event(Class::HASH, "hincrby");
+    cx.db.changed(key, increased);
+    cx.db.notify_fields(key, increased, [args[2]]);
     cx.reply.integer(sum);
     Ok(())
 }
@@ -99,9 +101,11 @@ fn hincrbyfloat(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         _ => hash.set(args[2], &text, &limits),
     };
     if kept == Kept::Revived {
-        revive(cx, key);
+        revive(cx, key, args[2]);
     }
-    cx.db.changed(key, event(Class::HASH, "hincrbyfloat"));
+    let increased = event(Class::HASH, "hincrbyfloat");
+    cx.db.changed(key, increased);
+    cx.db.notify_fields(key, increased, [args[2]]);
     cx.db.propagate_as(|p| match kept {
         Kept::Expiry(_) => {
             let words: [&[u8]; 7] =
@@ -137,7 +141,7 @@ fn keep_expiry(cx: &Cx<'_>, key: Key<'_>, field: &[u8]) -> Result<Kept, Error> {
 }
 
 /// Reports that a field took the place of one that had expired.
-fn revive(cx: &mut Cx<'_>, key: Key<'_>) {
+fn revive(cx: &mut Cx<'_>, key: Key<'_>, field: &[u8]) {
     cx.db.list_fields(key);
-    cx.db.fields_expired(key, 1);
+    cx.db.fields_expired(key, &[field]);
 }

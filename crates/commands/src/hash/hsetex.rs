@@ -163,12 +163,14 @@ fn set_all(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>, expiry: Expiry)
         }
     }
     if !revived.is_empty() {
-        cx.db.fields_expired(key, revived.len() as u64);
+        cx.db.fields_expired(key, &revived);
     }
     cx.db.list_fields(key);
     cx.db.changed_in(key, HSET_EVENT, words.len() as u64 / 2);
+    cx.db.notify_fields(key, HSET_EVENT, request.fields());
     if matches!(expiry, Expiry::At(_)) {
         cx.db.notify(key, HEXPIRE_EVENT);
+        cx.db.notify_fields(key, HEXPIRE_EVENT, request.fields());
     }
     cx.db.propagate_as(|p| {
         if expiry == Expiry::Keep {
@@ -203,7 +205,9 @@ fn pass_by(cx: &mut Cx<'_>, key: Key<'_>, request: &Request<'_>) -> Outcome {
     let hash = cx.db.write_or_create::<Hash>(key)?;
     let removed: Vec<&[u8]> = request.fields().filter(|field| hash.remove(field)).collect();
     cx.db.changed_in(key, HSET_EVENT, request.words.len() as u64 / 2);
+    cx.db.notify_fields(key, HSET_EVENT, request.fields());
     cx.db.notify(key, HEXPIRE_EVENT);
+    cx.db.notify_fields(key, HEXPIRE_EVENT, request.fields());
     // A field that was not there counts as set and expired.
     cx.engine.stats.expired_fields.add((request.fields().count() - removed.len()) as u64);
     report_passed(cx, key, &removed);

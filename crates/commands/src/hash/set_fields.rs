@@ -89,19 +89,22 @@ fn set_all(cx: &mut Cx<'_>, args: Args<'_>, name: &'static str) -> Result<i64, E
         hash.will_grow(args.from(2).iter().copied(), &limits);
     }
     let is_timed = hash.is_timed();
-    let (mut added, mut revived) = (0, 0);
+    let (mut added, mut revived) = (0, Vec::new());
     for index in (2..args.len()).step_by(2) {
-        revived += u64::from(is_timed && hash.has_expired(args[index], horizon));
+        if is_timed && hash.has_expired(args[index], horizon) {
+            revived.push(args[index]);
+        }
         added += i64::from(hash.set(args[index], args[index + 1], &limits));
     }
     if is_timed {
         cx.db.list_fields(key);
     }
-    if revived > 0 {
-        cx.db.fields_expired(key, revived);
+    if !revived.is_empty() {
+        cx.db.fields_expired(key, &revived);
     }
     cx.db.changed_in(key, HSET_EVENT, (args.len() as u64 - 2) / 2);
-    Ok(added + revived as i64)
+    cx.db.notify_fields(key, HSET_EVENT, args.from(2).iter().step_by(2).copied());
+    Ok(added + revived.len() as i64)
 }
 
 fn hset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
@@ -125,7 +128,7 @@ fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let added = if revives {
         hash.set(args[2], args[3], &limits);
         cx.db.list_fields(key);
-        cx.db.fields_expired(key, 1);
+        cx.db.fields_expired(key, &[args[2]]);
         // A reader of the journal finds the field there.
         cx.db.propagate_as(|p| p.command(&[b"HSET", key.bytes, args[2], args[3]]));
         true
@@ -134,6 +137,7 @@ fn hsetnx(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     };
     if added {
         cx.db.changed(key, HSET_EVENT);
+        cx.db.notify_fields(key, HSET_EVENT, [args[2]]);
     }
     cx.reply.integer(i64::from(added));
     Ok(())

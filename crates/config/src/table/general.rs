@@ -154,7 +154,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "50 99 99.9",
         "percentiles INFO reports",
     ),
-    special("notify-keyspace-events", Kind::Events, "", "keyspace events to publish"),
+    special("notify-keyspace-events", Kind::Events, "", "keyspace events to publish; `S`, `T`, `I` and `V` are for events of a hash's fields"),
     flag("extended-redis-compatibility", "no", "claim to be Redis where a client might look")
         .not_yet(),
     text("availability-zone", "", "zone reported by INFO"),

@@ -40,6 +40,7 @@ impl Db<'_> {
                 event,
                 cause,
                 is_event_only: false,
+                fields: None,
             });
         }
     }
@@ -63,6 +64,39 @@ impl Db<'_> {
                 event: Some(event),
                 cause: Cause::Command,
                 is_event_only: true,
+                fields: None,
+            });
+        }
+    }
+
+    /// Whether events of fields are published ([`Db::notify_fields`]).
+    #[inline]
+    pub fn publishes_fields(&self) -> bool {
+        self.engine.config.notify_keyspace_events().publishes_fields()
+    }
+
+    /// Tells which fields of a hash an event is about, behind [`Db::changed`] or [`Db::notify`].
+    #[inline]
+    pub fn notify_fields<'f>(
+        &mut self,
+        key: Key<'_>,
+        event: Event,
+        fields: impl IntoIterator<Item = &'f [u8]>,
+    ) {
+        if !self.publishes_fields() {
+            return;
+        }
+        let fields: Vec<Box<[u8]>> = fields.into_iter().map(Box::from).collect();
+        if !fields.is_empty() {
+            let stripe = self.engine.keyspace.stripe_of(key);
+            self.effects.changes.push(Change {
+                db: self.index,
+                key: Box::from(key.bytes),
+                stripe,
+                event: Some(event),
+                cause: Cause::Command,
+                is_event_only: true,
+                fields: Some(fields),
             });
         }
     }
