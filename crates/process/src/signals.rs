@@ -53,6 +53,26 @@ static WAKE: AtomicI32 = AtomicI32::new(-1);
 /// forgotten, and another have come: what is asked for is [`requested`]. Call it once, after going to
 /// the background.
 pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
+    install_all(on_signal, None)
+}
+
+/// As [`install`], and calls `on_hang_up` on the same thread after every SIGHUP.
+pub fn install_with_reload(
+    on_signal: impl Fn() + Send + 'static,
+    on_hang_up: impl Fn() + Send + 'static,
+) -> io::Result<()> {
+    install_all(on_signal, Some(Box::new(on_hang_up)))
+}
+
+/// What the handlers write: which callback to call.
+const SHUTDOWN: u8 = 0;
+const HANG_UP: u8 = 1;
+
+fn install_all(
+    on_signal: impl Fn() + Send + 'static,
+    on_hang_up: Option<Box<dyn Fn() + Send>>,
+) -> io::Result<()> {
+    let reloads = on_hang_up.is_some();
     let mut ends = [0; 2];
     // SAFETY: `ends` has room for the two descriptors.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -66,13 +86,19 @@ pub fn install(on_signal: impl Fn() + Send + 'static) -> io::Result<()> {
     thread::spawn("signals", move || {
         let mut byte = [0];
         while requests.read_exact(&mut byte).is_ok() {
-            on_signal();
+            match &on_hang_up {
+                Some(on_hang_up) if byte[0] == HANG_UP => on_hang_up(),
+                _ => on_signal(),
+            }
         }
     })?;
     WAKE.store(ends[1], Ordering::Release);
-    for number in [libc::SIGHUP, libc::SIGPIPE, libc::SIGXFSZ] {
+    for number in [libc::SIGPIPE, libc::SIGXFSZ] {
         set_action(number, libc::SIG_IGN)?;
     }
+    let hang_up: extern "C" fn(c_int) = handle_hang_up;
+    let reload = if reloads { hang_up as libc::sighandler_t } else { libc::SIG_IGN };
+    set_action(libc::SIGHUP, reload)?;
     let handler: extern "C" fn(c_int) = handle;
     for number in [libc::SIGTERM, libc::SIGINT] {
         set_action(number, handler as libc::sighandler_t)?;
@@ -125,6 +151,13 @@ fn set_action(number: c_int, handler: libc::sighandler_t) -> io::Result<()> {
     Ok(())
 }
 
+extern "C" fn handle_hang_up(_: c_int) {
+    let errno = signal_safe::errno();
+    signal_safe::log_line(Level::Warning, "Received SIGHUP, reading the configuration again...");
+    signal_safe::write_all(WAKE.load(Ordering::Acquire), &[HANG_UP]);
+    signal_safe::set_errno(errno);
+}
+
 extern "C" fn handle(number: c_int) {
     let errno = signal_safe::errno();
     let already = REQUESTED.swap(number, Ordering::AcqRel) != 0;
@@ -147,7 +180,7 @@ extern "C" fn handle(number: c_int) {
         "Received SIGTERM scheduling shutdown..."
     };
     signal_safe::log_line(Level::Warning, message);
-    signal_safe::write_all(WAKE.load(Ordering::Acquire), &[0]);
+    signal_safe::write_all(WAKE.load(Ordering::Acquire), &[SHUTDOWN]);
     signal_safe::set_errno(errno);
 }
 
@@ -165,15 +198,19 @@ mod tests {
     #[test]
     fn the_child_waits_for_signals() {
         let Some(argument) = testing::child_argument(CASE) else { return };
-        install(|| {
+        let on_signal = || {
             let signal = requested().unwrap();
             println!("callback {signal:?}");
             if signal == ShutdownSignal::Term {
                 assert!(cancel() && !cancel() && requested().is_none());
                 println!("cancelled");
             }
-        })
-        .unwrap();
+        };
+        if argument == "reloading" {
+            install_with_reload(on_signal, || println!("callback hang-up")).unwrap();
+        } else {
+            install(on_signal).unwrap();
+        }
         set_loading(argument == "loading");
         println!("installed");
         loop {
@@ -209,6 +246,20 @@ mod tests {
         kill(&child, libc::SIGINT);
         until("You insist... exiting now.");
         assert_eq!(child.wait().unwrap().code(), Some(1));
+    }
+
+    #[test]
+    fn sighup_calls_back_where_it_is_asked_for() {
+        let (mut child, mut until) = start("reloading");
+        for _ in 0..2 {
+            kill(&child, libc::SIGHUP);
+            until("Received SIGHUP");
+            until("callback hang-up");
+        }
+        kill(&child, libc::SIGINT);
+        until("callback Int");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

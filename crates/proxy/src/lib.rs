@@ -8,6 +8,7 @@ pub mod driver;
 pub mod hub;
 pub mod placement;
 pub mod pool;
+mod reload;
 mod report;
 pub mod run;
 pub mod stats;

@@ -11,7 +11,7 @@ use route::slots;
 use rustls::ClientConfig;
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 use structs::sync::lock;
@@ -57,7 +57,11 @@ pub struct Shared {
     /// Commands that the servers know and we do not.
     pub learned: Mutex<HashMap<String, Option<Learned>>>,
     /// Set when a thread has seen that the topology is stale.
-    pub is_stale: std::sync::atomic::AtomicBool,
+    pub is_stale: AtomicBool,
+    /// Set when the configuration has it no more, or differently.
+    pub is_retired: AtomicBool,
+    /// Each thread's figures.
+    pub stats: Mutex<Vec<Arc<PoolStats>>>,
     /// The rules of TLS towards servers, as last read from the files.
     server_rules: Mutex<Option<Arc<ClientConfig>>>,
 }
@@ -79,27 +83,22 @@ impl Shared {
             clients: AtomicUsize::new(0),
             exclusive: AtomicUsize::new(0),
             learned: Mutex::default(),
-            is_stale: std::sync::atomic::AtomicBool::new(false),
+            is_stale: AtomicBool::new(false),
+            is_retired: AtomicBool::new(false),
+            stats: Mutex::default(),
             server_rules: Mutex::default(),
             config,
         })
     }
 
-    /// Reads the certificates of connections to servers, for connections to come.
-    ///
-    /// # Errors
-    /// What is wrong with them. Nothing has changed.
-    pub fn load_server_rules(&self) -> Result<(), Invalid> {
-        if let Some(tls) = &self.config.server_tls {
-            let rules = tls.load()?;
-            *lock(&self.server_rules) = Some(rules);
-        }
-        Ok(())
-    }
-
     /// The rules of TLS towards servers.
     pub fn server_rules(&self) -> Option<Arc<ClientConfig>> {
         lock(&self.server_rules).clone()
+    }
+
+    /// Takes over rules that have been read.
+    pub fn set_server_rules(&self, rules: Option<Arc<ClientConfig>>) {
+        *lock(&self.server_rules) = rules;
     }
 
     /// What a connection to this address needs to speak TLS, if it is to.
@@ -168,6 +167,10 @@ pub struct Local {
     pub stats: Arc<PoolStats>,
     /// The servers.
     pub targets: Vec<Target>,
+    /// Whether it has been replaced, or is no more.
+    pub is_retired: bool,
+    /// What has replaced it.
+    pub successor: Option<usize>,
     generation: u64,
     continuum: Option<Continuum>,
     slots: Vec<Option<u16>>,
@@ -184,10 +187,13 @@ impl Local {
         };
         let servers = (0..count).map(|_| ServerStats::default()).collect();
         let stats = Arc::new(PoolStats { servers, ..PoolStats::default() });
+        lock(&shared.stats).push(stats.clone());
         let mut local = Local {
             shared: shared.clone(),
             stats,
             targets: Vec::new(),
+            is_retired: false,
+            successor: None,
             generation: 0,
             continuum: None,
             slots: Vec::new(),

@@ -1,11 +1,12 @@
 //! The statistics port: Twemproxy's JSON, written to every connection.
 
-use crate::run::Service;
+use crate::reload::Service;
 use crate::stats::{Count, PoolStats};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpListener;
 use std::time::{SystemTime, UNIX_EPOCH};
+use structs::sync::lock;
 
 /// Answers connections, one after the other.
 pub fn serve(service: &Service, listener: &TcpListener) {
@@ -26,8 +27,11 @@ pub fn json(service: &Service) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let (mut current, mut total) = (0, 0);
     let mut pools = String::new();
-    for (at, shared) in service.common.pools.iter().enumerate() {
-        let threads: Vec<&PoolStats> = service.stats.iter().map(|pools| &*pools[at]).collect();
+    for shared in service.common.pools() {
+        let threads = lock(&shared.stats).clone();
+        if threads.is_empty() {
+            continue;
+        }
         let sum = |pick: &dyn Fn(&PoolStats) -> &Count| -> u64 {
             threads.iter().map(|stats| pick(stats).get()).fold(0, u64::wrapping_add)
         };

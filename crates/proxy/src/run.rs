@@ -1,18 +1,16 @@
 //! `dunlin proxy`: arguments, threads and what they are given.
 
-use crate::config::{self, Address, Config};
+use crate::config::{self, Config};
 use crate::driver::Driver;
 use crate::hub::{Commands, Common, Hub};
-use crate::pool::Shared;
-use crate::stats::PoolStats;
-use crate::{report, watch};
-use net::{Backend, Kind, ListenSpec, Net, NetOptions, Reactor, Tag};
+use crate::reload::Service;
+use crate::report;
+use net::{Backend, Net, NetOptions, Reactor};
 use process::{daemonize, log, os_error, signals};
 use std::ffi::OsString;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -114,7 +112,7 @@ pub fn run(args: Vec<OsString>, commands: fn() -> Arc<Commands>) -> ExitCode {
             eprintln!("dunlin proxy: configuration file '{shown}' is valid");
             ExitCode::SUCCESS
         }
-        Ok(config) => match serve(&arguments, config, &commands()) {
+        Ok(config) => match serve(&arguments, file, config, &commands()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("dunlin proxy: {why}");
@@ -128,34 +126,20 @@ fn log_line(line: &str) {
     log::write(log::Level::Notice, format_args!("{line}"));
 }
 
-fn listener(address: &Address, kind: Kind, pool: usize) -> ListenSpec {
-    let spec = match address {
-        Address::Tcp(host, port) => {
-            let address = net::Address::Tcp { host: host.clone(), port: *port };
-            ListenSpec { kind, address, optional: false, tag: Tag::default() }
-        }
-        Address::Unix(path, mode) => ListenSpec::unix(path, mode.unwrap_or(0), None),
-    };
-    spec.tagged(Tag(pool as u32))
-}
-
-/// What all parts of the process see.
-pub struct Service {
-    /// What the threads share.
-    pub common: Arc<Common>,
-    /// Each thread's figures of each pool.
-    pub stats: Vec<Vec<Arc<PoolStats>>>,
-    /// When it began.
-    pub started: Instant,
-}
-
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
     process::thread::spawn(name, run)
         .map(drop)
         .map_err(|why| format!("a thread cannot start: {why}"))
 }
 
-fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Result<(), String> {
+fn serve(
+    arguments: &Arguments,
+    file: &Path,
+    config: Config,
+    commands: &Arc<Commands>,
+) -> Result<(), String> {
+    // In the background the folder may be another one.
+    let file = file.canonicalize().map_err(|why| why.to_string())?;
     if let Some(output) = &arguments.output {
         log::set_logfile(output).map_err(|why| why.to_string())?;
     }
@@ -173,12 +157,6 @@ fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Res
         ..NetOptions::default()
     };
     let net = Net::new(options).map_err(|why| why.to_string())?;
-    let mut listeners = Vec::new();
-    for (pool, config) in config.pools.iter().enumerate() {
-        let (plain, tls) = (config.listen.iter(), config.listen_tls.iter());
-        listeners.extend(plain.map(|address| listener(address, Kind::Tcp, pool)));
-        listeners.extend(tls.map(|address| listener(address, Kind::Tls, pool)));
-    }
     let port = arguments.stats_port.unwrap_or(22222);
     let host = arguments.stats_address.clone().unwrap_or_else(|| "127.0.0.1".into());
     let stats = TcpListener::bind((&host[..], port));
@@ -188,36 +166,17 @@ fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Res
     if let Some(path) = &arguments.pid_file {
         std::fs::write(path, format!("{}\n", std::process::id())).map_err(|why| why.to_string())?;
     }
-    signals::install(|| {
+    let common = Common::new(commands, Vec::new(), log_line);
+    let service = Arc::new(Service::new(common.clone(), net.clone(), file));
+    let reloaded = service.clone();
+    let on_signal = || {
         DRAIN_UNTIL.get_or_init(|| Instant::now() + Duration::from_secs(DRAIN_SECONDS));
-    })
-    .map_err(|why| why.to_string())?;
-    let common = Arc::new(Common {
-        commands: commands.clone(),
-        pools: config.pools.iter().cloned().map(Shared::new).collect(),
-        last_client: AtomicU64::new(0),
-        log: log_line,
-    });
+    };
+    signals::install_with_reload(on_signal, move || reloaded.reload())
+        .map_err(|why| why.to_string())?;
+    let pools = config.pools.len();
+    service.apply(config)?;
     let hubs: Vec<Hub> = (0..threads).map(|_| Hub::new(&common)).collect();
-    let figures = |hub: &Hub| hub.pools.iter().map(|pool| pool.stats.clone()).collect();
-    let stats_of_threads = hubs.iter().map(figures).collect();
-    let service = Arc::new(Service {
-        common: common.clone(),
-        stats: stats_of_threads,
-        started: Instant::now(),
-    });
-    for (at, pool) in common.pools.iter().enumerate() {
-        pool.load_server_rules().map_err(|why| why.to_string())?;
-        if let Some(tls) = &pool.config.tls {
-            net.set_tls(Tag(at as u32), Some(tls.load().map_err(|why| why.to_string())?));
-        }
-        if matches!(pool.config.kind, config::Kind::Sentinel { .. } | config::Kind::Cluster { .. })
-        {
-            watch::first(pool);
-            let pool = pool.clone();
-            spawn("watch", move || watch::run(&pool, log_line))?;
-        }
-    }
     match stats {
         Ok(listener) => {
             let service = service.clone();
@@ -225,7 +184,6 @@ fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Res
         }
         Err(why) => log_line(&format!("statistics: {host}:{port}: {}", os_error(&why))),
     }
-    net.rebind(&listeners).map_err(|why| why.to_string())?;
     let mut joins = Vec::new();
     for (thread, hub) in hubs.into_iter().enumerate() {
         let driver = Driver::new(hub, || DRAIN_UNTIL.get().copied(), log_line);
@@ -236,7 +194,7 @@ fn serve(arguments: &Arguments, config: Config, commands: &Arc<Commands>) -> Res
         });
         joins.push(join.map_err(|why| why.to_string())?);
     }
-    log_line(&format!("dunlin proxy: {} pools, {threads} threads", common.pools.len()));
+    log_line(&format!("dunlin proxy: {pools} pools, {threads} threads"));
     for join in joins {
         if let Ok(Err(why)) = join.join() {
             return Err(why.to_string());

@@ -115,7 +115,7 @@ pub fn run(shared: &Arc<Shared>, log: fn(&str)) {
             let _ = process::thread::spawn("sentinel", move || listen(&shared, &sentinel));
         }
     }
-    loop {
+    while !shared.is_retired.load(SeqCst) {
         round(shared, log);
         let until = Instant::now() + ROUND;
         while Instant::now() < until && !shared.is_stale.swap(false, SeqCst) {
@@ -134,12 +134,12 @@ fn round(shared: &Shared, log: impl Fn(&str)) {
 
 /// Makes the thread of the pool ask when a sentinel says that the master has changed.
 fn listen(shared: &Shared, sentinel: &Address) {
-    loop {
+    while !shared.is_retired.load(SeqCst) {
         if let Ok(mut asking) = Asking::sentinel(shared, sentinel) {
             let subscribed = asking.ask(&[b"SUBSCRIBE", b"+switch-master"]);
             // What was said meanwhile is asked for.
             shared.is_stale.store(true, SeqCst);
-            while subscribed.is_ok() {
+            while subscribed.is_ok() && !shared.is_retired.load(SeqCst) {
                 match asking.next() {
                     Ok(_) => shared.is_stale.store(true, SeqCst),
                     Err(why) if why.kind() == io::ErrorKind::WouldBlock => {}

@@ -155,6 +155,11 @@ impl Client {
         }
     }
 
+    /// Whether it has connections of its own, or a transaction, and so cannot go over to another pool.
+    pub fn is_bound(&self) -> bool {
+        !self.own.is_empty() || self.multi.is_some() || self.subscriptions.is_some()
+    }
+
     /// Whether every request has been answered, and every subscription confirmed.
     pub fn is_settled(&self) -> bool {
         self.is_idle() && self.subscriptions.as_ref().is_none_or(|subs| subs.awaited == 0)

@@ -10,6 +10,8 @@
 mod client;
 mod cluster;
 pub use cluster::server_at;
+mod layout;
+pub use layout::Layout;
 mod local;
 mod pubsub;
 mod request;
@@ -24,9 +26,10 @@ use client::Client;
 use route::handling::{Handling, handling};
 use spec::{CommandTable, NotRun, Row};
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use structs::sync::lock;
 use upstream::{Purpose, Tag, Upstream};
 use wire::{Id, Wire};
 
@@ -68,12 +71,57 @@ impl Commands {
 pub struct Common {
     /// The commands.
     pub commands: Arc<Commands>,
-    /// The pools, in the order of the configuration.
-    pub pools: Vec<Arc<Shared>>,
+    /// The pools, and how often they have changed.
+    layout: Mutex<(u64, Layout)>,
+    layout_version: AtomicU64,
     /// The last client's number.
     pub last_client: AtomicU64,
     /// Where events worth a line in the log go.
     pub log: fn(&str),
+}
+
+impl Common {
+    /// With these pools.
+    pub fn new(commands: &Arc<Commands>, layout: Layout, log: fn(&str)) -> Arc<Common> {
+        Arc::new(Common {
+            commands: commands.clone(),
+            layout: Mutex::new((1, layout)),
+            layout_version: AtomicU64::new(1),
+            last_client: AtomicU64::new(0),
+            log,
+        })
+    }
+
+    /// The pools, and how often they have changed.
+    pub fn layout(&self) -> (u64, Layout) {
+        lock(&self.layout).clone()
+    }
+
+    /// How often the pools have changed.
+    pub fn layout_version(&self) -> u64 {
+        self.layout_version.load(SeqCst)
+    }
+
+    /// Changes the pools if `prepare`, during which no thread can ask for them, succeeds.
+    ///
+    /// # Errors
+    /// Those of `prepare`.
+    pub fn set_layout<E>(
+        &self,
+        layout: Layout,
+        prepare: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut current = lock(&self.layout);
+        prepare()?;
+        *current = (current.0 + 1, layout);
+        self.layout_version.store(current.0, SeqCst);
+        Ok(())
+    }
+
+    /// The pools that there are.
+    pub fn pools(&self) -> Vec<Arc<Shared>> {
+        self.layout().1.into_iter().flatten().collect()
+    }
 }
 
 /// What the rest of a connection's input waits for.
@@ -99,8 +147,16 @@ pub struct Done {
 pub struct Hub {
     common: Arc<Common>,
     commands: Arc<Commands>,
-    /// The pools.
+    /// The pools, retired ones too.
     pub pools: Vec<Local>,
+    /// The pools' numbers, by tags.
+    of_tag: Vec<Option<usize>>,
+    retired: Vec<usize>,
+    /// Numbers that are free.
+    vacant: Vec<usize>,
+    layout_version: u64,
+    /// When to look at what is left of retired pools.
+    sweep_at: Instant,
     conns: Vec<Option<Conn>>,
     /// Clients whose output has to shrink.
     paused: Vec<Id>,
@@ -121,10 +177,22 @@ const TICK: Duration = Duration::from_millis(20);
 impl Hub {
     /// The hub of a thread.
     pub fn new(common: &Arc<Common>) -> Hub {
+        let (layout_version, layout) = common.layout();
+        let mut pools = Vec::new();
+        let mut add = |shared: &Arc<Shared>| {
+            pools.push(Local::new(shared));
+            pools.len() - 1
+        };
+        let of_tag = layout.iter().map(|shared| shared.as_ref().map(&mut add)).collect();
         Hub {
             common: common.clone(),
             commands: common.commands.clone(),
-            pools: common.pools.iter().map(Local::new).collect(),
+            pools,
+            of_tag,
+            retired: Vec::new(),
+            vacant: Vec::new(),
+            layout_version,
+            sweep_at: Instant::now(),
             conns: Vec::new(),
             paused: Vec::new(),
             settling: Vec::new(),
@@ -167,8 +235,13 @@ impl Hub {
         }
     }
 
-    /// A client has connected to a pool.
-    pub fn accepted<W: Wire>(&mut self, wire: &mut W, id: Id, pool: usize, peer: &str) {
+    /// A client has connected to the pool with this tag.
+    pub fn accepted<W: Wire>(&mut self, wire: &mut W, id: Id, tag: usize, peer: &str) {
+        if self.pool_of_tag(tag).is_none() {
+            self.follow_layout(wire);
+        }
+        // A pool that has just gone.
+        let Some(pool) = self.pool_of_tag(tag) else { return wire.finish(id) };
         let local = &self.pools[pool];
         let config = &local.shared.config;
         let count = local.shared.clients.fetch_add(1, SeqCst);
@@ -339,6 +412,7 @@ impl Hub {
 
     /// All events of a turn have been told.
     pub fn end_of_turn<W: Wire>(&mut self, wire: &mut W) {
+        self.follow_layout(wire);
         for pool in 0..self.pools.len() {
             for id in self.pools[pool].refresh() {
                 if let Some(Conn::Upstream(up)) = self.take_conn(id) {
@@ -372,6 +446,8 @@ impl Hub {
         self.check_timeouts(wire);
         self.send_again(wire);
         self.readmit(wire.now());
+        self.follow_layout(wire);
+        self.sweep(wire);
         TICK
     }
 

@@ -130,6 +130,7 @@ impl Hub {
         if !client.is_watching && client.multi.is_none() && client.tracking.is_none() {
             self.release(wire, &mut client);
         }
+        self.rehome(wire, &mut client);
         self.put(id, Conn::Client(client));
         wire.resume(id);
     }

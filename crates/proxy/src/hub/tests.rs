@@ -8,7 +8,6 @@ use crate::pool::Shared;
 use resp::{Limits, Parsed, Parser, ReplyLimits, Scanned, Scanner};
 use route::raw;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -194,12 +193,8 @@ fn pool() -> Pool {
 impl World {
     fn new(seed: u64, pool: Pool) -> World {
         static COMMANDS: OnceLock<Arc<Commands>> = OnceLock::new();
-        let common = Arc::new(Common {
-            commands: COMMANDS.get_or_init(every_command).clone(),
-            pools: vec![Shared::new(pool)],
-            last_client: AtomicU64::new(0),
-            log: |_| {},
-        });
+        let commands = COMMANDS.get_or_init(every_command);
+        let common = Common::new(commands, vec![Some(Shared::new(pool))], |_| {});
         World {
             hub: Hub::new(&common),
             net: Memory::default(),
