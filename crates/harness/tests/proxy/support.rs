@@ -80,7 +80,8 @@ impl Proxy {
             .expect("it starts");
         let address = ([127, 0, 0, 1], port).into();
         let proxy = Proxy { child, address, file: file.to_owned(), log };
-        until("the proxy listens", || Client::connect(proxy.address).is_ok());
+        // The line is written when all listeners are open.
+        until("the proxy listens", || proxy.log().contains("dunlin proxy: "));
         proxy
     }
 
