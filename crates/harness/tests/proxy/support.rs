@@ -69,6 +69,8 @@ impl Proxy {
     pub fn run(program: &Program, file: &Path, port: u16, text: &str) -> Proxy {
         std::fs::write(file, text).expect("a file");
         let log = file.with_extension("log");
+        // That of an earlier one.
+        let _ = std::fs::remove_file(&log);
         let child = program
             .subcommand("proxy")
             .args(["-s", &free_port().expect("a port").to_string(), "--threads", "2", "-c"])
