@@ -1,0 +1,295 @@
+//! What operators and their tools ask of a server (CLUSTER MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions. The
+//! refusals are the replies that Redis gives.
+//!
+//! A server that has just been started is a database of its own, with one shard that has no slots. MEET joins two
+//! databases, one of which has a single copy; FORGET and RESET make a copy a database of its own again.
+
+use crate::coordinator::{Change, Compare, LeaseId, Revision, Transaction};
+use crate::id::{Epoch, Id};
+use crate::slots::{COUNT, Slots};
+use crate::topology::{Replica, Shard, Topology};
+use crate::view::{Alive, Keys, View, encode, put_alive};
+use std::fmt;
+
+/// Why nothing is changed: the error that the client gets, without `ERR`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused(pub String);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn refused<T>(why: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused(why.into()))
+}
+
+/// The transaction of a server that starts for the first time: a database with it alone.
+pub fn found(keys: &Keys, database: Id, copy: Replica, alive: Alive) -> Transaction {
+    let shard = Shard::new(copy.id, copy.address, alive.incarnation);
+    let absent = |key| Compare { key, revision: 0 };
+    Transaction {
+        compares: vec![absent(keys.home(copy.id)), absent(keys.topology(database))],
+        changes: vec![
+            put_home(keys, copy.id, database),
+            put_topology(keys, database, &Topology::new(shard)),
+            put_alive(keys, database, copy.id, alive),
+        ],
+    }
+}
+
+/// The transaction of a server that has a new lease, or other data than before. It leads nothing by that.
+pub fn register(view: &View, copy: Id, alive: Alive) -> Transaction {
+    Transaction {
+        compares: vec![view.unchanged(), view.alive_unchanged(copy)],
+        changes: vec![view.put_alive(copy, alive)],
+    }
+}
+
+/// Reads slots as CLUSTER ADDSLOTS and DELSLOTS name them.
+pub fn read_slots(words: &[&[u8]]) -> Result<Slots, Refused> {
+    read_ranges(&words.iter().map(|&word| (word, word)).collect::<Vec<_>>())
+}
+
+/// Reads slots as CLUSTER ADDSLOTSRANGE and DELSLOTSRANGE name them.
+pub fn read_ranges(words: &[(&[u8], &[u8])]) -> Result<Slots, Refused> {
+    let slot = |word: &[u8]| {
+        let number = std::str::from_utf8(word).ok().and_then(|text| text.parse::<u16>().ok());
+        number.filter(|&slot| slot < COUNT).ok_or(Refused("Invalid or out of range slot".into()))
+    };
+    let mut named = vec![false; usize::from(COUNT)];
+    for &(first, last) in words {
+        let (first, last) = (slot(first)?, slot(last)?);
+        if first > last {
+            return refused(format!(
+                "start slot number {first} is greater than end slot number {last}"
+            ));
+        }
+        for slot in first..=last {
+            if std::mem::replace(&mut named[usize::from(slot)], true) {
+                return refused(format!("Slot {slot} specified multiple times"));
+            }
+        }
+    }
+    Ok(Slots::from_fn(|slot| named[usize::from(slot)]))
+}
+
+/// CLUSTER ADDSLOTS, ADDSLOTSRANGE: slots that no shard has become those of the shard that `me` leads.
+pub fn add_slots(view: &View, me: Id, slots: &Slots) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    if let Some(busy) =
+        topology.shards.iter().filter_map(|shard| slots.first_common(&shard.slots)).min()
+    {
+        return refused(format!("Slot {busy} is already busy"));
+    }
+    let shard = led_by(&mut topology, me)?;
+    shard.slots = shard.slots.with(slots);
+    Ok(view.replace(&topology))
+}
+
+/// CLUSTER DELSLOTS, DELSLOTSRANGE: slots of any shard become those of none.
+pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    let is_owned = |slot| topology.shard_with(slot).is_some();
+    let mut named = slots.ranges().iter().flat_map(|&(first, last)| first..=last);
+    if let Some(unassigned) = named.find(|&slot| !is_owned(slot)) {
+        return refused(format!("Slot {unassigned} is already unassigned"));
+    }
+    for shard in &mut topology.shards {
+        shard.slots = shard.slots.without(slots);
+    }
+    Ok(view.replace(&topology))
+}
+
+/// CLUSTER SET-CONFIG-EPOCH.
+pub fn set_config_epoch(view: &View, me: Id, epoch: Epoch) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    if topology.copies().count() > 1 {
+        return refused(
+            "The user can assign a config epoch only when the node does not know any other node.",
+        );
+    }
+    let shard = led_by(&mut topology, me)?;
+    if shard.epoch != Epoch(0) {
+        return refused("Node config epoch is already non-zero");
+    }
+    shard.epoch = epoch;
+    topology.epoch = epoch.max(topology.epoch);
+    Ok(view.replace(&topology))
+}
+
+/// CLUSTER MEET, with the views of both databases: the one with a single copy, `mine` if both have, joins the other.
+/// `None`: they are one already. `home` is the revision of the joining copy's [`Keys::home`].
+pub fn meet(
+    mine: &View,
+    theirs: &View,
+    home: impl Fn(Id) -> Revision,
+) -> Result<Option<Transaction>, Refused> {
+    if mine.database == theirs.database {
+        return Ok(None);
+    }
+    let (from, to) =
+        match (mine.topology.value.copies().count(), theirs.topology.value.copies().count()) {
+            (1, _) => (mine, theirs),
+            (_, 1) => (theirs, mine),
+            _ => {
+                return refused(
+                    "Both nodes are in clusters of several nodes, which cannot be joined",
+                );
+            }
+        };
+    let mut shard = from.topology.value.shards[0].clone();
+    let mut topology = to.topology.value.clone();
+    if let Some(busy) =
+        topology.shards.iter().filter_map(|other| shard.slots.first_common(&other.slots)).min()
+    {
+        return refused(format!("Slot {busy} is already busy"));
+    }
+    topology.epoch = topology.epoch.max(from.topology.value.epoch);
+    if topology.shards.iter().any(|other| other.epoch == shard.epoch && shard.epoch != Epoch(0)) {
+        shard.epoch = topology.take_epoch();
+    }
+    let copy = shard.holder.id;
+    topology.shards.push(shard);
+    let mut transaction = to.replace(&topology);
+    transaction.compares.extend([from.unchanged(), from.alive_unchanged(copy)]);
+    leave(&mut transaction, from, copy, to.database, home(copy));
+    transaction.changes.push(Change::Delete { key: from.keys.topology(from.database) });
+    Ok(Some(transaction))
+}
+
+/// CLUSTER REPLICATE: `me`, which is a replica or a primary without slots and keys, becomes a copy of the shard that
+/// `primary` leads.
+pub fn replicate(view: &View, me: Id, primary: Id, has_keys: bool) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    let Some(target) = topology.shard_of(primary) else {
+        return refused(format!("Unknown node {primary}"));
+    };
+    if primary == me {
+        return refused("Can't replicate myself");
+    }
+    if target.holder.id != primary {
+        return refused("I can only replicate a master, not a replica.");
+    }
+    let Some(present) = topology.shard_of(me) else { return unknown(me) };
+    if present.id == target.id {
+        return Ok(view.replace(&topology));
+    }
+    let is_primary = present.holder.id == me;
+    if is_primary && (has_keys || !present.slots.is_empty() || present.copies.len() > 1) {
+        return refused("To set a master the node must be empty and without assigned slots.");
+    }
+    let copy = remove(&mut topology, me).expect("the copy is in its shard");
+    let shard = topology.shard_of_mut(primary).expect("it was found above");
+    shard.copies.push(Replica { member: None, ..copy });
+    Ok(view.replace(&topology))
+}
+
+/// CLUSTER FORGET: another copy leaves the database, and is one of its own named `fresh`.
+pub fn forget(
+    view: &View,
+    me: Id,
+    copy: Id,
+    fresh: Id,
+    home: Revision,
+) -> Result<Transaction, Refused> {
+    let topology = &view.topology.value;
+    let Some(shard) = topology.shard_of(copy) else {
+        return refused(format!("Unknown node {copy}"));
+    };
+    if copy == me {
+        return refused("I tried hard but I can't forget myself...");
+    }
+    if shard.holder.id == copy && shard.copy(me).is_some() {
+        return refused("Can't forget my master!");
+    }
+    if shard.holder.id == copy && (shard.copies.len() > 1 || !shard.slots.is_empty()) {
+        return refused("The node leads a shard that has slots or replicas");
+    }
+    depart(view, copy, fresh, home)
+}
+
+/// CLUSTER RESET: `me` leaves the database, and is one of its own named `fresh`.
+pub fn reset(
+    view: &View,
+    me: Id,
+    fresh: Id,
+    home: Revision,
+    has_keys: bool,
+) -> Result<Transaction, Refused> {
+    let Some(shard) = view.topology.value.shard_of(me) else { return unknown(me) };
+    if shard.holder.id == me && has_keys {
+        return refused("CLUSTER RESET can't be called with master nodes containing keys");
+    }
+    if shard.holder.id == me && shard.copies.len() > 1 {
+        return refused("The node leads a shard that has replicas");
+    }
+    depart(view, me, fresh, home)
+}
+
+fn unknown<T>(me: Id) -> Result<T, Refused> {
+    refused(format!("Node {me} is not in the cluster any more"))
+}
+
+/// Returns the shard that `me` leads.
+fn led_by(topology: &mut Topology, me: Id) -> Result<&mut Shard, Refused> {
+    match topology.shard_of_mut(me) {
+        Some(shard) if shard.holder.id == me => Ok(shard),
+        Some(_) => refused("The node is a replica; only a primary has slots"),
+        None => unknown(me),
+    }
+}
+
+/// Takes a copy out of its shard, and the shard out of the topology if it was the last one.
+fn remove(topology: &mut Topology, copy: Id) -> Option<Replica> {
+    let shard = topology.shard_of_mut(copy)?;
+    let at = shard.copies.iter().position(|other| other.id == copy)?;
+    let removed = shard.copies.remove(at);
+    topology.shards.retain(|shard| !shard.copies.is_empty());
+    Some(removed)
+}
+
+/// A copy leaves its database for one of its own.
+fn depart(view: &View, copy: Id, fresh: Id, home: Revision) -> Result<Transaction, Refused> {
+    let mut topology = view.topology.value.clone();
+    let Some(departing) = remove(&mut topology, copy) else { return unknown(copy) };
+    let mut transaction = view.replace(&topology);
+    if topology.shards.is_empty() {
+        let key = view.keys.topology(view.database);
+        transaction.changes = vec![Change::Delete { key }];
+    }
+    let alive = view.alive.get(&copy).map(|at| at.value.incarnation);
+    let incarnation = alive.or(departing.member).unwrap_or(crate::id::Incarnation(0));
+    let alone = Topology::new(Shard::new(copy, departing.address, incarnation));
+    let absent = view.keys.topology(fresh);
+    transaction.compares.push(Compare { key: absent, revision: 0 });
+    transaction.compares.push(view.alive_unchanged(copy));
+    transaction.changes.push(put_topology(&view.keys, fresh, &alone));
+    leave(&mut transaction, view, copy, fresh, home);
+    Ok(transaction)
+}
+
+/// Moves a copy's home, and what its lease holds, from the database of `from` to the database `to`.
+fn leave(transaction: &mut Transaction, from: &View, copy: Id, to: Id, home: Revision) {
+    transaction.compares.push(Compare { key: from.keys.home(copy), revision: home });
+    transaction.changes.push(put_home(&from.keys, copy, to));
+    if let Some(at) = from.alive.get(&copy) {
+        let key = from.keys.alive(from.database, copy);
+        transaction.changes.push(Change::Delete { key });
+        transaction.changes.push(put_alive(&from.keys, to, copy, at.value));
+    }
+}
+
+fn put_home(keys: &Keys, copy: Id, database: Id) -> Change {
+    Change::Put { key: keys.home(copy), value: encode(&database), lease: None::<LeaseId> }
+}
+
+fn put_topology(keys: &Keys, database: Id, topology: &Topology) -> Change {
+    Change::Put { key: keys.topology(database), value: topology.encode(), lease: None::<LeaseId> }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! What a copy decides from what it sees: the role that the view says, and the transaction that is due.
+
+use super::{Action, Copy, Facts, Role};
+use crate::Moment;
+use crate::change;
+use crate::coordinator::Transaction;
+use crate::promotion::{self, Election};
+use crate::topology::Holder;
+use crate::view::{Alive, Fence};
+
+impl Copy {
+    /// Takes the role that the view says.
+    pub(super) fn follow_view(&mut self, actions: &mut Vec<Action>) {
+        let Some((view, shard)) = self.shard() else { return };
+        let (holder, epoch) = (shard.holder, shard.epoch);
+        // The first role is taken from a view that shows the registration: what this copy said before it was restarted
+        // is in that view, too, and can no longer arrive later.
+        if self.role == Role::Nothing && !self.is_registered(view) {
+            return;
+        }
+        let role = match holder == self.myself() {
+            true => Role::Leads(epoch),
+            false => Role::Follows(holder, epoch),
+        };
+        if role == self.role {
+            return;
+        }
+        self.role = role;
+        self.switch = None;
+        self.promises.clear();
+        match role {
+            Role::Leads(epoch) => actions.push(Action::Lead(epoch)),
+            Role::Follows(holder, epoch) if self.accepts(epoch) => {
+                actions.push(Action::Follow(holder, epoch));
+            }
+            Role::Follows(..) | Role::Nothing => {}
+        }
+    }
+
+    /// Returns the transaction that is due.
+    pub(super) fn due(
+        &mut self,
+        now: Moment,
+        facts: &Facts,
+        actions: &mut Vec<Action>,
+    ) -> Option<Transaction> {
+        let (view, shard) = self.shard()?;
+        if !self.is_registered(view) {
+            let alive = Alive { incarnation: self.incarnation, lease: self.lease.id()? };
+            let leads = shard.holder == self.myself() && facts.is_whole;
+            return Some(match leads {
+                true => promotion::retake(view, shard, alive),
+                false => change::register(view, self.me, alive),
+            });
+        }
+        if shard.holder == self.myself() {
+            return self.due_of_primary(facts);
+        }
+        if view.is_alive(shard.holder) {
+            let is_new = shard.copy(self.me)?.member != Some(self.incarnation);
+            let is_level = facts.is_whole && facts.position.epoch == shard.epoch;
+            let is_due = is_new && is_level && facts.is_listed && self.accepts(shard.epoch);
+            return is_due.then(|| promotion::enrol(view, shard, self.myself()));
+        }
+        self.due_without_primary(now, facts, actions)
+    }
+
+    fn due_of_primary(&mut self, facts: &Facts) -> Option<Transaction> {
+        let (view, shard) = self.shard()?;
+        match self.switch {
+            None => promotion::settle(view, shard, facts.holding),
+            // The transaction may be under way. Only after this one may writes go on.
+            Some((_, true)) => Some(promotion::cancel_switch(view, shard)),
+            Some((successor, false)) => {
+                let incarnation = shard.copy(successor).and_then(|copy| copy.member);
+                let to = incarnation.map(|incarnation| Holder { id: successor, incarnation });
+                let Some(to) = to.filter(|&to| view.is_alive(to)) else {
+                    self.switch = None;
+                    return None;
+                };
+                if !facts.level.contains(&to) {
+                    return None;
+                }
+                let transaction = promotion::switch(view, shard, to);
+                self.switch = Some((successor, true));
+                Some(transaction)
+            }
+        }
+    }
+
+    /// The primary's lease is gone: this copy refuses its epoch, says so, and takes over if it is elected.
+    fn due_without_primary(
+        &mut self,
+        now: Moment,
+        facts: &Facts,
+        actions: &mut Vec<Action>,
+    ) -> Option<Transaction> {
+        let (view, shard) = self.shard()?;
+        let is_member = shard.copy(self.me)?.member.is_some();
+        if !is_member || !facts.is_whole || now < self.promise {
+            return None;
+        }
+        let epoch = shard.epoch;
+        if facts.frozen.is_none_or(|frozen| frozen < epoch) {
+            self.refused = self.refused.max(Some(epoch));
+            actions.push(Action::Freeze(epoch));
+            return None;
+        }
+        let Facts { position, .. } = *facts;
+        let mine = Fence { epoch, incarnation: self.incarnation, position };
+        if view.fences.get(&(shard.id, self.me)).map(|at| at.value) != Some(mine) {
+            return Some(promotion::fence(view, shard, self.me, mine));
+        }
+        let since = match self.fenced {
+            Some((of, since)) if of == epoch => since,
+            _ => now,
+        };
+        let has_others_to_wait_for = shard.members().any(|copy| {
+            let fence = view.fences.get(&(shard.id, copy.id));
+            view.alive.contains_key(&copy.id) && fence.is_none_or(|at| at.value.epoch < epoch)
+        });
+        let transaction = match promotion::elect(view, shard) {
+            Election::Won(winner) if winner == self.myself() => {
+                Some(promotion::promote(view, shard, winner))
+            }
+            _ => None,
+        };
+        self.fenced = Some((epoch, since));
+        transaction.filter(|_| !has_others_to_wait_for || now >= since + self.settings.grace)
+    }
+}

@@ -1,0 +1,333 @@
+//! One copy: its lease, whether it leads or follows, and how it takes over. Events and the time come in, actions out.
+//!
+//! ```text
+//!             the view names this copy                  the view names another
+//!   Leads ◀──────────────────────────── Nothing ──────────────────────────────▶ Follows
+//!     │                                    ▲                                        │ the primary's lease is gone
+//!     │ the view names another             │ a greater epoch                        ▼
+//!     └────────────────────────────────────┴──────────────────────────────────── Fenced ──▶ elected: promote
+//! ```
+//!
+//! The host keeps the promises made here: it acknowledges nothing of an epoch that [`Copy::accepts`] refuses, confirms
+//! writes only while [`Copy::may_confirm`] says so, asked at that very moment, and draws a new incarnation before it
+//! discards data.
+
+mod decide;
+mod lease;
+
+use crate::Moment;
+use crate::coordinator::{LeaseCall, LeaseReply, Outcome, Transaction};
+use crate::id::{Epoch, Id, Incarnation, Position};
+use crate::topology::{Holder, Shard};
+use crate::view::{Alive, View};
+use lease::Lease;
+use std::collections::BTreeMap;
+
+/// The times.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a lease lasts.
+    pub ttl: Moment,
+    /// How long after a failure a call is tried again.
+    pub retry: Moment,
+    /// How long a successor waits for other copies that are alive and may have more.
+    pub grace: Moment,
+    /// How long a copy's promise to its primary lasts while the coordinator is away.
+    pub promise: Moment,
+}
+
+/// What the host knows at the moment.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// How far the data goes.
+    pub position: Position,
+    /// The data are whole: nothing is being loaded, no full synchronisation runs.
+    pub is_whole: bool,
+    /// The greatest epoch of which the host acknowledges nothing any more, as [`Action::Freeze`] asked.
+    pub frozen: Option<Epoch>,
+    /// The primary has said that its view lists this copy.
+    pub is_listed: bool,
+    /// For a primary: how many members, itself among them, hold all that may have been confirmed. It is counted only
+    /// with acknowledgements of the present epoch and of the data with which the members were enrolled.
+    pub holding: usize,
+    /// For a primary: the copies that have acknowledged everything in the present epoch, and the data they have.
+    pub level: Vec<Holder>,
+}
+
+/// What the host is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Ask about the lease, and report to [`Copy::lease_replied`].
+    Lease(LeaseCall),
+    /// Read [`crate::view::Keys::home`], then that database, and report to [`Copy::read`].
+    Read,
+    /// Make the transaction, and report to [`Copy::committed`].
+    Commit(Transaction),
+    /// Acknowledge nothing more of this epoch and older ones, then say so in [`Facts::frozen`].
+    Freeze(Epoch),
+    /// Take writes, beginning with an entry of this epoch.
+    Lead(Epoch),
+    /// Follow this primary, or nothing if it is this copy itself with data that are gone.
+    Follow(Holder, Epoch),
+    /// Ask all other copies for a promise not to fence, and report to [`Copy::promised`].
+    Ask(Epoch),
+}
+
+/// What a copy does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It does not know yet.
+    Nothing,
+    /// It is the primary in this epoch.
+    Leads(Epoch),
+    /// It follows this primary.
+    Follows(Holder, Epoch),
+}
+
+/// What a failed or successful call was about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Call {
+    /// [`Action::Lease`].
+    Lease,
+    /// [`Action::Read`].
+    Read,
+    /// [`Action::Commit`].
+    Commit,
+}
+
+/// See the head of this file.
+pub struct Copy {
+    me: Id,
+    incarnation: Incarnation,
+    settings: Settings,
+    lease: Lease,
+    view: Option<View>,
+    role: Role,
+    /// The greatest epoch that is refused.
+    refused: Option<Epoch>,
+    /// Until when a primary was promised that this copy does not fence.
+    promise: Moment,
+    /// Until when the others have promised it to this one, in its present epoch.
+    promises: BTreeMap<Id, Moment>,
+    next_ask: Moment,
+    is_committing: bool,
+    is_reading: bool,
+    next_read: Moment,
+    /// Only a read that was sent later shows what has changed.
+    changed: Option<Moment>,
+    /// When the fence was seen in the view.
+    fenced: Option<(Epoch, Moment)>,
+    /// The planned switch: to whom, and whether its transaction may have been sent.
+    switch: Option<(Id, bool)>,
+}
+
+impl Copy {
+    /// A copy whose process has just been started.
+    pub fn new(me: Id, incarnation: Incarnation, settings: Settings) -> Copy {
+        Copy {
+            me,
+            incarnation,
+            settings,
+            lease: Lease::new(settings.ttl, settings.retry),
+            view: None,
+            role: Role::Nothing,
+            refused: None,
+            promise: Moment::ZERO,
+            promises: BTreeMap::new(),
+            next_ask: Moment::ZERO,
+            is_committing: false,
+            is_reading: false,
+            next_read: Moment::ZERO,
+            changed: None,
+            fenced: None,
+            switch: None,
+        }
+    }
+
+    /// What it does.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// The newest view.
+    pub fn view(&self) -> Option<&View> {
+        self.view.as_ref()
+    }
+
+    /// Returns whether the coordinator is there: a renewal and a read have succeeded since the last failure.
+    pub fn is_coordinator_present(&self) -> bool {
+        self.lease.is_present()
+    }
+
+    /// The data that the copy holds have another name from now on. Called before data are discarded.
+    pub fn reincarnate(&mut self, incarnation: Incarnation) {
+        self.incarnation = incarnation;
+    }
+
+    /// Returns whether entries of a primary of this epoch may be taken and acknowledged.
+    pub fn accepts(&self, epoch: Epoch) -> bool {
+        self.refused.is_none_or(|refused| epoch > refused)
+            && match self.role {
+                Role::Nothing => false,
+                Role::Leads(own) => epoch > own,
+                Role::Follows(_, known) => epoch >= known,
+            }
+    }
+
+    /// Returns whether the primary is provably alone: no other can have been promoted. Reads, and confirmations in the
+    /// modes `memory` and `fsync`, need it. A confirmation by a quorum does not.
+    pub fn is_alone(&self, now: Moment) -> bool {
+        let Role::Leads(epoch) = self.role else { return false };
+        let Some((view, shard)) = self.shard() else { return false };
+        // A switch that was sent may have been made.
+        let may_be_switched = matches!(self.switch, Some((_, true)));
+        if shard.epoch != epoch || shard.holder.id != self.me || may_be_switched {
+            return false;
+        }
+        let may_fence = |id: Id| self.promises.get(&id).is_none_or(|&until| now >= until);
+        let others = shard.copies.iter().filter(|copy| copy.id != self.me && may_fence(copy.id));
+        self.lease.holds(now) && self.is_registered(view) || others.count() < shard.fence
+    }
+
+    /// Returns whether a write may be taken and confirmed. With a quorum, `quorum` acknowledgements of this epoch are
+    /// needed besides.
+    pub fn may_confirm(&self, now: Moment) -> bool {
+        let has_quorum = self.view.as_ref().is_some_and(|view| view.topology.value.quorum > 0);
+        let leads = matches!(self.role, Role::Leads(_));
+        leads && self.switch.is_none() && (has_quorum || self.is_alone(now))
+    }
+
+    /// Begins a planned switch. The host pauses writes until the role changes or [`Copy::is_switching`] is false.
+    pub fn switch_to(&mut self, successor: Id) {
+        if matches!(self.role, Role::Leads(_)) && self.switch.is_none() {
+            self.switch = Some((successor, false));
+        }
+    }
+
+    /// Ends a planned switch, if it is not too late. Writes may be taken again when [`Copy::is_switching`] is false.
+    pub fn cancel_switch(&mut self) {
+        if let Some((_, false)) = self.switch {
+            self.switch = None;
+        }
+    }
+
+    /// Returns whether a planned switch is on its way.
+    pub fn is_switching(&self) -> bool {
+        self.switch.is_some()
+    }
+
+    /// A primary of `epoch` asks for a promise not to fence. Returns until when it is given, by this copy's clock.
+    pub fn promise(&mut self, now: Moment, epoch: Epoch) -> Option<Moment> {
+        if !self.accepts(epoch) || !matches!(self.role, Role::Follows(_, known) if known == epoch) {
+            return None;
+        }
+        self.promise = self.promise.max(now + self.settings.promise);
+        Some(self.settings.promise)
+    }
+
+    /// Another copy has promised for `time`, on a question of `epoch` that was sent at `sent`.
+    pub fn promised(&mut self, from: Id, epoch: Epoch, sent: Moment, time: Moment) {
+        if self.role == Role::Leads(epoch) {
+            let until = self.promises.entry(from).or_default();
+            *until = (*until).max(sent + time);
+        }
+    }
+
+    /// Something in the database has changed, perhaps.
+    pub fn changed(&mut self, now: Moment) {
+        self.changed = Some(now);
+        self.next_read = now;
+    }
+
+    /// The reply to [`Action::Lease`], which was sent at `sent`.
+    pub fn lease_replied(&mut self, now: Moment, sent: Moment, reply: LeaseReply) {
+        if self.lease.replied(now, sent, reply) {
+            self.changed(now);
+        }
+    }
+
+    /// The reply to [`Action::Read`], which was sent at `sent`. `None`: the copy's home or database is not there.
+    pub fn read(&mut self, now: Moment, sent: Moment, view: Option<View>) {
+        self.is_reading = false;
+        self.lease.read(sent);
+        if self.changed.is_none_or(|changed| sent > changed) {
+            self.next_read = now + self.lease.interval();
+        }
+        let is_older =
+            |new: &View| self.view.as_ref().is_some_and(|old| new.revision < old.revision);
+        let Some(view) = view.filter(|new| !is_older(new)) else { return };
+        if let Some(shard) = view.topology.value.shard_of(self.me)
+            && let Some(fence) = view.fences.get(&(shard.id, self.me))
+        {
+            // Said before a restart, perhaps.
+            self.refused = self.refused.max(Some(fence.value.epoch));
+        }
+        self.view = Some(view);
+    }
+
+    /// The reply to [`Action::Commit`]. What the transaction did is seen in the next view.
+    pub fn committed(&mut self, now: Moment, outcome: Outcome) {
+        self.is_committing = false;
+        if outcome == Outcome::Conflict
+            && let Some((_, is_sent @ true)) = &mut self.switch
+        {
+            // Nothing of it can take effect any more.
+            *is_sent = false;
+        }
+        self.changed(now);
+    }
+
+    /// A call failed, perhaps after it had taken effect.
+    pub fn failed(&mut self, now: Moment, call: Call) {
+        match call {
+            Call::Lease => self.lease.call_failed(now),
+            Call::Read => self.is_reading = false,
+            Call::Commit => self.is_committing = false,
+        }
+        self.lease.failed(now);
+        self.next_read = now + self.settings.retry;
+    }
+
+    /// Returns what is due.
+    pub fn step(&mut self, now: Moment, facts: &Facts) -> Vec<Action> {
+        let mut actions: Vec<Action> =
+            self.lease.poll(now).map(Action::Lease).into_iter().collect();
+        if !self.is_reading && now >= self.next_read {
+            self.is_reading = true;
+            actions.push(Action::Read);
+        }
+        self.follow_view(&mut actions);
+        if !self.is_committing
+            && !self.is_reading
+            && self.lease.is_present()
+            && let Some(transaction) = self.due(now, facts, &mut actions)
+        {
+            self.is_committing = true;
+            actions.push(Action::Commit(transaction));
+        }
+        if let Role::Leads(epoch) = self.role
+            && !self.lease.is_present()
+            && now >= self.next_ask
+        {
+            self.next_ask = now + self.settings.promise / 4;
+            actions.push(Action::Ask(epoch));
+        }
+        actions
+    }
+
+    /// The view and this copy's shard.
+    fn shard(&self) -> Option<(&View, &Shard)> {
+        let view = self.view.as_ref()?;
+        Some((view, view.topology.value.shard_of(self.me)?))
+    }
+
+    fn myself(&self) -> Holder {
+        Holder { id: self.me, incarnation: self.incarnation }
+    }
+
+    /// Returns whether the view shows this copy's present lease and data.
+    fn is_registered(&self, view: &View) -> bool {
+        let mine = self.lease.id().map(|lease| Alive { incarnation: self.incarnation, lease });
+        mine.is_some() && view.alive.get(&self.me).map(|at| at.value) == mine
+    }
+}

@@ -1,0 +1,27 @@
+//! The decisions of a cluster, without any I/O: what etcd holds, which transactions change it, and when a copy
+//! leads, follows, refuses and takes over.
+//!
+//! ```text
+//!   copy           one copy's lease and role: events and time in, actions out
+//!   promotion      fences, the choice of a successor, the transactions of fail-over
+//!   change         what operators ask for (MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions
+//!   view           all keys of one database, read at one revision
+//!   topology       shards, slots, copies, epochs, and their JSON
+//!   coordinator    the six calls that etcd and the simulator answer
+//!   id  slots      node ids and incarnations; sets of hash slots
+//! ```
+//!
+//! `docs/internals/cluster.md` has the rules and why they hold. Nothing here reads a clock: a [`Moment`] comes with
+//! every call that needs one.
+
+pub mod change;
+pub mod coordinator;
+pub mod copy;
+pub mod id;
+pub mod promotion;
+pub mod slots;
+pub mod topology;
+pub mod view;
+
+/// A moment on a process's monotonic clock, counted from a fixed start.
+pub type Moment = std::time::Duration;

@@ -1,0 +1,310 @@
+//! A database: its shards, their slots and copies, and which copy leads each of them since which epoch.
+//!
+//! It is one value in etcd, as JSON. One value means that a change is one compare-and-set, that every reader sees all
+//! slots of the same moment, and that 16384 slots need no more than a few ranges of one transaction. What is read was
+//! perhaps written by hand or by another version, so [`Topology::decode`] checks all that the code relies on.
+
+use crate::id::{Epoch, Id, Incarnation};
+use crate::slots::{COUNT, Slots};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The version of the encoding. A reader refuses others.
+pub const VERSION: u32 = 1;
+
+/// The longest host name: 253 bytes, as DNS has it.
+const MAX_HOST_LEN: usize = 253;
+
+/// Where clients and other copies reach a copy.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Address {
+    /// A host that others can connect to: never empty, never a wildcard.
+    pub host: String,
+    /// The port, 0 if the copy has only one with TLS.
+    pub port: u16,
+    /// The port with TLS, 0 if there is none.
+    pub tls_port: u16,
+    /// The host name that it announces beside its address; perhaps empty.
+    pub hostname: String,
+}
+
+/// A server with the data of a shard.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Replica {
+    /// Its name.
+    pub id: Id,
+    /// Where it is.
+    pub address: Address,
+    /// The data with which it became a member, which can acknowledge for a quorum and be promoted. `None`: it has
+    /// never been in step with a primary.
+    pub member: Option<Incarnation>,
+    /// It is never promoted.
+    #[serde(default)]
+    pub is_never_promoted: bool,
+}
+
+/// The copy that leads a shard. A copy that comes back with other data is not the same holder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    /// The copy.
+    pub id: Id,
+    /// The data with which it leads.
+    pub incarnation: Incarnation,
+}
+
+/// A part of the slots, and its copies.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shard {
+    /// Its name.
+    pub id: Id,
+    /// The epoch of its present leadership.
+    pub epoch: Epoch,
+    /// The leader. It stays here when it is dead, until another is promoted.
+    pub holder: Holder,
+    /// How many members a promotion has to fence. Every confirmed write is held by more than `members - fence`.
+    pub fence: usize,
+    /// Its slots.
+    pub slots: Slots,
+    /// Its copies, the leader among them.
+    pub copies: Vec<Replica>,
+}
+
+/// All shards of a database.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// See [`VERSION`].
+    pub version: u32,
+    /// The greatest epoch that was ever given to a shard.
+    pub epoch: Epoch,
+    /// How many copies, the primary among them, hold a write before it is confirmed in the commit mode `quorum`. 0: no
+    /// quorum is promised, and leases alone decide.
+    pub quorum: usize,
+    /// The shards.
+    pub shards: Vec<Shard>,
+}
+
+/// Why a value in etcd cannot be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Invalid(pub String);
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+impl Shard {
+    /// Makes the shard of a server that has just been started: no slots, no other copy.
+    pub fn new(id: Id, address: Address, incarnation: Incarnation) -> Shard {
+        let member = Some(incarnation);
+        Shard {
+            id,
+            epoch: Epoch(0),
+            holder: Holder { id, incarnation },
+            fence: 1,
+            slots: Slots::default(),
+            copies: vec![Replica { id, address, member, is_never_promoted: false }],
+        }
+    }
+
+    /// Returns the copy with this name.
+    pub fn copy(&self, id: Id) -> Option<&Replica> {
+        self.copies.iter().find(|copy| copy.id == id)
+    }
+
+    /// Returns the copies that count for quorums and promotions.
+    pub fn members(&self) -> impl Iterator<Item = &Replica> {
+        self.copies.iter().filter(|copy| copy.member.is_some())
+    }
+
+    /// Returns how many members have to be fenced when each confirmed write is on `quorum` of them.
+    pub fn wanted_fence(&self, quorum: usize) -> usize {
+        match quorum {
+            0 => 1,
+            _ => (self.members().count() + 1).saturating_sub(quorum).max(1),
+        }
+    }
+
+    fn check(&self, newest: Epoch) -> Result<(), String> {
+        if self.copy(self.holder.id).is_none() {
+            return Err("the holder is no copy of the shard".into());
+        }
+        if self.epoch > newest {
+            return Err("the shard's epoch is greater than the database's".into());
+        }
+        if self.fence == 0 {
+            return Err("a promotion would fence no copy".into());
+        }
+        self.copies.iter().try_for_each(|copy| copy.address.check())
+    }
+}
+
+impl Address {
+    /// Returns what is wrong with it.
+    fn check(&self) -> Result<(), String> {
+        let is_plain = |host: &str| {
+            host.len() <= MAX_HOST_LEN
+                && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
+        };
+        if !is_plain(&self.host) || !is_plain(&self.hostname) {
+            return Err("a host has characters that are not allowed".into());
+        }
+        if matches!(&*self.host, "" | "0.0.0.0" | "::" | "?") {
+            return Err(format!("others cannot connect to the host '{}'", self.host));
+        }
+        if self.port == 0 && self.tls_port == 0 {
+            return Err("a copy has no port".into());
+        }
+        Ok(())
+    }
+}
+
+impl Topology {
+    /// Makes the database of a server that has just been started.
+    pub fn new(shard: Shard) -> Topology {
+        Topology { version: VERSION, epoch: shard.epoch, quorum: 0, shards: vec![shard] }
+    }
+
+    /// Reads a value of etcd.
+    pub fn decode(value: &[u8]) -> Result<Topology, Invalid> {
+        let topology: Topology = serde_json::from_slice(value)
+            .map_err(|error| Invalid(format!("the topology is not readable: {error}")))?;
+        topology.check().map_err(|why| Invalid(format!("the topology is not valid: {why}")))?;
+        Ok(topology)
+    }
+
+    /// Returns the value for etcd.
+    pub fn encode(&self) -> Vec<u8> {
+        debug_assert_eq!(self.check(), Ok(()));
+        serde_json::to_vec(self).expect("numbers, texts and lists can be written")
+    }
+
+    /// Returns the shard of a copy.
+    pub fn shard_of(&self, copy: Id) -> Option<&Shard> {
+        self.shards.iter().find(|shard| shard.copy(copy).is_some())
+    }
+
+    /// Returns the shard of a copy, to change it.
+    pub fn shard_of_mut(&mut self, copy: Id) -> Option<&mut Shard> {
+        self.shards.iter_mut().find(|shard| shard.copy(copy).is_some())
+    }
+
+    /// Returns the shard that has a slot.
+    pub fn shard_with(&self, slot: u16) -> Option<&Shard> {
+        self.shards.iter().find(|shard| shard.slots.contains(slot))
+    }
+
+    /// Returns all copies.
+    pub fn copies(&self) -> impl Iterator<Item = &Replica> {
+        self.shards.iter().flat_map(|shard| &shard.copies)
+    }
+
+    /// Takes a new epoch, which no leadership has had.
+    pub fn take_epoch(&mut self) -> Epoch {
+        self.epoch = self.epoch.next();
+        self.epoch
+    }
+
+    /// Returns what is wrong with it, whatever wrote it.
+    pub fn check(&self) -> Result<(), String> {
+        if self.version != VERSION {
+            return Err(format!("it has version {}, this server reads {VERSION}", self.version));
+        }
+        if self.quorum > 64 {
+            return Err("the quorum is greater than 64".into());
+        }
+        let (mut ids, mut shard_ids) = (BTreeSet::new(), BTreeSet::new());
+        let mut owned = vec![false; usize::from(COUNT)];
+        for shard in &self.shards {
+            shard.check(self.epoch)?;
+            if !shard_ids.insert(shard.id) {
+                return Err(format!("shard {} is there twice", shard.id));
+            }
+            if let Some(twice) = shard.copies.iter().find(|copy| !ids.insert(copy.id)) {
+                return Err(format!("copy {} is there twice", twice.id));
+            }
+            for &(first, last) in shard.slots.ranges() {
+                for slot in first..=last {
+                    if std::mem::replace(&mut owned[usize::from(slot)], true) {
+                        return Err(format!("slot {slot} has two shards"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    pub(super) fn address(port: u16) -> Address {
+        Address { host: "10.0.0.1".into(), port, tls_port: 0, hostname: String::new() }
+    }
+
+    fn two_shards() -> Topology {
+        let shard = |n: u8, slots| Shard {
+            slots,
+            ..Shard::new(Id::new([n; 20]), address(7000 + u16::from(n)), Incarnation(n.into()))
+        };
+        let mut topology = Topology::new(shard(1, Slots::from_fn(|slot| slot < 8192)));
+        topology.shards.push(shard(2, Slots::from_fn(|slot| slot >= 8192)));
+        topology
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let topology = two_shards();
+        assert_eq!(Topology::decode(&topology.encode()), Ok(topology));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refusal = |change: fn(&mut Topology)| {
+            let mut topology = two_shards();
+            change(&mut topology);
+            let value = serde_json::to_vec(&topology).expect("it is plain");
+            Topology::decode(&value).map_err(|invalid| invalid.0).expect_err("it is wrong")
+        };
+        type Case = (fn(&mut Topology), &'static str);
+        let cases: [Case; 9] = [
+            (|it| it.version = 2, "version 2"),
+            (|it| it.shards[1].slots = Slots::from_fn(|slot| slot == 7), "slot 7 has two shards"),
+            (|it| it.shards[1].epoch = Epoch(9), "greater than the database's"),
+            (|it| it.shards[0].copies.clear(), "the holder is no copy"),
+            (|it| it.shards[0].fence = 0, "would fence no copy"),
+            (|it| it.shards[0].copies[0].address.host = "0.0.0.0".into(), "'0.0.0.0'"),
+            (|it| it.shards[0].copies[0].address.host = "a b".into(), "not allowed"),
+            (|it| it.shards[0].copies[0].address.port = 0, "no port"),
+            (|it| it.shards[1].id = it.shards[0].id, "is there twice"),
+        ];
+        for (change, expected) in cases {
+            let found = refusal(change);
+            assert!(found.contains(expected), "{found}: {expected}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_are_an_error_and_no_panic(at in any::<prop::sample::Index>(), byte: u8, cut in any::<prop::sample::Index>()) {
+            let mut value = two_shards().encode();
+            let position = at.index(value.len());
+            value[position] = byte;
+            if let Ok(read) = Topology::decode(&value) {
+                prop_assert_eq!(read.check(), Ok(()));
+            }
+            let len = cut.index(value.len());
+            prop_assert!(Topology::decode(&value[..len]).is_err());
+        }
+    }
+}

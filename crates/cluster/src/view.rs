@@ -1,0 +1,181 @@
+//! All keys of one database, read at one revision, and the transactions that rest on it.
+//!
+//! | key, behind `/dunlin/<cluster>/` | value | ends |
+//! |---|---|---|
+//! | `node/<copy>` | the id of the database that the copy belongs to | by RESET |
+//! | `db/<database>/topology` | [`Topology`] | with its last copy |
+//! | `db/<database>/alive/<copy>` | [`Alive`] | with the copy's lease |
+//! | `db/<database>/fence/<shard>/<copy>` | [`Fence`] | is overwritten |
+
+use crate::coordinator::{Change, Compare, Item, LeaseId, Range, Revision, Transaction};
+use crate::id::{Epoch, Id, Incarnation, Position};
+use crate::topology::{Holder, Invalid, Topology};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where a cluster's keys are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keys {
+    root: String,
+}
+
+impl Keys {
+    /// Returns the keys of the cluster with this name.
+    pub fn new(cluster: &str) -> Keys {
+        Keys { root: format!("/dunlin/{cluster}/") }
+    }
+
+    /// The key that says which database a copy belongs to.
+    pub fn home(&self, copy: Id) -> String {
+        format!("{}node/{copy}", self.root)
+    }
+
+    /// The beginning of all keys of a database.
+    pub fn database(&self, database: Id) -> String {
+        format!("{}db/{database}/", self.root)
+    }
+
+    /// The key of a database's topology.
+    pub fn topology(&self, database: Id) -> String {
+        format!("{}topology", self.database(database))
+    }
+
+    /// The key that is there while a copy's lease is.
+    pub fn alive(&self, database: Id, copy: Id) -> String {
+        format!("{}alive/{copy}", self.database(database))
+    }
+
+    /// The key that says that a copy refuses an epoch.
+    pub fn fence(&self, database: Id, shard: Id, copy: Id) -> String {
+        format!("{}fence/{shard}/{copy}", self.database(database))
+    }
+}
+
+/// A copy whose process has a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Alive {
+    /// The data that it holds.
+    pub incarnation: Incarnation,
+    /// Its lease.
+    pub lease: LeaseId,
+}
+
+/// A copy's word that it has stopped following `epoch` and will acknowledge nothing more of it. It is never taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Fence {
+    /// The epoch that the copy refuses, and all older ones.
+    pub epoch: Epoch,
+    /// The data that it holds.
+    pub incarnation: Incarnation,
+    /// How far the data goes.
+    pub position: Position,
+}
+
+/// A value with the revision of its last change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct At<T> {
+    /// The value.
+    pub value: T,
+    /// See there.
+    pub revision: Revision,
+}
+
+/// What was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Where the cluster's keys are.
+    pub keys: Keys,
+    /// The database.
+    pub database: Id,
+    /// The revision of the read.
+    pub revision: Revision,
+    /// The topology.
+    pub topology: At<Topology>,
+    /// The copies with a lease.
+    pub alive: BTreeMap<Id, At<Alive>>,
+    /// The fences, by shard and copy.
+    pub fences: BTreeMap<(Id, Id), At<Fence>>,
+}
+
+impl View {
+    /// Reads the keys of a database. `None`: the database does not exist.
+    pub fn decode(keys: &Keys, database: Id, range: &Range) -> Result<Option<View>, Invalid> {
+        let prefix = keys.database(database);
+        let mut topology = None;
+        let (mut alive, mut fences) = (BTreeMap::new(), BTreeMap::new());
+        for item in &range.items {
+            let Some(name) = item.key.strip_prefix(&prefix) else {
+                return Err(Invalid(format!("{} is no key of the database", item.key)));
+            };
+            let parts: Vec<&str> = name.split('/').collect();
+            match parts[..] {
+                ["topology"] => {
+                    let value = Topology::decode(&item.value)?;
+                    topology = Some(At { value, revision: item.revision });
+                }
+                ["alive", copy] => {
+                    alive.insert(id(copy)?, read(item)?);
+                }
+                ["fence", shard, copy] => {
+                    fences.insert((id(shard)?, id(copy)?), read(item)?);
+                }
+                // A later version may have more.
+                _ => {}
+            }
+        }
+        let (keys, revision) = (keys.clone(), range.revision);
+        Ok(topology.map(|topology| View { keys, database, revision, topology, alive, fences }))
+    }
+
+    /// Returns whether a copy has a lease and these very data.
+    pub fn is_alive(&self, holder: Holder) -> bool {
+        self.alive.get(&holder.id).is_some_and(|at| at.value.incarnation == holder.incarnation)
+    }
+
+    /// Returns a transaction that replaces the topology if it is still the one that was read.
+    pub fn replace(&self, topology: &Topology) -> Transaction {
+        let change = Change::Put {
+            key: self.keys.topology(self.database),
+            value: topology.encode(),
+            lease: None,
+        };
+        Transaction { compares: vec![self.unchanged()], changes: vec![change] }
+    }
+
+    /// The condition that the topology is the one that was read.
+    pub fn unchanged(&self) -> Compare {
+        let key = self.keys.topology(self.database);
+        Compare { key, revision: self.topology.revision }
+    }
+
+    /// The condition that a copy's lease is as it was read, or still absent.
+    pub fn alive_unchanged(&self, copy: Id) -> Compare {
+        let revision = self.alive.get(&copy).map_or(0, |at| at.revision);
+        Compare { key: self.keys.alive(self.database, copy), revision }
+    }
+
+    /// The change that says that a copy has a lease.
+    pub fn put_alive(&self, copy: Id, alive: Alive) -> Change {
+        put_alive(&self.keys, self.database, copy, alive)
+    }
+}
+
+/// The change that says that a copy of a database has a lease.
+pub(crate) fn put_alive(keys: &Keys, database: Id, copy: Id, alive: Alive) -> Change {
+    Change::Put { key: keys.alive(database, copy), value: encode(&alive), lease: Some(alive.lease) }
+}
+
+/// Returns a value for etcd.
+pub(crate) fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("numbers and texts can be written")
+}
+
+fn id(text: &str) -> Result<Id, Invalid> {
+    text.parse().map_err(|_| Invalid(format!("a key names '{text}', which is no id")))
+}
+
+fn read<T: for<'a> Deserialize<'a>>(item: &Item) -> Result<At<T>, Invalid> {
+    let value = serde_json::from_slice(&item.value)
+        .map_err(|error| Invalid(format!("{} is not readable: {error}", item.key)))?;
+    Ok(At { value, revision: item.revision })
+}

@@ -1,0 +1,175 @@
+//! The coordinator in simulation: etcd's keys, revisions, leases and history. Delays and losses are the world's.
+
+use cluster::Moment;
+use cluster::coordinator::{
+    Change, Changes, Coordinator, Failure, Health, Item, LeaseCall, LeaseId, LeaseReply, Member,
+    Outcome, Range, Revision, Transaction,
+};
+use std::collections::BTreeMap;
+
+struct Value {
+    bytes: Vec<u8>,
+    revision: Revision,
+    lease: Option<LeaseId>,
+}
+
+struct Lease {
+    ttl: Moment,
+    deadline: Moment,
+}
+
+/// See the head of this file.
+pub(crate) struct Etcd {
+    pub(crate) is_down: bool,
+    pub(crate) revision: Revision,
+    now: Moment,
+    items: BTreeMap<String, Value>,
+    leases: BTreeMap<LeaseId, Lease>,
+    next_lease: LeaseId,
+    history: Vec<(Revision, String)>,
+    compacted: Revision,
+}
+
+impl Etcd {
+    pub(crate) fn new() -> Etcd {
+        Etcd {
+            is_down: false,
+            revision: 1,
+            now: Moment::ZERO,
+            items: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            next_lease: 1,
+            history: Vec::new(),
+            compacted: 0,
+        }
+    }
+
+    /// Time passes: leases end, unless there is no leader who could end them.
+    pub(crate) fn advance(&mut self, now: Moment) {
+        self.now = now;
+        let ended = self.leases.iter().filter(|(_, lease)| lease.deadline <= now);
+        let ended: Vec<LeaseId> = ended.map(|(&id, _)| id).collect();
+        if !self.is_down {
+            ended.into_iter().for_each(|id| self.end(id));
+        }
+    }
+
+    /// A new leader counts all leases from the beginning.
+    pub(crate) fn change_leader(&mut self) {
+        for lease in self.leases.values_mut() {
+            lease.deadline = self.now + lease.ttl;
+        }
+    }
+
+    /// Old changes are forgotten.
+    pub(crate) fn compact(&mut self) {
+        self.compacted = self.revision;
+        self.history.clear();
+    }
+
+    fn end(&mut self, id: LeaseId) {
+        self.leases.remove(&id);
+        let keys = self.items.iter().filter(|(_, value)| value.lease == Some(id));
+        let keys: Vec<String> = keys.map(|(key, _)| key.clone()).collect();
+        if !keys.is_empty() {
+            self.revision += 1;
+        }
+        for key in keys {
+            self.items.remove(&key);
+            self.history.push((self.revision, key));
+        }
+    }
+
+    fn reachable(&self) -> Result<(), Failure> {
+        match self.is_down {
+            true => Err(Failure::Away("it is down".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Coordinator for Etcd {
+    fn range(&mut self, prefix: &str, at: Option<Revision>) -> Result<Range, Failure> {
+        self.reachable()?;
+        assert_eq!(at, None, "nothing reads the past here");
+        let items =
+            self.items.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let item = |(key, value): (&String, &Value)| Item {
+            key: key.clone(),
+            value: value.bytes.clone(),
+            revision: value.revision,
+        };
+        Ok(Range { items: items.map(item).collect(), revision: self.revision })
+    }
+
+    fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Failure> {
+        self.reachable()?;
+        let revision = |key: &str| self.items.get(key).map_or(0, |value| value.revision);
+        let holds = transaction.compares.iter().all(|it| revision(&it.key) == it.revision);
+        let has_lease = |change: &Change| match change {
+            Change::Put { lease: Some(lease), .. } => self.leases.contains_key(lease),
+            _ => true,
+        };
+        if !holds || !transaction.changes.iter().all(has_lease) {
+            return Ok(Outcome::Conflict);
+        }
+        self.revision += 1;
+        for change in transaction.changes.clone() {
+            let key = match change {
+                Change::Delete { key } => {
+                    self.items.remove(&key);
+                    key
+                }
+                Change::Put { key, value: bytes, lease } => {
+                    let value = Value { bytes, revision: self.revision, lease };
+                    self.items.insert(key.clone(), value);
+                    key
+                }
+            };
+            self.history.push((self.revision, key));
+        }
+        Ok(Outcome::Done(self.revision))
+    }
+
+    fn lease(&mut self, call: LeaseCall) -> Result<LeaseReply, Failure> {
+        self.reachable()?;
+        let now = self.now;
+        Ok(match call {
+            LeaseCall::Grant(ttl) => {
+                let id = self.next_lease;
+                self.next_lease += 1;
+                self.leases.insert(id, Lease { ttl, deadline: now + ttl });
+                LeaseReply::Held { id, ttl }
+            }
+            LeaseCall::Renew(id) => match self.leases.get_mut(&id) {
+                Some(lease) => {
+                    lease.deadline = now + lease.ttl;
+                    LeaseReply::Held { id, ttl: lease.ttl }
+                }
+                None => LeaseReply::Gone,
+            },
+            LeaseCall::Revoke(id) => {
+                self.end(id);
+                LeaseReply::Gone
+            }
+        })
+    }
+
+    fn watch(&mut self, prefix: &str, from: Revision, _: Moment) -> Result<Changes, Failure> {
+        self.reachable()?;
+        if from <= self.compacted {
+            return Err(Failure::Compacted(self.compacted));
+        }
+        let seen = self.history.iter().filter(|(at, key)| *at >= from && key.starts_with(prefix));
+        Ok(Changes { keys: seen.map(|(_, key)| key.clone()).collect(), revision: self.revision })
+    }
+
+    fn members(&mut self) -> Result<Vec<Member>, Failure> {
+        self.reachable().map(|()| Vec::new())
+    }
+
+    fn health(&mut self) -> Result<Health, Failure> {
+        self.reachable()?;
+        Ok(Health { version: "3.5.13".into(), has_leader: true, size_bytes: 0 })
+    }
+}

@@ -1,0 +1,203 @@
+//! A simulated process around a copy: its clock, its data, its disk.
+
+use cluster::Moment;
+use cluster::copy::{Copy, Facts, Role, Settings};
+use cluster::id::{Epoch, Id, Incarnation, Position};
+use cluster::topology::Holder;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub(crate) const SETTINGS: Settings = Settings {
+    ttl: Moment::from_secs(4),
+    retry: Moment::from_millis(200),
+    grace: Moment::from_millis(500),
+    promise: Moment::from_secs(2),
+};
+
+/// An entry of the data: the epoch in which it was written, and a number that no other has.
+pub(crate) type Entry = (Epoch, u64);
+
+/// What a primary sends.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(crate) epoch: Epoch,
+    pub(crate) log: Rc<Vec<Entry>>,
+    pub(crate) is_listed: bool,
+}
+
+/// See the head of this file.
+pub(crate) struct Server {
+    pub(crate) id: Id,
+    /// Which run of the process this is. What was meant for an earlier one is dropped.
+    pub(crate) run: u64,
+    pub(crate) is_up: bool,
+    pub(crate) is_paused: bool,
+    /// Whether all that is acknowledged is on disk.
+    pub(crate) is_synced: bool,
+    /// What the clock shows beyond the true time.
+    pub(crate) ahead_ms: i64,
+    /// What a clock that stands still shows.
+    pub(crate) stopped: Option<Moment>,
+    pub(crate) machine: Copy,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) log: Rc<Vec<Entry>>,
+    pub(crate) on_disk: usize,
+    pub(crate) is_whole: bool,
+    /// When the full synchronisation is through.
+    pub(crate) whole_at: Moment,
+    frozen: Option<Epoch>,
+    is_listed: bool,
+    pub(crate) led_from: usize,
+    pub(crate) held: BTreeMap<Id, (Incarnation, usize)>,
+    pub(crate) confirmed: usize,
+    /// The calls to the coordinator that are not answered.
+    pub(crate) calls: BTreeMap<u64, Moment>,
+}
+
+impl Server {
+    pub(crate) fn new(id: Id, incarnation: Incarnation, ahead_ms: i64, is_synced: bool) -> Server {
+        Server {
+            id,
+            run: 0,
+            is_up: true,
+            is_paused: false,
+            is_synced,
+            ahead_ms,
+            stopped: None,
+            machine: Copy::new(id, incarnation, SETTINGS),
+            incarnation,
+            log: Rc::new(Vec::new()),
+            on_disk: 0,
+            is_whole: true,
+            whole_at: Moment::ZERO,
+            frozen: None,
+            is_listed: false,
+            led_from: 0,
+            held: BTreeMap::new(),
+            confirmed: 0,
+            calls: BTreeMap::new(),
+        }
+    }
+
+    /// What the process's clock shows.
+    pub(crate) fn clock(&self, now: Moment) -> Moment {
+        let shown = now.as_millis() as i64 + self.ahead_ms;
+        self.stopped.unwrap_or(Moment::from_millis(shown.max(0) as u64))
+    }
+
+    /// A clock that stood still goes on from there: monotonic, but behind.
+    pub(crate) fn start_clock(&mut self, now: Moment) {
+        if let Some(shown) = self.stopped.take() {
+            self.ahead_ms = shown.as_millis() as i64 - now.as_millis() as i64;
+        }
+    }
+
+    pub(crate) fn runs(&self) -> bool {
+        self.is_up && !self.is_paused
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        let epoch = self.log.last().map_or(Epoch(0), |&(epoch, _)| epoch);
+        Position { epoch, offset: self.log.len() as u64 }
+    }
+
+    pub(crate) fn append(&mut self, entry: Entry) {
+        Rc::make_mut(&mut self.log).push(entry);
+        if self.is_synced {
+            self.on_disk = self.log.len();
+        }
+    }
+
+    /// The members of this copy's shard that have `len` entries of its data, itself among them.
+    pub(crate) fn holders(&self, len: usize) -> usize {
+        let shard = self.machine.view().and_then(|view| view.topology.value.shard_of(self.id));
+        let has = |copy: &cluster::topology::Replica| match copy.id == self.id {
+            true => copy.member == Some(self.incarnation),
+            false => self.held.get(&copy.id).is_some_and(|&(incarnation, held)| {
+                copy.member == Some(incarnation) && held >= len
+            }),
+        };
+        shard.map_or(0, |shard| shard.members().filter(|copy| has(copy)).count())
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        let level = self.held.iter().filter(|(_, held)| held.1 == self.log.len());
+        Facts {
+            position: self.position(),
+            is_whole: self.is_whole,
+            frozen: self.frozen,
+            is_listed: self.is_listed,
+            holding: self.holders(self.confirmed.max(self.led_from)),
+            level: level.map(|(&id, &(incarnation, _))| Holder { id, incarnation }).collect(),
+        }
+    }
+
+    pub(crate) fn freeze(&mut self, epoch: Epoch) {
+        self.frozen = self.frozen.max(Some(epoch));
+    }
+
+    pub(crate) fn lead(&mut self, epoch: Epoch, marker: u64) {
+        // An operator may have chosen a copy whose synchronisation cannot go on.
+        self.is_whole = true;
+        self.append((epoch, marker));
+        self.led_from = self.log.len();
+        self.held.clear();
+        self.confirmed = 0;
+    }
+
+    pub(crate) fn follow(&mut self, _: Holder, _: Epoch) {
+        self.is_listed = false;
+    }
+
+    /// Takes a primary's data. Returns the number of entries to acknowledge, and whether a full synchronisation began.
+    pub(crate) fn take(
+        &mut self,
+        now: Moment,
+        stream: &Stream,
+        fresh: u64,
+    ) -> (Option<usize>, bool) {
+        if !self.machine.accepts(stream.epoch) {
+            return (None, false);
+        }
+        self.is_listed = stream.is_listed;
+        let is_prefix = |short: &[Entry], long: &[Entry]| long.starts_with(short);
+        if !self.is_whole {
+            if now < self.whole_at {
+                return (None, false);
+            }
+            self.is_whole = true;
+        } else if is_prefix(&stream.log, &self.log) && stream.log.len() < self.log.len() {
+            return (None, false);
+        } else if !is_prefix(&self.log, &stream.log) {
+            self.incarnation = Incarnation(fresh);
+            self.machine.reincarnate(self.incarnation);
+            (self.log, self.on_disk) = (Rc::new(Vec::new()), 0);
+            (self.is_whole, self.whole_at) = (false, now + Moment::from_millis(fresh % 3000));
+            return (None, true);
+        }
+        self.log = stream.log.clone();
+        if self.is_synced {
+            self.on_disk = self.log.len();
+        }
+        (Some(self.log.len()), false)
+    }
+
+    /// The process ends, and another begins with what the disk has.
+    pub(crate) fn restart(&mut self, fresh: u64) {
+        if !(self.is_synced && self.is_whole) {
+            self.incarnation = Incarnation(fresh);
+        }
+        let mut again = Server::new(self.id, self.incarnation, self.ahead_ms, self.is_synced);
+        again.run = self.run + 1;
+        again.log = Rc::new(self.log[..self.on_disk].to_vec());
+        again.on_disk = self.on_disk;
+        *self = again;
+    }
+
+    pub(crate) fn leads(&self) -> Option<Epoch> {
+        match self.machine.role() {
+            Role::Leads(epoch) if self.runs() => Some(epoch),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The world around the copies: true time, deliveries and clients.
+
+mod checks;
+mod setup;
+
+use crate::etcd::Etcd;
+use crate::faults::Faults;
+use crate::server::{Entry, Server, Stream};
+use cluster::Moment;
+use cluster::coordinator::{Coordinator, Failure, LeaseCall, LeaseReply, Outcome, Transaction};
+use cluster::copy::{Action, Call};
+use cluster::id::{Epoch, Id, Incarnation};
+use cluster::topology::{Holder, Shard};
+use cluster::view::{Keys, View};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use structs::random::Rng;
+
+/// How often things happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) confirmed: usize,
+    pub(crate) promotions: usize,
+    pub(crate) retakes: usize,
+    pub(crate) switches: usize,
+    pub(crate) resyncs: usize,
+    pub(crate) recoveries: usize,
+    /// A primary was alone by the promises of others, without a lease.
+    pub(crate) alone: usize,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.confirmed += other.confirmed;
+        self.promotions += other.promotions;
+        self.retakes += other.retakes;
+        self.switches += other.switches;
+        self.resyncs += other.resyncs;
+        self.recoveries += other.recoveries;
+        self.alone += other.alone;
+    }
+}
+
+/// What a copy asks the coordinator.
+enum Request {
+    Lease(LeaseCall),
+    Read,
+    Commit(Transaction),
+}
+
+/// What it answers.
+enum Reply {
+    Lease(LeaseReply),
+    Read(Option<View>),
+    Commit(Outcome),
+}
+
+/// What one copy says to another.
+enum Message {
+    Stream(Stream),
+    Ack { epoch: Epoch, incarnation: Incarnation, len: usize },
+    Ask { epoch: Epoch, sent: Moment },
+    Promise { epoch: Epoch, sent: Moment, time: Moment },
+}
+
+/// What happens at some moment.
+enum Event {
+    Step(usize),
+    Request { from: usize, run: u64, call: u64, request: Request, is_answered: bool },
+    Reply { to: usize, run: u64, call: u64, reply: Result<Reply, Call> },
+    Message { from: usize, to: usize, message: Message },
+    Faults,
+}
+
+/// See the head of this file.
+pub(crate) struct World {
+    pub(crate) now: Moment,
+    pub(crate) rng: Rng,
+    pub(crate) etcd: Etcd,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) faults: Faults,
+    pub(crate) counts: Counts,
+    queue: BTreeMap<(Moment, u64), Event>,
+    /// What paused processes will find when they go on.
+    waiting: Vec<Vec<Event>>,
+    last_delivery: BTreeMap<(usize, usize), Moment>,
+    drawn: u64,
+    pub(crate) quorum: usize,
+    keys: Keys,
+    database: Id,
+    confirmed: BTreeSet<u64>,
+    seen: (u64, Option<(Epoch, Holder)>),
+    is_recovering: bool,
+    trace: Vec<String>,
+    seed: u64,
+}
+
+const fn ms(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+impl World {
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.drawn += 1 + self.rng.below(5000);
+        self.drawn
+    }
+
+    fn schedule(&mut self, after: Moment, event: Event) {
+        let number = self.draw();
+        self.queue.insert((self.now + after, number), event);
+    }
+
+    /// Runs for so many seconds with faults.
+    pub(crate) fn run(&mut self, seconds: u64) {
+        let until = self.now + Moment::from_secs(seconds);
+        while self.next_event(until) {}
+    }
+
+    pub(crate) fn trace(&self) -> Vec<String> {
+        self.trace.clone()
+    }
+
+    fn next_event(&mut self, until: Moment) -> bool {
+        let Some(entry) = self.queue.first_entry() else { return false };
+        let at = entry.key().0;
+        if at > until {
+            return false;
+        }
+        let event = entry.remove();
+        self.now = at;
+        self.etcd.advance(at);
+        self.check_topology();
+        self.happen(event);
+        self.check_topology();
+        self.check_alone();
+        true
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Faults => {
+                self.draw_faults();
+                self.schedule(ms(200), Event::Faults);
+            }
+            Event::Step(at) => {
+                self.step(at);
+                let after = ms(50 + self.rng.below(50));
+                self.schedule(after, Event::Step(at));
+            }
+            Event::Request { from, run, call, request, is_answered } => {
+                self.serve(from, run, call, request, is_answered);
+            }
+            Event::Reply { to, .. } | Event::Message { to, .. } if self.servers[to].is_paused => {
+                self.waiting[to].push(event);
+            }
+            Event::Reply { to, run, call, reply } => self.replied(to, run, call, reply),
+            Event::Message { from, to, message } => self.deliver(from, to, message),
+        }
+    }
+
+    /// A paused process goes on, and finds what has arrived.
+    pub(crate) fn resume(&mut self, at: usize) {
+        self.servers[at].is_paused = false;
+        for event in std::mem::take(&mut self.waiting[at]) {
+            self.happen(event);
+        }
+    }
+
+    /// The process of a copy ends and another begins.
+    pub(crate) fn restart(&mut self, at: usize) {
+        let fresh = self.draw();
+        self.waiting[at].clear();
+        self.servers[at].restart(fresh);
+    }
+
+    fn step(&mut self, at: usize) {
+        if !self.servers[at].runs() {
+            return;
+        }
+        self.write(at);
+        self.watch(at);
+        let server = &mut self.servers[at];
+        let clock = server.clock(self.now);
+        let facts = server.facts();
+        for action in server.machine.step(clock, &facts) {
+            self.act(at, clock, action);
+        }
+        self.stream(at);
+    }
+
+    /// The watch says that there is something to read, most of the time.
+    fn watch(&mut self, at: usize) {
+        let is_cut_off = self.draw_delay(self.servers.len(), at).is_none();
+        let server = &mut self.servers[at];
+        let Some(view) = server.machine.view() else { return };
+        if is_cut_off || self.rng.below(4) == 0 {
+            return;
+        }
+        let prefix = self.keys.database(view.database);
+        let changes = self.etcd.watch(&prefix, view.revision + 1, Moment::ZERO);
+        let is_compacted = matches!(changes, Err(Failure::Compacted(_)));
+        if is_compacted || changes.is_ok_and(|changes| !changes.keys.is_empty()) {
+            server.machine.changed(server.clock(self.now));
+        }
+    }
+
+    fn act(&mut self, at: usize, clock: Moment, action: Action) {
+        let marker = self.draw();
+        let server = &mut self.servers[at];
+        let epoch = match action {
+            Action::Lease(call) => return self.call(at, Request::Lease(call)),
+            Action::Read => return self.call(at, Request::Read),
+            Action::Commit(transaction) => return self.call(at, Request::Commit(transaction)),
+            Action::Freeze(epoch) => return server.freeze(epoch),
+            Action::Lead(epoch) => return server.lead(epoch, marker),
+            Action::Follow(holder, epoch) => return server.follow(holder, epoch),
+            Action::Ask(epoch) => epoch,
+        };
+        for to in (0..self.servers.len()).filter(|&to| to != at) {
+            self.send(at, to, Message::Ask { epoch, sent: clock });
+        }
+    }
+
+    fn call(&mut self, at: usize, request: Request) {
+        let number = self.draw();
+        let kind = match request {
+            Request::Lease(_) => Call::Lease,
+            Request::Read => Call::Read,
+            Request::Commit(_) => Call::Commit,
+        };
+        let clock = self.servers[at].clock(self.now);
+        self.servers[at].calls.insert(number, clock);
+        let run = self.servers[at].run;
+        let reply = Err(kind);
+        self.schedule(ms(500), Event::Reply { to: at, run, call: number, reply });
+        let Some(delay) = self.draw_delay(at, self.servers.len()) else { return };
+        let is_answered = !self.is_lost();
+        let request = Event::Request { from: at, run, call: number, request, is_answered };
+        self.schedule(delay, request);
+    }
+
+    /// The coordinator does what it was asked, and answers.
+    fn serve(&mut self, from: usize, run: u64, call: u64, request: Request, is_answered: bool) {
+        let id = self.servers[from].id;
+        let reply = match request {
+            Request::Lease(call) => {
+                self.etcd.lease(call).map(Reply::Lease).map_err(|_| Call::Lease)
+            }
+            Request::Commit(it) => {
+                self.etcd.commit(&it).map(Reply::Commit).map_err(|_| Call::Commit)
+            }
+            Request::Read => self.read(id).map(Reply::Read).map_err(|_| Call::Read),
+        };
+        let delay = self.draw_delay(self.servers.len(), from);
+        if let Some(delay) = delay.filter(|_| is_answered) {
+            self.schedule(delay, Event::Reply { to: from, run, call, reply });
+        }
+    }
+
+    fn read(&mut self, copy: Id) -> Result<Option<View>, Failure> {
+        let home = self.etcd.range(&self.keys.home(copy), None)?;
+        let database: Id = serde_json::from_slice(&home.items[0].value).expect("it is an id");
+        let range = self.etcd.range(&self.keys.database(database), None)?;
+        Ok(View::decode(&self.keys, database, &range).expect("it is valid"))
+    }
+
+    fn replied(&mut self, to: usize, run: u64, call: u64, reply: Result<Reply, Call>) {
+        let server = &mut self.servers[to];
+        if !server.is_up || server.run != run {
+            return;
+        }
+        let Some(sent) = server.calls.remove(&call) else { return };
+        let clock = server.clock(self.now);
+        let machine = &mut server.machine;
+        match reply {
+            Ok(Reply::Lease(reply)) => machine.lease_replied(clock, sent, reply),
+            Ok(Reply::Read(view)) => machine.read(clock, sent, view),
+            Ok(Reply::Commit(outcome)) => machine.committed(clock, outcome),
+            Err(call) => machine.failed(clock, call),
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: Message) {
+        let Some(delay) = self.draw_delay(from, to) else { return };
+        // A connection keeps the order.
+        let last = self.last_delivery.entry((from, to)).or_default();
+        let at = (self.now + delay).max(*last);
+        *last = at;
+        self.schedule(at - self.now, Event::Message { from, to, message });
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, message: Message) {
+        let sender = self.servers[from].id;
+        let (now, fresh) = (self.now, self.draw());
+        let server = &mut self.servers[to];
+        if !server.is_up {
+            return;
+        }
+        let clock = server.clock(now);
+        let answer = match message {
+            Message::Stream(stream) => {
+                let (acknowledged, is_resync) = server.take(now, &stream, fresh);
+                let (epoch, incarnation) = (stream.epoch, server.incarnation);
+                self.counts.resyncs += usize::from(is_resync);
+                acknowledged.map(|len| Message::Ack { epoch, incarnation, len })
+            }
+            Message::Ask { epoch, sent } => {
+                let time = server.machine.promise(clock, epoch);
+                time.map(|time| Message::Promise { epoch, sent, time })
+            }
+            Message::Promise { epoch, sent, time } => {
+                server.machine.promised(sender, epoch, sent, time);
+                None
+            }
+            Message::Ack { epoch, incarnation, len } => {
+                if server.leads() == Some(epoch) {
+                    server.held.insert(sender, (incarnation, len));
+                    self.confirm(to);
+                }
+                None
+            }
+        };
+        if let Some(answer) = answer {
+            self.send(to, from, answer);
+        }
+    }
+
+    /// A primary sends what it has to all other copies that its view lists, or might list soon.
+    fn stream(&mut self, at: usize) {
+        let server = &self.servers[at];
+        let Some(epoch) = server.leads() else { return };
+        let log = server.log.clone();
+        if log.last().is_none_or(|&(last, _)| last != epoch) {
+            return;
+        }
+        let view = server.machine.view();
+        let shard = view.and_then(|view| view.topology.value.shard_of(server.id)).cloned();
+        for to in (0..self.servers.len()).filter(|&to| to != at) {
+            let id = self.servers[to].id;
+            let is_listed = shard.as_ref().is_some_and(|shard: &Shard| shard.copy(id).is_some());
+            let stream = Stream { epoch, log: Rc::clone(&log), is_listed };
+            self.send(at, to, Message::Stream(stream));
+        }
+    }
+
+    /// A client writes to a server that takes writes.
+    fn write(&mut self, at: usize) {
+        let number = self.draw();
+        let server = &mut self.servers[at];
+        let (Some(epoch), clock) = (server.leads(), server.clock(self.now)) else { return };
+        if !server.machine.may_confirm(clock) || self.rng.below(2) == 0 {
+            return;
+        }
+        server.append((epoch, number));
+        if self.quorum == 0 {
+            self.counts.confirmed += 1;
+        }
+    }
+
+    /// Confirms what a quorum holds.
+    fn confirm(&mut self, at: usize) {
+        let server = &mut self.servers[at];
+        if self.quorum == 0 {
+            return;
+        }
+        let mut len = server.confirmed.max(server.led_from);
+        while len <= server.log.len() && server.holders(len) >= self.quorum {
+            len += 1;
+        }
+        let len = len - 1;
+        if len < server.led_from || len <= server.confirmed {
+            return;
+        }
+        let new: Vec<Entry> = server.log[server.confirmed..len].to_vec();
+        server.confirmed = len;
+        self.counts.confirmed += new.len();
+        self.confirmed.extend(new.iter().map(|&(_, number)| number));
+        self.check_confirmed("a write is confirmed");
+    }
+}

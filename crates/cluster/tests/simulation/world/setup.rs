@@ -1,0 +1,101 @@
+//! How a world begins: the copies, and the cluster they make.
+
+use super::{Counts, Event, World, ms};
+use crate::etcd::Etcd;
+use crate::faults::Faults;
+use crate::server::Server;
+use cluster::Moment;
+use cluster::change;
+use cluster::coordinator::{Coordinator, LeaseCall, LeaseReply, Outcome, Transaction};
+use cluster::id::{Id, Incarnation};
+use cluster::slots::Slots;
+use cluster::topology::{Address, Replica};
+use cluster::view::{Alive, Keys, View};
+use std::collections::{BTreeMap, BTreeSet};
+use structs::random::Rng;
+
+impl World {
+    /// Two to five copies of one shard, with all slots, in step with each other.
+    pub(crate) fn new(seed: u64) -> World {
+        let mut rng = Rng::seeded(seed);
+        let count = 2 + rng.index(4);
+        let quorum = match rng.below(3) {
+            0 => 0,
+            _ => 2 + rng.index(count - 1),
+        };
+        let is_synced = rng.below(2) == 0;
+        let id = |at: usize| Id::new([at as u8 + 1; 20]);
+        let incarnation = |at: usize| Incarnation(1000 + at as u64);
+        let server = |at: usize| Server::new(id(at), incarnation(at), 500 * at as i64, is_synced);
+        let mut world = World {
+            now: Moment::ZERO,
+            etcd: Etcd::new(),
+            servers: (0..count).map(server).collect(),
+            faults: Faults::new(count, quorum > 0 && rng.below(2) == 0),
+            rng,
+            counts: Counts::default(),
+            queue: BTreeMap::new(),
+            waiting: (0..count).map(|_| Vec::new()).collect(),
+            last_delivery: BTreeMap::new(),
+            drawn: 10_000,
+            quorum,
+            keys: Keys::new("test"),
+            database: id(0),
+            confirmed: BTreeSet::new(),
+            seen: (0, None),
+            is_recovering: false,
+            trace: Vec::new(),
+            seed,
+        };
+        world.found();
+        for at in 0..count {
+            world.schedule(ms(at as u64), Event::Step(at));
+        }
+        world.schedule(ms(3000), Event::Faults);
+        world
+    }
+
+    /// Makes the cluster as a tool does: MEET, ADDSLOTS, REPLICATE.
+    fn found(&mut self) {
+        let ids: Vec<(Id, Incarnation)> =
+            self.servers.iter().map(|server| (server.id, server.incarnation)).collect();
+        for &(id, incarnation) in &ids {
+            let reply = self.etcd.lease(LeaseCall::Grant(ms(4000)));
+            let Ok(LeaseReply::Held { id: lease, .. }) = reply else { panic!("{reply:?}") };
+            let address = Address {
+                host: "10.0.0.1".into(),
+                port: 7000,
+                tls_port: 0,
+                hostname: String::new(),
+            };
+            let copy = Replica { id, address, member: None, is_never_promoted: false };
+            let alive = Alive { incarnation, lease };
+            self.commit(change::found(&self.keys, id, copy, alive));
+        }
+        let all = Slots::from_fn(|_| true);
+        let add = change::add_slots(&self.view_of(ids[0].0), ids[0].0, &all);
+        self.commit(add.expect("they are free"));
+        for &(id, _) in &ids[1..] {
+            let home =
+                self.etcd.range(&self.keys.home(id), None).expect("it is up").items[0].revision;
+            let meet = change::meet(&self.view_of(id), &self.view_of(ids[0].0), |_| home);
+            self.commit(meet.expect("it is alone").expect("they are not one yet"));
+            let replicate = change::replicate(&self.view_of(ids[0].0), id, ids[0].0, false);
+            self.commit(replicate.expect("it is empty"));
+        }
+        let view = self.view_of(ids[0].0);
+        let mut topology = view.topology.value.clone();
+        topology.quorum = self.quorum;
+        self.commit(view.replace(&topology));
+    }
+
+    pub(super) fn commit(&mut self, transaction: Transaction) {
+        let outcome = self.etcd.commit(&transaction);
+        assert!(matches!(outcome, Ok(Outcome::Done(_))), "seed {}: {outcome:?}", self.seed);
+    }
+
+    pub(super) fn view_of(&mut self, database: Id) -> View {
+        let range = self.etcd.range(&self.keys.database(database), None).expect("it is up");
+        View::decode(&self.keys, database, &range).expect("it is valid").expect("it is there")
+    }
+}
