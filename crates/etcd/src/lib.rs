@@ -1,0 +1,259 @@
+//! The coordinator's six calls to etcd, version 3, over its JSON gateway: `POST /v3/…` with HTTP/1.1.
+//!
+//! Calls block, each for a bounded time, so they belong on a thread of their own, never on a reactor. A client has two
+//! connections: one for calls, one for the watch, whose answer never ends. Whatever goes wrong is
+//! [`Failure::Away`], and the next call goes to the next endpoint.
+//!
+//! Why the gateway and not gRPC: the calls are six, an HTTP/1.1 client for them is a page, and gRPC would bring tonic,
+//! prost and h2 into a server that has no other use for them. Every etcd has the gateway switched on by default.
+
+mod endpoints;
+mod http;
+mod watch;
+
+pub use endpoints::{Endpoint, Unusable};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cluster::Moment;
+use cluster::coordinator::{
+    Change, Changes, Compare, Coordinator, Failure, Health, Item, LeaseCall, LeaseReply, Member,
+    Outcome, Range, Revision, Transaction,
+};
+use http::{Connection, Response};
+use serde_json::{Value, json};
+use watch::Watch;
+
+/// gRPC's code for something that does not exist: here a lease.
+const NOT_FOUND: i64 = 5;
+
+/// gRPC's code for a revision that is compacted or not there yet.
+const OUT_OF_RANGE: i64 = 11;
+
+/// A client. One thread uses it.
+pub struct Client {
+    endpoints: Vec<Endpoint>,
+    /// The endpoint that is tried next.
+    next: usize,
+    timeout: Moment,
+    connection: Option<Connection>,
+    watch: Option<Watch>,
+}
+
+impl Client {
+    /// A client of these servers of one etcd, with a limit for each call. It connects with the first call.
+    pub fn new(endpoints: Vec<Endpoint>, timeout: Moment) -> Client {
+        assert!(!endpoints.is_empty(), "an etcd has an endpoint");
+        Client { endpoints, next: 0, timeout, connection: None, watch: None }
+    }
+
+    /// Forgets the changes before a revision.
+    pub fn compact(&mut self, revision: Revision) -> Result<(), Failure> {
+        let body = json!({ "revision": revision.to_string() });
+        self.ask("/v3/kv/compaction", &body).map(|_| ())
+    }
+
+    fn connect(&mut self) -> Result<Connection, Failure> {
+        let endpoint = &self.endpoints[self.next % self.endpoints.len()];
+        Connection::open(endpoint, self.timeout).map_err(|error| {
+            self.next += 1;
+            Failure::Away(format!("{endpoint}: {error}"))
+        })
+    }
+
+    /// Makes a call. The connection is kept only if all went well.
+    fn call(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        match connection.post(path, body, self.timeout) {
+            Ok(response) => {
+                if response.may_go_on {
+                    self.connection = Some(connection);
+                }
+                Ok(response)
+            }
+            Err(error) => {
+                let endpoint = &self.endpoints[self.next % self.endpoints.len()];
+                self.next += 1;
+                Err(Failure::Away(format!("{endpoint}: {error}")))
+            }
+        }
+    }
+
+    /// Makes a call that has no errors but that etcd is away.
+    fn ask(&mut self, path: &str, body: &Value) -> Result<Value, Failure> {
+        let response = self.call(path, body)?;
+        match response.is_ok() {
+            true => Ok(response.body),
+            false => Err(self.refusal(&response)),
+        }
+    }
+
+    /// What an error reply means. The server may be one that has lost the others, so the next one is asked.
+    fn refusal(&mut self, response: &Response) -> Failure {
+        self.next += 1;
+        self.connection = None;
+        let text = response.body["message"].as_str().or(response.body["error"].as_str());
+        Failure::Away(format!("status {}: {}", response.status, text.unwrap_or("no reason given")))
+    }
+}
+
+impl Coordinator for Client {
+    fn range(&mut self, prefix: &str, at: Option<Revision>) -> Result<Range, Failure> {
+        let mut body = json!({ "key": text(prefix), "range_end": text(&end_of(prefix)) });
+        if let Some(revision) = at {
+            body["revision"] = json!(revision.to_string());
+        }
+        let response = self.call("/v3/kv/range", &body)?;
+        if !response.is_ok() {
+            let is_compacted = response.code() == OUT_OF_RANGE;
+            let failure = self.refusal(&response);
+            return Err(if is_compacted { Failure::Compacted(at.unwrap_or(0)) } else { failure });
+        }
+        let items = list(&response.body["kvs"]).iter().map(item).collect::<Option<_>>();
+        let items = items.ok_or_else(unreadable)?;
+        Ok(Range { items, revision: number(&response.body["header"]["revision"])? })
+    }
+
+    fn commit(&mut self, transaction: &Transaction) -> Result<Outcome, Failure> {
+        let compare = |it: &Compare| {
+            json!({
+                "key": text(&it.key), "target": "MOD", "result": "EQUAL",
+                "mod_revision": it.revision.to_string(),
+            })
+        };
+        let change = |it: &Change| match it {
+            Change::Delete { key } => json!({ "request_delete_range": { "key": text(key) } }),
+            Change::Put { key, value, lease } => json!({ "request_put": {
+                "key": text(key), "value": STANDARD.encode(value),
+                "lease": lease.unwrap_or(0).to_string(),
+            } }),
+        };
+        let body = json!({
+            "compare": transaction.compares.iter().map(compare).collect::<Vec<_>>(),
+            "success": transaction.changes.iter().map(change).collect::<Vec<_>>(),
+        });
+        let response = self.call("/v3/kv/txn", &body)?;
+        if response.code() == NOT_FOUND {
+            return Ok(Outcome::Conflict);
+        }
+        if !response.is_ok() {
+            return Err(self.refusal(&response));
+        }
+        let revision = number(&response.body["header"]["revision"])?;
+        // A field that is false is left out.
+        Ok(match response.body["succeeded"].as_bool() {
+            Some(true) => Outcome::Done(revision),
+            _ => Outcome::Conflict,
+        })
+    }
+
+    fn lease(&mut self, call: LeaseCall) -> Result<LeaseReply, Failure> {
+        let held = |reply: &Value| {
+            let ttl = number_or_zero(&reply["TTL"]);
+            match i64::try_from(number(&reply["ID"])?) {
+                Ok(id) if ttl > 0 => Ok(LeaseReply::Held { id, ttl: Moment::from_secs(ttl) }),
+                _ => Ok(LeaseReply::Gone),
+            }
+        };
+        match call {
+            LeaseCall::Grant(ttl) => {
+                let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
+                let body = json!({ "TTL": seconds.to_string() });
+                held(&self.ask("/v3/lease/grant", &body)?)
+            }
+            LeaseCall::Renew(id) => {
+                let body = json!({ "ID": id.to_string() });
+                let reply = self.ask("/v3/lease/keepalive", &body)?;
+                match &reply["result"] {
+                    // A stream's error comes with the status of success.
+                    Value::Null => {
+                        Err(Failure::Away(format!("the lease was not renewed: {reply}")))
+                    }
+                    result => held(result),
+                }
+            }
+            LeaseCall::Revoke(id) => {
+                let response = self.call("/v3/lease/revoke", &json!({ "ID": id.to_string() }))?;
+                match response.is_ok() || response.code() == NOT_FOUND {
+                    true => Ok(LeaseReply::Gone),
+                    false => Err(self.refusal(&response)),
+                }
+            }
+        }
+    }
+
+    fn watch(&mut self, prefix: &str, from: Revision, wait: Moment) -> Result<Changes, Failure> {
+        let mut watch = match self.watch.take().filter(|watch| watch.continues(prefix, from)) {
+            Some(watch) => watch,
+            None => Watch::open(self.connect()?, prefix, from, self.timeout)?,
+        };
+        let changes = watch.changes(wait)?;
+        self.watch = Some(watch);
+        Ok(changes)
+    }
+
+    fn members(&mut self) -> Result<Vec<Member>, Failure> {
+        let reply = self.ask("/v3/cluster/member/list", &json!({}))?;
+        let member = |member: &Value| Member {
+            name: member["name"].as_str().unwrap_or_default().to_owned(),
+            client_urls: list(&member["clientURLs"])
+                .iter()
+                .filter_map(|url| url.as_str().map(str::to_owned))
+                .collect(),
+        };
+        Ok(list(&reply["members"]).iter().map(member).collect())
+    }
+
+    fn health(&mut self) -> Result<Health, Failure> {
+        let reply = self.ask("/v3/maintenance/status", &json!({}))?;
+        Ok(Health {
+            version: reply["version"].as_str().unwrap_or_default().to_owned(),
+            has_leader: number_or_zero(&reply["leader"]) != 0,
+            size_bytes: number_or_zero(&reply["dbSize"]),
+        })
+    }
+}
+
+/// Keys as the gateway wants them.
+fn text(key: &str) -> String {
+    STANDARD.encode(key)
+}
+
+/// The first key behind all that begin with `prefix`.
+fn end_of(prefix: &str) -> String {
+    // The last character of our prefixes is ASCII and not the greatest.
+    let mut end = prefix.to_owned();
+    let last = end.pop().filter(|last| *last < '\x7f').expect("a prefix ends in plain ASCII");
+    end.push((last as u8 + 1) as char);
+    end
+}
+
+fn item(value: &Value) -> Option<Item> {
+    let bytes = |field: &str| STANDARD.decode(value[field].as_str().unwrap_or_default()).ok();
+    Some(Item {
+        key: String::from_utf8(bytes("key")?).ok()?,
+        value: bytes("value")?,
+        revision: number(&value["mod_revision"]).ok()?,
+    })
+}
+
+/// Returns the elements of a list, none if it was left out.
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Reads a number of 64 bits, which the gateway writes as a text.
+fn number(value: &Value) -> Result<u64, Failure> {
+    value.as_str().and_then(|text| text.parse().ok()).ok_or_else(unreadable)
+}
+
+fn number_or_zero(value: &Value) -> u64 {
+    number(value).unwrap_or(0)
+}
+
+fn unreadable() -> Failure {
+    Failure::Away("the answer is none of etcd's".into())
+}

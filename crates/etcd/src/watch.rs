@@ -1,0 +1,98 @@
+//! A watch: one request whose answer never ends, a line of JSON for each batch of changes.
+
+use crate::http::Connection;
+use crate::{end_of, list, number, number_or_zero, text, unreadable};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use cluster::Moment;
+use cluster::coordinator::{Changes, Failure, Revision};
+use serde_json::{Value, json};
+use std::io;
+use std::time::Instant;
+
+/// A watch that goes on from call to call.
+pub(crate) struct Watch {
+    connection: Connection,
+    prefix: String,
+    /// The first revision that was not reported.
+    next: Revision,
+    /// A part of a line.
+    line: Vec<u8>,
+}
+
+impl Watch {
+    pub(crate) fn open(
+        mut connection: Connection,
+        prefix: &str,
+        from: Revision,
+        timeout: Moment,
+    ) -> Result<Watch, Failure> {
+        let body = json!({ "create_request": {
+            "key": text(prefix), "range_end": text(&end_of(prefix)),
+            "start_revision": from.to_string(),
+        } });
+        connection.subscribe("/v3/watch", &body, timeout).map_err(away)?;
+        Ok(Watch { connection, prefix: prefix.to_owned(), next: from, line: Vec::new() })
+    }
+
+    /// Returns whether it has what such a call wants.
+    pub(crate) fn continues(&self, prefix: &str, from: Revision) -> bool {
+        self.prefix == prefix && self.next == from
+    }
+
+    /// Waits for changes, at most so long.
+    pub(crate) fn changes(&mut self, wait: Moment) -> Result<Changes, Failure> {
+        let deadline = Instant::now() + wait;
+        loop {
+            let Some(line) = self.line(deadline)? else {
+                return Ok(Changes { keys: Vec::new(), revision: self.next - 1 });
+            };
+            let reply: Value = serde_json::from_slice(&line).map_err(|_| unreadable())?;
+            let result = &reply["result"];
+            let compacted = number_or_zero(&result["compact_revision"]);
+            if compacted > 0 {
+                return Err(Failure::Compacted(compacted));
+            }
+            if result.is_null() || result["canceled"].as_bool() == Some(true) {
+                return Err(Failure::Away(format!("the watch was ended: {reply}")));
+            }
+            let events = list(&result["events"]);
+            if !events.is_empty() {
+                return self.report(events);
+            }
+        }
+    }
+
+    fn report(&mut self, events: &[Value]) -> Result<Changes, Failure> {
+        let mut keys = Vec::new();
+        let mut revision = self.next - 1;
+        for event in events {
+            let key = STANDARD.decode(event["kv"]["key"].as_str().unwrap_or_default()).ok();
+            keys.push(key.and_then(|key| String::from_utf8(key).ok()).ok_or_else(unreadable)?);
+            // All changes of a revision come together.
+            revision = revision.max(number(&event["kv"]["mod_revision"])?);
+        }
+        self.next = revision + 1;
+        Ok(Changes { keys, revision })
+    }
+
+    /// Returns the next line. `None`: the time is over.
+    fn line(&mut self, deadline: Instant) -> Result<Option<Vec<u8>>, Failure> {
+        loop {
+            if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+                let rest = self.line.split_off(end + 1);
+                return Ok(Some(std::mem::replace(&mut self.line, rest)));
+            }
+            match self.connection.chunk(deadline) {
+                Ok(Some(mut chunk)) => self.line.append(&mut chunk),
+                Ok(None) => return Err(Failure::Away("the watch has ended".into())),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
+                Err(error) => return Err(away(error)),
+            }
+        }
+    }
+}
+
+fn away(error: io::Error) -> Failure {
+    Failure::Away(error.to_string())
+}
