@@ -181,6 +181,11 @@ impl<'a> Db<'a> {
         self.horizon = if ignores_expiry { Millis(i64::MIN) } else { self.now };
     }
 
+    /// Whether what was done before is done again: from a file, or as a primary did it.
+    pub fn repeats_history(&self) -> bool {
+        self.effects.is_replay || self.effects.is_stream
+    }
+
     /// A uniform random number.
     pub fn random(&self) -> u64 {
         self.random.borrow_mut().next_u64()

@@ -14,6 +14,7 @@ use keyspace::world::Reader;
 use keyspace::{DbIndex, Entry, Key, Keyspace, Millis, Stripe};
 use rdb::file::{Access, Record};
 use rdb::{Decoder, Kind, Limits, Object};
+use structs::stream::Idempotency;
 
 /// Entries that are made before the first of them is inserted; as many misses of the cache are
 /// under way together.
@@ -39,7 +40,7 @@ pub struct Settings {
 }
 
 /// A record and where it stands in the bytes that come with it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Cut {
     /// Its parts, relative to `at`.
     pub record: Record,
@@ -47,6 +48,8 @@ pub struct Cut {
     pub at: usize,
     /// The first byte behind it.
     pub end: usize,
+    /// Which messages of producers a stream has, from in front of it.
+    pub idempotency: Option<Box<[u8]>>,
 }
 
 /// What is wrong with a record.
@@ -281,6 +284,11 @@ impl Loader {
                 .ok_or_else(|| bad(&name, rdb::Error::UnsupportedType(record.kind)))?;
             match value.value(kind, &self.settings.limits) {
                 Ok(mut object) => {
+                    if let (Object::Stream(stream), Some(bytes)) = (&mut object, &cut.idempotency) {
+                        let ids = Idempotency::from_bytes(bytes)
+                            .map_err(|error| bad(&name, rdb::Error::Corrupt(error.0)))?;
+                        stream.set_idempotency(ids);
+                    }
                     if self.drops_fields(record.db, &name, &mut object) {
                         return Ok(());
                     }

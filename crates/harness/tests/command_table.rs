@@ -28,7 +28,7 @@ const OUR_OWN: &[&str] =
 
 /// Commands with options of later Redises, which their documentation has and the reference's has not.
 const EXTENDED: &[&str] =
-    &["set", "bitop", "zinterstore", "zunionstore", "zinter", "zunion", "xread"];
+    &["set", "bitop", "zinterstore", "zunionstore", "zinter", "zunion", "xread", "xadd"];
 
 fn is_our_own(reply: &Reply) -> bool {
     let name = match reply {

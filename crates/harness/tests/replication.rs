@@ -408,3 +408,67 @@ fn redis_8_gets_its_own_form_of_fields_that_expire() {
     let file = std::fs::read(primary.directory().join("dump.rdb")).expect("there is a file");
     assert!(file.starts_with(b"REDIS0010"));
 }
+
+/// What a stream knows of its producers survives: in files of each form, in logs, on replicas.
+#[test]
+fn messages_are_added_once_wherever_the_stream_goes() {
+    let add = ["XADD", "s", "MAXLEN", "~", "1000", "IDMP", "p", "m", "*", "a", "1"];
+    let auto = ["XADD", "s", "IDMPAUTO", "q", "*", "b", "2"];
+    for preamble in ["yes", "no"] {
+        let log = ["--appendonly", "yes", "--appendfsync", "always"];
+        let mut primary = dunlin(&[&log[..], &["--aof-use-rdb-preamble", preamble]].concat());
+        let mut client = primary.client();
+        let early = ask(&mut client, &["XADD", "s", "IDMP", "p", "early", "*", "a", "1"]);
+        ok(&mut client, &["XCFGSET", "s", "IDMP-DURATION", "1000", "IDMP-MAXSIZE", "50"]);
+        let found = |client: &mut harness::client::Client, first: &Reply, second: &Reply| {
+            assert_eq!((&ask(client, &add), &ask(client, &auto)), (first, second));
+            assert_eq!(ask(client, &["XLEN", "s"]), Reply::Integer(3));
+        };
+        let (first, second) = (ask(&mut client, &add), ask(&mut client, &auto));
+        assert!(early != first && first != second);
+        found(&mut client, &first, &second);
+        // By the commands of the log.
+        primary.kill().expect("it ends");
+        primary.start_again().expect("it starts again");
+        let mut client = primary.client();
+        found(&mut client, &first, &second);
+        // By the base of the log.
+        ask(&mut client, &["BGREWRITEAOF"]);
+        harness::wait::until_not_rewriting(&mut client);
+        primary.kill().expect("it ends");
+        primary.start_again().expect("it starts again");
+        let mut client = primary.client();
+        found(&mut client, &first, &second);
+        // By a snapshot and by the stream of a primary.
+        let port = primary.port().to_string();
+        let replica = dunlin(&["--replicaof", "127.0.0.1", &port]);
+        until_linked(&replica);
+        let third = ask(&mut client, &["XADD", "s", "IDMPAUTO", "q", "*", "c", "3"]);
+        assert_eq!(ask(&mut client, &["WAIT", "1", "0"]), Reply::Integer(1));
+        let mut theirs = replica.client();
+        ok(&mut theirs, &["REPLICAOF", "NO", "ONE"]);
+        let again = ask(&mut theirs, &["XADD", "s", "IDMPAUTO", "q", "*", "c", "3"]);
+        assert_eq!((again, ask(&mut theirs, &add)), (third, first));
+        assert_eq!(ask(&mut theirs, &["XLEN", "s"]), Reply::Integer(4));
+    }
+}
+
+/// Other servers pass over what a stream knows of its producers.
+#[test]
+fn other_servers_load_streams_that_know_their_producers() {
+    for program in [Program::redis_7(), Program::redis_8(), Program::reference()] {
+        let program = program.expect("there is one");
+        let primary = dunlin(&[]);
+        let mut client = primary.client();
+        ask(&mut client, &["XADD", "s", "IDMP", "p", "m", "5-5", "a", "1"]);
+        ask(&mut client, &["PEXPIREAT", "s", "4000000000000"]);
+        let replica = start(&program, &[]);
+        let mut theirs = replica.client();
+        ok(&mut theirs, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+        until_linked(&replica);
+        let range = ["XRANGE", "s", "5-5", "5-5"];
+        assert_eq!(ask(&mut theirs, &range), ask(&mut client, &range));
+        assert_eq!(ask(&mut theirs, &["XLEN", "s"]), Reply::Integer(1));
+        assert_eq!(ask(&mut theirs, &["PEXPIRETIME", "s"]), Reply::Integer(4_000_000_000_000));
+    }
+}

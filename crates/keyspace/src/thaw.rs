@@ -10,6 +10,7 @@ use crate::kind::{Kind, Value};
 use crate::stripe::StripeData;
 use crate::types::{DbIndex, Key};
 use structs::heap_string::HeapString;
+use structs::stream::Stream;
 
 impl StripeData {
     /// Where the value of a key is, if it is not in RAM.
@@ -37,10 +38,13 @@ impl StripeData {
     }
 
     /// Whether the value of a key can be taken out now: there is one, it is no number and not cold
-    /// already, none of its fields expires, no long command holds the key, and no snapshot streams the value.
+    /// already, none of its fields expires, it notes no messages of producers, no long command holds the key, and no snapshot streams the value.
     pub fn may_make_cold(&self, db: DbIndex, key: Key<'_>) -> bool {
         let may = |entry: &Entry| {
-            !entry.is_cold() && entry.kind() != Kind::Integer && entry.noted_time().is_none()
+            !entry.is_cold()
+                && entry.kind() != Kind::Integer
+                && entry.noted_time().is_none()
+                && entry.object::<Stream>().is_none_or(|stream| stream.idempotency().is_none())
         };
         self.is_free_to_move(db, key.hash) && self.find(db, key).is_some_and(may)
     }

@@ -38,6 +38,10 @@ pub use payload::{dump, restore, restore_unverified, verify, verify_relaxed};
 /// The RDB version that is written.
 pub const VERSION: u16 = 11;
 
+/// The name of the metadata in front of a stream that has which messages of producers the stream has got already.
+/// Servers that do not know it pass over it.
+pub const IDEMPOTENCY: &str = "dunlin-idempotency";
+
 /// The version of Redis 7.4 and 8, in which hashes whose fields expire have another form than Valkey's.
 pub const REDIS_TIMED_VERSION: u16 = 12;
 

@@ -3,6 +3,7 @@
 //! ```text
 //!  Stream ─▶ Inner ─┬─ Blocks: tree of (ID, block) and the tail, which XADD fills
 //!                   ├─ Counters: length, last ID, highest deleted ID, entries ever added …
+//!                   ├─ idempotency: which messages of producers it has ([`Idempotency`])
 //!                   └─ groups: name ─▶ Group ─┬─ pending: tree of (ID, consumer, time, deliveries)
 //!                                             └─ consumers, each with a tree of its own IDs
 //! ```
@@ -20,6 +21,7 @@ mod blocks;
 mod counters;
 mod group;
 mod id;
+mod idempotency;
 mod parts;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ pub use block::{Fields, MAX_BYTES};
 pub use counters::{Counters, UNKNOWN_READS};
 pub use group::{Consumer, Group, Pending};
 pub use id::{IdBuf, StreamId};
+pub use idempotency::Idempotency;
 pub use parts::{Malformed, Part, Parts, StreamBuilder, walk_block};
 pub use trim::{References, Strategy, Trim};
 
@@ -84,6 +87,7 @@ struct Inner {
     blocks: Blocks,
     counters: Counters,
     groups: Groups,
+    idempotency: Option<Arc<Idempotency>>,
 }
 
 /// See the module's documentation.
@@ -137,13 +141,15 @@ impl Stream {
     pub fn allocated_bytes(&self) -> usize {
         let groups = self.0.groups.iter();
         let groups: usize = groups.map(|(name, group)| name.len() + group.allocated_bytes()).sum();
-        block_size(size_of::<Inner>()) + self.0.blocks.allocated_bytes() + groups
+        let ids = self.0.idempotency.as_ref().map_or(0, |ids| ids.allocated_bytes());
+        block_size(size_of::<Inner>()) + self.0.blocks.allocated_bytes() + groups + ids
     }
 
     /// Roughly how many allocations freeing it takes.
     pub fn free_effort(&self) -> usize {
         let pending: usize = self.0.groups.values().map(|group| group.free_effort()).sum();
-        2 * self.block_count() + pending
+        let ids = self.0.idempotency.as_ref().map_or(0, |ids| ids.free_effort());
+        2 * self.block_count() + pending + ids
     }
 
     // ---- entries ----------------------------------------------------------------------------
@@ -216,6 +222,23 @@ impl Stream {
         }
     }
 
+    // ---- producers --------------------------------------------------------------------------
+
+    /// Which messages of producers it has, if any was ever asked to be added once.
+    pub fn idempotency(&self) -> Option<&Idempotency> {
+        self.0.idempotency.as_deref()
+    }
+
+    /// The same to change it; it is made if there is none.
+    pub fn idempotency_mut(&mut self) -> &mut Idempotency {
+        Arc::make_mut(self.0.idempotency.get_or_insert_default())
+    }
+
+    /// Sets it to what a file has.
+    pub fn set_idempotency(&mut self, idempotency: Idempotency) {
+        self.0.idempotency = Some(Arc::new(idempotency));
+    }
+
     // ---- groups -----------------------------------------------------------------------------
 
     /// The groups, in the order of their names.
@@ -264,7 +287,7 @@ impl Stream {
         delivery: Delivery,
         mut show: impl FnMut(StreamId, &mut Fields<'_, '_>),
     ) -> usize {
-        let Inner { blocks, counters, groups } = &mut *self.0;
+        let Inner { blocks, counters, groups, .. } = &mut *self.0;
         let Some(group) = groups.get_mut(group).map(Arc::make_mut) else { return 0 };
         let Some(start) = group.last_id.next() else { return 0 };
         let mut delivered = 0;

@@ -2,6 +2,7 @@
 
 mod aside;
 mod entries;
+mod idempotency;
 mod ids;
 mod read_options;
 mod references;
@@ -10,6 +11,7 @@ mod trimming;
 mod xack;
 mod xadd;
 mod xautoclaim;
+mod xcfgset;
 mod xclaim;
 mod xdel;
 mod xgroup;
@@ -38,6 +40,8 @@ pub static COMMANDS: &[&Command] = &[
     &xreadgroup::XREADGROUP,
     &xread::XREAD,
     &xsetid::XSETID,
+    &xcfgset::XIDMPRECORD,
+    &xcfgset::XCFGSET,
     &xnack::XNACK,
     &xdel::XDELEX,
     &xdel::XDEL,

@@ -1,6 +1,7 @@
 //! The options that XADD and XTRIM share: `MAXLEN|MINID [=|~] threshold [LIMIT count]`, and
 //! `KEEPREF|DELREF|ACKED`.
 
+use super::idempotency::Message;
 use super::{ids, references};
 use engine::{Args, Error};
 use structs::stream::{References, Strategy, StreamId, Trim};
@@ -18,8 +19,10 @@ pub(super) enum NewId {
 
 /// The options of a request.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct Options<'a> {
     pub no_mkstream: bool,
+    /// XADD's IDMP or IDMPAUTO.
+    pub message: Option<Message<'a>>,
     pub trim: Option<Trim>,
     /// Where MAXLEN or MINID is, and the threshold.
     strategy_at: usize,
@@ -67,12 +70,17 @@ fn new_id(word: &[u8]) -> Result<NewId, Error> {
 }
 
 /// Reads the options of XADD (up to its ID) or XTRIM. `max_entries` is that of a block.
-pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<Options, Error> {
+pub(super) fn parse(
+    args: Args<'_>,
+    is_add: bool,
+    max_entries: usize,
+) -> Result<Options<'_>, Error> {
     let mut chosen: Option<Threshold> = None;
     let mut limit: Option<u64> = None;
     let mut of_groups = None;
     let mut options = Options {
         no_mkstream: false,
+        message: None,
         trim: None,
         strategy_at: 0,
         threshold_at: 0,
@@ -112,6 +120,11 @@ pub(super) fn parse(args: Args<'_>, is_add: bool, max_entries: usize) -> Result<
                 return Err(Error::Syntax);
             }
             options.references_at = Some(at);
+        } else if is_add && let Some(message) = Message::parse(args, at)? {
+            at += message.len();
+            if options.message.replace(message).is_some() {
+                return Err(Error::Syntax);
+            }
         } else if is_add {
             options.id = new_id(args[at])?;
             options.id_at = at;
@@ -130,7 +143,7 @@ const LIMIT_IS_EXACT: Error =
     Error::text("ERR syntax error, LIMIT cannot be used without the special ~ option");
 
 fn finish(
-    options: &mut Options,
+    options: &mut Options<'_>,
     is_add: bool,
     chosen: Option<Threshold>,
     limit: Option<u64>,
@@ -166,7 +179,7 @@ fn finish(
     Ok(())
 }
 
-impl Options {
+impl Options<'_> {
     /// Whether KEEPREF, DELREF or ACKED is among the options.
     pub fn names_references(&self) -> bool {
         self.references_at.is_some()
@@ -197,6 +210,10 @@ impl Options {
             let is_trim =
                 self.trim.is_some() && (self.strategy_at..=self.threshold_at).contains(&at);
             if self.is_references(at) || (self.deletes_singly() && (is_trim || is_limit)) {
+                continue;
+            }
+            if let Some(made) = self.message.as_ref().and_then(|message| message.in_journal(at)) {
+                words.extend(made.into_iter().map(<[u8]>::to_vec));
                 continue;
             }
             match threshold {

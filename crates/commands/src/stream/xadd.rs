@@ -1,10 +1,13 @@
-//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID …] *|id field value [field value …]`
+//! `XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [IDMPAUTO producer|IDMP producer id] [MAXLEN|MINID …] *|id field
+//! value [field value …]`
 
+use super::idempotency::Message;
 use super::trim_options::{self, NewId, Options};
 use super::trimming::{self, Trimmed};
 use super::{aside, ids};
 use engine::{
-    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome, event,
+    Arg, ArgKind, Args, Class, Command, Cx, Error, Flags, Group, Key, KeyFlags, KeySpec, Outcome,
+    event,
 };
 use structs::stream::{MAX_BYTES, Stream, StreamId};
 
@@ -30,6 +33,22 @@ pub static XADD: Command = Command {
     args: &[
         Arg::key("key", 0),
         Arg::token("nomkstream", "NOMKSTREAM").optional().since("6.2.0"),
+        Arg::one_of(
+            "idempotency",
+            &[
+                Arg::new("producer-id", ArgKind::String).after("IDMPAUTO"),
+                Arg::block(
+                    "idmp",
+                    &[
+                        Arg::new("producer-id", ArgKind::String),
+                        Arg::new("idempotent-id", ArgKind::String),
+                    ],
+                )
+                .after("IDMP"),
+            ],
+        )
+        .optional()
+        .since("8.6.0"),
         Arg::block(
             "trim",
             &[
@@ -81,7 +100,7 @@ fn next_id(asked: NewId, last: StreamId, now_ms: u64) -> Result<StreamId, Error>
 
 fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let limits = crate::limits::stream(&cx.engine.config);
-    let options = trim_options::parse(args, true, limits.max_entries)?;
+    let mut options = trim_options::parse(args, true, limits.max_entries)?;
     let words = args.from(options.id_at + 1);
     if words.len() < 2 || words.len() % 2 == 1 {
         return Err(Error::Arity("xadd".into()));
@@ -90,6 +109,12 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR The ID specified in XADD must be greater than 0-0"));
     }
     let (key, now_ms) = (args.key(1), cx.now().0 as u64);
+    if let Some(message) = &mut options.message {
+        message.make_id(words);
+    }
+    if answer_duplicate(cx, key, &options)? {
+        return Ok(());
+    }
     let too_large = words.iter().map(|word| word.len()).sum::<usize>() > MAX_BYTES;
     if let Some(trim) = options.trim {
         let stream = cx.db.object_for_write::<Stream>(key)?;
@@ -111,21 +136,47 @@ fn xadd(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
         return Err(Error::text("ERR Elements are too large to be stored"));
     }
     stream.append(id, words, &limits);
+    if let Some(Message { producer, id: message, .. }) = &options.message {
+        let ids = stream.idempotency_mut();
+        ids.add(producer, message, id, now_ms as i64);
+        ids.added += 1;
+    }
     cx.db.changed(key, event(Class::STREAM, "xadd"));
     let trimmed = trim(cx, args, &options)?;
     if trimmed.as_ref().is_some_and(|trimmed| trimmed.is_rewritten(&options)) {
         cx.db.propagate_as(|p| {
             trimmed.iter().for_each(|trimmed| trimmed.write(p, args, &options, Some(id)));
         });
-    } else if !matches!(options.id, NewId::Exact(_)) || options.names_references() {
+    } else if !matches!(options.id, NewId::Exact(_))
+        || options.names_references()
+        || options.message.as_ref().is_some_and(Message::is_auto)
+    {
         propagate(cx, args, &options, id);
     }
     ids::write(&mut cx.reply, id);
     Ok(())
 }
 
+/// Answers with the entry that the message has become already. What the journal has was none then.
+fn answer_duplicate(cx: &mut Cx<'_>, key: Key<'_>, options: &Options<'_>) -> Result<bool, Error> {
+    let Some(Message { producer, id: message, .. }) = &options.message else { return Ok(false) };
+    if cx.db.repeats_history() {
+        return Ok(false);
+    }
+    let now_ms = cx.now().0;
+    let ids = cx.db.object_for_write::<Stream>(key)?.and_then(Stream::idempotency);
+    let Some(id) = ids.and_then(|ids| ids.find(producer, message, now_ms)) else {
+        return Ok(false);
+    };
+    if let Some(stream) = cx.db.write::<Stream>(key)? {
+        stream.idempotency_mut().duplicates += 1;
+    }
+    ids::write(&mut cx.reply, id);
+    Ok(true)
+}
+
 /// Trims as the request says.
-fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Trimmed>, Error> {
+fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options<'_>) -> Result<Option<Trimmed>, Error> {
     let Some(trim) = options.trim else { return Ok(None) };
     let key = args.key(1);
     let effort =
@@ -139,11 +190,15 @@ fn trim(cx: &mut Cx<'_>, args: Args<'_>, options: &Options) -> Result<Option<Tri
 }
 
 /// The journal gets the ID that was made up, and no KEEPREF and its like, which old servers lack.
-fn propagate(cx: &mut Cx<'_>, args: Args<'_>, options: &Options, id: StreamId) {
+fn propagate(cx: &mut Cx<'_>, args: Args<'_>, options: &Options<'_>, id: StreamId) {
     cx.db.propagate_as(|p| {
-        p.begin(args.len() - usize::from(options.names_references()));
+        let is_auto = options.message.as_ref().is_some_and(Message::is_auto);
+        p.begin(args.len() + usize::from(is_auto) - usize::from(options.names_references()));
         for (at, word) in args.words().iter().enumerate() {
-            if at == options.id_at {
+            let made = options.message.as_ref().and_then(|message| message.in_journal(at));
+            if let Some(made) = made {
+                made.into_iter().for_each(|word| p.word(word));
+            } else if at == options.id_at {
                 id.with_text(|text| p.word(text));
             } else if !options.is_references(at) {
                 p.word(word);

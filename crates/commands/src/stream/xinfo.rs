@@ -7,7 +7,7 @@ use engine::{
 };
 use resp::Reply;
 use std::ops::ControlFlow;
-use structs::stream::{self, Range, Stream, StreamId, UNKNOWN_READS};
+use structs::stream::{self, Idempotency, Range, Stream, StreamId, UNKNOWN_READS};
 
 /// `XINFO`.
 pub static XINFO: Command = Command {
@@ -208,8 +208,11 @@ fn xinfo_stream(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let full =
         parse(args).map_err(|error| error.unwrap_or_else(|| wrong_subcommand("XINFO", args)))?;
     let Cx { db, reply, .. } = cx;
+    let now_ms = db.now().0;
     let Some(stream) = db.object_for_write::<Stream>(args.key(2))? else { return Ok(()) };
-    reply.map(if full.is_some() { 9 } else { 10 });
+    let idempotency = stream.idempotency();
+    let shown = if idempotency.is_some() { 6 } else { 0 };
+    reply.map(shown + if full.is_some() { 9 } else { 10 });
     let counters = stream.counters();
     integer(reply, "length", counters.length as i64);
     integer(reply, "radix-tree-keys", stream.block_count() as i64);
@@ -218,12 +221,25 @@ fn xinfo_stream(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     id(reply, "max-deleted-entry-id", counters.max_deleted_id);
     integer(reply, "entries-added", counters.entries_added as i64);
     id(reply, "recorded-first-entry-id", counters.first_id);
+    if let Some(ids) = idempotency {
+        write_idempotency(reply, ids, now_ms);
+    }
     match full {
         None => write_summary(reply, stream),
         Some(0) => write_full(reply, stream, usize::MAX),
         Some(count) => write_full(reply, stream, count),
     }
     Ok(())
+}
+
+fn write_idempotency(reply: &mut Reply<'_>, ids: &Idempotency, now_ms: i64) {
+    let (producers, messages) = ids.counts(now_ms);
+    integer(reply, "idmp-duration", ids.duration_s.into());
+    integer(reply, "idmp-maxsize", ids.max_ids.into());
+    integer(reply, "pids-tracked", producers as i64);
+    integer(reply, "iids-tracked", messages as i64);
+    integer(reply, "iids-added", ids.added as i64);
+    integer(reply, "iids-duplicates", ids.duplicates as i64);
 }
 
 fn write_summary(reply: &mut Reply<'_>, stream: &Stream) {

@@ -27,6 +27,8 @@ impl Encoder {
     /// A part of a stream; in front of the first stands the number of blocks.
     pub fn stream_part(&mut self, part: Part<'_>) {
         match part {
+            // There is no place for it.
+            Part::Idempotency(_) => {}
             Part::Block(id, bytes) => {
                 self.string(&id.to_bytes());
                 self.string(bytes);

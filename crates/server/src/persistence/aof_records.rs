@@ -192,6 +192,7 @@ impl AofRecords {
     /// Ends the value at hand.
     fn end(&mut self, out: &mut Vec<u8>) {
         self.flush(out);
+        self.stream.finish(&self.key, out);
         if let Some(Millis(at)) = self.expiry.take() {
             let mut text = Vec::new();
             push_i64(&mut text, at);

@@ -8,6 +8,7 @@ use rdb::file::{Access, RecordHead};
 use rdb::{Compression, Encoder, Kind};
 use structs::list::Chunk;
 use structs::listpack::{Element, Listpack};
+use structs::stream::Part;
 
 /// A string that came in parts is put together, to be compressed, up to this many bytes. What is
 /// longer is written as it is.
@@ -41,6 +42,8 @@ struct Records {
     /// Such hashes are written in the form of Redis 7.4, which has the expiry of a field in front of it: the
     /// field and its value wait here until the expiry is known.
     field: Option<Encoder>,
+    /// The head of a stream, which waits for what comes in front of it.
+    stream: Option<Encoder>,
 }
 
 impl RdbRecords {
@@ -60,6 +63,7 @@ impl RdbRecords {
             is_for_old: version < REDIS_7_2,
             is_packed_set: false,
             is_timed: false,
+            stream: None,
         };
         RdbRecords { to: Encoder::new(compression), records }
     }
@@ -67,6 +71,18 @@ impl RdbRecords {
 
 impl Records {
     fn token(&mut self, token: Token<'_>, to: &mut Encoder) {
+        if let Token::Head(head @ Head { form: Form::Stream, .. }) = &token {
+            let mut stream = Encoder::new(Compression::Off);
+            self.head(head, &mut stream);
+            self.stream = Some(stream);
+            return;
+        }
+        if let Some(stream) = self.stream.take() {
+            if let Token::Stream(Part::Idempotency(bytes)) = &token {
+                to.aux(rdb::IDEMPOTENCY, bytes);
+            }
+            to.raw(stream.as_bytes());
+        }
         if self.is_timed
             && !matches!(token, Token::Head(_))
             && let Some(mut field) = self.field.take()

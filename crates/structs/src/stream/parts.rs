@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// A part of a stream, in the order of RDB files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part<'a> {
+    /// Which messages of producers the stream has, if it notes them ([`Idempotency`](super::Idempotency)). RDB
+    /// files have no place for it in a stream.
+    Idempotency(&'a [u8]),
     /// A block: its ID and its listpack.
     Block(StreamId, &'a [u8]),
     /// What comes behind the blocks, with the number of groups.
@@ -49,6 +52,7 @@ pub enum Part<'a> {
 
 /// What comes next.
 enum Place {
+    Idempotency,
     Block(StreamId),
     Counters,
     Group,
@@ -71,7 +75,7 @@ pub struct Parts {
 impl Parts {
     /// Those of a stream as it is now, however it changes later.
     pub fn new(stream: &Stream) -> Parts {
-        let (place, group) = (Place::Block(StreamId::MIN), Arc::default());
+        let (place, group) = (Place::Idempotency, Arc::default());
         Parts { stream: stream.clone(), place, group, consumers: Vec::new() }
     }
 
@@ -83,6 +87,13 @@ impl Parts {
     /// Shows the next part; `false` if there is none.
     pub fn show(&mut self, show: impl FnOnce(Part<'_>)) -> bool {
         match self.place {
+            Place::Idempotency => {
+                self.place = Place::Block(StreamId::MIN);
+                match self.stream.idempotency() {
+                    None => return self.show(show),
+                    Some(idempotency) => show(Part::Idempotency(&idempotency.to_bytes())),
+                }
+            }
             Place::Block(from) => return self.show_block(from, show),
             Place::Counters => {
                 show(Part::Counters(*self.stream.counters(), self.stream.groups().len()));

@@ -61,6 +61,7 @@ fn check(stream: &Stream, model: &Model, rng: &mut Rng) {
 fn rebuilt(stream: &Stream) -> Stream {
     let (mut parts, mut builder) = (Parts::new(stream), StreamBuilder::default());
     let mut add = |part: Part<'_>| match part {
+        Part::Idempotency(_) => Ok(()),
         Part::Block(id, bytes) => builder.block(id, bytes),
         Part::Counters(c, _) => {
             let later = Some((c.first_id, c.max_deleted_id, c.entries_added));

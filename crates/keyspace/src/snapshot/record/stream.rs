@@ -14,11 +14,13 @@ const PENDING: u8 = 3;
 const CONSUMERS: u8 = 4;
 const CONSUMER: u8 = 5;
 const OWN: u8 = 6;
+const IDEMPOTENCY: u8 = 7;
 
 impl Writer<'_> {
     /// Appends a part of a stream.
     pub(crate) fn stream_part(&mut self, part: Part<'_>) {
         match part {
+            Part::Idempotency(bytes) => self.begin(IDEMPOTENCY).tail(bytes),
             Part::Block(id, bytes) => {
                 self.begin(BLOCK).id(id);
                 self.tail(bytes);
@@ -98,6 +100,7 @@ impl<'a> Tokens<'a> {
                 let pending = self.number() as usize;
                 Part::Consumer { name: self.bytes(), seen_time, active_time, pending }
             }
+            IDEMPOTENCY => Part::Idempotency(self.bytes()),
             _ => Part::Own(self.id()),
         }
     }

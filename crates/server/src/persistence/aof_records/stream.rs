@@ -8,7 +8,7 @@ use super::command;
 use resp::bulk::{push_bulk, push_header};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
-use structs::stream::{Counters, Part, StreamId, walk_block};
+use structs::stream::{Counters, Idempotency, Part, StreamId, walk_block};
 
 /// What has been read of a stream and is needed later.
 #[derive(Default)]
@@ -17,6 +17,8 @@ pub(super) struct StreamRecords {
     consumer: Vec<u8>,
     /// When the group's pending entries were delivered, and how often.
     pending: HashMap<StreamId, (i64, u64)>,
+    /// Which messages of producers it has.
+    idempotency: Option<Idempotency>,
 }
 
 fn text(id: StreamId) -> Vec<u8> {
@@ -31,6 +33,7 @@ impl StreamRecords {
     /// Appends what makes a part of the stream at `key`.
     pub fn part(&mut self, key: &[u8], part: Part<'_>, out: &mut Vec<u8>) {
         match part {
+            Part::Idempotency(bytes) => self.idempotency = Idempotency::from_bytes(bytes).ok(),
             Part::Block(id, bytes) => block(key, id, bytes, out),
             Part::Counters(counters, _) => set_id(key, &counters, out),
             Part::Group { name, last_id, entries_read, .. } => {
@@ -53,6 +56,16 @@ impl StreamRecords {
             }
             Part::Own(id) => self.claim(key, id, out),
         }
+    }
+
+    /// Appends what comes behind all parts.
+    pub fn finish(&mut self, key: &[u8], out: &mut Vec<u8>) {
+        let Some(ids) = self.idempotency.take() else { return };
+        let (duration, count) = (digits(ids.duration_s), digits(ids.max_ids));
+        command(out, &[b"XCFGSET", key, b"IDMP-DURATION", &duration, b"IDMP-MAXSIZE", &count]);
+        ids.for_each(|producer, id, entry| {
+            command(out, &[b"XIDMPRECORD", key, producer, id, &text(entry)]);
+        });
     }
 
     fn claim(&self, key: &[u8], id: StreamId, out: &mut Vec<u8>) {

@@ -41,6 +41,8 @@ pub struct Scan<'o, 'r> {
     feed: Feed<'r>,
     scanner: Scanner,
     cuts: Vec<Cut>,
+    /// What stood in front of the stream that comes next.
+    idempotency: Option<Box<[u8]>>,
     /// The collection whose pieces are coming.
     large: Option<SyncSender<Piece>>,
     libraries: LibraryLoader,
@@ -67,6 +69,7 @@ impl<'o, 'r> Scan<'o, 'r> {
             scanner: Scanner::new(source.offset, source.end, PIECE_BYTES)
                 .accept_newer(options.accepts_newer),
             cuts: Vec::new(),
+            idempotency: None,
             large: None,
             libraries: LibraryLoader::new(engine, options.settings.is_beside),
             report: Report::default(),
@@ -113,7 +116,8 @@ impl<'o, 'r> Scan<'o, 'r> {
         match item {
             Item::Record(record) => {
                 let at = self.feed.taken();
-                self.cuts.push(Cut { record, at, end: at + bytes });
+                let idempotency = self.idempotency.take();
+                self.cuts.push(Cut { record, at, end: at + bytes, idempotency });
                 self.feed.take(bytes);
                 return self.delay();
             }
@@ -142,6 +146,9 @@ impl<'o, 'r> Scan<'o, 'r> {
             Item::Header(version) => {
                 self.report.version = version;
                 (self.begun)();
+            }
+            Item::Aux { name, value } if name == rdb::IDEMPOTENCY.as_bytes() => {
+                self.idempotency = Some(value.into());
             }
             Item::Aux { name, value } => self.report.aux(self.engine, &name, &value),
             Item::SelectDb(db) => self.select(db)?,
