@@ -2,6 +2,7 @@
 //! leads, follows, refuses and takes over.
 //!
 //! ```text
+//!   driver         a copy and its coordinator on one thread: calls one after the other
 //!   copy           one copy's lease and role: events and time in, actions out
 //!   promotion      fences, the choice of a successor, the transactions of fail-over
 //!   change         what operators ask for (MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions
@@ -17,6 +18,7 @@
 pub mod change;
 pub mod coordinator;
 pub mod copy;
+pub mod driver;
 pub mod id;
 pub mod promotion;
 pub mod slots;

@@ -16,7 +16,7 @@ mod decide;
 mod lease;
 
 use crate::Moment;
-use crate::coordinator::{LeaseCall, LeaseReply, Outcome, Transaction};
+use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
 use crate::topology::{Holder, Shard};
 use crate::view::{Alive, View};
@@ -152,6 +152,11 @@ impl Copy {
     /// The newest view.
     pub fn view(&self) -> Option<&View> {
         self.view.as_ref()
+    }
+
+    /// Its lease, which may have ended.
+    pub fn lease(&self) -> Option<LeaseId> {
+        self.lease.id()
     }
 
     /// Returns whether the coordinator is there: a renewal and a read have succeeded since the last failure.

@@ -1,93 +1,14 @@
 //! The client against a real etcd, which each test starts and ends. `tests/etcd` finds it.
 
+mod copies;
+mod process;
+
 use cluster::Moment;
 use cluster::coordinator::{
     Change, Compare, Coordinator, Failure, LeaseCall, LeaseReply, Outcome, Transaction,
 };
 use etcd::{Client, Endpoint};
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-
-/// How long a test waits for a state.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How long a call may take.
-const TIMEOUT: Moment = Moment::from_secs(30);
-
-/// A server with a folder of its own.
-struct Etcd {
-    process: Child,
-    folder: PathBuf,
-    endpoint: Endpoint,
-}
-
-impl Drop for Etcd {
-    fn drop(&mut self) {
-        // SIGKILL: the folder goes as well.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/etcd");
-        let found = Command::new(script).stderr(Stdio::inherit()).output().expect("it starts");
-        assert!(found.status.success(), "tests/etcd has found no etcd");
-        String::from_utf8(found.stdout).expect("a path is text").trim().into()
-    })
-}
-
-/// Ports that are free at the moment. Another process may take them before etcd does.
-fn free_ports() -> [u16; 2] {
-    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
-    listeners.map(|listener| listener.local_addr().expect("it is bound").port())
-}
-
-fn spawn(folder: &Path, [client, peer]: [u16; 2]) -> Child {
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    Command::new(program())
-        .args(["--name", "one", "--data-dir"])
-        .arg(folder)
-        .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-        .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-        .args(["--initial-cluster", &format!("one={}", url(peer))])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("etcd starts")
-}
-
-fn start(name: &str) -> Etcd {
-    for attempt in 0..10 {
-        let folder = format!("dunlin-etcd-{}-{name}-{attempt}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        let ports = free_ports();
-        let endpoint = Endpoint { host: "127.0.0.1".into(), port: ports[0] };
-        let process = spawn(&folder, ports);
-        let mut etcd = Etcd { process, folder, endpoint };
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE && matches!(etcd.process.try_wait(), Ok(None)) {
-            if etcd.client().health().is_ok_and(|health| health.has_leader) {
-                return etcd;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-    panic!("etcd does not start");
-}
-
-impl Etcd {
-    fn client(&self) -> Client {
-        Client::new(vec![self.endpoint.clone()], TIMEOUT)
-    }
-}
+use process::{PATIENCE, TIMEOUT, free_ports, start};
 
 fn put(key: &str, value: &[u8]) -> Change {
     Change::Put { key: key.into(), value: value.to_vec(), lease: None }
@@ -215,8 +136,7 @@ fn a_dead_etcd_is_away_and_the_next_endpoint_is_asked() {
     let mut watcher = etcd.client();
     watcher.watch("/a", 1, Moment::from_millis(1)).expect("etcd is there");
 
-    etcd.process.kill().expect("it runs");
-    etcd.process.wait().expect("it ends");
+    etcd.kill();
     assert!(matches!(client.health(), Err(Failure::Away(_))));
     assert!(matches!(client.range("/a", None), Err(Failure::Away(_))));
     assert!(matches!(watcher.watch("/a", 1, PATIENCE), Err(Failure::Away(_))));

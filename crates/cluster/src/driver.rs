@@ -1,0 +1,145 @@
+//! One copy and its coordinator, driven on a thread: makes the calls that the copy asks for, one after the other, and
+//! returns what is left for the host to do.
+//!
+//! A call may block for as long as the coordinator's client allows, so that should be a small part of a lease's time.
+//! Threads that confirm writes need not wait for it: the answer of [`crate::copy::Copy::is_alone`] changes with the clock alone.
+
+use crate::Moment;
+use crate::change;
+use crate::coordinator::{Coordinator, Failure, Outcome, Transaction};
+use crate::copy::{Action, Call, Copy, Facts};
+use crate::id::{Id, Incarnation};
+use crate::topology::Replica;
+use crate::view::{Alive, Keys, View};
+
+/// See the head of this file.
+pub struct Driver<C> {
+    /// The decisions.
+    pub copy: Copy,
+    coordinator: C,
+    keys: Keys,
+    /// The copy as its own database has it when it starts for the first time.
+    myself: Replica,
+    incarnation: Incarnation,
+    /// The copy is in no database yet, and this call came to know it.
+    is_homeless: bool,
+}
+
+impl<C: Coordinator> Driver<C> {
+    /// Drives `copy`, which is called `myself` and holds the data named `incarnation`.
+    pub fn new(
+        copy: Copy,
+        coordinator: C,
+        keys: Keys,
+        myself: Replica,
+        incarnation: Incarnation,
+    ) -> Driver<C> {
+        Driver { copy, coordinator, keys, myself, incarnation, is_homeless: false }
+    }
+
+    /// Does what is due at the coordinator. Returns what the host has to do. `clock` is asked before and after each call.
+    pub fn turn(&mut self, clock: &impl Fn() -> Moment, facts: &Facts) -> Vec<Action> {
+        let mut left = Vec::new();
+        for action in self.copy.step(clock(), facts) {
+            let sent = clock();
+            match action {
+                Action::Lease(call) => {
+                    let reply = self.coordinator.lease(call);
+                    self.take(clock, Call::Lease, reply, |copy, now, reply| {
+                        copy.lease_replied(now, sent, reply);
+                    });
+                }
+                Action::Read => {
+                    let view = self.read();
+                    self.take(clock, Call::Read, view, |copy, now, view| {
+                        copy.read(now, sent, view);
+                    });
+                }
+                Action::Commit(transaction) => {
+                    let outcome = self.coordinator.commit(&transaction);
+                    self.take(clock, Call::Commit, outcome, |copy, now, outcome| {
+                        copy.committed(now, outcome);
+                    });
+                }
+                action => left.push(action),
+            }
+        }
+        self.found(clock);
+        left
+    }
+
+    /// Waits until something in the database changes, at most so long. Returns whether it waited: if the coordinator is
+    /// away it does not.
+    pub fn wait(&mut self, clock: &impl Fn() -> Moment, time: Moment) -> bool {
+        let Some(view) = self.copy.view() else { return false };
+        let prefix = self.keys.database(view.database);
+        let from = view.revision + 1;
+        let changes = self.coordinator.watch(&prefix, from, time);
+        match changes {
+            Ok(changes) if changes.keys.is_empty() => true,
+            Ok(_) | Err(Failure::Compacted(_)) => {
+                self.copy.changed(clock());
+                true
+            }
+            // Other calls find out whether the coordinator is away.
+            Err(Failure::Away(_)) => false,
+        }
+    }
+
+    /// Makes an operator's transaction: `change` makes it of the newest view, and is asked again after a conflict. The
+    /// error is the client's.
+    pub fn operate(
+        &mut self,
+        change: impl Fn(&View) -> Result<Transaction, change::Refused>,
+    ) -> Result<(), change::Refused> {
+        const ATTEMPTS: usize = 16;
+        let away = |failure| change::Refused(format!("The coordinator is away: {failure:?}"));
+        for _ in 0..ATTEMPTS {
+            let Some(view) = self.read().map_err(away)? else {
+                return Err(change::Refused("The node is in no cluster yet".into()));
+            };
+            if let Outcome::Done(_) = self.coordinator.commit(&change(&view)?).map_err(away)? {
+                return Ok(());
+            }
+        }
+        Err(change::Refused("Others change the cluster at the same time, try again".into()))
+    }
+
+    /// Takes the reply to a call, or its failure.
+    fn take<T>(
+        &mut self,
+        clock: &impl Fn() -> Moment,
+        call: Call,
+        reply: Result<T, Failure>,
+        done: impl FnOnce(&mut Copy, Moment, T),
+    ) {
+        match reply {
+            Ok(reply) => done(&mut self.copy, clock(), reply),
+            Err(_) => self.copy.failed(clock(), call),
+        }
+    }
+
+    /// Reads the copy's database. A value that cannot be read counts as a coordinator that is away: it may be that
+    /// another version's transaction is half way through an upgrade, and acting on a guess is worse than waiting.
+    fn read(&mut self) -> Result<Option<View>, Failure> {
+        let home = self.coordinator.range(&self.keys.home(self.myself.id), None)?;
+        self.is_homeless = home.items.is_empty();
+        let Some(home) = home.items.first() else { return Ok(None) };
+        let unreadable = |error: String| Failure::Away(error);
+        let database: Id =
+            serde_json::from_slice(&home.value).map_err(|error| unreadable(error.to_string()))?;
+        let range = self.coordinator.range(&self.keys.database(database), None)?;
+        View::decode(&self.keys, database, &range).map_err(|error| unreadable(error.0))
+    }
+
+    /// Begins a database of the copy's own, if it is in none.
+    fn found(&mut self, clock: &impl Fn() -> Moment) {
+        let Some(lease) = self.copy.lease().filter(|_| self.is_homeless) else { return };
+        let alive = Alive { incarnation: self.incarnation, lease };
+        let database = self.myself.id;
+        let transaction = change::found(&self.keys, database, self.myself.clone(), alive);
+        let outcome = self.coordinator.commit(&transaction);
+        self.is_homeless = false;
+        self.take(clock, Call::Commit, outcome, |copy, now, _| copy.changed(now));
+    }
+}

@@ -1,0 +1,320 @@
+//! Copies that are driven on threads of their own, with a real etcd and real clocks. Their data are positions, which a
+//! replica takes from its primary at once.
+
+use crate::process::{Etcd, PATIENCE, start};
+use cluster::change;
+use cluster::copy::{Action, Copy, Facts, Role, Settings};
+use cluster::driver::Driver;
+use cluster::id::{Epoch, Id, Incarnation, Position};
+use cluster::slots::Slots;
+use cluster::topology::{Address, Replica};
+use cluster::view::Keys;
+use cluster::{Moment, coordinator::Coordinator};
+use etcd::Client;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A question of a primary: who asks, in which epoch, and when it was sent.
+type Ask = (Id, Epoch, Moment);
+
+/// What a copy shows the others and the test.
+#[derive(Clone, Default)]
+struct Shown {
+    role: Option<Role>,
+    is_alone: bool,
+    is_present: bool,
+    is_member: bool,
+    /// The lease has ended by this copy's clock, whatever others have promised.
+    has_promises_only: bool,
+    position: Position,
+    lists: BTreeSet<Id>,
+    asks: Vec<Ask>,
+    /// Promises to this copy: from whom, in which epoch, when it had asked, for how long.
+    promises: Vec<(Id, Epoch, Moment, Moment)>,
+}
+
+#[derive(Default)]
+struct Shared {
+    shown: Mutex<BTreeMap<Id, Shown>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Id, Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A copy on a thread.
+struct Running {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The copies of a test.
+struct Cluster {
+    etcd: Etcd,
+    ttl: Moment,
+    begun: Instant,
+    shared: Arc<Shared>,
+    running: BTreeMap<Id, Running>,
+}
+
+fn keys() -> Keys {
+    Keys::new("test")
+}
+
+fn id(at: u8) -> Id {
+    Id::new([at; 20])
+}
+
+fn replica(id: Id) -> Replica {
+    let host = "127.0.0.1".to_owned();
+    let address = Address { host, port: 7000, tls_port: 0, hostname: String::new() };
+    Replica { id, address, member: None, is_never_promoted: false }
+}
+
+/// What a copy's thread does.
+struct Host {
+    driver: Driver<Client>,
+    id: Id,
+    incarnation: Incarnation,
+    shared: Arc<Shared>,
+    begun: Instant,
+    frozen: Option<Epoch>,
+    position: Position,
+    /// Since when the coordinator has been away, and a lease's time.
+    away_since: Option<Moment>,
+    ttl: Moment,
+}
+
+impl Host {
+    fn run(mut self, stop: &AtomicBool) {
+        let begun = self.begun;
+        let clock = move || begun.elapsed();
+        while !stop.load(Ordering::Acquire) {
+            let facts = self.facts();
+            for action in self.driver.turn(&clock, &facts) {
+                self.act(action, clock());
+            }
+            self.exchange(clock());
+            if !self.driver.wait(&clock, Moment::from_millis(20)) {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        self.shared.lock().remove(&self.id);
+    }
+
+    fn facts(&mut self) -> Facts {
+        let shown = self.shared.lock();
+        let mut is_listed = false;
+        if let Role::Follows(holder, epoch) = self.driver.copy.role()
+            && self.driver.copy.accepts(epoch)
+            && let Some(primary) = shown.get(&holder.id)
+            && primary.role == Some(Role::Leads(epoch))
+            && primary.position.epoch == epoch
+        {
+            self.position = primary.position;
+            is_listed = primary.lists.contains(&self.id);
+        }
+        Facts {
+            position: self.position,
+            is_whole: true,
+            frozen: self.frozen,
+            is_listed,
+            ..Facts::default()
+        }
+    }
+
+    fn act(&mut self, action: Action, sent: Moment) {
+        match action {
+            Action::Freeze(epoch) => self.frozen = self.frozen.max(Some(epoch)),
+            Action::Lead(epoch) => {
+                self.position = Position { epoch, offset: self.position.offset + 1 };
+            }
+            Action::Ask(epoch) => {
+                for (_, other) in self.shared.lock().iter_mut().filter(|(id, _)| **id != self.id) {
+                    other.asks.push((self.id, epoch, sent));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads what the others have said, answers, and shows how this copy is.
+    fn exchange(&mut self, now: Moment) {
+        let mut shown = self.shared.lock();
+        let mine = shown.entry(self.id).or_default();
+        let asks = std::mem::take(&mut mine.asks);
+        for (from, epoch, sent, time) in std::mem::take(&mut mine.promises) {
+            self.driver.copy.promised(from, epoch, sent, time);
+        }
+        let copy = &self.driver.copy;
+        let is_present = copy.is_coordinator_present();
+        self.away_since = if is_present { None } else { self.away_since.or(Some(now)) };
+        let shard = copy.view().and_then(|view| view.topology.value.shard_of(self.id));
+        mine.role = Some(copy.role());
+        mine.is_alone = copy.is_alone(now);
+        mine.is_present = is_present;
+        mine.has_promises_only = self.away_since.is_some_and(|since| now > since + self.ttl);
+        mine.position = self.position;
+        mine.lists = shard.iter().flat_map(|it| it.copies.iter().map(|copy| copy.id)).collect();
+        mine.is_member = shard
+            .and_then(|shard| shard.copy(self.id)?.member)
+            .is_some_and(|member| member == self.incarnation);
+        for (from, epoch, sent) in asks {
+            if let Some(time) = self.driver.copy.promise(now, epoch)
+                && let Some(primary) = shown.get_mut(&from)
+            {
+                primary.promises.push((self.id, epoch, sent, time));
+            }
+        }
+    }
+}
+
+impl Cluster {
+    fn new(name: &str, ttl: Moment) -> Cluster {
+        let shared = Arc::new(Shared::default());
+        let etcd = start(name);
+        Cluster { etcd, ttl, begun: Instant::now(), shared, running: BTreeMap::new() }
+    }
+
+    fn driver(&self, id: Id, incarnation: Incarnation) -> Driver<Client> {
+        let settings = Settings {
+            ttl: self.ttl,
+            retry: Moment::from_millis(100),
+            grace: Moment::from_millis(200),
+            promise: self.ttl / 2,
+        };
+        let client = Client::new(
+            vec![self.etcd.endpoint.clone()],
+            Moment::from_millis(1500).min(self.ttl / 4),
+        );
+        let copy = Copy::new(id, incarnation, settings);
+        Driver::new(copy, client, keys(), replica(id), incarnation)
+    }
+
+    /// Starts a copy without data.
+    fn start(&mut self, id: Id, incarnation: u64) {
+        let incarnation = Incarnation(incarnation);
+        let host = Host {
+            driver: self.driver(id, incarnation),
+            id,
+            incarnation,
+            shared: Arc::clone(&self.shared),
+            begun: self.begun,
+            frozen: None,
+            position: Position::default(),
+            away_since: None,
+            ttl: self.ttl,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = Some(std::thread::spawn(move || host.run(&stopped)));
+        self.running.insert(id, Running { stop, thread });
+    }
+
+    /// Waits until the copies show something.
+    fn until<T>(&self, what: &str, found: impl Fn(&BTreeMap<Id, Shown>) -> Option<T>) -> T {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(found) = found(&self.shared.lock()) {
+                return found;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the copies do not come to this: {what}");
+    }
+
+    /// Waits until one copy leads and all others are members behind it. Returns the leader.
+    fn in_step(&self, copies: usize) -> (Id, Epoch) {
+        self.until("one leads, the others follow", |shown| {
+            let leaders = shown.iter().filter_map(|(&id, shown)| match shown.role {
+                Some(Role::Leads(epoch)) if shown.is_alone && shown.is_present => Some((id, epoch)),
+                _ => None,
+            });
+            let leaders: Vec<_> = leaders.collect();
+            let members = shown.values().filter(|it| it.is_member && it.is_present).count();
+            (leaders.len() == 1 && members == copies).then(|| leaders[0])
+        })
+    }
+
+    /// Three copies of one shard, made as operators make them.
+    fn of_three(name: &str, ttl: Moment) -> Cluster {
+        let mut cluster = Cluster::new(name, ttl);
+        let ids = [id(1), id(2), id(3)];
+        ids.iter().for_each(|&id| cluster.start(id, 1));
+        cluster.until("each is alone", |shown| {
+            let leads = |id| shown.get(id).is_some_and(|shown: &Shown| shown.is_alone);
+            ids.iter().all(leads).then_some(())
+        });
+        let mut client = cluster.etcd.client();
+        let all = Slots::from_fn(|_| true);
+        let mut operator = cluster.driver(ids[0], Incarnation(1));
+        operator.operate(|view| change::add_slots(view, ids[0], &all)).expect("they are free");
+        for &copy in &ids[1..] {
+            // A copy may get a new lease between reading and writing.
+            let meet = |client: &mut Client, operator: &mut Driver<Client>| {
+                let home = client.range(&keys().home(copy), None).expect("etcd is there").items;
+                let home = home[0].revision;
+                let own = cluster.view(client, copy);
+                operator.operate(|view| match change::meet(&own, view, |_| home)? {
+                    Some(transaction) => Ok(transaction),
+                    None => unreachable!("the copy is in a database of its own"),
+                })
+            };
+            let met = (0..10).any(|_| meet(&mut client, &mut operator).is_ok());
+            assert!(met, "the copies do not meet");
+            operator.operate(|view| change::replicate(view, copy, ids[0], false)).expect("empty");
+        }
+        cluster
+    }
+
+    fn view(&self, client: &mut Client, database: Id) -> cluster::view::View {
+        let range = client.range(&keys().database(database), None).expect("etcd is there");
+        cluster::view::View::decode(&keys(), database, &range).expect("valid").expect("there")
+    }
+}
+
+#[test]
+fn another_copy_takes_over_and_the_old_one_comes_back_as_a_replica() {
+    let mut cluster = Cluster::of_three("takes-over", Moment::from_secs(6));
+    let (first, epoch) = cluster.in_step(3);
+    cluster.running.remove(&first);
+    let (second, later) = cluster.until("another leads", |shown| {
+        shown.iter().find_map(|(&id, shown)| match shown.role {
+            Some(Role::Leads(later)) if shown.is_alone && id != first => Some((id, later)),
+            _ => None,
+        })
+    });
+    assert!(later > epoch && second != first);
+    // It comes back without data, which never win.
+    cluster.start(first, 2);
+    let (leader, _) = cluster.in_step(3);
+    assert_ne!(leader, first);
+}
+
+#[test]
+fn without_etcd_the_primary_goes_on_by_promises() {
+    let mut cluster = Cluster::of_three("by-promises", Moment::from_secs(6));
+    let (leader, _) = cluster.in_step(3);
+    cluster.etcd.kill();
+    cluster.until("it is alone by promises", |shown| {
+        let shown = shown.get(&leader)?;
+        (shown.has_promises_only && shown.is_alone).then_some(())
+    });
+    cluster.etcd.start_again();
+    let (still, _) = cluster.in_step(3);
+    assert_eq!(still, leader, "etcd's absence has demoted the primary");
+}
