@@ -10,19 +10,16 @@ use crate::sampler::Seen;
 use crate::{api, assets, health, metrics};
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use std::net::SocketAddr;
+use rustls::ServerConfig;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use structs::sync::lock;
 use tokio::sync::{Semaphore, watch};
-
-/// The address that a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub struct Peer(pub SocketAddr);
+pub use web::Peer;
 
 /// What all requests share.
 pub struct App {
@@ -83,6 +80,20 @@ impl App {
     }
 }
 
+impl web::Site for App {
+    fn tls(&self) -> Option<Arc<ServerConfig>> {
+        self.host.tls()
+    }
+
+    fn begin_thread(&self) {
+        self.host.begin_thread();
+    }
+
+    fn log(&self, line: &str) {
+        self.host.log(line);
+    }
+}
+
 /// Paths that say nothing but whether the server works, and are there for all.
 const PROBES: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -114,21 +125,6 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
     } else {
         next.run(request).await
     };
-    let headers = response.headers_mut();
-    for (name, value) in HEADERS {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    web::secure(&mut response);
     response
 }
-
-/// No answer loads anything from elsewhere, is shown in a foreign page, or is taken for another type.
-const HEADERS: [(header::HeaderName, &str); 4] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-];

@@ -3,7 +3,7 @@
 //! ```text
 //!   browser, Prometheus, kubelet
 //!        │ HTTP
-//!   listen ─ app ─┬─ health
+//!      web ─ app ─┬─ health
 //!                 ├─ metrics ──────────────┐
 //!                 ├─ api (routes, OpenAPI) ┼─ access ─ link ── RESP ── the server, by a Host
 //!                 └─ assets                │
@@ -27,7 +27,6 @@ pub mod host;
 mod info;
 mod jobs;
 mod link;
-mod listen;
 mod metrics;
 mod problems;
 mod remote;
@@ -48,24 +47,10 @@ const THREADS: usize = 2;
 /// # Errors
 /// The port cannot be opened, or the threads not be started; the text is for the operator.
 pub fn start(host: Arc<dyn Host>, bind: &[String], port: u16) -> Result<(), String> {
-    let listeners = listen::bind(bind, port)?;
-    let beginner = Arc::clone(&host);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(THREADS)
-        .max_blocking_threads(THREADS)
-        .thread_name("admin")
-        .on_thread_start(move || beginner.begin_thread())
-        .enable_all()
-        .build()
-        .map_err(|error| format!("Can't start the threads of the admin port: {error}"))?;
+    let listeners = web::bind(bind, port)?;
     let app = App::new(host);
+    let runtime = web::start(&app, THREADS, listeners, &app::router(&app))?;
     runtime.spawn(sampler::run(Arc::clone(&app)));
-    for listener in listeners {
-        if let Ok(address) = listener.local_addr() {
-            app.host.log(&format!("Admin port: listening on {address}"));
-        }
-        runtime.spawn(listen::serve(listener, Arc::clone(&app), app::router(&app)));
-    }
     // The process ends without waiting for these threads.
     std::mem::forget(runtime);
     Ok(())

@@ -60,6 +60,8 @@ pub struct Shared {
     pub is_stale: AtomicBool,
     /// Set when the configuration has it no more, or differently.
     pub is_retired: AtomicBool,
+    /// How often the master has changed.
+    pub switches: AtomicU64,
     /// Each thread's figures.
     pub stats: Mutex<Vec<Arc<PoolStats>>>,
     /// The rules of TLS towards servers, as last read from the files.
@@ -85,6 +87,7 @@ impl Shared {
             learned: Mutex::default(),
             is_stale: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
+            switches: AtomicU64::new(0),
             stats: Mutex::default(),
             server_rules: Mutex::default(),
             config,
@@ -127,6 +130,18 @@ impl Shared {
     /// Tells changes of the topology apart.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::SeqCst)
+    }
+
+    /// Whether it has a server that does not fail.
+    pub fn is_served(&self) -> bool {
+        let topology = self.topology();
+        (0..topology.servers.len()).any(|at| self.failures[at].load(Ordering::SeqCst) == 0)
+    }
+
+    /// The name of the server with this number and address.
+    pub fn server_name(&self, at: usize, address: &Address) -> String {
+        let member = self.members().get(at);
+        member.map_or_else(|| address.to_string(), |named| named.member.name.clone())
     }
 
     fn members(&self) -> &[Server] {
@@ -203,9 +218,9 @@ impl Local {
         local
     }
 
-    /// Takes over what has changed. Returns connections that lead to a server that is not the one that it
-    /// was: they are to be closed.
-    pub fn refresh(&mut self) -> Vec<Id> {
+    /// Takes over what has changed. Returns the servers that are not the ones that they were: all connections
+    /// to them are to be closed.
+    pub fn refresh(&mut self) -> Vec<usize> {
         let generation = self.shared.generation();
         if generation == self.generation {
             return Vec::new();
@@ -217,8 +232,7 @@ impl Local {
             match self.targets.get_mut(at) {
                 Some(target) if target.address == *address => {}
                 Some(target) => {
-                    outdated.extend(target.links.drain(..).map(|link| link.1));
-                    outdated.extend(target.idle.drain(..).map(|link| link.1));
+                    outdated.push(at);
                     target.address = address.clone();
                     target.retry_at = None;
                 }

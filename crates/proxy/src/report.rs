@@ -70,7 +70,9 @@ pub fn json(service: &Service) -> String {
                 sum(&|stats| &stats.servers[of].server_connections),
                 sum(&|stats| &stats.servers[of].request_bytes),
                 sum(&|stats| &stats.servers[of].response_bytes),
-                requests.saturating_sub(responses),
+                requests
+                    .saturating_sub(responses)
+                    .saturating_sub(sum(&|stats| &stats.servers[of].lost)),
             );
         }
         pools.push('}');

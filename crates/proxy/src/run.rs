@@ -4,7 +4,7 @@ use crate::config::{self, Config};
 use crate::driver::Driver;
 use crate::hub::{Commands, Common, Hub};
 use crate::reload::Service;
-use crate::report;
+use crate::{admin, report};
 use net::{Backend, Net, NetOptions, Reactor};
 use process::{daemonize, log, os_error, signals};
 use std::ffi::OsString;
@@ -175,8 +175,12 @@ fn serve(
     signals::install_with_reload(on_signal, move || reloaded.reload())
         .map_err(|why| why.to_string())?;
     let pools = config.pools.len();
+    let (admin, is_admin_open) = (config.admin.clone(), config.is_admin_open);
     service.apply(config)?;
     let hubs: Vec<Hub> = (0..threads).map(|_| Hub::new(&common)).collect();
+    if let Some(address) = admin {
+        admin::start(&service, &address, is_admin_open, || DRAIN_UNTIL.get().is_some())?;
+    }
     match stats {
         Ok(listener) => {
             let service = service.clone();

@@ -1,6 +1,8 @@
 //! Figures of pools and servers. Each thread counts for itself; whoever reports adds them up.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// A figure that one thread changes and any thread reads.
 #[derive(Debug, Default)]
@@ -24,6 +26,68 @@ impl Count {
     }
 }
 
+/// The upper ends of the classes of times, in microseconds.
+pub const TIMES: [u64; 16] = [
+    100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
+    2_000_000, 5_000_000, 10_000_000,
+];
+
+/// How long replies took, in classes.
+#[derive(Debug, Default)]
+pub struct Times {
+    /// Replies of each class; the last is without an upper end.
+    pub counts: [Count; TIMES.len() + 1],
+    /// Microseconds, of all.
+    pub sum: Count,
+}
+
+impl Times {
+    /// Records so many replies that took so long.
+    #[inline]
+    pub fn add(&self, time: Duration, replies: u64) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.counts[TIMES.partition_point(|end| *end < micros)].add(replies);
+        self.sum.add(micros.saturating_mul(replies));
+    }
+}
+
+/// The keys that are asked for most, of those that were sampled.
+#[derive(Debug, Default)]
+pub struct HotKeys {
+    counts: Vec<(Vec<u8>, u64)>,
+    seen: u64,
+}
+
+/// Keys that are followed.
+const MOST_KEYS: usize = 64;
+/// After so many samples old ones count for half.
+const HALF_LIFE: u64 = 1 << 14;
+/// Bytes of a key that are kept.
+const KEY_BYTES: usize = 128;
+
+impl HotKeys {
+    /// Records a sampled key. When there is no place for it, it takes over that of the rarest.
+    pub fn add(&mut self, key: &[u8]) {
+        let key = &key[..key.len().min(KEY_BYTES)];
+        self.seen += 1;
+        if self.seen.is_multiple_of(HALF_LIFE) {
+            self.counts.iter_mut().for_each(|known| known.1 /= 2);
+        }
+        if let Some(known) = self.counts.iter_mut().find(|known| known.0 == key) {
+            known.1 += 1;
+        } else if self.counts.len() < MOST_KEYS {
+            self.counts.push((key.to_vec(), 1));
+        } else if let Some(rarest) = self.counts.iter_mut().min_by_key(|known| known.1) {
+            *rarest = (key.to_vec(), rarest.1 + 1);
+        }
+    }
+
+    /// The keys and how often each was seen.
+    pub fn counts(&self) -> &[(Vec<u8>, u64)] {
+        &self.counts
+    }
+}
+
 /// One thread's figures of one pool.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "named as in Twemproxy's statistics")]
@@ -35,6 +99,7 @@ pub struct PoolStats {
     pub server_ejects: Count,
     pub forward_error: Count,
     pub fragments: Count,
+    pub hot: Mutex<HotKeys>,
     pub servers: Vec<ServerStats>,
 }
 
@@ -50,4 +115,40 @@ pub struct ServerStats {
     pub request_bytes: Count,
     pub responses: Count,
     pub response_bytes: Count,
+    /// Requests that ended with their connection.
+    pub lost: Count,
+    /// Replies of more than 64 KiB.
+    pub large_responses: Count,
+    pub times: Times,
+}
+
+/// A reply of more bytes is a large one.
+pub const LARGE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_come_often_stay() {
+        let mut hot = HotKeys::default();
+        for n in 0..10_000 {
+            hot.add(b"often");
+            hot.add(format!("rare{n}").as_bytes());
+        }
+        let most = hot.counts().iter().max_by_key(|known| known.1).expect("there are some");
+        assert_eq!(most.0, b"often");
+        assert!(hot.counts().len() <= MOST_KEYS);
+    }
+
+    #[test]
+    fn times_fall_into_their_classes() {
+        let times = Times::default();
+        times.add(Duration::from_micros(100), 2);
+        times.add(Duration::from_micros(101), 3);
+        times.add(Duration::from_secs(60), 1);
+        let counts: Vec<u64> = times.counts.iter().map(Count::get).collect();
+        assert_eq!((counts[0], counts[1], counts[TIMES.len()]), (2, 3, 1));
+        assert_eq!(times.sum.get(), 200 + 303 + 60_000_000);
+    }
 }

@@ -175,7 +175,11 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     }
     log(&format!("pool {}: the master is {address}", shared.config.name));
     shared.change(|topology| match topology.servers.first_mut() {
-        Some(server) => *server = address,
+        Some(server) => {
+            *server = address;
+            shared.switches.fetch_add(1, SeqCst);
+            shared.failures[0].store(0, SeqCst);
+        }
         None => topology.servers.push(address),
     });
     // Whoever asked before the switch may have been told the old master.

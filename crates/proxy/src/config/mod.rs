@@ -18,6 +18,8 @@ pub struct Config {
     pub threads: usize,
     /// Where `/metrics`, `/healthz` and `/readyz` are answered.
     pub admin: Option<String>,
+    /// Whether other machines may see more there than probes.
+    pub is_admin_open: bool,
     /// The pools, in the file's order.
     pub pools: Vec<Pool>,
 }

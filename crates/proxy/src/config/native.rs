@@ -14,6 +14,8 @@ struct File {
     threads: usize,
     admin: Option<String>,
     #[serde(default)]
+    admin_open: bool,
+    #[serde(default)]
     pool: BTreeMap<String, Table>,
 }
 
@@ -96,7 +98,12 @@ struct Line {
 /// What is wrong with it.
 pub fn parse(text: &str) -> Result<Config, Invalid> {
     let file: File = toml::from_str(text).map_err(|why| Invalid(why.to_string()))?;
-    let mut config = Config { threads: file.threads, admin: file.admin.clone(), pools: Vec::new() };
+    let mut config = Config {
+        threads: file.threads,
+        admin: file.admin.clone(),
+        is_admin_open: file.admin_open,
+        pools: Vec::new(),
+    };
     for (name, table) in &file.pool {
         let pool =
             table.pool(name).map_err(|Invalid(why)| Invalid(format!("pool '{name}': {why}")))?;

@@ -157,7 +157,8 @@ impl Client {
 
     /// Whether it has connections of its own, or a transaction, and so cannot go over to another pool.
     pub fn is_bound(&self) -> bool {
-        !self.own.is_empty() || self.multi.is_some() || self.subscriptions.is_some()
+        let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
+        !self.own.is_empty() || self.multi.is_some() || awaits
     }
 
     /// Whether every request has been answered, and every subscription confirmed.

@@ -122,9 +122,8 @@ impl Hub {
                         continue;
                     }
                     wire.close(id);
-                    let local = &mut self.pools[up.pool];
-                    local.server_stats(up.server).server_connections.sub(1);
-                    let target = &mut local.targets[up.server];
+                    self.upstream_dropped(&up);
+                    let target = &mut self.pools[up.pool].targets[up.server];
                     target.links.retain(|link| link.1 != id);
                     target.idle.retain(|link| link.1 != id);
                 }
@@ -158,11 +157,15 @@ impl Hub {
         if client.is_bound() {
             return;
         }
+        let is_subscribed = client.subscriptions.is_some();
         let new = &self.pools[successor];
         old.shared.clients.fetch_sub(1, SeqCst);
         new.shared.clients.fetch_add(1, SeqCst);
         old.stats.client_connections.sub(1);
         new.stats.client_connections.add(1);
         client.pool = successor;
+        if is_subscribed {
+            self.resubscribe(wire, client);
+        }
     }
 }

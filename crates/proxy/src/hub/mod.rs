@@ -15,6 +15,7 @@ pub use layout::Layout;
 mod local;
 mod pubsub;
 mod request;
+mod restore;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ pub mod wire;
 
 use crate::pool::{Local, Shared};
 use client::Client;
+use pubsub::Restoring;
 use route::handling::{Handling, handling};
 use spec::{CommandTable, NotRun, Row};
 use std::collections::HashSet;
@@ -162,6 +164,8 @@ pub struct Hub {
     paused: Vec<Id>,
     /// Clients that waited for all their requests to be answered.
     settling: Vec<Id>,
+    /// Subscriptions to make again.
+    restoring: Vec<Restoring>,
     /// Requests to send again, and when.
     again: Vec<(Instant, Tag)>,
     /// What is being asked of servers, by pool and name.
@@ -169,8 +173,12 @@ pub struct Hub {
     /// Clients that wait for that.
     learners: Vec<Id>,
     is_draining: bool,
+    /// Requests until the next whose key is looked at.
+    until_sample: u32,
 }
 
+/// Of so many requests the key of one is looked at.
+const SAMPLE: u32 = 256;
 /// The longest time between two calls of [`Hub::tick`].
 const TICK: Duration = Duration::from_millis(20);
 
@@ -196,10 +204,12 @@ impl Hub {
             conns: Vec::new(),
             paused: Vec::new(),
             settling: Vec::new(),
+            restoring: Vec::new(),
             again: Vec::new(),
             learning: HashSet::new(),
             learners: Vec::new(),
             is_draining: false,
+            until_sample: SAMPLE,
         }
     }
 
@@ -345,11 +355,12 @@ impl Hub {
         local.shared.clients.fetch_sub(1, SeqCst);
         local.stats.client_connections.sub(1);
         let subscribed = client.subscriptions.iter().flat_map(|subs| subs.connections.iter());
-        for &(_, id) in client.own.iter().chain(subscribed) {
+        let own = client.own.iter().map(|own| own.1);
+        for id in own.chain(subscribed.map(|known| known.id)) {
             // The server forgets what it was told on this connection only when it ends.
             if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 wire.close(id);
-                self.pools[up.pool].server_stats(up.server).server_connections.sub(1);
+                self.upstream_dropped(&up);
                 self.exclusive_ended(up.pool);
             }
         }
@@ -414,7 +425,18 @@ impl Hub {
     pub fn end_of_turn<W: Wire>(&mut self, wire: &mut W) {
         self.follow_layout(wire);
         for pool in 0..self.pools.len() {
-            for id in self.pools[pool].refresh() {
+            let changed = self.pools[pool].refresh();
+            if changed.is_empty() {
+                continue;
+            }
+            let is_outdated = |conn: &Conn| match conn {
+                Conn::Upstream(up) if up.pool == pool && changed.contains(&up.server) => {
+                    Some(up.id)
+                }
+                _ => None,
+            };
+            let outdated: Vec<Id> = self.conns.iter().flatten().filter_map(is_outdated).collect();
+            for id in outdated {
                 if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                     wire.close(id);
                     self.upstream_lost(wire, up, "it is not the master any more");
@@ -448,6 +470,7 @@ impl Hub {
         self.readmit(wire.now());
         self.follow_layout(wire);
         self.sweep(wire);
+        self.restore(wire);
         TICK
     }
 

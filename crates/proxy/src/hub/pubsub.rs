@@ -3,6 +3,9 @@
 //! A channel lives on the server that its name hashes to, as a key does, so that PUBLISH and SUBSCRIBE meet.
 //! Patterns and keyspace notifications are subscribed to at all servers. Numbers of subscriptions in
 //! confirmations are the client's, not a server's.
+//!
+//! When a connection is lost, its channels are subscribed to again, wherever they are now. The client gets
+//! their confirmations a second time, and so knows that messages may be missing.
 
 use super::Hub;
 use super::client::Client;
@@ -14,19 +17,76 @@ use resp::bulk::{push_bulk, push_header};
 use route::plan::Placement;
 use route::raw::{self, Protocol};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// What a client is subscribed to.
 #[derive(Debug, Default)]
 pub struct Subscriptions {
     /// Channels, patterns and shard channels.
     sets: [BTreeSet<Vec<u8>>; 3],
-    /// The servers, and the connections to them.
-    pub connections: Vec<(usize, Id)>,
+    /// The connections to servers.
+    pub connections: Vec<Subscriber>,
     /// Confirmations that have not come; until then no request is taken.
     pub awaited: usize,
+    /// Since when channels are without a server.
+    pub lost_since: Option<Instant>,
 }
 
+/// A set, and a channel or pattern of it.
+pub type Subscription = (usize, Vec<u8>);
+
+/// A connection of a client's subscriptions.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// The server's number.
+    pub server: usize,
+    /// The connection.
+    pub id: Id,
+    /// What was subscribed to on it, confirmed or not.
+    pub channels: BTreeSet<Subscription>,
+    /// What the client wants no more, not confirmed.
+    pub leaving: BTreeSet<Subscription>,
+    /// Confirmations that the client waits for.
+    pub awaited: usize,
+    /// Confirmations of what was subscribed to again. They come first.
+    restored: usize,
+}
+
+/// Subscriptions that are to be made again.
+pub struct Restoring {
+    /// The client.
+    pub client: Id,
+    /// Not before this.
+    pub due: Instant,
+    /// What it is to be subscribed to.
+    pub channels: Vec<Subscription>,
+}
+
+/// Between two attempts to subscribe again.
+pub const RESTORE_AFTER: Duration = Duration::from_millis(100);
+/// After this time without a server the client is disconnected.
+pub const RESTORE_WITHIN: Duration = Duration::from_secs(60);
+
 impl Subscriptions {
+    /// Ends a subscription. Returns the confirmation, if there was one.
+    pub fn end(&mut self, protocol: Protocol, kind: usize, channel: &[u8]) -> Option<Vec<u8>> {
+        self.sets[kind]
+            .remove(channel)
+            .then(|| confirmation(protocol, UNSUBSCRIBE[kind], Some(channel), self.count(kind)))
+    }
+
+    /// Notes that a channel is subscribed to again. Returns whether it was not already.
+    pub fn begin_again(&mut self, id: Id, kind: usize, channel: &[u8]) -> bool {
+        let Some(known) = self.connection(id) else { return false };
+        let is_new = known.channels.insert((kind, channel.to_vec()));
+        known.restored += usize::from(is_new);
+        is_new
+    }
+
+    fn connection(&mut self, id: Id) -> Option<&mut Subscriber> {
+        self.connections.iter_mut().find(|known| known.id == id)
+    }
+
     /// How many of a kind count together.
     fn count(&self, kind: usize) -> usize {
         if kind == 2 { self.sets[2].len() } else { self.sets[0].len() + self.sets[1].len() }
@@ -54,7 +114,7 @@ fn kind_of(name: &[u8]) -> usize {
     }
 }
 
-const SUBSCRIBE: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
+pub(super) const SUBSCRIBE: [&[u8]; 3] = [b"subscribe", b"psubscribe", b"ssubscribe"];
 const UNSUBSCRIBE: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
 
 fn confirmation(protocol: Protocol, name: &[u8], channel: Option<&[u8]>, count: usize) -> Vec<u8> {
@@ -70,7 +130,12 @@ fn confirmation(protocol: Protocol, name: &[u8], channel: Option<&[u8]>, count: 
 }
 
 impl Hub {
-    fn servers_of_channel(&self, pool: usize, kind: usize, channel: &[u8]) -> Vec<usize> {
+    pub(super) fn servers_of_channel(
+        &self,
+        pool: usize,
+        kind: usize,
+        channel: &[u8],
+    ) -> Vec<usize> {
         let local = &self.pools[pool];
         if kind == 1 || channel.starts_with(b"__key") {
             return local.every();
@@ -106,33 +171,45 @@ impl Hub {
                     }
                 };
                 self.say(wire, id, &raw::request(&[SUBSCRIBE[kind], channel]));
-                client.subscriptions.get_or_insert_default().awaited += 1;
+                let subscriptions = client.subscriptions.get_or_insert_default();
+                subscriptions.awaited += 1;
+                if let Some(known) = subscriptions.connection(id) {
+                    known.awaited += 1;
+                    known.channels.insert((kind, channel.to_vec()));
+                }
             }
         }
         Flow::Done
     }
 
     /// The connection of the client's subscriptions at a server.
-    fn subscriber<W: Wire>(
+    pub(super) fn subscriber<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,
         server: usize,
     ) -> Result<Id, String> {
         let subscriptions = client.subscriptions.get_or_insert_default();
-        if let Some(known) = subscriptions.connections.iter().find(|known| known.0 == server) {
-            return Ok(known.1);
+        if let Some(known) = subscriptions.connections.iter().find(|known| known.server == server) {
+            return Ok(known.id);
         }
         let id = self.acquire(wire, client, server, None)?;
         if let Some(up) = self.upstream(id) {
             up.is_subscribed = true;
         }
-        client.subscriptions.get_or_insert_default().connections.push((server, id));
+        client.subscriptions.get_or_insert_default().connections.push(Subscriber {
+            server,
+            id,
+            channels: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            awaited: 0,
+            restored: 0,
+        });
         Ok(id)
     }
 
     /// Sends a request whose replies are messages.
-    fn say<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8]) {
+    pub(super) fn say<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8]) {
         let Some(up) = self.upstream(id) else { return };
         if up.link.is_ready() {
             wire.send(id, request);
@@ -170,6 +247,10 @@ impl Hub {
             client.answer(wire, &reply);
         }
         for channel in channels {
+            let subscription = (kind, channel.clone());
+            for restoring in self.restoring.iter_mut().filter(|r| r.client == client.id) {
+                restoring.channels.retain(|known| *known != subscription);
+            }
             let subscriptions = client.subscriptions.get_or_insert_default();
             if !subscriptions.sets[kind].contains(&channel) {
                 let count = subscriptions.count(kind);
@@ -177,13 +258,25 @@ impl Hub {
                 client.answer(wire, &reply);
                 continue;
             }
-            for server in self.servers_of_channel(client.pool, kind, &channel) {
-                let subscriptions = client.subscriptions.get_or_insert_default();
-                let known = subscriptions.connections.iter().find(|known| known.0 == server);
-                if let Some(&(_, id)) = known {
-                    subscriptions.awaited += 1;
-                    self.say(wire, id, &raw::request(&[UNSUBSCRIBE[kind], &channel]));
+            let subscriptions = client.subscriptions.get_or_insert_default();
+            let mut asked = Vec::new();
+            for known in &mut subscriptions.connections {
+                if known.channels.contains(&subscription) {
+                    known.leaving.insert(subscription.clone());
+                    known.awaited += 1;
+                    asked.push(known.id);
                 }
+            }
+            subscriptions.awaited += asked.len();
+            if asked.is_empty() {
+                // Its server is lost, and it is to be subscribed to again: not any more.
+                subscriptions.sets[kind].remove(&channel);
+                let count = subscriptions.count(kind);
+                let reply = confirmation(client.protocol, UNSUBSCRIBE[kind], Some(&channel), count);
+                client.answer(wire, &reply);
+            }
+            for id in asked {
+                self.say(wire, id, &raw::request(&[UNSUBSCRIBE[kind], &channel]));
             }
         }
         Flow::Done
@@ -200,7 +293,7 @@ impl Hub {
         while at < input.len() {
             match up.scanner.scan(&input[at..]) {
                 Ok(Scanned::Reply { len }) => {
-                    self.message(wire, up, &input[at..at + len]);
+                    self.message(wire, up, &input[at..at + len])?;
                     at += len;
                 }
                 Ok(Scanned::Incomplete { .. }) => break,
@@ -210,46 +303,90 @@ impl Hub {
         Ok(at)
     }
 
-    fn message<W: Wire>(&mut self, wire: &mut W, up: &Upstream, message: &[u8]) {
-        let Some(owner) = up.owner else { return };
-        let Some(client) = self.client(owner) else { return };
+    /// One message. An error of a subscription that was to be made again ends the connection.
+    fn message<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        up: &Upstream,
+        message: &[u8],
+    ) -> Result<(), String> {
+        let Some(owner) = up.owner else { return Ok(()) };
+        let now = wire.now();
+        let Some(client) = self.client(owner) else { return Ok(()) };
         let protocol = client.protocol;
-        let Some(subscriptions) = client.subscriptions.as_mut() else { return };
+        let Some(subscriptions) = client.subscriptions.as_mut() else { return Ok(()) };
+        let Some(at) = subscriptions.connections.iter().position(|known| known.id == up.id) else {
+            return Ok(());
+        };
         let parts = raw::elements(message).unwrap_or_default();
         let name = parts.first().and_then(|name| raw::text(name)).unwrap_or_default();
         let begins = SUBSCRIBE.iter().position(|known| *known == name);
         let ends = UNSUBSCRIBE.iter().position(|known| *known == name);
+        let is_restored = subscriptions.connections[at].restored > 0;
         let mut is_confirmation = true;
         match (begins.or(ends), parts.get(1).and_then(|channel| raw::text(channel))) {
             (Some(kind), Some(channel)) => {
+                let subscription = (kind, channel.to_vec());
+                let known = &mut subscriptions.connections[at];
+                if ends.is_some() {
+                    let is_known = known.channels.remove(&subscription);
+                    if !known.leaving.remove(&subscription) {
+                        // The server gives the channel up, because its slot has moved.
+                        if is_known {
+                            self.restore_later(now, owner, vec![subscription]);
+                        }
+                        return Ok(());
+                    }
+                }
                 let set = &mut subscriptions.sets[kind];
                 let is_new = if begins.is_some() {
                     set.insert(channel.to_vec())
                 } else {
                     set.remove(channel)
                 };
-                if is_new {
+                // That it comes again tells the client that messages may be missing.
+                if is_new || (begins.is_some() && is_restored) {
                     let count = subscriptions.count(kind);
                     wire.send(owner, &confirmation(protocol, name, Some(channel), count));
                 }
             }
             _ => {
                 is_confirmation = raw::is_error(message);
+                if is_confirmation && is_restored {
+                    let why = String::from_utf8_lossy(message);
+                    return Err(format!("it refuses a subscription: {}", why.trim()));
+                }
                 wire.send(owner, message);
             }
         }
-        if is_confirmation && subscriptions.awaited > 0 {
-            subscriptions.awaited -= 1;
-            if subscriptions.awaited == 0 {
-                if client.is_leaving && client.is_settled() {
-                    wire.finish(owner);
-                } else {
-                    wire.resume(owner);
+        if is_confirmation {
+            let known = &mut subscriptions.connections[at];
+            if is_restored {
+                known.restored -= 1;
+                if subscriptions.connections.iter().all(|known| known.restored == 0) {
+                    subscriptions.lost_since = None;
+                }
+            } else if known.awaited > 0 {
+                known.awaited -= 1;
+                subscriptions.awaited -= 1;
+                if subscriptions.awaited == 0 {
+                    self.confirmed(wire, owner);
                 }
             }
         }
         if wire.backlog(owner) > 1 << 16 {
             self.check_output(wire, owner);
+        }
+        Ok(())
+    }
+
+    /// All subscriptions that a client waited for are confirmed.
+    pub(super) fn confirmed<W: Wire>(&mut self, wire: &mut W, owner: Id) {
+        let Some(client) = self.client(owner) else { return };
+        if client.is_leaving && client.is_settled() {
+            wire.finish(owner);
+        } else {
+            wire.resume(owner);
         }
     }
 

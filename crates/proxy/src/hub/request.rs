@@ -148,6 +148,11 @@ impl Hub {
         let handling = commands.handlings[row.index];
         let at = row.single_key;
         if handling == Handling::Keyed && at > 0 && words.len() > at && client.is_plain() {
+            self.until_sample -= 1;
+            if self.until_sample == 0 {
+                self.until_sample = super::SAMPLE;
+                lock(&self.pools[client.pool].stats.hot).add(words[at]);
+            }
             let local = &self.pools[client.pool];
             if local.shared.config.deny.is_empty()
                 && local.shared.config.allow.is_empty()

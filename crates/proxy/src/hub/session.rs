@@ -103,7 +103,7 @@ impl Hub {
                 idle.push((key, id));
             } else if let Some(Conn::Upstream(up)) = self.take_conn(id) {
                 wire.close(id);
-                self.pools[up.pool].server_stats(up.server).server_connections.sub(1);
+                self.upstream_dropped(&up);
             }
         }
     }
@@ -142,9 +142,10 @@ impl Hub {
         if client.tracking.is_some() && !up.is_subscribed {
             // What the client has cached may be outdated.
             wire.send(owner, b">2\r\n$10\r\ninvalidate\r\n_\r\n");
-        } else if up.is_subscribed || client.is_watching || client.multi.is_some() {
-            // The end of the connection is what a client understands: messages may be missing, or the
-            // watched keys may have changed.
+        } else if up.is_subscribed {
+            self.subscriber_lost(wire, owner, up.id);
+        } else if client.is_watching || client.multi.is_some() {
+            // The end of the connection is what a client understands: the watched keys may have changed.
             client.is_leaving = true;
             wire.finish(owner);
         }

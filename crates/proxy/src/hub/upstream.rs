@@ -3,6 +3,7 @@
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::{LinkKey, Local};
+use crate::stats::{LARGE, Times};
 use resp::{ReplyLimits, Scanner};
 use route::link::{Broken, Link, Received, Step};
 use route::raw::{self, Protocol};
@@ -78,6 +79,8 @@ pub struct Upstream {
     pub connect_by: Option<Instant>,
     /// Requests up to a number were sent before a time.
     marks: VecDeque<(u64, Instant)>,
+    /// Replies up to this number are in the statistics of times.
+    timed: u64,
 }
 
 impl Upstream {
@@ -88,6 +91,23 @@ impl Upstream {
             self.marks.pop_front();
         }
         self.marks.front().map(|mark| mark.1)
+    }
+
+    /// Records how long the replies took that have come.
+    #[inline]
+    fn note_times(&mut self, now: Instant, times: &Times) {
+        let answered = self.link.answered();
+        while let Some(&(end, sent)) = self.marks.front() {
+            let end_answered = end.min(answered);
+            if end_answered > self.timed {
+                times.add(now.saturating_duration_since(sent), end_answered - self.timed);
+                self.timed = end_answered;
+            }
+            if end > answered {
+                break;
+            }
+            self.marks.pop_front();
+        }
     }
 
     /// Notes when a request was sent.
@@ -168,6 +188,7 @@ impl Hub {
             scanner: Scanner::new(ReplyLimits::PEER),
             connect_by: Some(now + timeout),
             marks: VecDeque::new(),
+            timed: 0,
         };
         local.server_stats(server).server_connections.add(1);
         self.put(id, Conn::Upstream(Box::new(upstream)));
@@ -249,6 +270,9 @@ impl Hub {
             match received {
                 Some(Received::Reply(tag, reply)) => {
                     replies += 1;
+                    if len > LARGE {
+                        self.pools[up.pool].server_stats(up.server).large_responses.add(1);
+                    }
                     self.reply(wire, tag, reply);
                 }
                 Some(Received::Push(push)) => self.pushed(wire, up, push),
@@ -259,6 +283,7 @@ impl Hub {
             let stats = self.pools[up.pool].server_stats(up.server);
             stats.responses.add(replies);
             stats.response_bytes.add(at as u64);
+            up.note_times(wire.now(), &stats.times);
             let failures = &self.pools[up.pool].shared.failures[up.server];
             if failures.load(SeqCst) != 0 {
                 failures.store(0, SeqCst);
@@ -280,6 +305,7 @@ impl Hub {
         let local = &mut self.pools[up.pool];
         let stats = local.server_stats(up.server);
         stats.server_connections.sub(1);
+        stats.lost.add((sent.len() + unsent.len()) as u64);
         let target = &mut local.targets[up.server];
         let was_current = target.links.iter().any(|link| link.1 == up.id)
             || target.idle.iter().any(|link| link.1 == up.id)
@@ -305,6 +331,13 @@ impl Hub {
             self.exclusive_ended(up.pool);
             self.own_lost(wire, owner, &up);
         }
+    }
+
+    /// Notes that a connection has been closed that was of no more use.
+    pub(super) fn upstream_dropped(&mut self, up: &Upstream) {
+        let stats = self.pools[up.pool].server_stats(up.server);
+        stats.server_connections.sub(1);
+        stats.lost.add(up.link.pending() as u64);
     }
 
     /// Looks for servers that do not answer.

@@ -1,6 +1,6 @@
-//! Listening: sockets, TLS, and a limit of connections. What arrives is served by [`crate::app`].
+//! Listening: sockets, TLS, and a limit of connections. What arrives is served by the owner's routes.
 
-use crate::app::{App, Peer};
+use crate::{Peer, Site};
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -66,21 +66,21 @@ fn bind_patiently(host: &str, port: u16) -> io::Result<TcpListener> {
 }
 
 /// Accepts connections until the process ends.
-pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router) {
+pub async fn serve<S: Site>(listener: TcpListener, site: Arc<S>, router: Router) {
     let accepting =
         listener.set_nonblocking(true).and_then(|()| tokio::net::TcpListener::from_std(listener));
     let listener = match accepting {
         Ok(listener) => listener,
-        Err(error) => return app.host.log(&format!("The admin port cannot accept: {error}")),
+        Err(error) => return site.log(&format!("The admin port cannot accept: {error}")),
     };
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((socket, peer)) => {
-                let (app, router) = (Arc::clone(&app), router.clone());
+                let (site, router) = (Arc::clone(&site), router.clone());
                 tokio::spawn(async move {
-                    serve_one(socket, peer, &app, router).await;
+                    serve_one(socket, peer, &*site, router).await;
                     drop(place);
                 });
             }
@@ -90,10 +90,15 @@ pub async fn serve(listener: TcpListener, app: Arc<App>, router: Router) {
     }
 }
 
-async fn serve_one(socket: tokio::net::TcpStream, peer: SocketAddr, app: &App, router: Router) {
+async fn serve_one<S: Site>(
+    socket: tokio::net::TcpStream,
+    peer: SocketAddr,
+    site: &S,
+    router: Router,
+) {
     // A wish: a socket that has died already will say so when it is read.
     let _ = socket.set_nodelay(true);
-    match app.host.tls() {
+    match site.tls() {
         None => speak(socket, peer, router).await,
         Some(rules) => {
             let handshake = TlsAcceptor::from(rules).accept(socket);

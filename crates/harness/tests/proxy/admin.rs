@@ -1,0 +1,73 @@
+//! The admin port of the proxy.
+
+use crate::support::{Proxy, okay, servers, until};
+use harness::client::ask;
+use harness::http;
+use harness::reply::{Protocol, Reply};
+use harness::server::{Program, free_port, signal};
+
+/// Status and text of an answer.
+fn get(port: u16, path: &str) -> (u16, String) {
+    let answer = http::ask(port, "GET", path, &[], "").expect("an answer");
+    (answer.status, answer.text())
+}
+
+/// The figure of a series.
+fn figure(text: &str, series: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.starts_with(series))?;
+    line.rsplit(' ').next()?.parse().ok()
+}
+
+#[test]
+fn figures_and_probes_are_served() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let (port, admin) = (free_port().expect("a port"), free_port().expect("a port"));
+    let config = format!(
+        "admin = \"127.0.0.1:{admin}\"\n[pool.main]\nkind = \"servers\"\nlisten = [\"127.0.0.1:{port}\"]\n\
+         timeout_ms = 300\nservers = [{{ address = \"127.0.0.1:{}\", name = \"one\" }}]\n",
+        servers[0].port()
+    );
+    let file = servers[0].directory().join("proxy.toml");
+    let proxy = Proxy::run(&program, &file, port, &config);
+    let mut client = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut client, &["SET", "<hot>", &"v".repeat(70_000)]), okay());
+    for _ in 0..1000 {
+        assert!(ask(&mut client, &["GET", "<hot>"]).text().is_some());
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(get(admin, path), (200, "ok\n".to_owned()));
+    }
+    let (status, text) = get(admin, "/metrics");
+    assert_eq!(status, 200);
+    let of = "{pool=\"main\",server=\"one\"}";
+    let series = |name: &str| figure(&text, &format!("dunlin_proxy_{name}{of} "));
+    assert_eq!(series("requests_total"), Some(1001.0), "{text}");
+    assert_eq!(series("responses_total"), Some(1001.0));
+    assert_eq!(series("large_responses_total"), Some(1000.0));
+    assert_eq!(series("queue"), Some(0.0));
+    assert_eq!(series("response_seconds_count"), Some(1001.0));
+    assert!(series("response_bytes_total") > Some(70e6));
+    assert_eq!(figure(&text, "dunlin_proxy_clients{pool=\"main\"} "), Some(1.0));
+    let (status, page) = get(admin, "/");
+    assert_eq!(status, 200);
+    assert!(page.contains("Pool main") && page.contains("&lt;hot&gt;"), "{page}");
+    assert_eq!(get(admin, "/nothing").0, 404);
+
+    // A proxy whose servers all fail is not ready.
+    let stopped = servers[0].process_id();
+    signal(stopped, "STOP").expect("it stops");
+    until("the server does not answer", || {
+        matches!(ask(&mut client, &["GET", "<hot>"]), Reply::Error(_))
+    });
+    let status = get(admin, "/readyz").0;
+    signal(stopped, "CONT").expect("it goes on");
+    assert_eq!(status, 503);
+    until("the proxy is ready again", || {
+        let _ = ask(&mut client, &["GET", "<hot>"]);
+        get(admin, "/readyz").0 == 200
+    });
+}

@@ -1,0 +1,81 @@
+//! Subscriptions outlive their server.
+
+use crate::support::{Proxy, servers, until, yml};
+use harness::client::{Client, ask, patience};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Program, free_port, signal};
+use std::time::Instant;
+
+fn parts(reply: Reply) -> Vec<String> {
+    let (Reply::Array(parts) | Reply::Push(parts)) = reply else { panic!("{reply:?}") };
+    let text = |part: &Reply| match part {
+        Reply::Integer(number) => number.to_string(),
+        part => String::from_utf8_lossy(part.text().unwrap_or_default()).into_owned(),
+    };
+    parts.iter().map(text).collect()
+}
+
+/// Waits for the confirmation that comes a second time.
+fn confirmed_again(subscriber: &mut Client, kind: &str, channel: &str) {
+    let message = parts(subscriber.message().expect("a message"));
+    assert_eq!(message[..2], [kind.to_owned(), channel.to_owned()]);
+}
+
+#[test]
+fn a_server_that_comes_back_has_its_subscribers() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let mut servers = servers(&program);
+    let proxy = Proxy::start(&program, &servers[..1], "");
+    for (protocol, kind, channel, publish) in [
+        (Protocol::Resp2, "subscribe", "news", "PUBLISH"),
+        (Protocol::Resp3, "subscribe", "news", "PUBLISH"),
+        (Protocol::Resp3, "psubscribe", "new*", "PUBLISH"),
+        (Protocol::Resp2, "ssubscribe", "news", "SPUBLISH"),
+    ] {
+        let mut subscriber = proxy.client(protocol);
+        subscriber.send(&[kind, channel]).expect("it is sent");
+        assert_eq!(parts(subscriber.message().expect("a confirmation")), [kind, channel, "1"]);
+        servers[0].kill().expect("it ends");
+        servers[0].start_again().expect("it starts");
+        confirmed_again(&mut subscriber, kind, channel);
+        let mut client = proxy.client(Protocol::Resp2);
+        let deadline = Instant::now() + patience();
+        // The shared connection may still be that to the server that was killed.
+        while ask(&mut client, &[publish, "news", "x"]) != Reply::Integer(1) {
+            assert!(Instant::now() < deadline, "the message reaches no subscriber");
+        }
+        let message = parts(subscriber.message().expect("a message"));
+        assert_eq!(message.last().map(String::as_str), Some("x"));
+        // It can be ended as ever.
+        let end = kind.replace("sub", "unsub");
+        subscriber.send(&[&end[..], channel]).expect("it is sent");
+        assert_eq!(parts(subscriber.message().expect("a confirmation")), [&end, channel, "0"]);
+    }
+}
+
+#[test]
+fn subscriptions_go_over_to_other_servers() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let port = free_port().expect("a port");
+    let file = servers[0].directory().join("nutcracker.yml");
+    let proxy = Proxy::run(&program, &file, port, &yml(port, &servers[..1], ""));
+    let mut subscriber = proxy.client(Protocol::Resp3);
+    subscriber.send(&["SUBSCRIBE", "news"]).expect("it is sent");
+    let confirmation = parts(subscriber.message().expect("a confirmation"));
+    assert_eq!(confirmation, ["subscribe", "news", "1"]);
+    std::fs::write(&file, yml(port, &servers[1..2], "")).expect("a file");
+    signal(proxy.process_id(), "HUP").expect("it runs");
+    confirmed_again(&mut subscriber, "subscribe", "news");
+    assert_eq!(ask(&mut servers[1].client(), &["PUBLISH", "news", "x"]), Reply::Integer(1));
+    assert_eq!(parts(subscriber.message().expect("a message")), ["message", "news", "x"]);
+    until("the old server has no subscriber", || {
+        ask(&mut servers[0].client(), &["PUBLISH", "news", "y"]) == Reply::Integer(0)
+    });
+}

@@ -1,0 +1,80 @@
+//! HTTP for people and probes: ports, threads, TLS, limits, and headers that hold for every answer.
+//!
+//! The admin ports of a server and of the proxy are [`Site`]s with routes of their own.
+
+mod listen;
+
+pub use listen::bind;
+
+use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
+use rustls::ServerConfig;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// The address that a request comes from: an extension of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+/// What a port needs of its owner.
+pub trait Site: Send + Sync + 'static {
+    /// The certificates of the port, if it speaks TLS; asked for each connection.
+    fn tls(&self) -> Option<Arc<ServerConfig>>;
+
+    /// Prepares a thread.
+    fn begin_thread(&self) {}
+
+    /// Writes a line into the log.
+    fn log(&self, line: &str);
+}
+
+/// Starts to serve `router` on open ports, with so many threads. It is served for as long as the runtime
+/// exists.
+///
+/// # Errors
+/// The threads cannot be started; the text is for the operator.
+pub fn start<S: Site>(
+    site: &Arc<S>,
+    threads: usize,
+    listeners: Vec<TcpListener>,
+    router: &Router,
+) -> Result<Runtime, String> {
+    let beginner = Arc::clone(site);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .max_blocking_threads(threads)
+        .thread_name("admin")
+        .on_thread_start(move || beginner.begin_thread())
+        .enable_all()
+        .build()
+        .map_err(|error| format!("Can't start the threads of the admin port: {error}"))?;
+    for listener in listeners {
+        if let Ok(address) = listener.local_addr() {
+            site.log(&format!("Admin port: listening on {address}"));
+        }
+        runtime.spawn(listen::serve(listener, Arc::clone(site), router.clone()));
+    }
+    Ok(runtime)
+}
+
+/// Gives an answer the headers that all have: none loads anything from elsewhere, is shown in a foreign page,
+/// is taken for another type, or kept unless it says so.
+pub fn secure(response: &mut Response) {
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+const HEADERS: [(header::HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
