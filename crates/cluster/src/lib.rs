@@ -5,6 +5,7 @@
 //!   driver         a copy and its coordinator on one thread: calls one after the other
 //!   copy           one copy's lease and role: events and time in, actions out
 //!   promotion      fences, the choice of a successor, the transactions of fail-over
+//!   describe       what clients are told: CLUSTER SLOTS, NODES, INFO, MOVED
 //!   change         what operators ask for (MEET, ADDSLOTS, REPLICATE, FORGET …), as transactions
 //!   view           all keys of one database, read at one revision
 //!   topology       shards, slots, copies, epochs, and their JSON
@@ -18,6 +19,7 @@
 pub mod change;
 pub mod coordinator;
 pub mod copy;
+pub mod describe;
 pub mod driver;
 pub mod id;
 pub mod promotion;

@@ -336,3 +336,6 @@ impl Copy {
         mine.is_some() && view.alive.get(&self.me).map(|at| at.value) == mine
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a copy does in moments that the simulation meets seldom.
+
+use super::*;
+use crate::slots::Slots;
+use crate::topology::{Address, Replica, Topology};
+use crate::view::{At, Fence, Keys};
+
+const ME: Id = Id::new([2; 20]);
+const OTHER: Id = Id::new([1; 20]);
+const MINE: Incarnation = Incarnation(2);
+const EPOCH: Epoch = Epoch(5);
+const LEASE: LeaseId = 7;
+
+const fn ms(ms: u64) -> Moment {
+    Moment::from_millis(ms)
+}
+
+fn settings() -> Settings {
+    Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000) }
+}
+
+/// A shard with two members, led by `holder`; both have leases.
+fn view(holder: Id) -> View {
+    let copy = |id: Id, incarnation: u64| {
+        let (host, hostname) = ("10.0.0.1".to_owned(), String::new());
+        let address = Address { host, port: 7000, tls_port: 0, hostname };
+        let member = Some(Incarnation(incarnation));
+        Replica { id, address, member, is_never_promoted: false }
+    };
+    let incarnation = Incarnation(if holder == ME { 2 } else { 1 });
+    let mut shard = Shard::new(OTHER, copy(OTHER, 1).address, Incarnation(1));
+    shard.epoch = EPOCH;
+    shard.slots = Slots::from_fn(|_| true);
+    shard.holder = Holder { id: holder, incarnation };
+    shard.copies = vec![copy(OTHER, 1), copy(ME, 2)];
+    let topology = Topology { epoch: EPOCH, ..Topology::new(shard) };
+    let alive = |id: Id, incarnation: Incarnation, lease| {
+        (id, At { value: Alive { incarnation, lease }, revision: 3 })
+    };
+    View {
+        keys: Keys::new("test"),
+        database: OTHER,
+        revision: 9,
+        topology: At { value: topology, revision: 8 },
+        alive: [alive(OTHER, Incarnation(1), 6), alive(ME, MINE, LEASE)].into(),
+        fences: BTreeMap::new(),
+    }
+}
+
+fn facts() -> Facts {
+    let position = Position { epoch: EPOCH, offset: 10 };
+    Facts { position, is_whole: true, is_listed: true, ..Facts::default() }
+}
+
+/// A copy that has a lease, and has read `view`.
+fn started(view: View) -> Copy {
+    let mut copy = Copy::new(ME, MINE, settings());
+    assert_eq!(
+        copy.step(ms(0), &facts()),
+        [Action::Lease(LeaseCall::Grant(ms(4000))), Action::Read]
+    );
+    copy.lease_replied(ms(1), ms(0), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    copy.read(ms(1), ms(0), Some(view));
+    copy
+}
+
+/// Reads a later view, as the copy asks for it.
+fn read(copy: &mut Copy, now: Moment, mut view: View) {
+    view.revision = copy.view().map_or(0, |view| view.revision) + 1;
+    copy.changed(now);
+    copy.step(now, &facts());
+    copy.read(now + ms(2), now + ms(1), Some(view));
+}
+
+fn transaction(actions: &[Action]) -> Option<&Transaction> {
+    actions.iter().find_map(|action| match action {
+        Action::Commit(transaction) => Some(transaction),
+        _ => None,
+    })
+}
+
+fn without_primary() -> View {
+    let mut view = view(OTHER);
+    view.alive.remove(&OTHER);
+    view
+}
+
+#[test]
+fn a_copy_follows_the_primary_of_the_view() {
+    let mut copy = started(view(OTHER));
+    let holder = Holder { id: OTHER, incarnation: Incarnation(1) };
+    assert_eq!(copy.step(ms(2), &facts()), [Action::Follow(holder, EPOCH)]);
+    assert!(copy.accepts(EPOCH) && copy.accepts(EPOCH.next()) && !copy.accepts(Epoch(4)));
+}
+
+#[test]
+fn the_first_role_waits_for_the_registration() {
+    let mut unregistered = view(OTHER);
+    unregistered.alive.remove(&ME);
+    let mut copy = started(unregistered);
+    let actions = copy.step(ms(2), &facts());
+    assert!(transaction(&actions).is_some() && actions.len() == 1, "{actions:?}");
+    assert!(!copy.accepts(EPOCH));
+}
+
+/// What a copy has refused it refuses after a restart, too: its data still are the same.
+#[test]
+fn a_fence_outlives_the_process() {
+    let mut fenced = view(OTHER);
+    let fence = Fence { epoch: EPOCH, incarnation: MINE, position: facts().position };
+    fenced.fences.insert((OTHER, ME), At { value: fence, revision: 9 });
+    let mut copy = started(fenced);
+    assert_eq!(copy.step(ms(2), &facts()), []);
+    assert!(!copy.accepts(EPOCH) && copy.accepts(EPOCH.next()));
+    assert_eq!(copy.promise(ms(3), EPOCH), None);
+}
+
+#[test]
+fn a_copy_without_a_primary_freezes_before_it_fences() {
+    let mut copy = started(without_primary());
+    let actions = copy.step(ms(2), &facts());
+    assert!(actions.contains(&Action::Freeze(EPOCH)) && transaction(&actions).is_none());
+    assert!(!copy.accepts(EPOCH));
+    let frozen = Facts { frozen: Some(EPOCH), ..facts() };
+    let actions = copy.step(ms(3), &frozen);
+    let fence = transaction(&actions).expect("it fences");
+    let compared: Vec<u64> = fence.compares.iter().map(|compare| compare.revision).collect();
+    assert_eq!(compared, [8, 3], "the topology, and its own lease and data");
+    // A copy that synchronises has nothing to say.
+    let mut copy = started(without_primary());
+    assert_eq!(copy.step(ms(2), &Facts { is_whole: false, ..facts() }).len(), 1);
+}
+
+#[test]
+fn a_promise_is_kept() {
+    let mut copy = started(view(OTHER));
+    copy.step(ms(2), &facts());
+    assert_eq!(copy.promise(ms(10), EPOCH), Some(ms(2000)));
+    read(&mut copy, ms(20), without_primary());
+    assert_eq!(copy.step(ms(2009), &facts()).iter().filter(|it| is_freeze(it)).count(), 0);
+    read(&mut copy, ms(2010), without_primary());
+    let actions = copy.step(ms(2013), &facts());
+    assert!(actions.iter().any(is_freeze), "{actions:?}");
+    assert_eq!(copy.promise(ms(2014), EPOCH), None, "it has stopped following");
+}
+
+fn is_freeze(action: &Action) -> bool {
+    matches!(action, Action::Freeze(_))
+}
+
+#[test]
+fn a_copy_is_enrolled_when_it_is_in_step_and_listed() {
+    let mut new = view(OTHER);
+    new.topology.value.shards[0].copies[1].member = None;
+    let is_enrolled = |facts: Facts| {
+        let mut copy = started(new.clone());
+        transaction(&copy.step(ms(2), &facts)).is_some()
+    };
+    assert!(is_enrolled(facts()));
+    assert!(!is_enrolled(Facts { is_listed: false, ..facts() }));
+    assert!(!is_enrolled(Facts { is_whole: false, ..facts() }));
+    let behind = Position { epoch: Epoch(4), offset: 99 };
+    assert!(!is_enrolled(Facts { position: behind, ..facts() }));
+}
+
+#[test]
+fn a_primary_is_alone_by_its_lease_or_by_promises() {
+    let mut copy = started(view(ME));
+    assert_eq!(copy.step(ms(2), &facts()), [Action::Lead(EPOCH)]);
+    assert!(copy.is_alone(ms(3999)) && copy.may_confirm(ms(3999)));
+    assert!(!copy.is_alone(ms(4000)) && !copy.may_confirm(ms(4000)));
+    copy.failed(ms(100), Call::Read);
+    assert!(copy.step(ms(101), &facts()).contains(&Action::Ask(EPOCH)));
+    copy.promised(OTHER, Epoch(4), ms(3900), ms(2000));
+    assert!(!copy.is_alone(ms(4000)), "the promise was about another epoch");
+    copy.promised(OTHER, EPOCH, ms(3900), ms(2000));
+    assert!(copy.is_alone(ms(5899)) && !copy.is_alone(ms(5900)));
+}
+
+#[test]
+fn a_new_lease_counts_when_the_view_shows_it() {
+    let mut copy = started(view(ME));
+    copy.step(ms(2), &facts());
+    copy.step(ms(1000), &facts());
+    copy.lease_replied(ms(9000), ms(1000), LeaseReply::Gone);
+    copy.step(ms(9000), &facts());
+    copy.lease_replied(ms(9010), ms(9000), LeaseReply::Held { id: 8, ttl: ms(4000) });
+    assert!(!copy.is_alone(ms(9011)), "another may have been promoted");
+    let mut retaken = view(ME);
+    retaken.alive.insert(ME, At { value: Alive { incarnation: MINE, lease: 8 }, revision: 11 });
+    retaken.topology.value.epoch = EPOCH.next();
+    retaken.topology.value.shards[0].epoch = EPOCH.next();
+    read(&mut copy, ms(9020), retaken);
+    assert!(copy.step(ms(9023), &facts()).contains(&Action::Lead(EPOCH.next())));
+    assert!(copy.is_alone(ms(9023)));
+}
+
+#[test]
+fn a_switch_is_sent_when_the_successor_has_everything_and_only_another_epoch_ends_it() {
+    let successor = Holder { id: OTHER, incarnation: Incarnation(1) };
+    let level = Facts { level: vec![successor], ..facts() };
+    let mut copy = started(view(ME));
+    copy.step(ms(2), &facts());
+    copy.switch_to(OTHER);
+    assert_eq!(copy.step(ms(3), &facts()), [], "the successor lacks something");
+    assert!(!copy.may_confirm(ms(3)) && copy.is_alone(ms(3)), "writes pause, reads go on");
+    assert!(transaction(&copy.step(ms(4), &level)).is_some());
+    assert!(!copy.is_alone(ms(4)), "the switch may have been made");
+    copy.cancel_switch();
+    copy.failed(ms(500), Call::Commit);
+    assert!(copy.is_switching() && !copy.may_confirm(ms(501)));
+    // etcd is back, and the view is as before: the switch may still arrive.
+    copy.step(ms(700), &facts());
+    copy.lease_replied(ms(701), ms(700), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
+    copy.read(ms(702), ms(700), Some(view(ME)));
+    let actions = copy.step(ms(703), &level);
+    let cancel = transaction(&actions).expect("it cancels");
+    assert!(!copy.may_confirm(ms(703)) && cancel.compares[0].revision == 8);
+    let mut cancelled = view(ME);
+    cancelled.topology.value.epoch = EPOCH.next();
+    cancelled.topology.value.shards[0].epoch = EPOCH.next();
+    copy.committed(ms(704), Outcome::Done(12));
+    read(&mut copy, ms(705), cancelled);
+    copy.step(ms(708), &facts());
+    assert!(!copy.is_switching() && copy.may_confirm(ms(708)));
+}

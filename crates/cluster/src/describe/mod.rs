@@ -1,0 +1,272 @@
+//! What clients and tools are told of a database: CLUSTER SLOTS, SHARDS, NODES and INFO, and where a slot is.
+//!
+//! Clients read these forms strictly, each its own part. What they have in common decides:
+//! - a host is always there, and is one that others can connect to;
+//! - a shard without a primary keeps the address of its last one: clients try again, where a hole would end them;
+//! - ranges are merged and in the order of slots, the primary is first, then replicas by id;
+//! - a replica without a lease is not named to clients that route by SLOTS;
+//! - NODES says `master` and `slave`, SHARDS `master` and `replica`.
+
+use crate::id::Id;
+use crate::slots::COUNT;
+use crate::topology::{Holder, Replica, Shard};
+use crate::view::View;
+use std::fmt::Write;
+
+/// What Redis adds to a port for its bus. There is none here, but tools read the number.
+const BUS_OFFSET: u16 = 10_000;
+
+/// For whom the answer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asker {
+    /// The connection has TLS, so ports with TLS are named.
+    pub is_tls: bool,
+    /// Host names are preferred to addresses.
+    pub wants_hostname: bool,
+}
+
+/// A server, as SLOTS names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// The host to connect to.
+    pub endpoint: String,
+    /// The port.
+    pub port: u16,
+    /// Its name.
+    pub id: Id,
+    /// `ip` or `hostname`, whichever is not the endpoint.
+    pub metadata: Option<(&'static str, String)>,
+}
+
+/// An element of the reply to CLUSTER SLOTS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// The first slot.
+    pub first: u16,
+    /// The last slot.
+    pub last: u16,
+    /// The primary, then the replicas.
+    pub nodes: Vec<Node>,
+}
+
+/// Where a request for a slot belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// This copy leads the slot's shard.
+    Here,
+    /// This copy is a replica of the slot's shard, whose primary this is: a client that has said READONLY reads here.
+    Replica(Node),
+    /// Another server leads the slot's shard.
+    Moved(Node),
+    /// No shard has the slot.
+    Unassigned,
+}
+
+/// A copy's health, as SHARDS says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// It has a lease and the shard's data.
+    Online,
+    /// It has a lease, and no data yet.
+    Loading,
+    /// It has no lease.
+    Fail,
+}
+
+impl Health {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Health::Online => "online",
+            Health::Loading => "loading",
+            Health::Fail => "fail",
+        }
+    }
+}
+
+/// A copy, with all that the answers say of it.
+struct Told<'a> {
+    copy: &'a Replica,
+    shard: &'a Shard,
+    is_primary: bool,
+    is_alive: bool,
+}
+
+impl View {
+    /// Returns what CLUSTER SLOTS answers.
+    pub fn slot_ranges(&self, asker: Asker) -> Vec<Range> {
+        let shards = self.topology.value.shards.iter();
+        let ranges = shards.flat_map(|shard| {
+            let nodes = self.nodes_of(shard, asker);
+            let range = move |&(first, last)| Range { first, last, nodes: nodes.clone() };
+            shard.slots.ranges().iter().map(range)
+        });
+        let mut ranges: Vec<Range> = ranges.collect();
+        ranges.sort_by_key(|range| range.first);
+        ranges
+    }
+
+    /// Returns where a request for `slot` belongs, for the copy `me`.
+    pub fn place_of(&self, me: Id, slot: u16, asker: Asker) -> Place {
+        let Some(shard) = self.topology.value.shard_with(slot) else { return Place::Unassigned };
+        if shard.holder.id == me {
+            return Place::Here;
+        }
+        let Some(primary) = shard.copy(shard.holder.id) else { return Place::Unassigned };
+        let node = asker.node(primary);
+        match shard.copy(me) {
+            Some(_) => Place::Replica(node),
+            None => Place::Moved(node),
+        }
+    }
+
+    /// Returns a copy's health.
+    pub fn health_of(&self, shard: &Shard, copy: &Replica) -> Health {
+        let Some(at) = self.alive.get(&copy.id) else { return Health::Fail };
+        let incarnation = at.value.incarnation;
+        let leads = shard.holder == Holder { id: copy.id, incarnation };
+        match leads || copy.member == Some(incarnation) {
+            true => Health::Online,
+            false => Health::Loading,
+        }
+    }
+
+    /// Returns what CLUSTER NODES answers at the copy `me`.
+    pub fn nodes_text(&self, me: Id, asker: Asker) -> String {
+        let mut told: Vec<Told<'_>> = self.told().collect();
+        told.sort_by_key(|told| told.copy.id);
+        let mut text = String::new();
+        for Told { copy, shard, is_primary, is_alive } in told {
+            let node = asker.node(copy);
+            let Replica { id, address, .. } = copy;
+            let bus = node.port.checked_add(BUS_OFFSET).unwrap_or(0);
+            let _ = write!(text, "{id} {}:{}@{bus}", address.host, node.port);
+            if !address.hostname.is_empty() {
+                let _ = write!(text, ",{}", address.hostname);
+            }
+            let flags = [
+                (copy.id == me, "myself"),
+                (true, if is_primary { "master" } else { "slave" }),
+                (!is_alive, "fail"),
+                (copy.is_never_promoted, "nofailover"),
+            ];
+            let flags: Vec<&str> =
+                flags.iter().filter(|(is_set, _)| *is_set).map(|&(_, flag)| flag).collect();
+            let primary = if is_primary { "-".into() } else { shard.holder.id.to_string() };
+            let link = if is_alive { "connected" } else { "disconnected" };
+            let (flags, epoch) = (flags.join(","), shard.epoch.0);
+            let _ = write!(text, " {flags} {primary} 0 0 {epoch} {link}");
+            for &(first, last) in shard.slots.ranges().iter().filter(|_| is_primary) {
+                let _ = match first == last {
+                    true => write!(text, " {first}"),
+                    false => write!(text, " {first}-{last}"),
+                };
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Returns whether requests are answered: each slot's shard has a living primary, or, without
+    /// `cluster-require-full-coverage`, there is a slot at all.
+    pub fn is_ok(&self, requires_full_coverage: bool) -> bool {
+        let slots = self.slot_counts();
+        match requires_full_coverage {
+            true => slots.served == usize::from(COUNT),
+            false => slots.assigned > 0,
+        }
+    }
+
+    /// Returns what CLUSTER INFO answers at the copy `me`.
+    pub fn info_text(&self, me: Id, requires_full_coverage: bool) -> String {
+        let topology = &self.topology.value;
+        let state = if self.is_ok(requires_full_coverage) { "ok" } else { "fail" };
+        let slots = self.slot_counts();
+        let failed = || self.told().filter(|told| !told.is_alive);
+        let has_slots = |told: &Told<'_>| told.is_primary && !told.shard.slots.is_empty();
+        let own_epoch = topology.shard_of(me).map_or(0, |shard| shard.epoch.0);
+        let size = topology.shards.iter().filter(|shard| !shard.slots.is_empty()).count();
+        let lines: [(&str, u64); 15] = [
+            ("cluster_slots_assigned", slots.assigned as u64),
+            ("cluster_slots_ok", slots.served as u64),
+            ("cluster_slots_pfail", 0),
+            ("cluster_slots_fail", (slots.assigned - slots.served) as u64),
+            ("cluster_nodes_pfail", 0),
+            ("cluster_nodes_fail", failed().count() as u64),
+            ("cluster_voting_nodes_pfail", 0),
+            ("cluster_voting_nodes_fail", failed().filter(has_slots).count() as u64),
+            ("cluster_known_nodes", topology.copies().count() as u64),
+            ("cluster_size", size as u64),
+            ("cluster_current_epoch", topology.epoch.0),
+            ("cluster_my_epoch", own_epoch),
+            ("cluster_stats_messages_sent", 0),
+            ("cluster_stats_messages_received", 0),
+            ("total_cluster_links_buffer_limit_exceeded", 0),
+        ];
+        let mut text = format!("cluster_state:{state}\r\n");
+        for (name, value) in lines {
+            let _ = write!(text, "{name}:{value}\r\n");
+        }
+        text
+    }
+
+    fn slot_counts(&self) -> SlotCounts {
+        let mut counts = SlotCounts { assigned: 0, served: 0 };
+        for shard in &self.topology.value.shards {
+            counts.assigned += shard.slots.len();
+            counts.served += if self.is_alive(shard.holder) { shard.slots.len() } else { 0 };
+        }
+        counts
+    }
+
+    fn told(&self) -> impl Iterator<Item = Told<'_>> {
+        self.topology.value.shards.iter().flat_map(move |shard| {
+            shard.copies.iter().map(move |copy| Told {
+                copy,
+                shard,
+                is_primary: copy.id == shard.holder.id,
+                is_alive: self.health_of(shard, copy) != Health::Fail,
+            })
+        })
+    }
+
+    /// The primary, then the replicas that can be read.
+    fn nodes_of(&self, shard: &Shard, asker: Asker) -> Vec<Node> {
+        let is_read = |copy: &&Replica| {
+            copy.id != shard.holder.id && self.health_of(shard, copy) == Health::Online
+        };
+        let mut replicas: Vec<&Replica> = shard.copies.iter().filter(is_read).collect();
+        replicas.sort_by_key(|copy| copy.id);
+        let primary = shard.copy(shard.holder.id);
+        primary.into_iter().chain(replicas).map(|copy| asker.node(copy)).collect()
+    }
+}
+
+/// How many slots have a shard, and one with a living primary.
+struct SlotCounts {
+    assigned: usize,
+    served: usize,
+}
+
+impl Asker {
+    /// How a copy is named to this client.
+    pub fn node(self, copy: &Replica) -> Node {
+        let address = &copy.address;
+        let is_tls = match (self.is_tls, address.tls_port, address.port) {
+            (true, 0, _) => false,
+            (false, _, 0) => true,
+            (is_tls, ..) => is_tls,
+        };
+        let port = if is_tls { address.tls_port } else { address.port };
+        let by_name = self.wants_hostname && !address.hostname.is_empty();
+        let (endpoint, metadata) = match by_name {
+            true => (&address.hostname, Some(("ip", address.host.clone()))),
+            false => (&address.host, Some(("hostname", address.hostname.clone()))),
+        };
+        let metadata = metadata.filter(|(_, value)| !value.is_empty());
+        Node { endpoint: endpoint.clone(), port, id: copy.id, metadata }
+    }
+}
+
+#[cfg(test)]
+mod tests;
