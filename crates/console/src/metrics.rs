@@ -1,67 +1,162 @@
 //! `/metrics`: what Prometheus reads. The request runs as the user whose credentials it carries; without any, as the
-//! default user.
-//!
-//! The seam: [`write`] gets a text of INFO and makes the exposition of it.
+//! default user. What that user may not ask is left out, but INFO, without which there is nothing to say.
 
-use crate::api;
-use crate::app::{App, Peer};
-use crate::info::Info;
+use crate::api::{self, ApiError};
+use crate::app::App;
+use crate::host::ThreadTime;
+use crate::link::Words;
+use crate::reply::Reply;
+use crate::words;
 use axum::extract::{Request, State};
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
-use std::fmt::Write as _;
+use metrics::exporter::{self, Answers, Durations, Spike};
+use metrics::own;
+use metrics::text::{CONTENT_TYPE, Exposition};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Answers a scrape.
 pub async fn expose(State(app): State<Arc<App>>, request: Request) -> Response {
-    let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
-    match api::info_of(&app, peer, request).await {
-        Ok(text) => {
-            let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-            (kind, write(&text)).into_response()
+    let mut out = Exposition::default();
+    match ask(&app, request).await {
+        Ok(answers) => {
+            exporter::write(&mut out, &answers);
+            own::write(&mut out, &answers, &threads(app.host.threads()));
         }
-        Err(error) => error.into_response(),
+        // The server that the console shows is gone; of itself it knows that it is there.
+        Err(error) if error.is_of_link() => exporter::write_down(&mut out),
+        Err(error) => return error.into_response(),
     }
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], out.into_text()).into_response()
 }
 
-/// Fields of INFO and their metrics: name, type.
-const METRICS: [(&str, &str, &str); 12] = [
-    ("uptime_in_seconds", "redis_uptime_in_seconds", "gauge"),
-    ("connected_clients", "redis_connected_clients", "gauge"),
-    ("blocked_clients", "redis_blocked_clients", "gauge"),
-    ("used_memory", "redis_memory_used_bytes", "gauge"),
-    ("used_memory_rss", "redis_memory_used_rss_bytes", "gauge"),
-    ("maxmemory", "redis_memory_max_bytes", "gauge"),
-    ("total_commands_processed", "redis_commands_processed_total", "counter"),
-    ("keyspace_hits", "redis_keyspace_hits_total", "counter"),
-    ("keyspace_misses", "redis_keyspace_misses_total", "counter"),
-    ("expired_keys", "redis_expired_keys_total", "counter"),
-    ("evicted_keys", "redis_evicted_keys_total", "counter"),
-    ("connected_slaves", "redis_connected_slaves", "gauge"),
-];
-
-/// Makes the exposition of a reply to INFO.
-fn write(text: &str) -> String {
-    let info = Info::parse(text);
-    let mut out = String::from("# TYPE redis_up gauge\nredis_up 1\n");
-    for (field, name, kind) in METRICS {
-        if let Some(value) = info.find(field) {
-            // A string takes all.
-            let _ = write!(out, "# TYPE {name} {kind}\n{name} {value}\n");
-        }
+async fn ask(app: &Arc<App>, request: Request) -> Result<Answers, ApiError> {
+    let session = api::session_of(app, request).await?;
+    let mut answers = read(session.access.run_all(&requests()).await?)?;
+    // Of others it would be an error, which they would count.
+    if answers.info.contains("cluster_enabled:1") {
+        answers.cluster = session.access.run(words!["CLUSTER", "INFO"]).await?.text();
     }
-    out
+    Ok(answers)
+}
+
+fn threads(times: Vec<ThreadTime>) -> Vec<(String, f64)> {
+    times.into_iter().map(|thread| (thread.name, thread.seconds)).collect()
+}
+
+/// Logs of COMMANDLOG, and their names in series.
+const LOGS: [(&str, &str); 3] =
+    [("slow", "slow"), ("large-request", "large_request"), ("large-reply", "large_reply")];
+
+/// What a scrape asks. [`read`] takes the replies in this order.
+fn requests() -> Vec<Words> {
+    let mut options = words!["CONFIG", "GET"];
+    options.extend(exporter::options().map(Vec::from));
+    let first = [
+        words!["INFO", "everything"],
+        options,
+        words!["LATENCY", "LATEST"],
+        words!["LATENCY", "HISTOGRAM"],
+        words!["SLOWLOG", "LEN"],
+        words!["SLOWLOG", "GET", "1"],
+    ];
+    let lengths = LOGS.map(|(log, _)| words!["COMMANDLOG", "LEN", log]);
+    first.into_iter().chain(lengths).collect()
+}
+
+fn read(replies: Vec<Reply>) -> Result<Answers, ApiError> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let mut replies = replies.into_iter();
+    let info = replies.next().unwrap_or(Reply::Null);
+    let mut answers = Answers { info: api::check(info)?.text(), now, ..Answers::default() };
+    let mut next = || replies.next().unwrap_or(Reply::Null);
+    answers.config =
+        next().pairs().into_iter().map(|(name, value)| (name.text(), value.text())).collect();
+    answers.spikes = next().items().iter().filter_map(spike).collect();
+    answers.durations = next().pairs().into_iter().map(durations).collect();
+    answers.slow_length = integer(&next());
+    let latest = next();
+    if matches!(latest, Reply::Array(_)) {
+        let entry = latest.items().first().map_or(&[][..], Reply::items);
+        let part = |place: usize| entry.get(place).map_or(0, Reply::integer);
+        answers.slow_last = Some((part(0), part(2)));
+    }
+    answers.logs = LOGS.iter().filter_map(|(_, name)| Some((*name, integer(&next())?))).collect();
+    Ok(answers)
+}
+
+/// An integer, if it is one.
+fn integer(reply: &Reply) -> Option<i64> {
+    matches!(reply, Reply::Integer(_)).then(|| reply.integer())
+}
+
+fn spike(reply: &Reply) -> Option<Spike> {
+    let [event, at, milliseconds, ..] = reply.items() else { return None };
+    let (at, milliseconds) = (at.integer(), milliseconds.integer());
+    Some(Spike { event: event.text(), at, milliseconds })
+}
+
+fn durations((command, figures): (&Reply, &Reply)) -> Durations {
+    let count = |reply: &Reply| u64::try_from(reply.integer()).unwrap_or(0);
+    let buckets = figures.get("histogram_usec").map(Reply::pairs).unwrap_or_default();
+    Durations {
+        command: command.text(),
+        calls: figures.get("calls").map_or(0, count),
+        buckets: buckets.iter().map(|(bound, calls)| (count(bound), count(calls))).collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn bulk(text: &str) -> Reply {
+        Reply::Bulk(text.into())
+    }
+
     #[test]
-    fn fields_become_metrics() {
-        let text = write("used_memory:5\r\n");
-        assert!(
-            text.ends_with("# TYPE redis_memory_used_bytes gauge\nredis_memory_used_bytes 5\n")
-        );
+    fn what_a_user_may_not_ask_is_left_out() {
+        let refusal = || Reply::Error("NOPERM no".to_owned());
+        let mut replies = vec![bulk("# Memory\r\nused_memory:5\r\n")];
+        replies.extend((1..requests().len()).map(|_| refusal()));
+        let mut out = Exposition::default();
+        exporter::write(&mut out, &read(replies).unwrap());
+        let text = out.into_text();
+        assert!(text.contains("\nredis_memory_used_bytes 5\n"), "{text}");
+        assert!(!text.contains("slowlog") && !text.contains("config"), "{text}");
+        assert!(read(vec![refusal()]).is_err());
+    }
+
+    #[test]
+    fn replies_of_both_protocols_are_read() {
+        let histogram = Reply::Map(vec![(
+            bulk("get"),
+            Reply::Map(vec![
+                (bulk("calls"), Reply::Integer(3)),
+                (bulk("histogram_usec"), Reply::Array([1, 1, 2, 3].map(Reply::Integer).to_vec())),
+            ]),
+        )]);
+        let entry = Reply::Array([7, 0, 2500].map(Reply::Integer).to_vec());
+        let replies = vec![
+            bulk("# Server\r\n"),
+            Reply::Array(vec![bulk("maxmemory"), bulk("9")]),
+            Reply::Array(vec![Reply::Array(vec![
+                bulk("command"),
+                Reply::Integer(5),
+                Reply::Integer(20),
+                Reply::Integer(30),
+            ])]),
+            histogram,
+            Reply::Integer(1),
+            Reply::Array(vec![entry]),
+            Reply::Integer(4),
+        ];
+        let answers = read(replies).unwrap();
+        assert_eq!(answers.config, [("maxmemory".to_owned(), "9".to_owned())]);
+        assert_eq!((answers.spikes[0].at, answers.spikes[0].milliseconds), (5, 20));
+        assert_eq!(answers.durations[0].buckets, [(1, 1), (2, 3)]);
+        assert_eq!((answers.slow_length, answers.slow_last), (Some(1), Some((7, 2500))));
+        assert_eq!(answers.logs, [("slow", 4)]);
     }
 }

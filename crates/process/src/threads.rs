@@ -1,13 +1,23 @@
 //! The processor time of each thread of the process.
 
+use crate::facts::CpuTime;
 use std::fs;
+use std::time::Duration;
 
 /// Clock ticks of a second in /proc, which is fixed in the interface.
-const TICKS: f64 = 100.0;
+const TICKS: u64 = 100;
 
-/// The name of each thread and the seconds of processor time that it has used. Empty where /proc is not
-/// mounted.
-pub fn times() -> Vec<(String, f64)> {
+/// A thread and the processor time that it has used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thread {
+    /// Its name.
+    pub name: String,
+    /// The time, to a clock tick.
+    pub time: CpuTime,
+}
+
+/// Each thread of the process. Empty where /proc is not mounted.
+pub fn all() -> Vec<Thread> {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
     threads
         .flatten()
@@ -17,12 +27,29 @@ pub fn times() -> Vec<(String, f64)> {
         .collect()
 }
 
+/// The name of each thread and the seconds of processor time that it has used.
+pub fn times() -> Vec<(String, f64)> {
+    let seconds = |time: CpuTime| (time.user + time.system).as_secs_f64();
+    all().into_iter().map(|thread| (thread.name, seconds(thread.time))).collect()
+}
+
+/// The time of all threads together whose names have this beginning.
+pub fn time_of(prefix: &str) -> CpuTime {
+    let threads = all().into_iter().filter(|thread| thread.name.starts_with(prefix));
+    threads.fold(CpuTime::default(), |sum, Thread { time, .. }| CpuTime {
+        user: sum.user + time.user,
+        system: sum.system + time.system,
+    })
+}
+
 /// Name and time of a line of `/proc/…/stat`; a name may hold any character.
-fn parse(line: &str) -> Option<(String, f64)> {
+fn parse(line: &str) -> Option<Thread> {
     let (name, rest) = line.split_once('(')?.1.rsplit_once(") ")?;
     let mut fields = rest.split(' ').skip(11);
-    let mut ticks = || fields.next()?.parse::<f64>().ok();
-    Some((name.to_owned(), (ticks()? + ticks()?) / TICKS))
+    let mut time =
+        || Some(Duration::from_millis(fields.next()?.parse::<u64>().ok()? * 1000 / TICKS));
+    let (user, system) = (time()?, time()?);
+    Some(Thread { name: name.to_owned(), time: CpuTime { user, system } })
 }
 
 #[cfg(test)]
@@ -32,7 +59,10 @@ mod tests {
     #[test]
     fn a_line_is_read_whatever_the_name() {
         let line = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 13 14\n";
-        assert_eq!(parse(line), Some(("a) b (c".to_owned(), 2.0)));
+        let thread = parse(line).unwrap();
+        assert_eq!(thread.name, "a) b (c");
+        assert_eq!(thread.time.user, Duration::from_millis(1500));
+        assert_eq!(thread.time.system, Duration::from_millis(500));
         assert_eq!(parse("7 (a"), None);
     }
 

@@ -18,8 +18,9 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use structs::sync::lock;
 
 /// How the process was started, to start it again in the same way.
 pub struct Started {
@@ -46,7 +47,11 @@ pub struct ServerHost {
     started: Started,
     applier: Applier,
     peers: Peers,
+    serving: Mutex<Option<(Instant, facts::CpuTime)>>,
 }
+
+/// How long the time of the threads that serve clients is taken as read: two sections of INFO have it.
+const SERVING_TIME_HOLDS: Duration = Duration::from_millis(100);
 
 impl ServerHost {
     /// Connects what commands may reach.
@@ -68,7 +73,21 @@ impl ServerHost {
             started,
             applier,
             peers: Peers::default(),
+            serving: Mutex::default(),
         }
+    }
+
+    /// Processor time of the threads that serve clients. Other servers have one such thread, the main thread.
+    fn serving_time(&self) -> facts::CpuTime {
+        let mut last = lock(&self.serving);
+        if let Some((at, time)) = *last
+            && at.elapsed() < SERVING_TIME_HOLDS
+        {
+            return time;
+        }
+        let time = process::threads::time_of(crate::start::REACTOR);
+        *last = Some((Instant::now(), time));
+        time
     }
 
     /// The users for the configuration file; `None` if they are in an ACL file.
@@ -233,6 +252,10 @@ impl Host for ServerHost {
             "stats" => vec![
                 line("io_coalesced_waits", self.net.coalesced_waits().to_string()),
                 line("io_periods_yielding", self.net.periods_yielding().to_string()),
+                line("eventloop_duration_sum", {
+                    let time = self.serving_time();
+                    (time.user + time.system).as_micros().to_string()
+                }),
             ],
             "memory" => {
                 let resident = facts::Resident::read(Path::new("/"));
@@ -244,11 +267,16 @@ impl Host for ServerHost {
             "cpu" => {
                 let (process, children) =
                     (facts::CpuTime::of_process(), facts::CpuTime::of_children());
+                let serving = self.serving_time();
+                let active = facts::Seconds(serving.system + serving.user).to_string();
                 vec![
                     line("used_cpu_sys", facts::Seconds(process.system).to_string()),
                     line("used_cpu_user", facts::Seconds(process.user).to_string()),
                     line("used_cpu_sys_children", facts::Seconds(children.system).to_string()),
                     line("used_cpu_user_children", facts::Seconds(children.user).to_string()),
+                    line("used_cpu_sys_main_thread", facts::Seconds(serving.system).to_string()),
+                    line("used_cpu_user_main_thread", facts::Seconds(serving.user).to_string()),
+                    line("used_active_time_main_thread", active),
                 ]
             }
             _ => Vec::new(),

@@ -29,6 +29,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The beginning of the names of threads that serve clients.
+pub const REACTOR: &str = "reactor-";
+
 /// Why the server does not start; the text is for the operator.
 type Failure = String;
 
@@ -398,7 +401,7 @@ fn start_reactors(
         .map(|index| {
             let net = Arc::clone(net);
             let cpu = (!pinned.is_empty()).then(|| pinned[index % pinned.len()]);
-            let name = format!("reactor-{index}");
+            let name = format!("{REACTOR}{index}");
             thread::spawn(&name, move || {
                 if let Some(cpu) = cpu
                     && let Err(error) = affinity::pin_current_thread(&[cpu])

@@ -120,6 +120,7 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     line(out, "monotonic_clock", "POSIX clock_gettime");
     line(out, "multiplexing_api", "reactor");
     line(out, "io_threads", engine.threads());
+    line(out, "io_threads_active", u8::from(engine.threads() > 1));
     line(out, "tcp_port", engine.config.port());
     line(out, "server_time_usec", cx.now().0 * 1000);
     line(out, "uptime_in_days", (cx.now().0 - engine.started_ms) / 86_400_000);
@@ -204,9 +205,9 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "used_memory_startup", figures.startup);
     line(out, "used_memory_dataset", figures.dataset());
     line(out, "used_memory_dataset_perc", format!("{:.2}%", figures.dataset_percent()));
-    line(out, "allocator_allocated", used);
-    line(out, "allocator_active", rss);
-    line(out, "allocator_resident", rss);
+    for row in figures.allocator_rows() {
+        line(out, row.in_info, row.figure);
+    }
     scripts_memory(engine, out);
     line(out, "maxmemory", engine.config.maxmemory());
     line(out, "maxmemory_human", human(engine.config.maxmemory()));
@@ -219,7 +220,10 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "mem_replicas_repl_buffer", figures.streams.kept);
     line(out, "mem_clients_slaves", figures.streams.beyond);
     line(out, "mem_clients_normal", figures.clients);
+    line(out, "mem_cluster_links", 0);
     line(out, "mem_aof_buffer", unwritten(engine));
+    // As in MEMORY STATS: a table that is being replaced counts with the others.
+    line(out, "mem_overhead_db_hashtable_rehashing", 0);
     line(out, "mem_allocator", "mimalloc");
     line(out, "active_defrag_running", engine.defrag.running_percent.load(Relaxed));
     line(out, "long_commands_holding_keys", engine.holds.holding());
@@ -269,6 +273,9 @@ fn persistence(cx: &Cx<'_>, out: &mut String) {
     line(out, "async_loading", u8::from(cx.engine.loading.is_beside()));
     rdb(cx, out);
     append_log(cx, out);
+    // Modules are none, and nothing forks.
+    line(out, "module_fork_in_progress", 0);
+    line(out, "module_fork_last_cow_size", 0);
     line(out, "rdb_last_load_keys_expired", cx.engine.loading.keys_expired.get());
     line(out, "rdb_last_load_keys_loaded", cx.engine.loading.keys_loaded.get());
     line(out, "rdb_last_load_unknown_skipped", cx.engine.loading.skipped.get());
@@ -437,12 +444,20 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "dump_payload_sanitizations", 0);
     line(out, "total_reads_processed", total(engine, |s| &s.reads));
     line(out, "total_writes_processed", total(engine, |s| &s.writes));
+    // Every thread that serves clients reads and writes, so these are the sums as well.
+    let is_shared = engine.threads() > 1;
+    let of_many = |counter| if is_shared { total(engine, counter) } else { 0 };
+    line(out, "io_threaded_reads_processed", of_many(|s| &s.reads));
+    line(out, "io_threaded_writes_processed", of_many(|s| &s.writes));
     line(out, "client_query_buffer_limit_disconnections", stats.query_buffer_disconnections.get());
     line(
         out,
         "client_output_buffer_limit_disconnections",
         stats.output_buffer_disconnections.get(),
     );
+    // A reply buffer is as large as its reply; none is resized by the clock.
+    line(out, "reply_buffer_shrinks", 0);
+    line(out, "reply_buffer_expands", 0);
     line(out, "acl_access_denied_auth", stats.acl_denied_auth.get());
     line(out, "acl_access_denied_cmd", stats.acl_denied_command.get());
     line(out, "acl_access_denied_key", stats.acl_denied_key.get());
@@ -450,8 +465,11 @@ fn stats(cx: &Cx<'_>, out: &mut String) {
     line(out, "acl_access_denied_tls_cert", 0);
     line(out, "acl_access_denied_db", stats.acl_denied_database.get());
     line(out, "eventloop_cycles", traffic.turns);
-    line(out, "eventloop_duration_cmd_sum", command_ns(engine) / 1000);
+    let command_us = command_ns(engine) / 1000;
+    line(out, "eventloop_duration_cmd_sum", command_us);
     line(out, "instantaneous_eventloop_cycles_per_sec", engine.rates.turns_per_second());
+    // What is measured of a turn is its commands; both figures start anew with CONFIG RESETSTAT.
+    line(out, "instantaneous_eventloop_duration_usec", command_us / traffic.turns.max(1));
     for (name, value) in facts(cx, "stats") {
         line(out, &name, value);
     }

@@ -1,6 +1,6 @@
 //! `MEMORY USAGE key [SAMPLES count]`, `DOCTOR`, `MALLOC-STATS`, `PURGE`, `STATS`
 
-use super::memory_report::Memory;
+use super::memory_report::{Figure, Memory};
 use super::tier_report;
 use engine::mailbox::Message;
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, KeyFlags, KeySpec, Outcome};
@@ -162,12 +162,6 @@ fn memory_purge(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// A figure of MEMORY STATS.
-enum Figure {
-    Bytes(i64),
-    Ratio(f64),
-}
-
 fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     use Figure::{Bytes, Ratio};
     let memory = Memory::now(cx);
@@ -189,7 +183,7 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("lua.caches", bytes(cx.engine.scripts.cache.figures().1)),
         ("functions.caches", bytes(cx.engine.scripts.functions.all().bytes())),
     ];
-    let after = [
+    let tables = [
         ("overhead.db.hashtable.lut", bytes(memory.tables.iter().map(|t| t.entries).sum())),
         ("overhead.db.hashtable.rehashing", Bytes(0)),
         ("overhead.total", bytes(memory.overhead())),
@@ -199,19 +193,11 @@ fn memory_stats(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
         ("dataset.bytes", bytes(memory.dataset())),
         ("dataset.percentage", Ratio(memory.dataset_percent())),
         ("peak.percentage", Ratio(memory.peak_percent())),
-        ("allocator.allocated", bytes(memory.used)),
-        ("allocator.active", bytes(memory.resident)),
-        ("allocator.resident", bytes(memory.resident)),
-        ("allocator.muzzy", Bytes(0)),
-        ("allocator-fragmentation.ratio", Ratio(memory.resident_ratio())),
-        ("allocator-fragmentation.bytes", Bytes(memory.resident as i64 - memory.used as i64)),
-        ("allocator-rss.ratio", Ratio(1.0)),
-        ("allocator-rss.bytes", Bytes(0)),
-        ("rss-overhead.ratio", Ratio(1.0)),
-        ("rss-overhead.bytes", Bytes(0)),
-        ("fragmentation", Ratio(memory.resident_ratio())),
-        ("fragmentation.bytes", overrun),
     ];
+    let allocator = memory.allocator_rows().map(|row| (row.in_stats, row.figure));
+    let fragments =
+        [("fragmentation", Ratio(memory.resident_ratio())), ("fragmentation.bytes", overrun)];
+    let after: Vec<_> = tables.into_iter().chain(allocator).chain(fragments).collect();
     // As INFO has them: tier_value_bytes is tier.value-bytes.
     let named = |name: &str| name.replacen("tier_", "tier.", 1).replace('_', "-");
     let numbers = tier_report::numbers(cx, &memory);

@@ -3,6 +3,7 @@
 use super::tier_report::Tier;
 use engine::{Cx, DbIndex, Engine};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Below this there is too little data to say anything.
 const ENOUGH_BYTES: usize = 5 << 20;
@@ -61,7 +62,55 @@ pub(crate) struct Memory {
     pub(crate) tier: Option<Tier>,
 }
 
+/// A figure of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Figure {
+    Bytes(i64),
+    Ratio(f64),
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Figure::Bytes(bytes) => write!(f, "{bytes}"),
+            Figure::Ratio(ratio) => write!(f, "{ratio:.2}"),
+        }
+    }
+}
+
+/// A row that INFO and MEMORY STATS have under different names.
+pub(crate) struct MemoryRow {
+    pub(crate) in_info: &'static str,
+    pub(crate) in_stats: &'static str,
+    pub(crate) figure: Figure,
+}
+
 impl Memory {
+    /// What the allocator has. It keeps no count of pages in use that would differ from the RAM it has, and
+    /// nothing else of the process has RAM worth a row.
+    pub(crate) fn allocator_rows(&self) -> [MemoryRow; 10] {
+        use Figure::{Bytes, Ratio};
+        let row = |in_info, in_stats, figure| MemoryRow { in_info, in_stats, figure };
+        let (used, resident) = (self.used as i64, self.resident as i64);
+        let fragments = Bytes(resident - used);
+        [
+            row("allocator_allocated", "allocator.allocated", Bytes(used)),
+            row("allocator_active", "allocator.active", Bytes(resident)),
+            row("allocator_resident", "allocator.resident", Bytes(resident)),
+            row("allocator_muzzy", "allocator.muzzy", Bytes(0)),
+            row(
+                "allocator_frag_ratio",
+                "allocator-fragmentation.ratio",
+                Ratio(self.resident_ratio()),
+            ),
+            row("allocator_frag_bytes", "allocator-fragmentation.bytes", fragments),
+            row("allocator_rss_ratio", "allocator-rss.ratio", Ratio(1.0)),
+            row("allocator_rss_bytes", "allocator-rss.bytes", Bytes(0)),
+            row("rss_overhead_ratio", "rss-overhead.ratio", Ratio(1.0)),
+            row("rss_overhead_bytes", "rss-overhead.bytes", Bytes(0)),
+        ]
+    }
+
     /// The figures now. Walks over all stripes, but looks at no key.
     pub(crate) fn now(cx: &Cx<'_>) -> Memory {
         let engine = cx.engine;

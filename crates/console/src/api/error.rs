@@ -66,6 +66,11 @@ impl ApiError {
         &self.code
     }
 
+    /// Whether the server cannot be reached.
+    pub fn is_of_link(&self) -> bool {
+        matches!(self.status, StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT)
+    }
+
     /// An error of the server's.
     pub fn of_reply(text: &str) -> ApiError {
         let code = text.split(' ').next().unwrap_or_default();

@@ -17,7 +17,7 @@ mod stream;
 mod terminal;
 mod users;
 
-pub use error::ApiError;
+pub use error::{ApiError, check};
 pub use keys::prefix_pattern;
 
 use crate::app::{App, Peer};
@@ -108,18 +108,12 @@ async fn find_and_run(app: Arc<App>, request: Request) -> Result<Response, ApiEr
     (route.run)(Call { app, session }, parts.uri.query().unwrap_or_default(), body).await
 }
 
-/// A reply to INFO, for a request that is let in.
+/// The session of a request, if it is let in.
 ///
 /// # Errors
-/// It is not, or there is none.
-pub async fn info_of(
-    app: &Arc<App>,
-    peer: Option<std::net::IpAddr>,
-    request: Request,
-) -> Result<String, ApiError> {
+/// It is not.
+pub async fn session_of(app: &Arc<App>, request: Request) -> Result<Arc<Session>, ApiError> {
     let (parts, _) = request.into_parts();
-    let peer = peer.ok_or_else(ApiError::path)?;
-    let session = session::of_request(app, peer, &parts).await?;
-    let reply = session.access.run(crate::words!["INFO", "everything"]).await?;
-    error::check(reply).map(|reply| reply.text())
+    let peer = parts.extensions.get::<Peer>().map(|peer| peer.0.ip()).ok_or_else(ApiError::path)?;
+    session::of_request(app, peer, &parts).await
 }

@@ -1,0 +1,88 @@
+//! The series beyond redis_exporter's, under `dunlin_`: every number of INFO that the exporter does not read,
+//! durations in seconds with the same bounds everywhere, and the load of each thread.
+
+use crate::exporter::Answers;
+use crate::info::{Field, Fields};
+use crate::rows::{self, Type};
+use crate::text::{Exposition, Kind};
+use std::collections::BTreeMap;
+
+/// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label.
+const BOUNDS: [(u64, &str); 10] = [
+    (4, "0.000004"),
+    (16, "0.000016"),
+    (66, "0.000066"),
+    (264, "0.000264"),
+    (1056, "0.001056"),
+    (4227, "0.004227"),
+    (16_908, "0.016908"),
+    (67_633, "0.067633"),
+    (270_532, "0.270532"),
+    (1_082_130, "1.08213"),
+];
+
+/// Writes them. `threads` are names with seconds of processor time; what has the same name is added up.
+pub fn write(out: &mut Exposition, answers: &Answers, threads: &[(String, f64)]) {
+    let fields = Fields::parse(&answers.info);
+    let Some(version) = fields.find("dunlin_version") else { return };
+    let help = "The server's version.";
+    out.family("dunlin_build_info", Kind::Gauge, help).sample(&[("version", version)], 1.0);
+    for field in fields.all() {
+        own_field(out, field);
+    }
+    durations(out, answers, &fields);
+    let mut by_name: BTreeMap<&str, f64> = BTreeMap::new();
+    for (name, seconds) in threads {
+        *by_name.entry(name).or_default() += seconds;
+    }
+    let help = "Seconds of processor time by thread.";
+    let mut family = out.family("dunlin_thread_cpu_seconds_total", Kind::Counter, help);
+    for (name, seconds) in by_name {
+        family.sample(&[("thread", name)], seconds);
+    }
+}
+
+fn own_field(out: &mut Exposition, field: &Field<'_>) {
+    let Some(row) = rows::find(field.name) else { return };
+    if row.kind == Type::Text || !row.series.is_empty() {
+        return;
+    }
+    let Some(value) = field.number() else { return };
+    let (name, kind) = match row.kind {
+        Type::Counter => {
+            let name = row.name.strip_prefix("total_").unwrap_or(row.name);
+            (format!("dunlin_{name}_total"), Kind::Counter)
+        }
+        _ => (format!("dunlin_{}", row.name), Kind::Gauge),
+    };
+    out.single(&name, kind, row.help, value);
+}
+
+fn durations(out: &mut Exposition, answers: &Answers, fields: &Fields<'_>) {
+    let seconds: BTreeMap<&str, f64> = fields
+        .of("Commandstats")
+        .filter_map(|field| {
+            let command = field.name.strip_prefix("cmdstat_")?;
+            Some((command, crate::info::number(field.value, "usec")? / 1e6))
+        })
+        .collect();
+    let help = "Durations by command.";
+    let mut family = out.family("dunlin_command_duration_seconds", Kind::Histogram, help);
+    for durations in &answers.durations {
+        let command = durations.command.as_str();
+        // A container command without calls of its own is the sum of others.
+        let Some(sum) = seconds.get(command) else { continue };
+        let mut buckets = durations.buckets.iter().peekable();
+        let mut count = 0;
+        for (bound, label) in BOUNDS {
+            while let Some((_, more)) = buckets.next_if(|(most, _)| *most <= bound) {
+                count = *more;
+            }
+            family.suffixed("_bucket", &[("cmd", command), ("le", label)], count as f64);
+        }
+        let calls = durations.calls as f64;
+        family.suffixed("_bucket", &[("cmd", command), ("le", "+Inf")], calls);
+        family.suffixed("_sum", &[("cmd", command)], *sum);
+        family.suffixed("_count", &[("cmd", command)], calls);
+    }
+}
