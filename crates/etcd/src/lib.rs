@@ -9,9 +9,11 @@
 
 mod endpoints;
 mod http;
+mod version;
 mod watch;
 
 pub use endpoints::{Endpoint, Unusable};
+pub use version::version_warning;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

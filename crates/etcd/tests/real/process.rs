@@ -71,12 +71,8 @@ pub(crate) fn start(name: &str) -> Etcd {
         let endpoint = Endpoint { host: "127.0.0.1".into(), port: ports[0] };
         let process = spawn(&folder, ports);
         let mut etcd = Etcd { process, folder, ports, endpoint };
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE && matches!(etcd.process.try_wait(), Ok(None)) {
-            if etcd.client().health().is_ok_and(|health| health.has_leader) {
-                return etcd;
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        if etcd.is_there(Instant::now()) {
+            return etcd;
         }
     }
     panic!("etcd does not start");
@@ -93,8 +89,26 @@ impl Etcd {
         self.process.wait().expect("it ends");
     }
 
-    /// Starts the server that was killed on its data.
+    /// Starts the server that was killed on its data, again if something holds its port for a moment.
     pub(crate) fn start_again(&mut self) {
-        self.process = spawn(&self.folder, self.ports);
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            self.process = spawn(&self.folder, self.ports);
+            if self.is_there(begun) {
+                return;
+            }
+        }
+        panic!("etcd does not start again");
+    }
+
+    /// Waits until the server has a leader. Returns false if it ended instead.
+    fn is_there(&mut self, begun: Instant) -> bool {
+        while begun.elapsed() < PATIENCE && matches!(self.process.try_wait(), Ok(None)) {
+            if self.client().health().is_ok_and(|health| health.has_leader) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
     }
 }
