@@ -60,6 +60,8 @@ pub struct Shared {
     pub is_stale: AtomicBool,
     /// Set when the configuration has it no more, or differently.
     pub is_retired: AtomicBool,
+    /// Whether the log says that what is called the master is none.
+    pub doubted: AtomicBool,
     /// How often the master has changed.
     pub switches: AtomicU64,
     /// Each thread's figures.
@@ -87,6 +89,7 @@ impl Shared {
             learned: Mutex::default(),
             is_stale: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
+            doubted: AtomicBool::new(false),
             switches: AtomicU64::new(0),
             stats: Mutex::default(),
             server_rules: Mutex::default(),

@@ -173,6 +173,19 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     if shared.topology().servers.first() == Some(&address) {
         return;
     }
+    // A sentinel that lags names a master of the past, and one that has just been chosen may still be a
+    // replica: no write may go there.
+    match role(shared, &address) {
+        Some(role) if role != "master" => {
+            if shared.doubted.swap(true, SeqCst) {
+                return;
+            }
+            let name = &shared.config.name;
+            return log(&format!("pool {name}: {address} is called the master but is a {role}"));
+        }
+        _ => {}
+    }
+    shared.doubted.store(false, SeqCst);
     log(&format!("pool {}: the master is {address}", shared.config.name));
     shared.change(|topology| match topology.servers.first_mut() {
         Some(server) => {
@@ -184,6 +197,13 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     });
     // Whoever asked before the switch may have been told the old master.
     shared.is_stale.store(true, SeqCst);
+}
+
+/// What a server says that it is; nothing if it does not answer, or may not say.
+fn role(shared: &Shared, address: &Address) -> Option<String> {
+    let reply = Asking::server(shared, address).ok()?.ask(&[b"ROLE"]).ok()?;
+    let parts = raw::elements(&reply)?;
+    Some(String::from_utf8_lossy(raw::text(parts.first()?)?).into_owned())
 }
 
 fn find_slots(shared: &Shared, seeds: &[Address]) {

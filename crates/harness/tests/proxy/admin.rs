@@ -1,6 +1,6 @@
 //! The admin port of the proxy.
 
-use crate::support::{Proxy, okay, servers, until};
+use crate::support::{Proxy, okay, servers, stop, until};
 use harness::client::ask;
 use harness::http;
 use harness::reply::{Protocol, Reply};
@@ -59,7 +59,7 @@ fn figures_and_probes_are_served() {
 
     // A proxy whose servers all fail is not ready.
     let stopped = servers[0].process_id();
-    signal(stopped, "STOP").expect("it stops");
+    stop(stopped);
     until("the server does not answer", || {
         matches!(ask(&mut client, &["GET", "<hot>"]), Reply::Error(_))
     });

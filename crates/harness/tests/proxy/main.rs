@@ -4,6 +4,8 @@ mod admin;
 mod endings;
 mod reloading;
 mod resubscribing;
+mod sentinels;
 mod serving;
 mod support;
+mod surviving;
 mod tls;

@@ -1,6 +1,6 @@
 //! Several servers are one: keys, transactions, channels, sizes, a server that stops.
 
-use crate::support::{Proxy, okay, servers, text};
+use crate::support::{Proxy, okay, servers, stop, text};
 use harness::client::{ask, patience};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, signal};
@@ -99,7 +99,7 @@ fn a_server_that_stops_concerns_its_own_keys() {
         assert_eq!(ask(&mut client, &["SET", key, key]), okay());
     }
     let stopped = servers[1].process_id();
-    signal(stopped, "STOP").expect("it stops");
+    stop(stopped);
     let mut failed = 0;
     // In one pipeline: replies stay in order whatever the servers do.
     for key in &keys {

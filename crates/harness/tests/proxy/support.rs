@@ -2,7 +2,7 @@
 
 use harness::client::{Client, patience};
 use harness::reply::{Protocol, Reply};
-use harness::server::{Options, Program, Server, free_port};
+use harness::server::{Options, Program, Server, free_port, signal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -44,6 +44,18 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Stops a process, and waits until all its threads stand.
+pub fn stop(process_id: u32) {
+    signal(process_id, "STOP").expect("it stops");
+    let stands = |stat: String| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T'));
+    until("all threads stand", || {
+        let tasks = std::fs::read_dir(format!("/proc/{process_id}/task")).expect("it runs");
+        tasks
+            .flatten()
+            .all(|task| std::fs::read_to_string(task.path().join("stat")).map_or(true, stands))
+    });
 }
 
 /// A pool in Twemproxy's words; `more` is added to it.

@@ -270,6 +270,10 @@ impl Hub {
             match received {
                 Some(Received::Reply(tag, reply)) => {
                     replies += 1;
+                    if reply.starts_with(b"-READONLY") {
+                        // It is not the master any more: the sentinels, or the nodes, know more.
+                        self.pools[up.pool].shared.is_stale.store(true, SeqCst);
+                    }
                     if len > LARGE {
                         self.pools[up.pool].server_stats(up.server).large_responses.add(1);
                     }

@@ -1,0 +1,160 @@
+//! A pool behind sentinels, which are played by the test.
+
+use crate::support::{Proxy, okay, servers, text, until};
+use harness::client::{Client, ask};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Program, Server, free_port};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// Sentinels with a password that name one master.
+struct Sentinels {
+    ports: Vec<u16>,
+    master: Arc<Mutex<u16>>,
+    subscribers: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Sentinels {
+    fn start(count: usize, master: u16) -> Sentinels {
+        let master = Arc::new(Mutex::new(master));
+        let subscribers = Arc::new(Mutex::new(Vec::new()));
+        let mut ports = Vec::new();
+        for _ in 0..count {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            ports.push(listener.local_addr().expect("an address").port());
+            let (master, subscribers) = (master.clone(), subscribers.clone());
+            std::thread::spawn(move || {
+                for stream in listener.incoming().flatten() {
+                    let (master, subscribers) = (master.clone(), subscribers.clone());
+                    std::thread::spawn(move || serve(stream, &master, &subscribers));
+                }
+            });
+        }
+        Sentinels { ports, master, subscribers }
+    }
+
+    /// Names another master; says so only if `aloud`.
+    fn switch(&self, master: u16, aloud: bool) {
+        *self.master.lock().expect("no panic") = master;
+        if aloud {
+            let message = b"*3\r\n$7\r\nmessage\r\n$14\r\n+switch-master\r\n$1\r\nx\r\n";
+            for stream in self.subscribers.lock().expect("no panic").iter_mut() {
+                let _ = stream.write_all(message);
+            }
+        }
+    }
+}
+
+/// One request: an array of bulk strings.
+fn request(input: &mut impl BufRead) -> Option<Vec<String>> {
+    let mut line = String::new();
+    let mut next = || {
+        line.clear();
+        (input.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
+    };
+    let words: usize = next()?.strip_prefix('*')?.parse().ok()?;
+    (0..words).map(|_| next().and_then(|_| next())).collect()
+}
+
+fn serve(mut stream: TcpStream, master: &Mutex<u16>, subscribers: &Mutex<Vec<TcpStream>>) {
+    let mut input = BufReader::new(stream.try_clone().expect("a descriptor"));
+    let mut is_known = false;
+    while let Some(words) = request(&mut input) {
+        let reply = match &words[0][..] {
+            "AUTH" => {
+                is_known = words[1..] == ["watcher", "secret"];
+                if is_known { "+OK\r\n".to_owned() } else { "-WRONGPASS no\r\n".to_owned() }
+            }
+            _ if !is_known => "-NOAUTH Authentication required.\r\n".to_owned(),
+            "SUBSCRIBE" => {
+                let stream = stream.try_clone().expect("a descriptor");
+                subscribers.lock().expect("no panic").push(stream);
+                "*3\r\n$9\r\nsubscribe\r\n$14\r\n+switch-master\r\n:1\r\n".to_owned()
+            }
+            _ => {
+                let port = master.lock().expect("no panic").to_string();
+                format!("*2\r\n$9\r\n127.0.0.1\r\n${}\r\n{port}\r\n", port.len())
+            }
+        };
+        if stream.write_all(reply.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn start(program: &Program, servers: &[Server], sentinels: &Sentinels) -> Proxy {
+    let port = free_port().expect("a port");
+    let list: Vec<String> =
+        sentinels.ports.iter().map(|port| format!("\"127.0.0.1:{port}\"")).collect();
+    let config = format!(
+        "[pool.main]\nkind = \"sentinel\"\nlisten = [\"127.0.0.1:{port}\"]\nmaster = \"mymaster\"\n\
+         sentinels = [{}]\nsentinel_user = \"watcher\"\nsentinel_password = \"secret\"\n",
+        list.join(", ")
+    );
+    Proxy::run(program, &servers[0].directory().join("proxy.toml"), port, &config)
+}
+
+fn message(client: &mut Client) -> Vec<String> {
+    let (Reply::Array(parts) | Reply::Push(parts)) = client.message().expect("a message") else {
+        panic!("no message")
+    };
+    parts.iter().map(text).collect()
+}
+
+#[test]
+fn clients_go_to_the_new_master() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let sentinels = Sentinels::start(3, servers[0].port());
+    let proxy = start(&program, &servers, &sentinels);
+    let mut client = proxy.client(Protocol::Resp2);
+    let mut subscriber = proxy.client(Protocol::Resp3);
+    let mut blocked = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut client, &["SET", "a", "1"]), okay());
+    subscriber.send(&["SUBSCRIBE", "news"]).expect("it is sent");
+    assert_eq!(message(&mut subscriber)[..2], ["subscribe", "news"]);
+    blocked.send(&["BLPOP", "queue", "0"]).expect("it is sent");
+    until("the client waits", || {
+        let clients = text(&ask(&mut servers[0].client(), &["INFO", "clients"]));
+        clients.contains("blocked_clients:1\r\n")
+    });
+    sentinels.switch(servers[1].port(), true);
+    // Connections to the old master are closed, whatever they do.
+    assert!(matches!(blocked.reply().expect("a reply"), Reply::Error(_)));
+    assert_eq!(message(&mut subscriber)[..2], ["subscribe", "news"]);
+    until("writes go to the new master", || {
+        ask(&mut client, &["SET", "b", "1"]) == okay()
+            && ask(&mut servers[1].client(), &["EXISTS", "b"]) == Reply::Integer(1)
+    });
+    assert_eq!(ask(&mut servers[1].client(), &["PUBLISH", "news", "x"]), Reply::Integer(1));
+    assert_eq!(message(&mut subscriber), ["message", "news", "x"]);
+}
+
+#[test]
+fn a_replica_is_not_taken_for_the_master() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    let servers = servers(&program);
+    let port = servers[0].port().to_string();
+    let mut replica = servers[1].client();
+    assert_eq!(ask(&mut replica, &["REPLICAOF", "127.0.0.1", &port]), okay());
+    let sentinels = Sentinels::start(3, servers[0].port());
+    let proxy = start(&program, &servers, &sentinels);
+    let mut client = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut client, &["SET", "a", "1"]), okay());
+    sentinels.switch(servers[1].port(), true);
+    until("the proxy has asked the replica", || proxy.log().contains("but is a slave"));
+    assert_eq!(ask(&mut client, &["SET", "a", "2"]), okay());
+    // It is promoted, and no sentinel says so aloud.
+    assert_eq!(ask(&mut replica, &["REPLICAOF", "NO", "ONE"]), okay());
+    until("writes go to the promoted replica", || {
+        ask(&mut client, &["SET", "b", "1"]) == okay()
+            && ask(&mut replica, &["EXISTS", "b"]) == Reply::Integer(1)
+    });
+}
