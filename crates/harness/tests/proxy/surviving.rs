@@ -11,7 +11,7 @@ const SERVERS: usize = 3;
 const CLIENTS: usize = 6;
 const PIPELINE: usize = 8;
 /// Confirmed writes between two kills.
-const WRITES: usize = 2000;
+const WRITES: usize = 300;
 
 /// Writes keys of its own and reads them back, in pipelines. Returns what was confirmed.
 fn work(
