@@ -64,8 +64,9 @@ pub fn write(out: &mut Exposition, answers: &Answers) {
     databases(out, &fields, answers);
     errors(out, &fields);
     commands(out, &fields);
-    percentiles(out, &fields);
-    durations(out, &fields, &answers.durations);
+    let totals = totals(&fields);
+    percentiles(out, &fields, &totals);
+    durations(out, &totals, &answers.durations);
     configuration(out, &answers.config);
     logs(out, answers);
 }
@@ -253,15 +254,16 @@ fn commands(out: &mut Exposition, fields: &Fields<'_>) {
 }
 
 /// Calls and microseconds by command.
-fn totals<'a>(fields: &'a Fields<'a>) -> BTreeMap<&'a str, (f64, f64)> {
+type Totals<'a> = BTreeMap<&'a str, (f64, f64)>;
+
+fn totals<'a>(fields: &'a Fields<'a>) -> Totals<'a> {
     let read = |(command, line): (&'a str, &'a str)| {
         Some((command, (number(line, "calls")?, number(line, "usec")?)))
     };
     of_commands(fields, "Commandstats", "cmdstat_").filter_map(read).collect()
 }
 
-fn percentiles(out: &mut Exposition, fields: &Fields<'_>) {
-    let totals = totals(fields);
+fn percentiles(out: &mut Exposition, fields: &Fields<'_>, totals: &Totals<'_>) {
     let help = "Percentiles of the durations by command, in microseconds.";
     let mut family = out.family("redis_latency_percentiles_usec", Kind::Summary, help);
     for (command, line) in of_commands(fields, "Latencystats", "latency_percentiles_usec_") {
@@ -279,8 +281,7 @@ fn percentiles(out: &mut Exposition, fields: &Fields<'_>) {
     }
 }
 
-fn durations(out: &mut Exposition, fields: &Fields<'_>, all: &[Durations]) {
-    let totals = totals(fields);
+fn durations(out: &mut Exposition, totals: &Totals<'_>, all: &[Durations]) {
     // Of a command and its subcommands, which stand beside each other but for the letters below `|`.
     let sum_of = |command: &str| -> f64 {
         let own = totals.get(command).map_or(0.0, |(_, sum)| *sum);

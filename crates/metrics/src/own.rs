@@ -7,18 +7,15 @@ use crate::rows::{self, Type};
 use crate::text::{Exposition, Kind};
 use std::collections::BTreeMap;
 
-/// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label.
-const BOUNDS: [(u64, &str); 10] = [
-    (4, "0.000004"),
+/// Bounds of durations: microseconds, which LATENCY HISTOGRAM has among its own, and the label. Each is a line for
+/// each command, so they are few.
+const BOUNDS: [(u64, &str); 6] = [
     (16, "0.000016"),
-    (66, "0.000066"),
-    (264, "0.000264"),
+    (132, "0.000132"),
     (1056, "0.001056"),
-    (4227, "0.004227"),
-    (16_908, "0.016908"),
+    (8454, "0.008454"),
     (67_633, "0.067633"),
-    (270_532, "0.270532"),
-    (1_082_130, "1.08213"),
+    (541_065, "0.541065"),
 ];
 
 /// Writes them. `threads` are names with seconds of processor time; what has the same name is added up.
