@@ -402,7 +402,7 @@ impl Worker {
     pub fn tidy_scripts(&self) {
         let mut local = self.context.scripts.borrow_mut();
         local.follow(&self.engine.scripts);
-        self.context.stats().script_bytes.set(local.used_bytes() as u64);
+        local.note_memory(self.context.stats());
     }
 
     /// Keeps memory below its limit though no command runs, so that a lower limit takes effect on an idle

@@ -253,3 +253,39 @@ fn scripts_in_a_log_are_repeated_by_a_replica_too() {
     server.start_again().expect("it starts again");
     assert_eq!(ok(&mut server.client(), "GET key").shown(), "101");
 }
+
+/// Bytes of all interpreters, and of those of functions, when they stand in INFO.
+fn interpreters(client: &mut Client) -> (u64, u64) {
+    let mut number = |name| field(client, name).parse().expect("a number");
+    (number("used_memory_vm_total"), number("used_memory_vm_functions"))
+}
+
+#[test]
+fn libraries_that_are_replaced_or_refused_leave_nothing_behind() {
+    let server = start(&Program::under_test(), &["--io-threads", "2"]);
+    let mut client = server.client();
+    function(&mut client, &["LOAD", COUNTER]);
+    let load = |client: &mut Client, number: usize| {
+        let replaced = format!(
+            "#!lua name=other\nlocal text = '{number}' \
+             redis.register_function('other', function() return text end)"
+        );
+        // Its function is one of another library's, so it is loaded and not added.
+        let refused = format!(
+            "#!lua name=refused\nlocal text = '{number}' \
+             redis.register_function('count', function() return text end)"
+        );
+        let broken = format!("return 'text {number}' +");
+        function(client, &["LOAD", "REPLACE", &replaced]);
+        assert!(ask(client, &["FUNCTION", "LOAD", &refused]).is_error());
+        assert!(ask(client, &["FUNCTION", "LOAD", &format!("#!lua name=b\n{broken}")]).is_error());
+        assert!(ask(client, &["EVAL", &broken, "0"]).is_error());
+    };
+    (0..200).for_each(|number| load(&mut client, number));
+    eventually("the figures of functions are there", || interpreters(&mut client).1 > 0);
+    let (total, functions) = interpreters(&mut client);
+    assert!(functions < total, "scripts were compiled, too: {functions} of {total}");
+    (200..3000).for_each(|number| load(&mut client, number));
+    let (after, _) = interpreters(&mut client);
+    assert!(after < total + 300_000, "{total} bytes became {after}");
+}

@@ -18,10 +18,12 @@ pub type Sha = [u8; 20];
 
 /// Instructions between two calls of [`Host::tick`].
 const TICK: c_int = 100_000;
-/// Runs between two steps of the collector, and how many KiB such a step is for. The collector's own pace
-/// would let the memory of a script that used much stand for long.
+/// Runs between two steps of the collector, and how many KiB such a step is for. To compile something counts
+/// as a run, too. The collector's own pace would let the memory of a script that used much stand for long.
 const RUNS_PER_STEP: u32 = 50;
 const STEP_KIB: c_int = 50;
+/// Bytes of a source from which on it is followed by a step of its own, of eight times its size.
+const LONG_SOURCE: usize = 4096;
 /// Compiled scripts that are kept; when there are more, all are compiled anew when they come.
 const MAX_SCRIPTS: usize = 1000;
 
@@ -54,6 +56,8 @@ pub struct Interpreter {
     /// Indexes of the environments of libraries, by the numbers of these.
     libraries: HashMap<u64, c_int>,
     last_slot: c_int,
+    /// Slots of the registry that are free again.
+    free_slots: Vec<c_int>,
     /// Runs since the collector's last step.
     runs: u32,
     /// `KEYS` and `ARGV` are set.
@@ -79,6 +83,7 @@ impl Interpreter {
             scripts: HashMap::new(),
             libraries: HashMap::new(),
             last_slot: 0,
+            free_slots: Vec::new(),
             runs: 0,
             has_arguments: false,
         }
@@ -108,10 +113,14 @@ impl Interpreter {
         if self.scripts.len() >= MAX_SCRIPTS {
             self.forget_scripts();
         }
-        if !self.lua.load(code, "@user_script") {
-            return Err(self.take_message("ERR Error compiling script (new function): "));
+        let is_compiled = self.lua.load(code, "@user_script");
+        if !is_compiled {
+            let error = self.take_message("ERR Error compiling script (new function): ");
+            self.count_run(code.len());
+            return Err(error);
         }
         let slot = self.keep();
+        self.count_run(code.len());
         if let Some(old) = self.scripts.insert(sha, slot) {
             self.drop_slot(old);
         }
@@ -133,14 +142,28 @@ impl Interpreter {
 
     /// Moves the value on top into the registry.
     fn keep(&mut self) -> c_int {
-        self.last_slot += 1;
-        self.lua.raw_set_at(Lua::REGISTRY, self.last_slot);
-        self.last_slot
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.last_slot += 1;
+            self.last_slot
+        });
+        self.lua.raw_set_at(Lua::REGISTRY, slot);
+        slot
     }
 
-    fn drop_slot(&self, slot: c_int) {
+    fn drop_slot(&mut self, slot: c_int) {
         self.lua.push_nil();
         self.lua.raw_set_at(Lua::REGISTRY, slot);
+        self.free_slots.push(slot);
+    }
+
+    /// Takes a step of the collector now and then, and at once for what a long source has left behind.
+    fn count_run(&mut self, source_bytes: usize) {
+        self.runs += 1;
+        if self.runs >= RUNS_PER_STEP || source_bytes > LONG_SOURCE {
+            self.runs = 0;
+            let kib = c_int::try_from(source_bytes / 128).unwrap_or(c_int::MAX);
+            self.lua.collect(Some(STEP_KIB.max(kib)));
+        }
     }
 
     /// The message on top, which is taken away, behind a prefix.
@@ -242,11 +265,7 @@ impl Interpreter {
             Outcome::Replied
         };
         lua.set_top(0);
-        self.runs += 1;
-        if self.runs == RUNS_PER_STEP {
-            self.runs = 0;
-            lua.collect(Some(STEP_KIB));
-        }
+        self.count_run(0);
         outcome
     }
 
@@ -257,6 +276,17 @@ impl Interpreter {
     /// # Errors
     /// The text of the error reply.
     pub fn load(
+        &mut self,
+        library: u64,
+        code: &[u8],
+        host: &mut dyn Host,
+    ) -> Result<Vec<FunctionSpec>, Vec<u8>> {
+        let loaded = self.run_library(library, code, host);
+        self.count_run(code.len());
+        loaded
+    }
+
+    fn run_library(
         &mut self,
         library: u64,
         code: &[u8],

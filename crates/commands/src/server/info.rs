@@ -231,24 +231,24 @@ fn memory(cx: &Cx<'_>, out: &mut String) {
     line(out, "lazyfreed_objects", engine.background.freed_objects());
 }
 
-/// Each thread has one interpreter, for scripts and for functions; what these take stands as `vm_eval`.
+/// Each thread that needs them has an interpreter for scripts and one for functions.
 fn scripts_memory(engine: &Engine, out: &mut String) {
-    let interpreters = engine.interpreter_bytes();
+    let (of_scripts, of_functions) = engine.interpreter_bytes();
     let (scripts, script_bytes, _) = engine.scripts.cache.figures();
     let libraries = engine.scripts.functions.all();
     let (library_count, function_count) = libraries.counts();
     let library_bytes = libraries.bytes();
     let both = (script_bytes + library_bytes) as u64;
-    line(out, "used_memory_lua", interpreters);
-    line(out, "used_memory_vm_eval", interpreters);
-    line(out, "used_memory_lua_human", human(interpreters));
+    line(out, "used_memory_lua", of_scripts);
+    line(out, "used_memory_vm_eval", of_scripts);
+    line(out, "used_memory_lua_human", human(of_scripts));
     line(out, "used_memory_scripts_eval", script_bytes);
     line(out, "number_of_cached_scripts", scripts);
     line(out, "number_of_functions", function_count);
     line(out, "number_of_libraries", library_count);
-    line(out, "used_memory_vm_functions", 0);
-    line(out, "used_memory_vm_total", interpreters);
-    line(out, "used_memory_vm_total_human", human(interpreters));
+    line(out, "used_memory_vm_functions", of_functions);
+    line(out, "used_memory_vm_total", of_scripts + of_functions);
+    line(out, "used_memory_vm_total_human", human(of_scripts + of_functions));
     line(out, "used_memory_functions", library_bytes);
     line(out, "used_memory_scripts", both);
     line(out, "used_memory_scripts_human", human(both));

@@ -59,9 +59,12 @@ impl Engine {
         *errors.entry(code).or_default() += 1;
     }
 
-    /// Bytes of all threads' interpreters of scripts.
-    pub fn interpreter_bytes(&self) -> u64 {
-        self.thread_stats.iter().map(|thread| thread.script_bytes.get()).sum()
+    /// Returns the bytes of all threads' interpreters: those of scripts, those of functions.
+    pub fn interpreter_bytes(&self) -> (u64, u64) {
+        let threads = || self.thread_stats.iter();
+        let of_scripts = threads().map(|thread| thread.script_bytes.get()).sum();
+        let of_functions = threads().map(|thread| thread.function_bytes.get()).sum();
+        (of_scripts, of_functions)
     }
 
     /// Forgets all statistics (CONFIG RESETSTAT).

@@ -54,7 +54,7 @@ pub fn eval(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     run_script(cx, rules, Kind::Script, args, |cx, reply| {
         let thread = cx.thread;
         let mut local = thread.scripts.borrow_mut();
-        local.interpreter().eval(&script.sha, keys, rest, &mut ScriptHost { cx }, reply)
+        local.of_scripts().eval(&script.sha, keys, rest, &mut ScriptHost { cx }, reply)
     })
 }
 
@@ -155,7 +155,7 @@ pub fn fcall(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     run_script(cx, rules, Kind::Function, args, |cx, reply| {
         let mut local = thread.scripts.borrow_mut();
         let mut host = ScriptHost { cx };
-        local.interpreter().call(library.id, &name, keys, rest, &mut host, reply)
+        local.of_functions().call(library.id, &name, keys, rest, &mut host, reply)
     })
 }
 
@@ -238,10 +238,9 @@ fn end_running(cx: &mut Cx<'_>) {
     note_memory(cx);
 }
 
-/// Notes what the thread's interpreter uses, for INFO.
+/// Notes what the thread's interpreters use, for INFO.
 pub(super) fn note_memory(cx: &Cx<'_>) {
-    let used = cx.thread.scripts.borrow().used_bytes();
-    cx.thread.stats().script_bytes.set(used as u64);
+    cx.thread.scripts.borrow().note_memory(cx.thread.stats());
 }
 
 fn answer(

@@ -35,7 +35,11 @@ impl Library {
         let time_limit =
             if cx.db.effects.is_replay { TimeLimit::Unlimited } else { TimeLimit::Limited };
         let mut local = thread.scripts.borrow_mut();
-        make(cx.engine, local.interpreter(), source, replaces, time_limit)
+        // Also one that was made and could not be added.
+        local.forget_libraries(&cx.engine.scripts);
+        let made = make(cx.engine, local.of_functions(), source, replaces, time_limit);
+        local.note_memory(thread.stats());
+        made
     }
 }
 
@@ -62,6 +66,8 @@ impl LibraryLoader {
         let any_name = replaces || self.is_beside;
         let library = make(self.engine, interpreter, source, any_name, TimeLimit::Unlimited)?;
         let library = Arc::new(library);
+        // Threads compile it for themselves.
+        interpreter.unload(library.id);
         if self.is_beside {
             let beside = self.engine.loading.beside(&self.engine.keyspace);
             return lock(&beside.libraries).add(library, replaces).map_err(Error::from);

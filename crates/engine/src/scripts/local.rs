@@ -1,8 +1,9 @@
-//! A thread's interpreter, and the scripts that it has looked up.
+//! A thread's interpreters, one for scripts and one for functions, and the scripts that it has looked up.
 
 use super::Scripts;
 use super::cache::Script;
 use super::functions::Library;
+use crate::stats::ThreadStats;
 use script::{Host, Identity, Interpreter, Sha};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub(crate) fn new_interpreter() -> Box<Interpreter> {
 /// See the module.
 #[derive(Default)]
 pub struct Local {
-    interpreter: Option<Box<Interpreter>>,
+    of_scripts: Option<Box<Interpreter>>,
+    of_functions: Option<Box<Interpreter>>,
     generation: u64,
     scripts: HashMap<Sha, Arc<Script>>,
     /// Number of scripts from which on those that are forgotten are looked for.
@@ -34,21 +36,33 @@ pub struct Local {
 }
 
 impl Local {
-    /// Forgets the scripts that others have forgotten (SCRIPT FLUSH).
+    /// Forgets the scripts and libraries that others have forgotten (SCRIPT FLUSH, FUNCTION DELETE).
     pub(crate) fn follow(&mut self, shared: &Scripts) {
+        if self.libraries_version != shared.functions.version() {
+            self.forget_libraries(shared);
+        }
         let generation = shared.cache.generation();
         if generation != self.generation {
             self.scripts.clear();
             self.generation = generation;
-            if let Some(interpreter) = &mut self.interpreter {
+            if let Some(interpreter) = &mut self.of_scripts {
                 interpreter.forget_scripts();
             }
         }
     }
 
+    /// Forgets the libraries that are not among those of all threads.
+    pub(crate) fn forget_libraries(&mut self, shared: &Scripts) {
+        self.libraries_version = shared.functions.version();
+        let Some(interpreter) = &mut self.of_functions else { return };
+        let all = shared.functions.all();
+        let ids: Vec<u64> = all.iter().map(|library| library.id).collect();
+        interpreter.retain_libraries(|id| ids.contains(&id));
+    }
+
     /// Frees all that scripts have left behind in the interpreter.
     pub(crate) fn collect(&self) {
-        if let Some(interpreter) = &self.interpreter {
+        for interpreter in [&self.of_scripts, &self.of_functions].into_iter().flatten() {
             interpreter.collect();
         }
     }
@@ -68,9 +82,14 @@ impl Local {
         Some(script)
     }
 
-    /// The interpreter.
-    pub(crate) fn interpreter(&mut self) -> &mut Interpreter {
-        self.interpreter.get_or_insert_with(new_interpreter)
+    /// The interpreter of scripts.
+    pub(crate) fn of_scripts(&mut self) -> &mut Interpreter {
+        self.of_scripts.get_or_insert_with(new_interpreter)
+    }
+
+    /// The interpreter of functions.
+    pub(crate) fn of_functions(&mut self) -> &mut Interpreter {
+        self.of_functions.get_or_insert_with(new_interpreter)
     }
 
     /// Compiles a script, unless that was done before.
@@ -78,7 +97,7 @@ impl Local {
     /// # Errors
     /// The error's line.
     pub(crate) fn prepare(&mut self, sha: &Sha, code: &[u8]) -> Result<(), Vec<u8>> {
-        let interpreter = self.interpreter();
+        let interpreter = self.of_scripts();
         if interpreter.has(sha) { Ok(()) } else { interpreter.compile(*sha, code) }
     }
 
@@ -92,22 +111,22 @@ impl Local {
         library: &Library,
         host: &mut dyn Host,
     ) -> Result<(), Vec<u8>> {
-        let version = shared.functions.version();
-        if self.libraries_version != version {
-            self.libraries_version = version;
-            let all = shared.functions.all();
-            let ids: Vec<u64> = all.iter().map(|library| library.id).collect();
-            self.interpreter().retain_libraries(|id| ids.contains(&id));
+        if self.libraries_version != shared.functions.version() {
+            self.forget_libraries(shared);
         }
-        let interpreter = self.interpreter();
+        let interpreter = self.of_functions();
         if interpreter.has_library(library.id) {
             return Ok(());
         }
         interpreter.load(library.id, library.code(), host).map(drop)
     }
 
-    /// Bytes that the interpreter uses.
-    pub(crate) fn used_bytes(&self) -> usize {
-        self.interpreter.as_ref().map_or(0, |interpreter| interpreter.used_bytes())
+    /// Notes what the interpreters use, for INFO.
+    pub(crate) fn note_memory(&self, stats: &ThreadStats) {
+        let used = |interpreter: &Option<Box<Interpreter>>| {
+            interpreter.as_ref().map_or(0, |interpreter| interpreter.used_bytes()) as u64
+        };
+        stats.script_bytes.set(used(&self.of_scripts));
+        stats.function_bytes.set(used(&self.of_functions));
     }
 }

@@ -93,8 +93,10 @@ pub struct Stats {
 pub struct ThreadStats {
     /// Commands run.
     pub commands: Counter,
-    /// Bytes of the thread's interpreter.
+    /// Bytes of the thread's interpreter of scripts.
     pub script_bytes: Counter,
+    /// Bytes of the thread's interpreter of functions.
+    pub function_bytes: Counter,
     /// Changes that commands made; keys that expire or are evicted are none.
     pub dirty: Counter,
     /// Keys found.

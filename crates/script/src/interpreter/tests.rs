@@ -255,3 +255,33 @@ mod known_flaws {
         check("return loadstring('return [=') == nil", ":1|");
     }
 }
+
+#[test]
+fn compiling_leaves_nothing_behind() {
+    let mut interpreter = interpreter();
+    let mut host = Fake::default();
+    let library = |number: u64| {
+        format!(
+            "local filler = 'library number {number}' \
+             redis.register_function('f', function() return filler end)"
+        )
+    };
+    let mut round = |interpreter: &mut Interpreter, number: u64| {
+        interpreter.load(number, library(number).as_bytes(), &mut host).expect("it loads");
+        interpreter.retain_libraries(|id| id == number);
+        let broken = format!("return 'a text of its own: {number}' +");
+        interpreter.load(number, broken.as_bytes(), &mut host).expect_err("it does not compile");
+        let sha = structs::sha1::sha1(broken.as_bytes());
+        interpreter.compile(sha, broken.as_bytes()).expect_err("it does not compile");
+    };
+    for number in 0..1000 {
+        round(&mut interpreter, number);
+    }
+    let before = interpreter.used_bytes();
+    for number in 1000..6000 {
+        round(&mut interpreter, number);
+    }
+    let after = interpreter.used_bytes();
+    assert!(after < before + 100_000, "{before} bytes became {after}");
+    assert_eq!(interpreter.last_slot, 2, "slots are used again");
+}
