@@ -28,7 +28,7 @@ use crate::journal::safe::SafePositions;
 use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{self, Mailbox};
 use crate::own_keys::OwnKeys;
 use crate::pause::Pause;
 use crate::peer::Peer;
@@ -190,8 +190,8 @@ pub struct Engine {
     pub client_usage: ClientUsage,
     /// One mailbox a thread.
     pub mailboxes: Box<[Mailbox]>,
-    /// How many of them hold more than their threads keep up with.
-    pub overdue_mailboxes: Arc<AtomicUsize>,
+    /// How many of them hold more than their threads keep up with, and the tickets of messages.
+    pub shared_by_mailboxes: Arc<mailbox::Shared>,
     /// Counters of each thread, those of long commands included.
     pub thread_stats: Box<[ThreadStats]>,
     /// Counters of all threads.
@@ -287,7 +287,7 @@ impl Engine {
         let databases = u32::try_from(config.databases()).unwrap_or(16);
         let is_in_cluster = config.cluster_enabled();
         let assignment = if is_in_cluster { Assignment::BySlot } else { Assignment::ByHash };
-        let overdue_mailboxes = Arc::default();
+        let shared_by_mailboxes = Arc::default();
         let journal = Journal::default();
         journal.set_backlog(config.repl_backlog_size());
         let engine = Box::leak(Box::new(Engine {
@@ -297,8 +297,8 @@ impl Engine {
             table,
             clients: Clients::default(),
             client_usage: ClientUsage::default(),
-            mailboxes: (0..threads).map(|_| Mailbox::new(&overdue_mailboxes)).collect(),
-            overdue_mailboxes,
+            mailboxes: (0..threads).map(|_| Mailbox::new(&shared_by_mailboxes)).collect(),
+            shared_by_mailboxes,
             // The last is that of the thread that follows a primary; those before are the appliers'.
             thread_stats: (0..threads + all_threads(threads))
                 .chain(0..threads_beside(threads) + 1)
@@ -429,7 +429,7 @@ impl Engine {
             || self.pause.is_on()
             || self.loading.is_on()
             || self.monitors.load(Relaxed) > 0
-            || self.overdue_mailboxes.load(Relaxed) > 0
+            || self.shared_by_mailboxes.overdue.load(Relaxed) > 0
             || self.persistence.last_failed()
             || self.append_log.is_broken()
             || self.journal.is_full()
@@ -465,6 +465,15 @@ impl Engine {
     /// Where the clients that cache keys are found.
     pub fn receivers(&self) -> Receivers<'_> {
         Receivers { clients: &self.clients, mailboxes: &self.mailboxes }
+    }
+
+    /// Returns the [ticket](mailbox) up to which all that others have to be told was delivered; all, while a
+    /// script keeps a thread from delivering.
+    pub fn told(&self) -> u64 {
+        match self.scripts.running.is_busy() {
+            true => mailbox::issued(&self.mailboxes),
+            false => mailbox::delivered(&self.mailboxes),
+        }
     }
 
     /// Tells the caches that want broadcasts which keys have changed since this was last asked.

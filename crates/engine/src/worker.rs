@@ -14,7 +14,7 @@ use crate::db::Db;
 use crate::dispatch::{self, NotNow};
 use crate::engine::Engine;
 use crate::evict;
-use crate::mailbox::Push;
+use crate::mailbox::{Push, last_ticket};
 use crate::session::{Fate, ReplyMode, Session};
 use crate::table::Resolved;
 use crate::thread::ThreadContext;
@@ -184,6 +184,7 @@ impl Worker {
         let mut argv: Vec<&[u8]> = std::mem::take(&mut self.argv);
         let mut batch = std::mem::take(&mut self.batch);
         let mut inline = Vec::new();
+        let told = last_ticket();
         if session.is_postponed {
             self.end_postponement(session);
         }
@@ -195,6 +196,9 @@ impl Worker {
             self.engine.stats.postponed_clients.fetch_add(1, Relaxed);
         }
         self.engine.flush_broadcasts();
+        if last_ticket() != told {
+            session.told = last_ticket();
+        }
         argv.clear();
         session.parser.shrink();
         if argv.capacity() <= batch::MAX_REQUESTS * resp::KEPT_WORDS {

@@ -1,7 +1,7 @@
-//! Client-side caching in broadcasting mode: a client that has the reply to a change may rely on it that
-//! the caches have been told, whichever thread did that.
+//! Client-side caching: a client that has the reply to a change may rely on it that the caches have been
+//! told, whichever thread did that.
 
-use harness::client::{Client, ask};
+use harness::client::{Client, ask, ok};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server};
 
@@ -59,5 +59,56 @@ fn caches_are_told_before_anybody_is_answered() {
         // What else has been told of this round is not for the next.
         ask(&mut cacher, &["PING"]);
         while cacher.push().is_some() {}
+    }
+}
+
+/// Requests that change `k`, each to be answered when the caches have been told of it.
+const CHANGES: [&[&str]; 7] = [
+    &["SET", "k", "1"],
+    &["EVAL", "return redis.call('SET', KEYS[1], ARGV[1])", "1", "k", "2"],
+    &["FLUSHALL"],
+    &["DEL", "k"],
+    &["FLUSHDB"],
+    &["SWAPDB", "0", "1"],
+    &["EXEC"],
+];
+
+/// While one thread is held up, a client of the other one changes what a cache of the first has read: the
+/// reply has to wait for that thread.
+#[test]
+fn replies_wait_until_caches_have_been_told() {
+    let program = Program::under_test();
+    let server = Server::start(&program, Options::arguments(&["--io-threads", "2"]));
+    let server = server.expect("it starts");
+    let mut sleeper = server.client();
+    let mut caches: Vec<Client> = (0..4)
+        .map(|_| {
+            let mut cache = server.connect(Protocol::Resp3).expect("it answers");
+            ok(&mut cache, &["CLIENT", "TRACKING", "ON"]);
+            cache
+        })
+        .collect();
+    // Some are on the other thread than the one that sleeps.
+    let mut writers: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    for change in CHANGES {
+        for writer in &mut writers {
+            ok(writer, &["SET", "k", "0"]);
+            for cache in &mut caches {
+                ok(cache, &["GET", "k"]);
+                while cache.push().is_some() {}
+            }
+            if change[0] == "EXEC" {
+                ok(writer, &["MULTI"]);
+                ok(writer, &["SET", "k", "3"]);
+            }
+            sleeper.send(&["DEBUG", "SLEEP", "0.1"]).expect("it is sent");
+            ok(writer, change);
+            for cache in &mut caches {
+                assert!(cache.has_data().expect("it can be looked at"), "{change:?}");
+                let told = cache.message().expect("it is whole");
+                assert!(matches!(told, Reply::Push(_)), "{change:?}: {told:?}");
+            }
+            sleeper.reply().expect("it wakes up");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(super) struct Core {
     pub retries: Vec<Token>,
     pub pool: Pool,
     /// Connections with output that is held back, by gate, in the order of its positions.
-    pub holding: [VecDeque<(u64, Token)>; 2],
+    pub holding: [VecDeque<(u64, Token)>; 3],
     /// Up to where output that is held may leave.
     pub passed: Passed,
     /// When something was held last.

@@ -1,6 +1,6 @@
 //! Output that must not leave yet, and what becomes of it.
 //!
-//! Output is held in pieces, each at a [`Gate`] for a position. There are two gates, by number; what
+//! Output is held in pieces, each at a [`Gate`] for a position. There are three gates, by number; what
 //! the positions are and what a gate stands for is the owner's business.
 //! A piece may leave when its position has passed and all pieces in front of it have left, so replies keep
 //! their order whatever gates they wait at.
@@ -21,10 +21,12 @@ pub enum Gate {
     Released = 0,
     /// Opened by [`Net::judge`](super::Net::judge), which can also give positions up.
     Judged = 1,
+    /// Opened by the handler, which [says](super::Handler::told) how far it is when a reactor looks.
+    Told = 2,
 }
 
 impl Gate {
-    pub(super) const ALL: [Gate; 2] = [Gate::Released, Gate::Judged];
+    pub(super) const ALL: [Gate; 3] = [Gate::Released, Gate::Judged, Gate::Told];
 }
 
 /// Up to where positions have passed the gates.
@@ -36,6 +38,8 @@ pub struct Passed {
     pub confirmed: u64,
     /// Past the gate `Judged`, too, but what can be replaced is lost.
     pub given_up: u64,
+    /// Past the gate `Told`, as far as a reactor has asked.
+    pub told: u64,
     /// Where this changes, positions at the gate `Judged` mean something else: what waits there is lost.
     pub epoch: u64,
 }
@@ -46,6 +50,7 @@ impl Passed {
         match gate {
             Gate::Released => self.released,
             Gate::Judged => self.confirmed.max(self.given_up),
+            Gate::Told => self.told,
         }
     }
 }

@@ -259,6 +259,25 @@ pub trait Handler: Sized {
         let _ = cx;
     }
 
+    /// Up to which position output that is [held](ConnIo::hold_until) at the gate `Told` may leave. Asked
+    /// while there is such output. Where this grows, [`Handler::has_sent`] says so on some thread.
+    fn told(&self) -> u64 {
+        0
+    }
+
+    /// The kernel has what was written in earlier turns, as far as the sockets took it. Returns whether
+    /// output at the gate `Told` may leave for that, on this or another thread.
+    #[inline]
+    fn has_sent(&mut self) -> bool {
+        false
+    }
+
+    /// Returns whether the next [`Handler::has_sent`] is awaited: the reactor does not sleep before.
+    #[inline]
+    fn awaits_sending(&self) -> bool {
+        false
+    }
+
     /// So many replies are lost, because what they were [held](ConnIo::hold_reply) for was given up. Returns what takes the place of each.
     fn unconfirmed(&mut self, replies: usize) -> Vec<u8> {
         let _ = replies;

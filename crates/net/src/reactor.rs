@@ -6,7 +6,7 @@ use super::core::Core;
 use super::cx::{ConnIo, Cx};
 use super::driver::Driver;
 use super::epoll::Epoll;
-use super::held::Gate;
+use super::held::{Gate, Passed};
 use super::listen::Listener;
 use super::peer::{Kind, PeerInfo, addresses};
 use super::probe::Backend;
@@ -143,6 +143,9 @@ impl<H: Handler> Reactor<H> {
         let woken = self.net.waker(thread).take_notice();
         self.core.now = Instant::now();
         self.after_submission();
+        if self.handler.has_sent() {
+            self.net.wake_holding();
+        }
         self.settle();
         self.settle_handed();
         self.release_held();
@@ -167,7 +170,7 @@ impl<H: Handler> Reactor<H> {
         self.reap();
         self.advance();
         self.release_held();
-        self.eager = self.flush();
+        self.eager = self.flush() | self.handler.awaits_sending();
         self.announce_held();
         self.reap();
         Ok(())
@@ -222,7 +225,21 @@ impl<H: Handler> Reactor<H> {
     /// Lets go of output that was held and may leave.
     #[inline]
     fn release_held(&mut self) {
-        self.core.release(self.net.passed());
+        let passed = self.passed();
+        self.core.release(passed);
+    }
+
+    /// Up to where positions have passed the gates at this moment.
+    #[inline]
+    fn passed(&self) -> Passed {
+        let is_waiting = !self.core.holding[Gate::Told as usize].is_empty();
+        let told = match is_waiting {
+            // Threads that have run their last request deliver nothing.
+            true if self.net.is_stopping() => u64::MAX,
+            true => self.handler.told(),
+            false => self.core.passed.told,
+        };
+        Passed { told, ..self.net.passed() }
     }
 
     /// Sees to it that what this turn holds will leave.
@@ -235,7 +252,7 @@ impl<H: Handler> Reactor<H> {
             if self.hands_over || !self.core.holding[Gate::Released as usize].is_empty() {
                 self.core.held_at = self.core.now;
             }
-            let passed = self.net.passed();
+            let passed = self.passed();
             if passed != self.core.passed {
                 // The position was reached meanwhile, and only this reactor knows of these replies.
                 let (handed, waker) = self.net.handed(thread);

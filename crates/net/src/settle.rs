@@ -105,7 +105,8 @@ impl<H: Handler> Reactor<H> {
         let link = &mut self.core.links[slot as usize];
         let is_for_others =
             (1..=handed::LARGEST).contains(&link.out.len()) && !link.is(flag::CLOSING | flag::TLS);
-        let is_for_others = is_for_others && link.held_until(Gate::Judged).is_none();
+        let waits_here = |gate| link.held_until(gate).is_some();
+        let is_for_others = is_for_others && !waits_here(Gate::Judged) && !waits_here(Gate::Told);
         let Some(position) = link.held_until(Gate::Released).filter(|_| is_for_others) else {
             return note_held(&mut self.core, slot);
         };

@@ -22,6 +22,10 @@ use structs::sync::{lock, wait_timeout};
 /// as `io-threads` allows.
 pub const MAX_THREADS: usize = 256;
 
+/// How often [`Net::wait_for_end`] asks whether it is to give up, and how often before the end was asked for.
+const LOOK: Duration = Duration::from_millis(10);
+const SLOW_LOOK: Duration = Duration::from_secs(10);
+
 /// How the network layer is set up.
 #[derive(Debug, Clone)]
 pub struct NetOptions {
@@ -243,7 +247,8 @@ impl Net {
         self.wake_holding();
     }
 
-    fn wake_holding(&self) {
+    /// Wakes the reactors that hold output.
+    pub(super) fn wake_holding(&self) {
         for seat in &self.seats {
             if seat.is_holding.load(Ordering::SeqCst) {
                 seat.waker.wake();
@@ -280,6 +285,7 @@ impl Net {
             released: self.released(),
             confirmed: self.confirmed.load(Ordering::SeqCst),
             given_up: self.given_up.load(Ordering::SeqCst),
+            told: 0,
         }
     }
 
@@ -312,7 +318,22 @@ impl Net {
         // First: a client that is disconnected and tries again must not get in.
         self.listeners().refuse();
         self.stopping.store(true, Ordering::SeqCst);
+        // `wait_for_end` has looked at it, or waits.
+        drop(lock(&self.serving));
+        self.served.notify_all();
         self.wake_all();
+    }
+
+    /// Waits until all reactors have run their last request, or until those that have not are to be left
+    /// behind: `gives_up` is asked now and then.
+    pub fn wait_for_end(&self, gives_up: impl Fn() -> bool) {
+        let mut serving = lock(&self.serving);
+        while *serving > 0 && !gives_up() {
+            let pause = if self.is_stopping() { LOOK } else { SLOW_LOOK };
+            serving = wait_timeout(&self.served, serving, pause, |serving| {
+                *serving > 0 && (pause == LOOK || !self.is_stopping())
+            });
+        }
     }
 
     /// Whether [`Net::stop`] was called.

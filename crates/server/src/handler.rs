@@ -189,7 +189,7 @@ impl Hub {
                 if !self.worker.deliver(&mut conn.session, &push, io.out()) {
                     conn.held.push(push);
                 }
-                hold_until_safe(self.engine, &mut conn.session, &mut io);
+                hold_back(self.engine, &mut conn.session, &mut io);
                 check_output(self.engine, conn, &mut io);
             }
             Message::Resume(_, resumption) => {
@@ -198,7 +198,7 @@ impl Hub {
                     for push in std::mem::take(&mut conn.held) {
                         self.worker.deliver(&mut conn.session, &push, io.out());
                     }
-                    hold_until_safe(self.engine, &mut conn.session, &mut io);
+                    hold_back(self.engine, &mut conn.session, &mut io);
                     check_output(self.engine, conn, &mut io);
                 }
             }
@@ -335,10 +335,17 @@ impl Hub {
     }
 }
 
-/// Keeps the output until the writes that it tells of are safe, if that is asked for: the client's
-/// own, those that it has read, and those that it was told of.
+/// Keeps the output until the clients that cache what it changes have been told, and until the writes
+/// that it tells of are safe, if that is asked for: the client's own, those that it has read, and those
+/// that it was told of.
 #[inline]
-fn hold_until_safe(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
+fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
+    if session.told > 0 {
+        let told = std::mem::take(&mut session.told);
+        if told > engine.told() {
+            io.hold_until(Gate::Told, told);
+        }
+    }
     // They were promised a quorum, whatever the mode is since.
     for reply in session.write_replies.drain(..) {
         io.hold_reply(reply.start..reply.end, reply.position.0);
@@ -472,7 +479,7 @@ impl Handler for Hub {
         let turn_output = if is_counted { client_limits::SMALL } else { TURN_OUTPUT };
         let most = io.out().len() + turn_output;
         let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
-        hold_until_safe(engine, &mut conn.session, io);
+        hold_back(engine, &mut conn.session, io);
         if conn.session.is_replica && conn.replica.is_none() {
             conn.replica = Some(Replica::default());
             self.replicas.add(engine, self.worker.context().index, io.id());
@@ -580,6 +587,25 @@ impl Handler for Hub {
 
     fn woken(&mut self, cx: &mut Cx<'_, Conn>) {
         self.mail(cx);
+    }
+
+    fn told(&self) -> u64 {
+        self.engine.told()
+    }
+
+    #[inline]
+    fn has_sent(&mut self) -> bool {
+        let mailbox = &self.engine.mailboxes[self.thread()];
+        let is_unconfirmed = mailbox.is_unconfirmed();
+        if is_unconfirmed {
+            mailbox.confirm();
+        }
+        is_unconfirmed
+    }
+
+    #[inline]
+    fn awaits_sending(&self) -> bool {
+        self.engine.mailboxes[self.thread()].is_unconfirmed()
     }
 
     fn begin_of_turn(&mut self) {

@@ -32,6 +32,8 @@ fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if first != second {
         engine::commit::databases_change(cx, &[(first, Some(second)), (second, Some(first))]);
         cx.db.for_each_stripe_mut(|_, stripe| stripe.swap_dbs(first, second));
+        // Caches know keys by their names alone.
+        engine::caching::invalidate_all(&mut cx.db);
     }
     cx.db.add_dirty(1);
     cx.reply.ok();

@@ -8,13 +8,17 @@
 //! fill a mailbox faster than its thread empties it, and keep that thread from everything else. So
 //! a mailbox is *overdue* from [`MAX_WAITING`] bytes on, and what may post many messages is tried
 //! again later while any mailbox is.
+//!
+//! What has to reach its receiver before the poster's own client gets its reply is posted with a *ticket*
+//! ([`Mailbox::post_first`]): the reply is held until [`delivered`] has come to that ticket.
 
 use super::session::Fate;
 use super::suspension::Resumption;
 use keyspace::HeapString;
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use structs::sync::lock;
 
 /// Bytes of messages, as they will be delivered, that may wait for a thread before it is overdue:
@@ -140,15 +144,53 @@ struct Waiting {
 pub struct Mailbox {
     waiting: Mutex<Waiting>,
     has_mail: AtomicBool,
-    /// How many mailboxes of the server are overdue.
-    overdue: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     wake: OnceLock<Wake>,
+    /// The last ticket posted, taken, and delivered.
+    posted: AtomicU64,
+    taken: AtomicU64,
+    delivered: AtomicU64,
+}
+
+/// What the mailboxes of a server share.
+#[derive(Default)]
+pub struct Shared {
+    /// How many mailboxes are overdue.
+    pub overdue: AtomicUsize,
+    /// The last ticket that was given out.
+    issued: AtomicU64,
+}
+
+thread_local! {
+    static LAST_TICKET: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns the last ticket of what the calling thread has posted, 0 for none.
+#[inline]
+pub fn last_ticket() -> u64 {
+    LAST_TICKET.get()
+}
+
+/// Returns the last ticket of all that was posted.
+pub fn issued(mailboxes: &[Mailbox]) -> u64 {
+    mailboxes.first().map_or(0, |mailbox| mailbox.shared.issued.load(SeqCst))
+}
+
+/// Returns the ticket up to which all that was posted has been delivered.
+pub fn delivered(mailboxes: &[Mailbox]) -> u64 {
+    // First: what is posted behind this has a higher ticket.
+    let issued = issued(mailboxes);
+    let outstanding = mailboxes.iter().filter_map(|mailbox| {
+        let delivered = mailbox.delivered.load(SeqCst);
+        (mailbox.posted.load(SeqCst) > delivered).then_some(delivered)
+    });
+    outstanding.fold(issued, u64::min)
 }
 
 impl Mailbox {
-    /// Of a server whose overdue mailboxes are counted there.
-    pub fn new(overdue: &Arc<AtomicUsize>) -> Mailbox {
-        Mailbox { overdue: Arc::clone(overdue), ..Mailbox::default() }
+    /// Of a server whose mailboxes share this.
+    pub fn new(shared: &Arc<Shared>) -> Mailbox {
+        Mailbox { shared: Arc::clone(shared), ..Mailbox::default() }
     }
 
     /// Says how to wake the thread; once.
@@ -159,11 +201,29 @@ impl Mailbox {
 
     /// Posts a message.
     pub fn post(&self, message: Message) {
-        let mut waiting = lock(&self.waiting);
+        self.add(lock(&self.waiting), message);
+    }
+
+    /// Posts a message that is to be delivered before the client that causes it gets its reply.
+    pub fn post_first(&self, message: Message) {
+        let waiting = lock(&self.waiting);
+        // Under the lock, so that the tickets of a mailbox rise.
+        let ticket = self.shared.issued.fetch_add(1, SeqCst) + 1;
+        self.posted.store(ticket, SeqCst);
+        LAST_TICKET.set(ticket);
+        self.add(waiting, message);
+    }
+
+    /// The client of the calling thread causes what another thread has just posted.
+    pub(crate) fn share_tickets(&self) {
+        LAST_TICKET.set(self.shared.issued.load(SeqCst));
+    }
+
+    fn add(&self, mut waiting: MutexGuard<'_, Waiting>, message: Message) {
         let before = waiting.weight;
         waiting.weight += message.weight();
         if before <= MAX_WAITING && waiting.weight > MAX_WAITING {
-            self.overdue.fetch_add(1, Relaxed);
+            self.shared.overdue.fetch_add(1, Relaxed);
         }
         waiting.messages.push(message);
         // Under the lock, as in `take`: were it true while nothing is there, the next message would
@@ -198,11 +258,23 @@ impl Mailbox {
     pub fn take(&self) -> Vec<Message> {
         let mut waiting = lock(&self.waiting);
         self.has_mail.store(false, Release);
+        self.taken.store(self.posted.load(Relaxed), Relaxed);
         let Waiting { messages, weight } = std::mem::take(&mut *waiting);
         if weight > MAX_WAITING {
-            self.overdue.fetch_sub(1, Relaxed);
+            self.shared.overdue.fetch_sub(1, Relaxed);
         }
         messages
+    }
+
+    /// Returns whether messages with tickets were taken that are not [confirmed](Mailbox::confirm).
+    #[inline]
+    pub fn is_unconfirmed(&self) -> bool {
+        self.taken.load(Relaxed) > self.delivered.load(Relaxed)
+    }
+
+    /// All that was taken has been delivered.
+    pub fn confirm(&self) {
+        self.delivered.store(self.taken.load(Relaxed), SeqCst);
     }
 }
 
@@ -212,8 +284,9 @@ mod tests {
 
     #[test]
     fn a_mailbox_is_overdue_from_its_limit_until_it_is_emptied() {
-        let overdue = Arc::default();
-        let mailboxes = [Mailbox::new(&overdue), Mailbox::new(&overdue)];
+        let shared: Arc<Shared> = Arc::default();
+        let mailboxes = [Mailbox::new(&shared), Mailbox::new(&shared)];
+        let overdue = &shared.overdue;
         let push = Arc::new(Push::Monitor(vec![b'x'; MAX_WAITING / 2].into()));
         let mut seen = Vec::new();
         for mailbox in [0, 0, 0, 1, 1] {
@@ -226,5 +299,29 @@ mod tests {
         assert_eq!(overdue.load(Relaxed), 1);
         assert_eq!(mailboxes[1].take().len(), 2);
         assert_eq!(overdue.load(Relaxed), 0);
+    }
+
+    #[test]
+    fn tickets_pass_when_their_mailboxes_have_delivered() {
+        let shared: Arc<Shared> = Arc::default();
+        let mailboxes = [0, 1, 2].map(|_| Mailbox::new(&shared));
+        let push = || Message::Push(1, Arc::new(Push::TrackingRedirBroken(2)));
+        assert_eq!(delivered(&mailboxes), 0);
+        mailboxes[0].post_first(push());
+        assert_eq!((last_ticket(), delivered(&mailboxes)), (1, 0));
+        mailboxes[1].post_first(push());
+        mailboxes[0].post(push());
+        assert_eq!(mailboxes[0].take().len(), 2);
+        assert!(mailboxes[0].is_unconfirmed());
+        mailboxes[0].confirm();
+        assert_eq!(delivered(&mailboxes), 0, "the other one has not delivered");
+        mailboxes[1].take();
+        mailboxes[2].post_first(push());
+        mailboxes[1].confirm();
+        assert!(!mailboxes[1].is_unconfirmed());
+        assert_eq!(delivered(&mailboxes), 0, "nothing is known of the third");
+        mailboxes[2].take();
+        mailboxes[2].confirm();
+        assert_eq!(delivered(&mailboxes), 3);
     }
 }

@@ -162,6 +162,8 @@ pub struct Session {
     /// While replies wait for the disk: the position behind the last write that its reads may have
     /// seen, or that it was told of.
     pub seen: JournalPos,
+    /// The last [ticket](crate::mailbox) of what others have to be told before its replies leave.
+    pub told: u64,
     /// CLIENT PAUSE holds its next command back.
     pub(crate) is_postponed: bool,
     pub(crate) parser: Parser,
@@ -211,6 +213,7 @@ impl Session {
             subscribed_bytes: 0,
             written: JournalPos(0),
             seen: JournalPos(0),
+            told: 0,
             is_postponed: false,
             parser: Parser::new(),
             commands: 0,

@@ -1,5 +1,6 @@
 //! Why a session reads no further requests, and how that ends.
 
+use super::mailbox::last_ticket;
 use super::waiter::{TimeoutReply, Waiter};
 use super::watching::Watching;
 use crate::journal::JournalPos;
@@ -50,6 +51,8 @@ pub struct Resumption {
     pub written: JournalPos,
     /// The position behind what it may tell of.
     pub seen: JournalPos,
+    /// The last [ticket](crate::mailbox) of what others have to be told before.
+    pub(crate) told: u64,
     /// What the client watches, if the command has changed that.
     pub(crate) watching: Option<Box<Watching>>,
 }
@@ -57,6 +60,7 @@ pub struct Resumption {
 impl Resumption {
     /// The end of a suspension by a reply alone.
     pub(crate) fn new(token: Option<u64>, reply: Output, written: JournalPos) -> Resumption {
-        Resumption { token, reply, written, seen: JournalPos(0), watching: None }
+        let told = last_ticket();
+        Resumption { token, reply, written, seen: JournalPos(0), told, watching: None }
     }
 }

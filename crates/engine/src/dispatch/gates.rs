@@ -225,7 +225,7 @@ fn journal_space(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Ref
 
 /// Messages wait while a thread has very many to read.
 fn pending_messages(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refusal> {
-    if cx.engine.overdue_mailboxes.load(Relaxed) > 0 && posts_messages(cx, row) {
+    if cx.engine.shared_by_mailboxes.overdue.load(Relaxed) > 0 && posts_messages(cx, row) {
         return Err(NotNow::Busy.into());
     }
     Ok(())

@@ -9,6 +9,7 @@ use crate::clients::Clients;
 use crate::interest::StripeInterest;
 use crate::mailbox::{Mailbox, Message, Push};
 use crate::session::Prefixes;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -26,6 +27,14 @@ pub struct Receivers<'r> {
 /// Readers of a key that are remembered before gone connections are dropped from the list: the
 /// list of a key that never changes must not grow for ever.
 const MAX_UNCHECKED: usize = 64;
+
+thread_local! {
+    /// The calling thread has noted a change for the next broadcast.
+    static HAS_NOTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The number of no client.
+const NO_CLIENT: u64 = 0;
 
 /// A key that changed, and the client that did it if it was one.
 type ChangedKey<'k> = (&'k [u8], Option<u64>);
@@ -153,7 +162,7 @@ impl TrackingTable {
         let cachers = read(&self.cachers);
         let Some(cacher) = cachers.all.get(&reader) else { return };
         if cacher.prefixes.is_none() && !(cacher.no_loop && reader == by) {
-            tell(receivers, cacher, &invalidation(cacher, Some(vec![key])));
+            tell(receivers, cacher, &invalidation(cacher, Some(vec![key])), by);
         }
     }
 
@@ -167,6 +176,8 @@ impl TrackingTable {
             *change = None;
         }
         self.has_changed.store(true, Release);
+        drop(changed);
+        HAS_NOTED.set(true);
     }
 
     /// Tells the broadcasting clients which keys changed: once for all requests that were read
@@ -175,6 +186,11 @@ impl TrackingTable {
     pub fn flush_broadcasts(&self, receivers: Receivers<'_>) {
         if self.has_changed.load(Acquire) {
             self.tell_broadcasts(receivers);
+        }
+        if HAS_NOTED.get() {
+            HAS_NOTED.set(false);
+            // Another thread may have told them.
+            receivers.mailboxes[0].share_tickets();
         }
     }
 
@@ -200,7 +216,7 @@ impl TrackingTable {
     /// Tells every client to forget everything.
     pub(crate) fn tell_all(&self, receivers: Receivers<'_>) {
         for cacher in read(&self.cachers).all.values() {
-            tell(receivers, cacher, &invalidation(cacher, None));
+            tell(receivers, cacher, &invalidation(cacher, None), NO_CLIENT);
         }
     }
 }
@@ -221,7 +237,7 @@ fn tell_prefix(
             let others = keys.iter().filter(|(_, by)| !is_own(by));
             let others: Vec<Box<[u8]>> = others.map(|(key, _)| Box::from(*key)).collect();
             if !others.is_empty() {
-                tell(receivers, cacher, &invalidation(cacher, Some(others)));
+                tell(receivers, cacher, &invalidation(cacher, Some(others)), NO_CLIENT);
             }
             continue;
         }
@@ -229,7 +245,7 @@ fn tell_prefix(
             let all = keys.iter().map(|(key, _)| Box::from(*key)).collect();
             invalidation(cacher, Some(all))
         });
-        tell(receivers, cacher, push);
+        tell(receivers, cacher, push, NO_CLIENT);
     }
 }
 
@@ -237,12 +253,15 @@ fn invalidation(cacher: &Cacher, keys: Option<Vec<Box<[u8]>>>) -> Arc<Push> {
     Arc::new(Push::Invalidate { keys, is_redirected: cacher.redirect.is_some() })
 }
 
-fn tell(receivers: Receivers<'_>, cacher: &Cacher, push: &Arc<Push>) {
+/// Posts an invalidation. The reply to the client that caused it waits until it is delivered, but for that
+/// client's own, which follows its reply.
+fn tell(receivers: Receivers<'_>, cacher: &Cacher, push: &Arc<Push>, by: u64) {
     let target = cacher.redirect.unwrap_or(cacher.client);
     match receivers.clients.get(target) {
         Some(client) => {
             let message = Message::Push(client.id, Arc::clone(push));
-            receivers.mailboxes[client.thread].post(message);
+            let mailbox = &receivers.mailboxes[client.thread];
+            if client.id == by { mailbox.post(message) } else { mailbox.post_first(message) }
         }
         None => {
             if let Some(client) = receivers.clients.get(cacher.client) {

@@ -30,6 +30,7 @@ impl Worker {
         let unanswered = std::mem::take(&mut session.unanswered);
         session.written = session.written.max(resumption.written);
         session.seen = session.seen.max(resumption.seen);
+        session.told = session.told.max(resumption.told);
         if resumption.watching.is_some() {
             session.watching = resumption.watching;
         }
