@@ -80,12 +80,17 @@ pub(crate) fn process(
     {
         return refuse_request(cx, row, refusal);
     }
+    let mut is_shown_later = false;
     if row.command.script.is_some() {
         cx.script_was_shown = false;
         scripting::dispatch(cx, row, args)?;
     } else if row.world != WorldUse::Never && needs_world(cx, row, args) {
         // Every protected command needs the world, so that others do not pay for the question.
         match gates::protection(cx, row, args) {
+            Ok(()) if scripting::has_queue_of_scripts(cx, row) => {
+                is_shown_later = true;
+                scripting::run_queue_in_background(cx, row, args);
+            }
             Ok(()) => run_in_stopped_world(cx, row, args)?,
             Err(refusal) => {
                 refuse_request(cx, row, refusal)?;
@@ -95,7 +100,7 @@ pub(crate) fn process(
         run_with_stripes(cx, row, args)?;
     }
     if is_special {
-        if engine.monitors.load(Relaxed) > 0 {
+        if engine.monitors.load(Relaxed) > 0 && !is_shown_later {
             crate::monitor::feed(cx, row.command, args.words());
             crate::monitor::feed_failed_script(cx, row, args.words());
         }

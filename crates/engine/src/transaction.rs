@@ -32,6 +32,9 @@ pub struct Multi {
     needs_world: bool,
     /// A command does more than to read or change keys that it names, in the selected database.
     must_stay: bool,
+    /// The same but for scripts.
+    must_stay_beside_scripts: bool,
+    has_scripts: bool,
     bytes: usize,
     /// The database that a queued command selects, if any does.
     selected: Option<DbIndex>,
@@ -54,10 +57,13 @@ impl Multi {
         self.may_not_load |= !flags.has(Flags::LOADING);
         self.may_not_be_stale |= !flags.has(Flags::STALE);
         self.needs_world |= flags.has(Flags::WALKS) || row.needs_world(argv);
-        self.must_stay |= !flags.any(Flags::READONLY.with(Flags::WRITE))
+        let is_script = row.command.script.is_some();
+        let must_stay = !flags.any(Flags::READONLY.with(Flags::WRITE))
             || flags.any(Flags::WALKS.with(Flags::WORLD).with(Flags::CROSSES_DATABASES))
-            || row.command.keys.is_empty()
-            || row.command.script.is_some();
+            || row.command.keys.is_empty();
+        self.must_stay |= must_stay || is_script;
+        self.must_stay_beside_scripts |= must_stay && !is_script;
+        self.has_scripts |= is_script;
         self.bytes += words.memory_bytes();
         if let Databases::Chosen = row.command.databases {
             let number = argv.get(1).and_then(|word| structs::numbers::parse_i64(word));
@@ -94,6 +100,10 @@ impl Multi {
     /// Whether the commands may run as one [long command](crate::long).
     pub(crate) fn may_be_put_off(&self) -> bool {
         !self.must_stay && !self.needs_world && !self.is_broken && self.keys.check().is_ok()
+    }
+    /// Whether there are scripts, and the queue may run on another thread than that of its client.
+    pub(crate) fn has_scripts_elsewhere(&self) -> bool {
+        self.has_scripts && !self.must_stay_beside_scripts && !self.is_broken
     }
     /// Number of commands.
     pub fn len(&self) -> usize {

@@ -208,3 +208,134 @@ fn the_server_ends_beside_a_script() {
     let _running = until_busy(&server, ENDLESS, "key");
     assert!(server.terminate().unwrap().success());
 }
+
+/// The only reactor there is.
+fn start_one() -> Server {
+    start(&["--io-threads", "1"])
+}
+
+fn exec(client: &mut Client, script: &str) {
+    ok(client, &["MULTI"]);
+    ok(client, &["SET", "other", "1"]);
+    ok(client, &["EVAL", script, "1", "key"]);
+    client.send(&["EXEC"]).unwrap();
+}
+
+/// Waits until a script keeps the world stopped for so long that every request is refused.
+fn until_all_busy(client: &mut Client) {
+    eventually("every request is refused", || is_busy(&ask(client, &["PING"])));
+    assert!(is_busy(&ask(client, &["INFO"])));
+    assert!(is_busy(&ask(client, &["GET", "elsewhere"])));
+    assert!(is_busy(&ask(client, &["FCALL", "none", "0"])));
+}
+
+#[test]
+fn an_endless_script_inside_exec_can_be_killed() {
+    let server = start_one();
+    let (mut running, mut client) = (server.client(), server.client());
+    exec(&mut running, "while true do end");
+    until_all_busy(&mut client);
+    ok(&mut client, &["MULTI"]);
+    let refused = ask(&mut client, &["GET", "key"]);
+    assert!(is_busy(&refused), "{refused:?}");
+    let aborted = text(&ask(&mut client, &["EXEC"]));
+    assert!(aborted.starts_with("EXECABORT "), "{aborted}");
+    kill(&server);
+    let Reply::Array(replies) = running.reply().unwrap() else { panic!("EXEC has its replies") };
+    assert_eq!(text(&replies[0]), "OK");
+    assert!(text(&replies[1]).contains("Script killed by user"), "{replies:?}");
+    assert_eq!(text(&ask(&mut client, &["GET", "other"])), "1");
+}
+
+#[test]
+fn exec_with_scripts_heeds_watches() {
+    let server = start_one();
+    let (mut watching, mut client) = (server.client(), server.client());
+    let script = "return redis.call('INCR', KEYS[1])";
+    for is_changed in [false, true] {
+        ok(&mut watching, &["WATCH", "key"]);
+        if is_changed {
+            ok(&mut client, &["INCR", "key"]);
+        }
+        exec(&mut watching, script);
+        let reply = watching.reply().unwrap();
+        assert_eq!(matches!(reply, Reply::Array(_)), !is_changed, "{reply:?}");
+    }
+    // Nothing is watched any longer.
+    ok(&mut client, &["INCR", "key"]);
+    exec(&mut watching, script);
+    assert!(matches!(watching.reply().unwrap(), Reply::Array(_)));
+    assert_eq!(text(&ask(&mut client, &["GET", "key"])), "4");
+}
+
+/// Scripts that cannot be killed, inside EXEC and outside.
+fn begin_unkillable(server: &Server, is_in_exec: bool) -> Client {
+    let mut client = server.client();
+    if is_in_exec {
+        exec(&mut client, "redis.call('SET', KEYS[1], 1) while true do end");
+    } else {
+        // Too large to be copied, so that what the script does cannot be undone.
+        let large = "x".repeat(100_000);
+        ok(&mut client, &["SET", "key", &large]);
+        let script = "redis.call('APPEND', KEYS[1], 1) while true do end";
+        client.send(&["EVAL", script, "1", "key"]).unwrap();
+    }
+    client
+}
+
+#[test]
+fn a_server_whose_script_cannot_be_killed_can_be_ended() {
+    for (is_in_exec, by_signal) in [(true, true), (true, false), (false, true), (false, false)] {
+        let mut server = start_one();
+        let mut client = server.client();
+        let mut running = begin_unkillable(&server, is_in_exec);
+        until_all_busy(&mut client);
+        let reply = text(&ask(&mut client, &["SCRIPT", "KILL"]));
+        assert!(reply.starts_with("UNKILLABLE"), "{reply}");
+        if by_signal {
+            assert!(server.terminate().unwrap().success());
+        } else {
+            client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+            client.expect_closed().unwrap();
+            running.expect_closed().unwrap();
+        }
+    }
+}
+
+/// A script that was always short runs on its reactor, also what cannot be undone.
+#[test]
+fn a_script_that_was_short_leaves_the_other_reactors() {
+    for by_signal in [true, false] {
+        let mut server = start(&[]);
+        let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
+        ok(&mut clients[0], &["SET", "key", &"x".repeat(100_000)]);
+        let script = "redis.call('APPEND', KEYS[1], 1) while #ARGV == 0 do end return 1";
+        let mut running = server.client();
+        for _ in 0..10 {
+            ok(&mut running, &["EVAL", script, "1", "key", "ends"]);
+        }
+        running.send(&["EVAL", script, "1", "key"]).unwrap();
+        // Those of the script's reactor are not answered.
+        for client in &mut clients {
+            client.send(&["GET", "key"]).unwrap();
+        }
+        let mut answered = None;
+        eventually("a client of the other reactor is answered", || {
+            answered = clients.iter_mut().position(|client| client.has_data().unwrap());
+            answered.is_some()
+        });
+        let client = &mut clients[answered.unwrap()];
+        client.reply().unwrap();
+        eventually("others are told that the server is busy", || {
+            is_busy(&ask(client, &["GET", "key"]))
+        });
+        let reply = text(&ask(client, &["SCRIPT", "KILL"]));
+        assert!(reply.starts_with("UNKILLABLE"), "{reply}");
+        if by_signal {
+            assert!(server.terminate().unwrap().success());
+        } else {
+            client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+            client.expect_closed().unwrap();
+        }
+    }
+}

@@ -22,6 +22,7 @@ use process::{
     log as logging, memory::Memory, numa, open_files, pidfile, priority, sandbox, shutdown,
     signals, supervised, syslog, thread,
 };
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::Path;
@@ -254,7 +255,12 @@ fn serve(
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
     }
+    wait_for_reactors(engine, &net, &reactors);
     for reactor in reactors {
+        if !reactor.is_finished() && is_kept_by_script(engine) {
+            log!(Warning, "A script that has no end is left behind.");
+            continue;
+        }
         match reactor.join() {
             Ok(Ok(())) => {}
             Ok(Err(error)) => log!(Warning, "A reactor stopped: {error}"),
@@ -269,6 +275,28 @@ fn serve(
     drop(marks);
     shutdown::finish();
     Ok(())
+}
+
+/// Waits until the reactors have run their last request. One on which a script has no end is left behind: by
+/// then it was decided that the server goes down.
+fn wait_for_reactors(engine: &Engine, net: &Net, reactors: &[ReactorThread]) {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let began = Cell::new(None);
+    net.wait_for_end(|| {
+        if !net.is_stopping() {
+            return reactors.iter().all(ReactorThread::is_finished);
+        }
+        let began = began.get().unwrap_or_else(|| {
+            began.set(Some(Instant::now()));
+            Instant::now()
+        });
+        reactors.iter().all(ReactorThread::is_finished)
+            || (is_kept_by_script(engine) && began.elapsed() > PATIENCE)
+    });
+}
+
+fn is_kept_by_script(engine: &Engine) -> bool {
+    engine.scripts.running.is_busy()
 }
 
 /// By what others find the server. It goes when the server does, also if the start fails.

@@ -181,6 +181,9 @@ fn admit_all(cx: &mut Cx<'_>, writes: bool) -> Result<(), Stop> {
     if cx.db.holds_world() {
         // What it may change is not known.
         if writes {
+            if is_untried_on_reactor(cx) {
+                return stop(cx, Verdict::TakesLong);
+            }
             cx.db.undo = None;
         }
         return Ok(());
@@ -204,10 +207,23 @@ fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
     scripts.set_turn_waits(false);
 }
 
+/// Whether the script has never ended soon, and runs on a reactor, which has other clients: there it must
+/// do nothing that cannot be undone, as it could run for ever.
+fn is_untried_on_reactor(cx: &Cx<'_>) -> bool {
+    cx.attempt.as_ref().is_some_and(|attempt| {
+        let target = attempt.target.as_ref();
+        let has_ended_soon = target.is_some_and(|target| target.learned().has_ended_soon());
+        attempt.place == Place::Reactor && !has_ended_soon
+    })
+}
+
 /// Copies what the key holds, or makes sure that the script need not be undone.
 fn remember(cx: &mut Cx<'_>, key: Key<'_>) -> Result<(), Stop> {
     if cx.db.remember(key).is_ok() {
         return Ok(());
+    }
+    if is_untried_on_reactor(cx) {
+        return stop(cx, Verdict::TakesLong);
     }
     if !cx.db.holds_world() {
         if let Err(reason) = super::run::take_turn(cx) {

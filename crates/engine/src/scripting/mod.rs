@@ -10,4 +10,4 @@ mod run;
 pub(crate) use eval::note_for_monitors;
 pub use eval::{add_script, busy_error, eval, fcall};
 pub use library_loader::LibraryLoader;
-pub(crate) use run::{dispatch, request_flags};
+pub(crate) use run::{dispatch, has_queue_of_scripts, request_flags, run_queue_in_background};

@@ -211,7 +211,7 @@ fn run_once(
                 }
                 let clock = &cx.thread.clock;
                 let is_short = clock.nanoseconds(attempt.started, clock.now()) < 1_000_000;
-                if place == Place::Background && is_short {
+                if is_short {
                     learned.note_short();
                 }
             }
@@ -265,6 +265,10 @@ fn begin_in_background(
     let token = cx.session.suspend(cx.thread, suspension);
     let mut session = cx.session.guest();
     session.db = cx.db.index;
+    if row.command.flags.has(Flags::RUNS_QUEUE) {
+        session.multi = cx.session.multi.take();
+        session.watching = cx.session.watching.take();
+    }
     session.output_room = cx.session.output_room;
     cx.session.commands += 1;
     cx.session.last_command = row.index + 1;
@@ -290,7 +294,9 @@ impl Job {
         cx.resolved = self.row;
         cx.db.touches = self.touches;
         if is_refused {
-            dispatch::refuse_busy(&mut cx, self.row);
+            refuse_busy(&mut cx, self.row);
+        } else if self.row.command.flags.has(Flags::RUNS_QUEUE) {
+            run_queue_patiently(&mut cx, self.row, args);
         } else {
             run_patiently(&mut cx, self.row, args, self.mode, self.is_out_of_memory);
         }
@@ -298,6 +304,48 @@ impl Job {
         drop(cx);
         long::resume(engine, &mut self.session, self.token, out);
     }
+}
+
+/// Whether an EXEC is to run on a background thread: it has a script, which may not end, and nothing that
+/// concerns its own session.
+pub(crate) fn has_queue_of_scripts(cx: &Cx<'_>, row: &Resolved) -> bool {
+    let is_exec = row.command.flags.has(Flags::RUNS_QUEUE);
+    is_exec && cx.session.multi.as_ref().is_some_and(|multi| multi.has_scripts_elsewhere())
+}
+
+/// Runs an EXEC with scripts on a background thread.
+#[cold]
+pub(crate) fn run_queue_in_background(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    begin_in_background(cx, row, args, Mode::World, false);
+}
+
+/// Refuses a request on a background thread.
+fn refuse_busy(cx: &mut Cx<'_>, row: &Resolved) {
+    // Dropped it is forgotten when that can be done.
+    cx.session.watching = None;
+    dispatch::refuse_busy(cx, row);
+}
+
+/// Runs an EXEC, whose scripts can be killed, but cannot begin again.
+fn run_queue_patiently(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) {
+    while dispatch::stop_world_from_outside(cx).is_err() {
+        if cx.engine.scripts.running.is_busy() {
+            return refuse_busy(cx, row);
+        }
+        cx.engine.clock.rest(GAP);
+    }
+    cx.start_timing();
+    // The error, if any, is the reply.
+    let _ = dispatch::call(cx, row, args);
+    commit::commit(cx, args);
+    dispatch::serve_ready(cx);
+    if cx.engine.monitors.load(Relaxed) > 0 {
+        monitor::feed(cx, row.command, args.words());
+    }
+    release(cx, Mode::World);
+    dispatch::serve_first(cx);
+    cx.thread.reader.leave();
+    note_memory(cx);
 }
 
 /// Runs a script to its end, however often it has to begin again.

@@ -11,6 +11,7 @@ const DOES_NOT_DECLARE: u8 = 2;
 pub struct Learned {
     keys: AtomicU8,
     is_long: AtomicBool,
+    has_ended_soon: AtomicBool,
 }
 
 impl Learned {
@@ -39,9 +40,20 @@ impl Learned {
         self.is_long.store(true, Relaxed);
     }
 
-    /// It has come to its end sooner than was thought.
+    /// It has come to its end soon.
     pub(crate) fn note_short(&self) {
-        self.is_long.store(false, Relaxed);
+        if !self.has_ended_soon.load(Relaxed) {
+            self.has_ended_soon.store(true, Relaxed);
+        }
+        if self.is_long.load(Relaxed) {
+            self.is_long.store(false, Relaxed);
+        }
+    }
+
+    /// Whether it has ever come to its end soon. Until then it must not begin on a reactor what cannot be
+    /// undone there.
+    pub(crate) fn has_ended_soon(&self) -> bool {
+        self.has_ended_soon.load(Relaxed)
     }
 }
 
