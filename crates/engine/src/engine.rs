@@ -23,6 +23,7 @@ use crate::events::Class;
 use crate::failover::Handover;
 use crate::flash::FlashTier;
 use crate::holds::Holds;
+use crate::hotkeys::HotKeys;
 use crate::journal::Journal;
 use crate::journal::safe::SafePositions;
 use crate::last_wait::LastWait;
@@ -206,6 +207,8 @@ pub struct Engine {
     pub pubsub: PubSub,
     /// Client-side caches.
     pub tracking: TrackingTable,
+    /// Which keys take most, while that is counted.
+    pub hotkeys: HotKeys,
     /// Rates over the last moments.
     pub rates: Rates,
     /// How many keys are there although they have expired.
@@ -310,6 +313,7 @@ impl Engine {
             scripts: Scripts::default(),
             pubsub: PubSub::default(),
             tracking: TrackingTable::default(),
+            hotkeys: HotKeys::default(),
             rates: Rates::default(),
             stale_share: StaleShare::default(),
             journal,

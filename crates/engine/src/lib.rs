@@ -39,6 +39,7 @@ pub mod flash;
 pub mod follow;
 mod held;
 pub mod holds;
+pub mod hotkeys;
 mod lanes;
 pub mod limits;
 pub mod load;

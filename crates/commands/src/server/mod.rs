@@ -11,6 +11,7 @@ mod dbsize;
 mod debug;
 mod failover;
 mod flush;
+mod hotkeys;
 mod info;
 mod latency;
 mod lolwut;
@@ -39,6 +40,7 @@ pub static COMMANDS: &[&Command] = &[
     &acl::ACL,
     &memory::MEMORY,
     &debug::DEBUG,
+    &hotkeys::HOTKEYS,
     &latency::LATENCY,
     &lolwut::LOLWUT,
     &module::MODULE,

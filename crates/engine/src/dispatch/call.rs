@@ -96,11 +96,32 @@ pub(crate) fn call(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> R
     if reads && cx.session.tracking.is_some() {
         caching::remember_reads(cx, row, args);
     }
+    if cx.engine.hotkeys.is_active() {
+        note_hot_keys(cx, row, args, nanoseconds, cx.reply.len_since(started));
+    }
     log_command(cx.engine, cx.session, row, args, nanoseconds, cx.reply.len_since(started));
     if cx.is_over_output_limit() {
         overflow(cx, started);
     }
     outcome
+}
+
+/// Counts a command for HOTKEYS. What runs others is not counted beside them.
+#[cold]
+fn note_hot_keys(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>, nanoseconds: u64, reply: usize) {
+    if row.command.script.is_some() || row.command.flags.has(Flags::RUNS_QUEUE) {
+        return;
+    }
+    let request: usize = args.words().iter().map(|word| word.len()).sum();
+    let bytes = (request + reply) as u64;
+    if cx.engine.hotkeys.note_command(nanoseconds, bytes) {
+        cx.find_keys(row, args);
+        let keys: Vec<&[u8]> = cx.keys.iter().map(|key| key.key(args.words()).bytes).collect();
+        if !keys.is_empty() {
+            let now_ms = cx.db.now().0;
+            cx.engine.hotkeys.note_keys(keys.into_iter(), nanoseconds, bytes, now_ms);
+        }
+    }
 }
 
 /// Runs a command whose locks are held and nothing around it, but reads the cold values that it needs.
