@@ -23,6 +23,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 use options::args::BenchArgs;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use structs::misspelling;
 
 /// Runs `dunlin bench` with the arguments after these two words.
 pub fn run(arguments: Vec<OsString>) -> ExitCode {
@@ -42,6 +43,13 @@ pub fn run(arguments: Vec<OsString>) -> ExitCode {
             finish(experiment::run(&args, &command_line))
         }
         _ => {
+            if let Some(mode) = misspelling::closest(first.as_bytes(), ["audit", "experiment"]) {
+                // No server's command is called anything like it.
+                eprintln!(
+                    "dunlin bench: '{first}' is no command; did you mean 'dunlin bench {mode}'?"
+                );
+                return ExitCode::from(MISUSE);
+            }
             words.extend(arguments);
             let matches = BenchArgs::command().get_matches_from(words);
             let result = BenchArgs::from_arg_matches(&matches)

@@ -299,8 +299,10 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused_by_name() {
-        let Request::Refuse(text) = request("dunlin sevrer") else { panic!() };
-        assert!(text.contains("'sevrer'"), "{text}");
+        let Request::Refuse(text) = request("dunlin sever") else { panic!() };
+        assert!(text.contains("'sever'; did you mean 'dunlin server'?"), "{text}");
+        let Request::Refuse(text) = request("dunlin nothing") else { panic!() };
+        assert!(text.contains("'dunlin help' lists them all"), "{text}");
         for words in ["--port", "redis.conf"] {
             let Request::Refuse(text) = request(&format!("dunlin {words} 7000")) else { panic!() };
             assert_eq!(text, format!("dunlin: did you mean 'dunlin server {words}'?\n"));

@@ -1,6 +1,11 @@
 //! The texts of `dunlin help` and its kin.
 
 use process::facts;
+use structs::misspelling;
+
+/// What can be asked for.
+const COMMANDS: [&str; 9] =
+    ["server", "cli", "check", "proxy", "container", "console", "bench", "help", "version"];
 
 /// What `dunlin help` prints.
 pub fn program() -> String {
@@ -47,7 +52,12 @@ pub fn unknown_command(command: &str) -> String {
         // redis-server takes this without a subcommand.
         return format!("dunlin: did you mean 'dunlin server {command}'?\n");
     }
-    format!("dunlin: there is no command '{command}'; 'dunlin help' lists them all\n")
+    match misspelling::closest(command.as_bytes(), COMMANDS) {
+        Some(known) => {
+            format!("dunlin: there is no command '{command}'; did you mean 'dunlin {known}'?\n")
+        }
+        None => format!("dunlin: there is no command '{command}'; 'dunlin help' lists them all\n"),
+    }
 }
 
 /// What is said to a start in Sentinel mode.
@@ -67,6 +77,18 @@ Usage: {called} [CONFIG] [--DIRECTIVE VALUE ...] [-]
 
 CONFIG is a redis.conf or valkey.conf. Directives given as arguments come after it, so they win.
 Without arguments the server runs with the default configuration on port 6379.
+
+Directives that are asked for most:
+       --port N --bind ADDRESS          where it listens
+       --requirepass PASSWORD           without it only this machine may connect
+       --dir FOLDER                     where its files are
+       --save '3600 1' --appendonly yes what survives a restart
+       --maxmemory 4gb                  with --maxmemory-policy allkeys-lru it is a cache
+       --tier-dir FOLDER                cold values go to a file there
+       --replicaof 'HOST PORT'          a copy of another server
+       --admin-port N                   metrics, health and the web console
+All of them, with their values and defaults: docs/configuration.md, or CONFIG GET * of a server
+that runs.
 
 Examples:
        {called}

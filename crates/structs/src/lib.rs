@@ -22,6 +22,7 @@ pub mod listpack;
 pub mod lzf;
 pub mod mapping;
 pub mod memory;
+pub mod misspelling;
 pub mod numbers;
 pub mod output;
 pub mod random;

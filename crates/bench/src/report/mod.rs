@@ -9,7 +9,7 @@ pub mod progress;
 pub mod table;
 
 use crate::End;
-use crate::measure::Measured;
+use crate::measure::{Measured, Tally};
 use crate::options::{Job, Load, Output, Target};
 use document::{Document, Run};
 use std::fs::File;
@@ -78,6 +78,11 @@ impl Session {
         {
             self.note(format!("{prefix}: {error}"));
         }
+        for text in measured.tallies.iter().filter_map(misses) {
+            if !self.document.notes.contains(&text) {
+                self.note(text);
+            }
+        }
         self.document.runs.push(Run::new(target, load, measured));
     }
 
@@ -124,3 +129,19 @@ impl Session {
 fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
+
+/// What to say of reads that found nothing: such figures are those of an empty server.
+fn misses(tally: &Tally) -> Option<String> {
+    let share = tally.misses as f64 / tally.requests().max(1) as f64;
+    (tally.reads && share >= MANY_MISSES).then(|| {
+        format!(
+            "{}: {:.0} % of the reads found no key. Write the same names first: the tests (-t) \
+             name keys key:000000000007, --key-prefix and --ratio name them PREFIX7",
+            tally.name,
+            (share * 100.0).floor().min(100.0)
+        )
+    })
+}
+
+/// The share of misses from which on a result says so.
+const MANY_MISSES: f64 = 0.1;

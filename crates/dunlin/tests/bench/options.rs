@@ -269,6 +269,26 @@ fn a_server_may_lack_what_nobody_asked_for() {
 }
 
 #[test]
+fn reads_that_find_nothing_are_said() {
+    let server = dunlin(&[]);
+    let notes = |line: &str| measure(server.port(), line).1["notes"].to_string();
+    let gets = "-t get -r 50 -n 100";
+    assert!(notes(gets).contains("100 % of the reads found no key"), "{}", notes(gets));
+    assert_eq!(notes("-t set -r 50 -n 50 --sequential"), "[]");
+    assert_eq!(notes(gets), "[]", "all keys are there");
+    let mix = "--ratio 0:1 --key-prefix key: --key-maximum 50 -n 100";
+    assert!(notes(mix).contains("found no key"), "the mix has names of its own");
+}
+
+#[test]
+fn a_misspelt_mode_is_no_command_of_the_server() {
+    let output = bench("audti -p 1 file");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text.contains("did you mean 'dunlin bench audit'?"), "{text}");
+}
+
+#[test]
 fn a_user_with_a_name_of_its_own() {
     // Dunlin has no users yet.
     let Ok(reference) = Program::reference() else { return };
@@ -327,7 +347,7 @@ fn a_terminal_is_shown_how_it_goes_and_ctrl_c_ends_it() {
     assert_eq!(terminal.wait().unwrap().code(), Some(130), "{text}");
     assert!(text.contains("(interrupted)") && text.contains("CPU/request"), "{text}");
     // In a pipe there is no such line.
-    let output = bench(&format!("-p {} -t get --duration 2", server.port()));
+    let output = bench(&format!("-p {} -t set --duration 2", server.port()));
     assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
     assert!(!output.stdout.contains(&b'\r'));
 }
