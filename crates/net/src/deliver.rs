@@ -64,13 +64,16 @@ impl<H: Handler> Reactor<H> {
                 self.introduce(slot, None);
             }
         }
-        match fed {
-            Ok(_) if plain.is_empty() => {}
-            Ok(_) => self.on_plain(slot, &plain),
-            Err(ref error) => self.tls_failed(slot, &error.to_string()),
+        if !plain.is_empty() && !self.core.links[slot as usize].is(flag::HANDSHAKE) {
+            self.on_plain(slot, &plain);
         }
-        if fed == Ok(FeedResult::Ended) {
-            self.on_eof(slot);
+        match fed {
+            Ok(FeedResult::Open) => {}
+            Ok(FeedResult::Ended) => self.on_eof(slot),
+            Err(error) if !self.core.links[slot as usize].is(flag::DEAD) => {
+                self.tls_failed(slot, &error.to_string());
+            }
+            Err(_) => {}
         }
         plain.clear();
         plain.shrink_to(ROOMY);

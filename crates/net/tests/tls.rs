@@ -10,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use support::authority::{Authority, Tls, connect};
 use support::{Message, Note, Peer};
 
@@ -24,6 +25,7 @@ on_both!(
     reloading_affects_new_connections_only,
     ciphers_are_restricted,
     goodbye_is_said,
+    what_came_before_a_bad_record_counts,
     a_flood_to_a_paused_connection_is_stopped,
 );
 
@@ -217,6 +219,43 @@ fn goodbye_is_said(backend: Backend) {
     stream.conn.send_close_notify();
     stream.flush().unwrap();
     assert_eq!(server.watch.closed(id), Close::Eof);
+}
+
+/// Writes a record that cannot be decrypted behind what it is given, once it is told to.
+struct Spoilt(TcpStream, bool);
+
+impl Read for Spoilt {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        self.0.read(room)
+    }
+}
+
+impl Write for Spoilt {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let bad = if self.1 { &b"\x17\x03\x03\x00\x20"[..] } else { &[] };
+        let tail = if self.1 { &[7; 32][..] } else { &[] };
+        self.0.write_all(&[bytes, bad, tail].concat())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+fn what_came_before_a_bad_record_counts(backend: Backend) {
+    let authority = Authority::new();
+    let server = authority.server(backend, ClientAuth::No);
+    let stream = TcpStream::connect(server.addr()).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let config = Arc::new(authority.client(None, rustls::ALL_VERSIONS));
+    let session = ClientConnection::new(config, name).unwrap();
+    let mut peer = Peer::over(StreamOwned::new(session, Spoilt(stream, false)));
+    let id = peer.id();
+    peer.stream.get_mut().sock.1 = true;
+    peer.say("hold x\n");
+    assert_eq!(server.watch.closed(id), Close::Tls);
+    assert_eq!(server.watch.written.load(SeqCst), 1, "the request was obeyed");
 }
 
 fn a_flood_to_a_paused_connection_is_stopped(backend: Backend) {

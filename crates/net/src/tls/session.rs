@@ -43,7 +43,8 @@ impl Session {
         self.tls.is_handshaking()
     }
 
-    /// Takes bytes from the wire and appends the plain text in them to `plain`.
+    /// Takes bytes from the wire and appends the plain text in them to `plain`; also if it fails, what
+    /// came before the record that is no good.
     pub fn feed(
         &mut self,
         mut wire: &[u8],
@@ -58,7 +59,10 @@ impl Session {
                 Ok(0) => return Err(rustls::Error::General("no progress".to_owned())),
                 Err(e) => return Err(rustls::Error::General(e.to_string())),
             }
-            let state = self.tls.process_new_packets()?;
+            let state = self.tls.process_new_packets().inspect_err(|_| {
+                // It ends with an error when there is no more.
+                let _ = self.tls.reader().read_to_end(plain);
+            })?;
             let bytes = state.plaintext_bytes_to_read();
             if bytes > 0 {
                 let at = plain.len();
