@@ -122,7 +122,8 @@ impl Client {
 
     /// The next reply that is not a push; pushes before it are kept aside.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        let deadline = Instant::now() + patience();
+        // Long commands have a low priority: on a busy machine they get a small part of a core.
+        let deadline = Instant::now() + 3 * patience();
         loop {
             match self.wire(deadline)? {
                 push @ Reply::Push(_) => self.pushes.push_back(push),
