@@ -442,8 +442,14 @@ impl<'t> Uplink<'t> {
         let mut piece = match self.next.take().map_or_else(|| self.input.piece(self.engine), Ok) {
             Ok(piece) => piece,
             Err(Missing::Bytes(missing)) => {
-                if !self.take_kept(missing) {
-                    self.read(Channel::Main, missing);
+                if !self.take_kept(missing) && self.read(Channel::Main, missing) {
+                    // What came is applied before a tick acknowledges, which is due when a PING of
+                    // the primary wakes this thread: else each acknowledgement would lack the PING,
+                    // and a primary that hands over its role would wait for this server for ever.
+                    self.next = self.input.piece(self.engine).ok();
+                    if self.next.is_some() {
+                        self.follow();
+                    }
                 }
                 return;
             }
