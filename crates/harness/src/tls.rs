@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 /// An authority that signs certificates into a folder of its own, which is gone when it is dropped.
@@ -23,7 +24,10 @@ pub struct Authority {
 impl Authority {
     /// Writes `ca.crt`. The folder's name has `name` in it.
     pub fn new(name: &str) -> Authority {
-        let folder = std::env::temp_dir().join(format!("tls-{name}-{}", std::process::id()));
+        // Tests of one process may choose the same name.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let folder = std::env::temp_dir().join(format!("tls-{name}-{process}-{count}"));
         fs::create_dir_all(&folder).expect("a folder for certificates");
         // A server that has given up being root has to read it.
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("it is ours");

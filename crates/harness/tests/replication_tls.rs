@@ -13,6 +13,7 @@ use harness::wait::eventually;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The files of an authority, where a program sees them.
 struct Files {
@@ -24,7 +25,10 @@ impl Files {
     fn of(program: &Program, authority: &Authority, name: &str) -> Files {
         let base =
             if program.is_dunlin() { std::env::temp_dir() } else { program.root().join("tmp") };
-        let outside = base.join(format!("tls-files-{name}-{}", std::process::id()));
+        // Two tests have servers of the same name.
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Relaxed));
+        let outside = base.join(format!("tls-files-{name}-{process}-{count}"));
         fs::create_dir_all(&outside).expect("a folder");
         for file in ["ca.crt", "primary.crt", "primary.key", "replica.crt", "replica.key"] {
             fs::copy(authority.path(file), outside.join(file)).expect("it is copied");
