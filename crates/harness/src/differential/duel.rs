@@ -279,6 +279,11 @@ impl Duel {
         {
             return true;
         }
+        // A push counts the bytes of the words alone, so a small list may be larger than the limit,
+        // and comes back large, also as after a restart.
+        if self.sides[0].has_tier() && encodings == (Some(b"quicklist"), Some(b"listpack")) {
+            return true;
+        }
         (self.sorted && encodings == (Some(b"listpack"), Some(b"skiplist")))
             || (self.scripted && encodings == (Some(b"int"), Some(b"embstr")))
             || (self.restored && encodings == (Some(b"embstr"), Some(b"raw")))
