@@ -144,6 +144,9 @@ mod tests {
         let mut family = text.family("calls", Kind::Counter, "Calls.");
         family.sample(&[("cmd", "a\"\\\n"), ("db", "0")], 2.5);
         family.suffixed("_sum", &[], f64::NAN);
+        let mut label = String::new();
+        escape(&mut label, "a\"b\\c\n", true);
+        assert_eq!(label, "a\\\"b\\\\c\\n");
         assert_eq!(
             text.into_text(),
             "# HELP up Line\\nbreak \"and\" \\\\\n# TYPE up gauge\nup 1\n\

@@ -3,6 +3,7 @@
 use crate::pool::Shared;
 use crate::reload::Service;
 use crate::stats::{Count, PoolStats, ServerStats, TIMES};
+use metrics::text::{Exposition, Kind, Label};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -59,110 +60,99 @@ impl PoolView {
     }
 }
 
-/// A label's value.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
-}
-
-type OfPool = (&'static str, &'static str, &'static str, fn(&PoolView) -> u64);
-type OfServer = (&'static str, &'static str, &'static str, fn(&PoolView, usize) -> u64);
+type OfPool = (&'static str, Kind, &'static str, fn(&PoolView) -> u64);
+type OfServer = (&'static str, Kind, &'static str, fn(&PoolView, usize) -> u64);
 
 /// Name, type, help.
 const OF_POOLS: [OfPool; 9] = [
-    ("clients", "gauge", "Connected clients.", |v| v.sum(|s| &s.client_connections)),
-    ("clients_accepted_total", "counter", "Clients that have connected.", |v| {
+    ("clients", Kind::Gauge, "Connected clients.", |v| v.sum(|s| &s.client_connections)),
+    ("clients_accepted_total", Kind::Counter, "Clients that have connected.", |v| {
         v.sum(|s| &s.accepted)
     }),
-    ("client_errors_total", "counter", "Clients whose connection broke.", |v| {
+    ("client_errors_total", Kind::Counter, "Clients whose connection broke.", |v| {
         v.sum(|s| &s.client_err)
     }),
-    ("forward_errors_total", "counter", "Failures of servers.", |v| v.sum(|s| &s.forward_error)),
-    ("fragments_total", "counter", "Parts of requests that were split.", |v| {
+    ("forward_errors_total", Kind::Counter, "Failures of servers.", |v| {
+        v.sum(|s| &s.forward_error)
+    }),
+    ("fragments_total", Kind::Counter, "Parts of requests that were split.", |v| {
         v.sum(|s| &s.fragments)
     }),
-    ("ejections_total", "counter", "Servers taken out.", |v| v.sum(|s| &s.server_ejects)),
-    ("exclusive_connections", "gauge", "Connections that one client has for itself.", |v| {
+    ("ejections_total", Kind::Counter, "Servers taken out.", |v| v.sum(|s| &s.server_ejects)),
+    ("exclusive_connections", Kind::Gauge, "Connections that one client has for itself.", |v| {
         v.shared.exclusive.load(SeqCst) as u64
     }),
-    ("switches_total", "counter", "Changes of the master.", |v| v.shared.switches.load(SeqCst)),
-    ("servers", "gauge", "Servers.", |v| v.servers.len() as u64),
+    ("switches_total", Kind::Counter, "Changes of the master.", |v| v.shared.switches.load(SeqCst)),
+    ("servers", Kind::Gauge, "Servers.", |v| v.servers.len() as u64),
 ];
 
 const OF_SERVERS: [OfServer; 11] = [
-    ("requests_total", "counter", "Requests.", |v, at| v.of(at, |s| s.requests.get())),
-    ("responses_total", "counter", "Replies.", |v, at| v.of(at, |s| s.responses.get())),
-    ("request_bytes_total", "counter", "Bytes of requests.", |v, at| {
+    ("requests_total", Kind::Counter, "Requests.", |v, at| v.of(at, |s| s.requests.get())),
+    ("responses_total", Kind::Counter, "Replies.", |v, at| v.of(at, |s| s.responses.get())),
+    ("request_bytes_total", Kind::Counter, "Bytes of requests.", |v, at| {
         v.of(at, |s| s.request_bytes.get())
     }),
-    ("response_bytes_total", "counter", "Bytes of replies.", |v, at| {
+    ("response_bytes_total", Kind::Counter, "Bytes of replies.", |v, at| {
         v.of(at, |s| s.response_bytes.get())
     }),
-    ("large_responses_total", "counter", "Replies of more than 64 KiB.", |v, at| {
+    ("large_responses_total", Kind::Counter, "Replies of more than 64 KiB.", |v, at| {
         v.of(at, |s| s.large_responses.get())
     }),
-    ("server_errors_total", "counter", "Connections that broke.", |v, at| {
+    ("server_errors_total", Kind::Counter, "Connections that broke.", |v, at| {
         v.of(at, |s| s.server_err.get())
     }),
-    ("server_closed_total", "counter", "Connections that the server closed.", |v, at| {
+    ("server_closed_total", Kind::Counter, "Connections that the server closed.", |v, at| {
         v.of(at, |s| s.server_eof.get())
     }),
-    ("timeouts_total", "counter", "Requests or connections that took too long.", |v, at| {
+    ("timeouts_total", Kind::Counter, "Requests or connections that took too long.", |v, at| {
         v.of(at, |s| s.server_timedout.get())
     }),
-    ("connections", "gauge", "Connections.", |v, at| v.of(at, |s| s.server_connections.get())),
-    ("queue", "gauge", "Requests without a reply.", PoolView::waiting),
-    ("ejected", "gauge", "1 while the server is taken out.", |v, at| u64::from(v.servers[at].1)),
+    ("connections", Kind::Gauge, "Connections.", |v, at| v.of(at, |s| s.server_connections.get())),
+    ("queue", Kind::Gauge, "Requests without a reply.", PoolView::waiting),
+    ("ejected", Kind::Gauge, "1 while the server is taken out.", |v, at| {
+        u64::from(v.servers[at].1)
+    }),
 ];
 
 /// Everything, for Prometheus.
 pub fn exposition(service: &Service) -> String {
     let views = views(service);
-    let mut out = String::new();
-    let uptime = service.started.elapsed().as_secs();
-    let _ = write!(
-        out,
-        "# HELP dunlin_proxy_info The version.\n# TYPE dunlin_proxy_info gauge\n\
-         dunlin_proxy_info{{version=\"{}\"}} 1\n\
-         # HELP dunlin_proxy_uptime_seconds Seconds since the start.\n\
-         # TYPE dunlin_proxy_uptime_seconds gauge\ndunlin_proxy_uptime_seconds {uptime}\n",
-        env!("CARGO_PKG_VERSION"),
-    );
+    let mut out = Exposition::default();
+    out.family("dunlin_proxy_info", Kind::Gauge, "The version.")
+        .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1.0);
+    let uptime = service.started.elapsed().as_secs() as f64;
+    out.single("dunlin_proxy_uptime_seconds", Kind::Gauge, "Seconds since the start.", uptime);
     for (name, kind, help, figure) in OF_POOLS {
         let name = format!("dunlin_proxy_{name}");
-        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let mut family = out.family(&name, kind, help);
         for view in &views {
-            let pool = label(&view.shared.config.name);
-            let _ = writeln!(out, "{name}{{pool=\"{pool}\"}} {}", figure(view));
+            family.sample(&[("pool", &view.shared.config.name)], figure(view) as f64);
         }
     }
     for (name, kind, help, figure) in OF_SERVERS {
         let name = format!("dunlin_proxy_{name}");
-        let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        let mut family = out.family(&name, kind, help);
         for view in &views {
             for at in 0..view.servers.len() {
-                let _ = writeln!(out, "{name}{{{}}} {}", labels(view, at), figure(view, at));
+                family.sample(&labels(view, at), figure(view, at) as f64);
             }
         }
     }
     times(&mut out, &views);
-    out
+    out.into_text()
 }
 
-fn labels(view: &PoolView, at: usize) -> String {
-    let (pool, server) = (label(&view.shared.config.name), label(&view.servers[at].0));
-    format!("pool=\"{pool}\",server=\"{server}\"")
+fn labels(view: &PoolView, at: usize) -> [Label<'_>; 2] {
+    [("pool", &view.shared.config.name), ("server", &view.servers[at].0)]
 }
 
 /// How long replies took, as a histogram of each server.
-fn times(out: &mut String, views: &[PoolView]) {
-    let name = "dunlin_proxy_response_seconds";
-    let _ = write!(
-        out,
-        "# HELP {name} From a request's departure to its reply.\n# TYPE {name} histogram\n"
-    );
+fn times(out: &mut Exposition, views: &[PoolView]) {
+    let help = "From a request's departure to its reply.";
+    let mut family = out.family("dunlin_proxy_response_seconds", Kind::Histogram, help);
     for view in views {
         for at in 0..view.servers.len() {
-            let labels = labels(view, at);
+            let [pool, server] = labels(view, at);
             let mut count = 0;
             for class in 0..=TIMES.len() {
                 count += view.of(at, |s| s.times.counts[class].get());
@@ -170,10 +160,11 @@ fn times(out: &mut String, views: &[PoolView]) {
                     Some(micros) => (*micros as f64 / 1e6).to_string(),
                     None => "+Inf".to_owned(),
                 };
-                let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{end}\"}} {count}");
+                family.suffixed("_bucket", &[pool, server, ("le", &end)], count as f64);
             }
             let sum = view.of(at, |s| s.times.sum.get()) as f64 / 1e6;
-            let _ = write!(out, "{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}\n");
+            family.suffixed("_sum", &[pool, server], sum);
+            family.suffixed("_count", &[pool, server], count as f64);
         }
     }
 }
@@ -247,6 +238,5 @@ mod tests {
     #[test]
     fn names_cannot_break_out() {
         assert_eq!(html("<b>&\"\u{1b}"), "&lt;b&gt;&amp;&quot;.");
-        assert_eq!(label("a\"b\\c\n"), "a\\\"b\\\\c\\n");
     }
 }
