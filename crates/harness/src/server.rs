@@ -300,6 +300,26 @@ impl Server {
         self.child.wait().map(drop)
     }
 
+    /// Starts the program under test with an admin port, which is returned too.
+    ///
+    /// # Panics
+    /// It does not start.
+    #[track_caller]
+    pub fn with_admin_port(arguments: &[&str]) -> (Server, u16) {
+        for _ in 0..5 {
+            let port = free_port().expect("a port");
+            let text = port.to_string();
+            let all = [&["--save", "", "--admin-port", &text], arguments].concat();
+            match Server::start(&Program::under_test(), Options::arguments(&all)) {
+                Ok(server) => return (server, port),
+                // Another process took the port between our look and the server's bind.
+                Err(error) if error.to_string().contains("Could not open the admin port") => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        panic!("no port is free");
+    }
+
     /// Starts a server that has ended, in the same directory with the same options; on the same
     /// port, unless somebody else has taken that meanwhile.
     pub fn start_again(&mut self) -> io::Result<()> {

@@ -11,30 +11,13 @@ use harness::tls::Authority;
 use harness::wait::eventually;
 use std::io::{Read as _, Write as _};
 
-/// A server with an admin port.
-#[track_caller]
-fn start(arguments: &[&str]) -> (Server, u16) {
-    for _ in 0..5 {
-        let port = free_port().unwrap();
-        let text = port.to_string();
-        let all = [&["--save", "", "--admin-port", &text], arguments].concat();
-        match Server::start(&Program::under_test(), Options::arguments(&all)) {
-            Ok(server) => return (server, port),
-            // Another process took the port between our look and the server's bind.
-            Err(error) if error.to_string().contains("Could not open the admin port") => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("no port is free");
-}
-
 fn status(port: u16, path: &str) -> u16 {
     get(port, path).status
 }
 
 #[test]
 fn probes_need_no_password_and_say_nothing() {
-    let (server, port) = start(&["--requirepass", "secret"]);
+    let (server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
     for path in ["/healthz", "/readyz"] {
         let answer = get(port, path);
         assert_eq!((answer.status, answer.text().as_str()), (200, "ok\n"), "{path}");
@@ -48,7 +31,7 @@ fn probes_need_no_password_and_say_nothing() {
 
 #[test]
 fn a_server_that_loads_is_alive_and_not_ready() {
-    let (server, port) = start(&["--appendonly", "yes"]);
+    let (server, port) = Server::with_admin_port(&["--appendonly", "yes"]);
     let (mut loading, mut other) = (server.client(), server.client());
     ask(&mut other, &["DEBUG", "POPULATE", "100"]);
     // Minutes' work, unless the delay is taken back.
@@ -66,7 +49,7 @@ fn a_server_that_loads_is_alive_and_not_ready() {
 #[test]
 fn a_replica_is_ready_while_it_is_in_sync() {
     let primary = replicas::dunlin(&[]);
-    let (replica, port) = start(&["--repl-diskless-load", "disabled"]);
+    let (replica, port) = Server::with_admin_port(&["--repl-diskless-load", "disabled"]);
     assert_eq!(status(port, "/readyz"), 200);
     let mut client = replica.client();
     ask(&mut client, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
@@ -83,7 +66,8 @@ fn the_port_speaks_tls_where_the_server_does() {
     let authority = Authority::new("admin");
     authority.sign("first");
     let options = authority.options(free_port().unwrap(), "first");
-    let (_server, port) = start(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    let (_server, port) =
+        Server::with_admin_port(&options.iter().map(String::as_str).collect::<Vec<_>>());
     let mut stream = authority.open(port);
     stream.write_all(&http::request("GET", "/readyz", &[], "")).unwrap();
     let mut bytes = Vec::new();
@@ -147,7 +131,7 @@ impl Browser {
 
 #[test]
 fn a_session_needs_a_password_and_changes_need_its_token() {
-    let (_server, port) = start(&["--requirepass", "secret"]);
+    let (_server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
     assert_eq!(status(port, "/api/v1/session"), 401);
     assert_eq!(status(port, "/metrics"), 401);
     let wrong = r#"{"user":"default","password":"wrong"}"#;
@@ -168,7 +152,7 @@ fn a_session_needs_a_password_and_changes_need_its_token() {
 
 #[test]
 fn failed_log_ins_are_limited() {
-    let (_server, port) = start(&["--requirepass", "secret"]);
+    let (_server, port) = Server::with_admin_port(&["--requirepass", "secret"]);
     let attempt = |password: &str| {
         let body = format!(r#"{{"password":"{password}"}}"#);
         http::ask(port, "POST", "/api/v1/session", &[], &body).unwrap().status
@@ -181,7 +165,7 @@ fn failed_log_ins_are_limited() {
 
 #[test]
 fn without_a_password_only_local_names_lead_here() {
-    let (_server, port) = start(&[]);
+    let (_server, port) = Server::with_admin_port(&[]);
     assert_eq!(status(port, "/api/v1/now"), 200);
     let headers = ["Host: elsewhere.example"];
     let answer = http::ask(port, "GET", "/api/v1/now", &headers, "").unwrap();
@@ -190,7 +174,7 @@ fn without_a_password_only_local_names_lead_here() {
 
 #[test]
 fn a_user_can_do_in_the_console_what_its_rules_allow() {
-    let (server, port) = start(&[]);
+    let (server, port) = Server::with_admin_port(&[]);
     let mut client = server.client();
     ask(&mut client, &["ACL", "SETUSER", "ann", "on", ">pw", "~a:*", "+@read", "+ping", "+info"]);
     ask(&mut client, &["SET", "a:1", "x"]);
@@ -214,7 +198,7 @@ fn a_user_can_do_in_the_console_what_its_rules_allow() {
 
 #[test]
 fn values_of_every_type_are_shown_page_by_page_and_changed() {
-    let (server, port) = start(&[]);
+    let (server, port) = Server::with_admin_port(&[]);
     let mut client = server.client();
     for number in 0..250 {
         ask(&mut client, &["HSET", "hash", &format!("f{number}"), "v"]);
@@ -246,7 +230,7 @@ fn values_of_every_type_are_shown_page_by_page_and_changed() {
 
 #[test]
 fn a_subtree_is_deleted_in_the_background() {
-    let (server, port) = start(&[]);
+    let (server, port) = Server::with_admin_port(&[]);
     let mut client = server.client();
     for number in 0..1_000 {
         ask(&mut client, &["SET", &format!("a:{number}"), "x"]);
@@ -263,7 +247,7 @@ fn a_subtree_is_deleted_in_the_background() {
 
 #[test]
 fn every_part_of_the_api_answers() {
-    let (_server, port) = start(&[]);
+    let (_server, port) = Server::with_admin_port(&[]);
     let browser = Browser::log_in(port, "", "");
     let document = http::get(port, "/api/v1/openapi.json").text();
     assert!(document.contains(r#""openapi": "3.1.0""#));
@@ -307,7 +291,7 @@ fn every_part_of_the_api_answers() {
 
 #[test]
 fn the_page_is_kept_by_browsers_until_it_changes() {
-    let (_server, port) = start(&[]);
+    let (_server, port) = Server::with_admin_port(&[]);
     let page = get(port, "/");
     assert!(page.text().contains("/assets/main.js") && page.status == 200);
     let etag = format!("If-None-Match: {}", page.header("etag").unwrap());

@@ -283,6 +283,18 @@ fn begin_unkillable(server: &Server, is_in_exec: bool) -> Client {
     client
 }
 
+/// Ends a server whose script cannot be killed.
+fn end_unkillable(server: &mut Server, client: &mut Client, by_signal: bool) {
+    let reply = text(&ask(client, &["SCRIPT", "KILL"]));
+    assert!(reply.starts_with("UNKILLABLE"), "{reply}");
+    if by_signal {
+        assert!(server.terminate().unwrap().success());
+    } else {
+        client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
+        client.expect_closed().unwrap();
+    }
+}
+
 #[test]
 fn a_server_whose_script_cannot_be_killed_can_be_ended() {
     for (is_in_exec, by_signal) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -290,13 +302,8 @@ fn a_server_whose_script_cannot_be_killed_can_be_ended() {
         let mut client = server.client();
         let mut running = begin_unkillable(&server, is_in_exec);
         until_all_busy(&mut client);
-        let reply = text(&ask(&mut client, &["SCRIPT", "KILL"]));
-        assert!(reply.starts_with("UNKILLABLE"), "{reply}");
-        if by_signal {
-            assert!(server.terminate().unwrap().success());
-        } else {
-            client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
-            client.expect_closed().unwrap();
+        end_unkillable(&mut server, &mut client, by_signal);
+        if !by_signal {
             running.expect_closed().unwrap();
         }
     }
@@ -329,13 +336,6 @@ fn a_script_that_was_short_leaves_the_other_reactors() {
         eventually("others are told that the server is busy", || {
             is_busy(&ask(client, &["GET", "key"]))
         });
-        let reply = text(&ask(client, &["SCRIPT", "KILL"]));
-        assert!(reply.starts_with("UNKILLABLE"), "{reply}");
-        if by_signal {
-            assert!(server.terminate().unwrap().success());
-        } else {
-            client.send(&["SHUTDOWN", "NOSAVE"]).unwrap();
-            client.expect_closed().unwrap();
-        }
+        end_unkillable(&mut server, client, by_signal);
     }
 }

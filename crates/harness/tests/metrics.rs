@@ -7,7 +7,7 @@
 use harness::client::{Client, ask};
 use harness::http::get;
 use harness::replicas;
-use harness::server::{Options, Program, Server, free_port};
+use harness::server::Server;
 use metrics::info::Fields;
 use metrics::rows::{self, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +17,7 @@ use std::path::Path;
 /// A server with an admin port.
 #[track_caller]
 fn start(arguments: &[&str]) -> (Server, u16) {
-    for _ in 0..5 {
-        let port = free_port().unwrap();
-        let text = port.to_string();
-        let own = ["--save", "", "--admin-port", &text, "--enable-debug-command", "yes"];
-        match Server::start(&Program::under_test(), Options::arguments(&[&own, arguments].concat()))
-        {
-            Ok(server) => return (server, port),
-            // Another process took the port between our look and the server's bind.
-            Err(error) if error.to_string().contains("Could not open the admin port") => {}
-            Err(error) => panic!("{error}"),
-        }
-    }
-    panic!("no port is free");
+    Server::with_admin_port(&[&["--enable-debug-command", "yes"], arguments].concat())
 }
 
 /// A primary that has done something of everything, and its replica, each with its admin port.

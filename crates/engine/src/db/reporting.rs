@@ -56,17 +56,21 @@ impl Db<'_> {
     #[inline]
     pub fn notify(&mut self, key: Key<'_>, event: Event) {
         if self.engine.notifies(event.class) {
-            let stripe = self.engine.keyspace.stripe_of(key);
-            self.effects.changes.push(Change {
-                db: self.index,
-                key: Box::from(key.bytes),
-                stripe,
-                event: Some(event),
-                cause: Cause::Command,
-                is_event_only: true,
-                fields: None,
-            });
+            self.note_event(key, event, None);
         }
+    }
+
+    fn note_event(&mut self, key: Key<'_>, event: Event, fields: Option<Vec<Box<[u8]>>>) {
+        let stripe = self.engine.keyspace.stripe_of(key);
+        self.effects.changes.push(Change {
+            db: self.index,
+            key: Box::from(key.bytes),
+            stripe,
+            event: Some(event),
+            cause: Cause::Command,
+            is_event_only: true,
+            fields,
+        });
     }
 
     /// Whether events of fields are published ([`Db::notify_fields`]).
@@ -88,16 +92,7 @@ impl Db<'_> {
         }
         let fields: Vec<Box<[u8]>> = fields.into_iter().map(Box::from).collect();
         if !fields.is_empty() {
-            let stripe = self.engine.keyspace.stripe_of(key);
-            self.effects.changes.push(Change {
-                db: self.index,
-                key: Box::from(key.bytes),
-                stripe,
-                event: Some(event),
-                cause: Cause::Command,
-                is_event_only: true,
-                fields: Some(fields),
-            });
+            self.note_event(key, event, Some(fields));
         }
     }
 
