@@ -176,6 +176,9 @@ fn only_a_file_with_such_fields_needs_a_new_version() {
     assert_eq!(header(&mut client), b"REDIS0011");
     ok(&mut client, &["HEXPIRE", "h", "100", "FIELDS", "1", "a"]);
     assert_eq!(header(&mut client), b"VALKEY080");
+    let greatest = i64::MAX.to_string();
+    ok(&mut client, &["HPEXPIREAT", "h", &greatest, "FIELDS", "1", "a"]);
+    assert_eq!(header(&mut client), b"VALKEY080");
     ok(&mut client, &["HPERSIST", "h", "FIELDS", "1", "a"]);
     assert_eq!(header(&mut client), b"REDIS0011");
 }

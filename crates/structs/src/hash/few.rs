@@ -17,7 +17,7 @@ pub(super) const MAX_FIELDS: usize = 24;
 const MAX_LEN: usize = 255;
 /// The array grows by so many places.
 const PLACES: usize = 4;
-/// No time: a bound that nothing is before.
+/// The bound where nothing expires. A field may have this time, too.
 const NEVER: i64 = i64::MAX;
 
 /// See the module's documentation.
@@ -75,7 +75,7 @@ impl Few {
     /// A time that no field expires before; `None` if none expires.
     #[inline]
     pub(super) fn bound(&self) -> Option<i64> {
-        Some(self.bound).filter(|&bound| bound != NEVER)
+        (self.timed > 0).then_some(self.bound)
     }
 
     fn position(&self, name: &[u8]) -> Option<usize> {

@@ -436,3 +436,18 @@ fn a_small_hash_stays_small_when_a_field_expires() {
     assert_eq!((lengthened, long.expiry(b"f")), (Ok(false), Some(Some(5))));
     assert!(matches!(long.repr, Repr::Timed(_)));
 }
+
+#[test]
+fn the_greatest_time_is_a_time() {
+    let limits = HashLimits { max_listpack_entries: 100, max_listpack_value: 64 };
+    for fields in [1, 2 * few::MAX_FIELDS as u8] {
+        let mut hash = Hash::new();
+        for number in 0..fields {
+            hash.set(&[b'f', number], b"value", &limits);
+        }
+        hash.set_expiry(&[b'f', 0], Some(i64::MAX));
+        assert_eq!((hash.timed_fields(), hash.expiry_bound()), (1, Some(i64::MAX)));
+        hash.set_expiry(&[b'f', 0], None);
+        assert_eq!((hash.timed_fields(), hash.expiry_bound()), (0, None));
+    }
+}

@@ -154,7 +154,7 @@ impl Hash {
     pub fn expiry_bound(&self) -> Option<i64> {
         match &self.repr {
             Repr::Few(few) => few.bound(),
-            Repr::Timed(timed) => timed.times.bound(),
+            Repr::Timed(timed) => (timed.times.fields > 0).then(|| timed.times.bound()),
             _ => None,
         }
     }

@@ -29,7 +29,7 @@ use crate::table::ScanPosition;
 /// Fields in a part, at least; with more a search reads more fields that stay.
 const FIELDS_PER_PART: usize = 8;
 
-/// No time: a bound that nothing is before.
+/// The bound where nothing expires. A field may have this time, too.
 const NEVER: i64 = i64::MAX;
 
 /// See the module's documentation.
@@ -53,10 +53,10 @@ impl Times {
         self.bounds.len() / 2
     }
 
-    /// A time that no field expires before; `None` if none expires.
+    /// A time that no field expires before.
     #[inline]
-    pub(super) fn bound(&self) -> Option<i64> {
-        Some(self.bounds[1]).filter(|&bound| bound != NEVER)
+    pub(super) fn bound(&self) -> i64 {
+        self.bounds[1]
     }
 
     /// A field at this position expires from now on, or at another time.
@@ -155,17 +155,17 @@ mod tests {
     #[test]
     fn finds_the_parts_that_are_due() {
         let mut times = Times::new(256 * FIELDS_PER_PART);
-        assert_eq!((times.bound(), times.due(i64::MAX - 1)), (None, None));
+        assert_eq!((times.bound(), times.due(i64::MAX - 1)), (NEVER, None));
         for part in 0..256u64 {
             times.note(position(part), 1000 + (part as i64 * 37) % 256);
         }
-        assert_eq!(times.bound(), Some(1000));
+        assert_eq!(times.bound(), 1000);
         let mut found = 0;
         while let Some(part) = times.due(1100) {
             found += 1;
             times.set(part, None);
         }
-        assert_eq!((found, times.bound()), (100, Some(1100)));
+        assert_eq!((found, times.bound()), (100, 1100));
     }
 
     #[test]
@@ -191,7 +191,7 @@ mod tests {
         let many = if cfg!(miri) { [2000, 5000] } else { [100_000, 1_000_000] };
         for fields in [10, many[0], 1000, many[1], 0] {
             times.fit(fields);
-            assert_eq!(times.bound(), Some(5));
+            assert_eq!(times.bound(), 5);
             let part = times.due(6).expect("the time has passed");
             assert!(part.start() <= position(7) || fields > 100);
             assert_eq!(times.due(5), None);
