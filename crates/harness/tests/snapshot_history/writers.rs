@@ -67,34 +67,47 @@ fn big_write(rng: &mut Rng) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// Whether whole databases are emptied now and then, which ends saves and leaves little in them.
-#[derive(Clone, Copy, PartialEq)]
-enum Flushes {
-    Yes,
-    No,
+/// Which requests of the generator are sent.
+#[derive(Clone, Copy)]
+struct Allowed {
+    /// Whole databases are emptied now and then, which ends saves and leaves little in them.
+    flushes: bool,
+    /// Entries of streams are deleted. A base of commands loses that a deleted entry is pending, as Redis's does.
+    deletions: bool,
 }
 
-/// Whether this is an XREADGROUP of what was delivered before. It counts the delivery and its time, and is
-/// logged neither here nor by Redis.
-fn reads_again(words: &[Vec<u8>]) -> bool {
-    words[0].eq_ignore_ascii_case(b"XREADGROUP") && words.last().is_some_and(|id| id != b">")
+impl Allowed {
+    fn name(self, name: &str) -> bool {
+        self.flushes || !name.starts_with("FLUSH")
+    }
+
+    fn words(self, words: &[Vec<u8>]) -> bool {
+        let is = |word: &[u8], names: &[&str]| {
+            names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let deletes = is(&words[0], &["XDEL", "XDELEX", "XACKDEL", "XTRIM"])
+            || is(&words[0], &["XADD"]) && words.iter().any(|word| is(word, &["MAXLEN", "MINID"]));
+        // What was delivered before is counted again, which no log has, Redis's neither.
+        let reads_again =
+            is(&words[0], &["XREADGROUP"]) && words.last().is_some_and(|id| id != b">");
+        !reads_again && (self.deletions || !deletes)
+    }
 }
 
 /// Writes until it is told to stop. Whatever is answered is fine; it is the history that counts.
-fn write(server: &Server, seed: u64, flushes: Flushes, stop: &AtomicBool, sent: &AtomicU64) {
-    let may = |name: &str| flushes == Flushes::Yes || !name.starts_with("FLUSH");
+fn write(server: &Server, seed: u64, allowed: Allowed, stop: &AtomicBool, sent: &AtomicU64) {
     let mut rng = Rng::new(seed);
-    let mut generator = Generator::new(seed, may);
+    let mut generator = Generator::new(seed, |name| allowed.name(name));
     while !stop.load(Relaxed) {
         // A blocked client would hold up what follows; a new one does not.
         let mut client = server.client();
         if rng.chance(30) {
             fill(&mut client);
         }
-        for op in generator.sequence(60).into_iter().filter(|op| !reads_again(&op.words)) {
+        for op in generator.sequence(60).into_iter().filter(|op| allowed.words(&op.words)) {
             for _ in 0..rng.below(3) {
                 let words = big_write(&mut rng);
-                if may(&words[0]) {
+                if allowed.name(&words[0]) {
                     client.send(&words).unwrap();
                 }
             }
@@ -119,12 +132,16 @@ impl Drop for Stopping<'_> {
 /// Does something while others write, of whose requests it can look up the number.
 pub fn beside_writers(server: &Server, rng: &mut Rng, work: impl FnOnce(&AtomicU64)) -> u64 {
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    let flushes = *rng.pick(&[Flushes::Yes, Flushes::No]);
+    let preamble = ask(&mut server.client(), &["CONFIG", "GET", "aof-use-rdb-preamble"]);
+    let allowed = Allowed {
+        flushes: rng.chance(50),
+        deletions: preamble.elements().and_then(|pair| pair[1].text()) == Some(b"yes"),
+    };
     let seeds: Vec<u64> = (0..WRITERS).map(|_| rng.bits()).collect();
     thread::scope(|scope| {
         for &seed in &seeds {
             let (stop, sent) = (&stop, &sent);
-            scope.spawn(move || write(server, seed, flushes, stop, sent));
+            scope.spawn(move || write(server, seed, allowed, stop, sent));
         }
         let _stopping = Stopping(&stop);
         work(&sent);
