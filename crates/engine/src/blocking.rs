@@ -8,6 +8,7 @@
 //!
 //! WAIT and WAITAOF block in the same way, but wait for what [`crate::acks`] knows of, not for keys.
 
+pub(crate) use crate::clients::suspension::Choice;
 pub use crate::clients::suspension::{Resumption, Suspension};
 pub(crate) use crate::clients::waiter::{BlockRequest, Ready, Until};
 pub use crate::clients::waiter::{TimeoutReply, Waiter};

@@ -15,7 +15,7 @@
 //! `docs/internals/long-commands.md` says why.
 
 use crate::args::Args;
-use crate::blocking::{Resumption, Suspension, TimeoutReply};
+use crate::blocking::{Choice, Resumption, Suspension, TimeoutReply};
 pub use crate::clients::late_reply::LateReply;
 use crate::commit;
 use crate::cx::Cx;
@@ -160,6 +160,7 @@ pub(crate) fn resume(engine: &Engine, session: &mut Session, token: u64, out: Ou
         resumption.seen = engine.journal.position();
     }
     resumption.watching = session.watching.take();
+    resumption.choice = Some(Choice { db: session.db, reads_replica: session.reads_replica });
     engine.mailboxes[reactor].post(Message::Resume(client, resumption));
 }
 

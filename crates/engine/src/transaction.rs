@@ -32,7 +32,7 @@ pub struct Multi {
     needs_world: bool,
     /// A command does more than to read or change keys that it names, in the selected database.
     must_stay: bool,
-    /// The same but for scripts.
+    /// A command concerns the client's connection in a way that no script may.
     must_stay_beside_scripts: bool,
     has_scripts: bool,
     bytes: usize,
@@ -62,7 +62,7 @@ impl Multi {
             || flags.any(Flags::WALKS.with(Flags::WORLD).with(Flags::CROSSES_DATABASES))
             || row.command.keys.is_empty();
         self.must_stay |= must_stay || is_script;
-        self.must_stay_beside_scripts |= must_stay && !is_script;
+        self.must_stay_beside_scripts |= flags.has(Flags::NOSCRIPT) && !is_script;
         self.has_scripts |= is_script;
         self.bytes += words.memory_bytes();
         if let Databases::Chosen = row.command.databases {

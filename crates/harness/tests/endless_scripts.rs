@@ -309,19 +309,29 @@ fn a_server_whose_script_cannot_be_killed_can_be_ended() {
     }
 }
 
-/// A script that was always short runs on its reactor, also what cannot be undone.
+/// Cannot be undone, as `key` is too large to be copied.
+const APPENDS: &str = "redis.call('APPEND', KEYS[1], 1) \
+    while #ARGV == 0 or ARGV[1] == 'runs' do end return 1";
+
+/// A client for which that script was always short.
+fn trusted(server: &Server) -> Client {
+    let mut client = server.client();
+    ok(&mut client, &["SET", "key", &"x".repeat(100_000)]);
+    for _ in 0..10 {
+        let reply = ask(&mut client, &["EVAL", APPENDS, "1", "key", "ends"]);
+        assert!(matches!(reply, Reply::Integer(1)), "{reply:?}");
+    }
+    client
+}
+
+/// A script that was always short with as many arguments runs on its reactor, also what cannot be undone.
 #[test]
 fn a_script_that_was_short_leaves_the_other_reactors() {
     for by_signal in [true, false] {
         let mut server = start(&[]);
         let mut clients: Vec<Client> = (0..4).map(|_| server.client()).collect();
-        ok(&mut clients[0], &["SET", "key", &"x".repeat(100_000)]);
-        let script = "redis.call('APPEND', KEYS[1], 1) while #ARGV == 0 do end return 1";
-        let mut running = server.client();
-        for _ in 0..10 {
-            ok(&mut running, &["EVAL", script, "1", "key", "ends"]);
-        }
-        running.send(&["EVAL", script, "1", "key"]).unwrap();
+        let mut running = trusted(&server);
+        running.send(&["EVAL", APPENDS, "1", "key", "runs"]).unwrap();
         // Those of the script's reactor are not answered.
         for client in &mut clients {
             client.send(&["GET", "key"]).unwrap();
@@ -338,4 +348,54 @@ fn a_script_that_was_short_leaves_the_other_reactors() {
         });
         end_unkillable(&mut server, client, by_signal);
     }
+}
+
+/// With other arguments than before a script is tried where it holds up no other client.
+#[test]
+fn a_script_that_was_short_leaves_its_reactor_when_it_is_called_otherwise() {
+    for by_signal in [true, false] {
+        let mut server = start_one();
+        let mut client = server.client();
+        let mut running = trusted(&server);
+        running.send(&["EVAL", APPENDS, "1", "key"]).unwrap();
+        eventually("a request for the script's key is refused", || {
+            is_busy(&ask(&mut client, &["GET", "key"]))
+        });
+        assert_eq!(text(&ask(&mut client, &["PING"])), "PONG");
+        assert!(text(&ask(&mut client, &["INFO"])).contains("redis_version"));
+        end_unkillable(&mut server, &mut client, by_signal);
+        if !by_signal {
+            running.expect_closed().unwrap();
+        }
+    }
+}
+
+/// A transaction with a script chooses and tells what one without it does, on whichever thread it runs.
+#[test]
+fn an_endless_script_beside_select_and_publish_can_be_killed() {
+    let server = start_one();
+    let (mut running, mut client) = (server.client(), server.client());
+    let mut listener = server.client();
+    ask(&mut listener, &["SUBSCRIBE", "news"]);
+    ok(&mut running, &["MULTI"]);
+    for words in [
+        &["SELECT", "3"][..],
+        &["PUBLISH", "news", "first"],
+        &["EVAL", "while true do end", "1", "key"],
+        &["SET", "other", "1"],
+        &["READONLY"],
+    ] {
+        assert_eq!(text(&ask(&mut running, words)), "QUEUED");
+    }
+    running.send(&["EXEC"]).unwrap();
+    until_all_busy(&mut client);
+    kill(&server);
+    let Reply::Array(replies) = running.reply().unwrap() else { panic!("EXEC has its replies") };
+    assert!(matches!(replies[1], Reply::Integer(1)), "{replies:?}");
+    assert!(text(&replies[2]).contains("Script killed by user"), "{replies:?}");
+    let Reply::Array(news) = listener.reply().unwrap() else { panic!("it is a message") };
+    assert_eq!(text(&news[2]), "first");
+    // What it has chosen stays chosen.
+    assert_eq!(text(&ask(&mut running, &["GET", "other"])), "1");
+    assert!(text(&ask(&mut running, &["CLIENT", "INFO"])).contains(" db=3 "));
 }

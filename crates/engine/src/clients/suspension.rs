@@ -4,7 +4,7 @@ use super::mailbox::last_ticket;
 use super::waiter::{TimeoutReply, Waiter};
 use super::watching::Watching;
 use crate::journal::JournalPos;
-use keyspace::Millis;
+use keyspace::{DbIndex, Millis};
 use resp::Output;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -55,12 +55,31 @@ pub struct Resumption {
     pub(crate) told: u64,
     /// What the client watches, if the command has changed that.
     pub(crate) watching: Option<Box<Watching>>,
+    /// What the client's transaction has chosen for it.
+    pub(crate) choice: Option<Choice>,
+}
+
+/// What commands that may stand beside scripts choose for their connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    /// SELECT.
+    pub(crate) db: DbIndex,
+    /// READONLY.
+    pub(crate) reads_replica: bool,
 }
 
 impl Resumption {
     /// The end of a suspension by a reply alone.
     pub(crate) fn new(token: Option<u64>, reply: Output, written: JournalPos) -> Resumption {
         let told = last_ticket();
-        Resumption { token, reply, written, seen: JournalPos(0), told, watching: None }
+        Resumption {
+            token,
+            reply,
+            written,
+            seen: JournalPos(0),
+            told,
+            watching: None,
+            choice: None,
+        }
     }
 }

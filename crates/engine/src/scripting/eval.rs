@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::locks::Locked;
 use crate::monitor::{self, Source};
 use crate::scripts::{
-    Attempt, Kind, LastUse, Learned, Place, Script, ScriptRules, Target, Verdict, parse_sha,
+    Attempt, Kind, LastUse, Learned, Place, Script, ScriptRules, Shape, Target, Verdict, parse_sha,
 };
 use crate::table::Resolved;
 use resp::{Output, Reply};
@@ -176,6 +176,8 @@ fn run_script<'c>(
     run: impl FnOnce(&mut Cx<'c>, &mut Reply<'_>) -> script::Outcome,
 ) -> Outcome {
     let row = cx.resolved;
+    let shape =
+        split(args).map_or_else(|_| Shape::default(), |(k, a)| Shape::new(k.len(), a.len()));
     let is_own_attempt = cx.attempt.is_none();
     if is_own_attempt {
         let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);
@@ -184,6 +186,7 @@ fn run_script<'c>(
     }
     if let Some(attempt) = &mut cx.attempt {
         attempt.kind = kind;
+        attempt.shape = shape;
     }
     cx.script_was_shown = true;
     let is_monitored = cx.engine.monitors.load(Relaxed) > 0;

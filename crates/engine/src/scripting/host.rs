@@ -207,13 +207,13 @@ fn wait_for(cx: &mut Cx<'_>, stripe: &Locked) {
     scripts.set_turn_waits(false);
 }
 
-/// Whether the script has never ended soon, and runs on a reactor, which has other clients: there it must
-/// do nothing that cannot be undone, as it could run for ever.
+/// Whether the script runs on a reactor, which has other clients, and no run like it has ended soon: there it
+/// must do nothing that cannot be undone, as it could run for ever.
 fn is_untried_on_reactor(cx: &Cx<'_>) -> bool {
     cx.attempt.as_ref().is_some_and(|attempt| {
         let target = attempt.target.as_ref();
-        let has_ended_soon = target.is_some_and(|target| target.learned().has_ended_soon());
-        attempt.place == Place::Reactor && !has_ended_soon
+        let is_trusted = target.is_some_and(|target| target.learned().is_trusted(attempt.shape));
+        attempt.place == Place::Reactor && !is_trusted
     })
 }
 
@@ -246,6 +246,12 @@ fn tick(cx: &mut Cx<'_>) -> Result<(), Stop> {
     let elapsed = Duration::from_nanos(clock.nanoseconds(attempt.started, clock.now()));
     if attempt.place == Place::Reactor && elapsed > IN_PLACE && cx.db.undo.is_some() {
         return stop(cx, Verdict::TakesLong);
+    }
+    if attempt.place == Place::Reactor
+        && elapsed > IN_PLACE
+        && let Some(target) = &attempt.target
+    {
+        target.learned().distrust();
     }
     let has_written = cx.script.is_some_and(|rules| rules.has_written);
     let running = attempt.running.get_or_insert_with(|| {

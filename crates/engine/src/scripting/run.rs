@@ -212,7 +212,7 @@ fn run_once(
                 let clock = &cx.thread.clock;
                 let is_short = clock.nanoseconds(attempt.started, clock.now()) < 1_000_000;
                 if is_short {
-                    learned.note_short();
+                    learned.note_short(attempt.shape);
                 }
             }
             None

@@ -2,7 +2,7 @@
 
 use super::cache::Script;
 use super::functions::{Function, Library};
-use super::learned::Learned;
+use super::learned::{Learned, Shape};
 use super::running::{Kind, RunningScript};
 use crate::clock::Ticks;
 use crate::error::NotNow;
@@ -77,6 +77,7 @@ impl Target {
 /// One run of a script.
 pub(crate) struct Attempt {
     pub target: Option<Target>,
+    pub shape: Shape,
     pub place: Place,
     /// The stripes of the keys that it declares.
     pub declared: Locked,
@@ -106,6 +107,7 @@ impl Attempt {
     ) -> Attempt {
         Attempt {
             target,
+            shape: Shape::default(),
             place,
             declared: declared.clone(),
             touched_undeclared: false,

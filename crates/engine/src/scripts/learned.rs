@@ -1,17 +1,35 @@
 //! What the runs of a script have shown.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const UNKNOWN: u8 = 0;
 const DECLARES: u8 = 1;
 const DOES_NOT_DECLARE: u8 = 2;
+
+/// A script that held its reactor up with what could not be undone is trusted again after so many short runs.
+const RUNS_OF_DISTRUST: u32 = 1000;
+
+/// How many keys and arguments a run has, as one of 64 bits; seven and more count as one. What a script
+/// does depends on them, so each shape has to be seen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Shape(u64);
+
+impl Shape {
+    /// That of a run.
+    pub(crate) fn new(keys: usize, arguments: usize) -> Shape {
+        Shape(1 << (keys.min(7) * 8 + arguments.min(7)))
+    }
+}
 
 /// See the module.
 #[derive(Default, Debug)]
 pub struct Learned {
     keys: AtomicU8,
     is_long: AtomicBool,
-    has_ended_soon: AtomicBool,
+    /// The [shapes](Shape) with which it has come to its end soon.
+    ended_soon: AtomicU64,
+    /// Short runs that it still owes.
+    owes: AtomicU32,
 }
 
 impl Learned {
@@ -41,19 +59,27 @@ impl Learned {
     }
 
     /// It has come to its end soon.
-    pub(crate) fn note_short(&self) {
-        if !self.has_ended_soon.load(Relaxed) {
-            self.has_ended_soon.store(true, Relaxed);
+    pub(crate) fn note_short(&self, shape: Shape) {
+        if self.ended_soon.load(Relaxed) & shape.0 != shape.0 {
+            self.ended_soon.fetch_or(shape.0, Relaxed);
         }
         if self.is_long.load(Relaxed) {
             self.is_long.store(false, Relaxed);
         }
+        if self.owes.load(Relaxed) > 0 {
+            let _ = self.owes.fetch_update(Relaxed, Relaxed, |owed| owed.checked_sub(1));
+        }
     }
 
-    /// Whether it has ever come to its end soon. Until then it must not begin on a reactor what cannot be
-    /// undone there.
-    pub(crate) fn has_ended_soon(&self) -> bool {
-        self.has_ended_soon.load(Relaxed)
+    /// It holds its reactor up, and what it does cannot be undone: its next runs do that elsewhere.
+    pub(crate) fn distrust(&self) {
+        self.owes.store(RUNS_OF_DISTRUST, Relaxed);
+    }
+
+    /// Whether a run of this shape may do on a reactor what cannot be undone there: one like it has
+    /// come to its end soon, and none has held a reactor up of late.
+    pub(crate) fn is_trusted(&self, shape: Shape) -> bool {
+        self.ended_soon.load(Relaxed) & shape.0 != 0 && self.owes.load(Relaxed) == 0
     }
 }
 
@@ -70,5 +96,29 @@ mod tests {
         learned.note_run(true);
         learned.note_run(false);
         assert!(!learned.declares_keys());
+    }
+
+    #[test]
+    fn each_shape_is_seen_before_it_is_trusted() {
+        let learned = Learned::default();
+        learned.note_short(Shape::new(1, 1));
+        assert!(learned.is_trusted(Shape::new(1, 1)));
+        for other in [Shape::new(1, 0), Shape::new(0, 1), Shape::new(1, 2), Shape::new(9, 9)] {
+            assert!(!learned.is_trusted(other));
+        }
+        learned.note_short(Shape::new(7, 20));
+        assert!(learned.is_trusted(Shape::new(9, 9)), "many are as many");
+    }
+
+    #[test]
+    fn a_script_that_held_its_reactor_up_must_be_short_for_long() {
+        let (learned, shape) = (Learned::default(), Shape::new(1, 0));
+        learned.note_short(shape);
+        learned.distrust();
+        for _ in 0..RUNS_OF_DISTRUST {
+            assert!(!learned.is_trusted(shape));
+            learned.note_short(shape);
+        }
+        assert!(learned.is_trusted(shape));
     }
 }

@@ -20,6 +20,7 @@ pub use cache::{Cache, LastUse, Script};
 pub use figures::{KeyFigures, LockedFigures};
 pub use functions::{Function, Functions, Libraries, Library, LoadError};
 pub use learned::Learned;
+pub(crate) use learned::Shape;
 pub(crate) use local::new_interpreter;
 pub use local::{Local, VALKEY_VERSION};
 pub use running::{Answer, Ended, Kill, Kind, Running, RunningScript, answer_at_end};

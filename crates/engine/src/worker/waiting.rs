@@ -34,6 +34,9 @@ impl Worker {
         if resumption.watching.is_some() {
             session.watching = resumption.watching;
         }
+        if let Some(choice) = resumption.choice {
+            (session.db, session.reads_replica) = (choice.db, choice.reads_replica);
+        }
         if suspension.is_silent {
             // CLIENT REPLY OFF or SKIP was in force when the command came.
         } else if out.is_empty() {
