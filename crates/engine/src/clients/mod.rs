@@ -9,6 +9,7 @@ pub mod last_wait;
 pub mod late_reply;
 pub mod mailbox;
 pub mod pause;
+pub(crate) mod prefix_list;
 pub mod session;
 pub mod suspension;
 pub mod usage;

@@ -1,5 +1,6 @@
 //! A connection's state, as far as commands know it. Only its own thread touches it.
 
+use super::prefix_list::PrefixList;
 use super::suspension::Suspension;
 use super::watching::Watching;
 use crate::acl::{Acl, SessionUser};
@@ -49,17 +50,13 @@ pub struct WriteReply {
     pub position: JournalPos,
 }
 
-/// The prefixes of a broadcasting client in lexical order. There is one copy of each: the client, the table
-/// of caching clients and its index share them.
-pub type Prefixes = Arc<[Arc<[u8]>]>;
-
 /// CLIENT TRACKING's options.
 #[derive(Clone, Debug, Default)]
 pub struct Tracking {
     /// Client that gets the invalidations; 0: itself.
     pub redirect: u64,
     /// Broadcasting mode, with its prefixes.
-    pub broadcast: Option<Prefixes>,
+    pub broadcast: Option<Arc<PrefixList>>,
     /// Only keys of the command after CLIENT CACHING yes.
     pub opt_in: bool,
     /// All keys but those of the command after CLIENT CACHING no.
@@ -238,6 +235,7 @@ impl Session {
     pub(crate) fn guest(&self) -> Session {
         Session {
             db: self.db,
+            reads_replica: self.reads_replica,
             protocol: self.protocol,
             tracking: self.tracking.clone(),
             request_bytes: self.request_bytes,
@@ -308,15 +306,13 @@ impl Session {
     /// Bytes of memory it takes, without its connection's buffers.
     pub fn memory_bytes(&self) -> usize {
         let prefixes = self.tracking.as_ref().and_then(|tracking| tracking.broadcast.as_ref());
-        let prefixes: usize =
-            prefixes.map_or(0, |prefixes| prefixes.iter().map(|p| p.len() + NAME_OVERHEAD).sum());
         size_of::<Session>()
             + size_of::<Client>()
             + self.queued_bytes()
             + self.parser.long_bytes()
             + self.watching.as_ref().map_or(0, |watching| watching.memory_bytes())
             + self.subscribed_bytes
-            + prefixes
+            + prefixes.map_or(0, |prefixes| prefixes.memory_bytes())
     }
 
     /// Makes it a session of the server itself, which may do everything.

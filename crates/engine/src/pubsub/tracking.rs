@@ -6,9 +6,9 @@
 
 use super::prefixes::PrefixIndex;
 use crate::clients::Clients;
+pub use crate::clients::prefix_list::PrefixList;
 use crate::interest::StripeInterest;
 use crate::mailbox::{Mailbox, Message, Push};
-use crate::session::Prefixes;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
@@ -49,7 +49,7 @@ pub struct Cacher {
     /// Not for keys it changed itself.
     pub no_loop: bool,
     /// Prefixes, in broadcasting mode.
-    pub prefixes: Option<Prefixes>,
+    pub prefixes: Option<Arc<PrefixList>>,
 }
 
 /// The clients that cache, by their numbers.
@@ -64,9 +64,8 @@ struct Cachers {
 impl Cachers {
     fn prefixes(&self) -> &PrefixIndex {
         self.prefixes.get_or_init(|| {
-            PrefixIndex::new(self.all.values().flat_map(|cacher| {
-                let prefixes = cacher.prefixes.iter().flat_map(|prefixes| prefixes.iter());
-                prefixes.map(|prefix| (prefix, cacher.client))
+            PrefixIndex::new(self.all.values().filter_map(|cacher| {
+                cacher.prefixes.as_ref().map(|prefixes| (prefixes, cacher.client))
             }))
         })
     }

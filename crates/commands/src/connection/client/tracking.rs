@@ -2,8 +2,8 @@
 
 use super::modes::parse_switch;
 use engine::dispatch;
-use engine::session::{Prefixes, Tracking};
-use engine::tracking::Cacher;
+use engine::session::Tracking;
+use engine::tracking::{Cacher, PrefixList};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
 use std::sync::Arc;
 
@@ -107,14 +107,14 @@ fn client_caching(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-struct Wanted {
+struct Wanted<'a> {
     on: bool,
     tracking: Tracking,
-    prefixes: Vec<Arc<[u8]>>,
+    prefixes: Vec<&'a [u8]>,
     broadcast: bool,
 }
 
-fn parse_tracking(cx: &Cx<'_>, args: Args<'_>) -> Result<Wanted, Error> {
+fn parse_tracking<'a>(cx: &Cx<'_>, args: Args<'a>) -> Result<Wanted<'a>, Error> {
     let mut wanted =
         Wanted { on: false, tracking: Tracking::default(), prefixes: Vec::new(), broadcast: false };
     let mut at = 3;
@@ -139,7 +139,7 @@ fn parse_tracking(cx: &Cx<'_>, args: Args<'_>) -> Result<Wanted, Error> {
             wanted.tracking.no_loop = true;
         } else if args.is(at, "prefix") && at + 1 < args.len() {
             at += 1;
-            wanted.prefixes.push(Arc::from(args[at]));
+            wanted.prefixes.push(args[at]);
         } else {
             return Err(Error::Syntax);
         }
@@ -149,7 +149,7 @@ fn parse_tracking(cx: &Cx<'_>, args: Args<'_>) -> Result<Wanted, Error> {
     Ok(wanted)
 }
 
-fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
+fn check_tracking(cx: &Cx<'_>, wanted: &Wanted<'_>) -> Result<(), Error> {
     if !wanted.broadcast && !wanted.prefixes.is_empty() {
         return Err(Error::text("ERR PREFIX option requires BCAST mode to be enabled"));
     }
@@ -190,17 +190,17 @@ fn check_tracking(cx: &Cx<'_>, wanted: &Wanted) -> Result<(), Error> {
 /// The first of these prefixes that overlaps with another of them or a known one. In lexical order a
 /// prefix stands right before those that begin with it.
 fn first_overlapping<'p>(
-    known: impl Iterator<Item = &'p Arc<[u8]>>,
-    wanted: &'p [Arc<[u8]>],
+    known: impl Iterator<Item = &'p [u8]>,
+    wanted: &[&'p [u8]],
 ) -> Option<usize> {
     let known = known.map(|prefix| (prefix, None));
-    let wanted = wanted.iter().enumerate().map(|(index, prefix)| (prefix, Some(index)));
-    let mut all: Vec<(&Arc<[u8]>, Option<usize>)> = known.chain(wanted).collect();
+    let wanted = wanted.iter().enumerate().map(|(index, &prefix)| (prefix, Some(index)));
+    let mut all: Vec<(&[u8], Option<usize>)> = known.chain(wanted).collect();
     all.sort_unstable();
-    let mut open: Vec<(&Arc<[u8]>, Option<usize>)> = Vec::new();
+    let mut open: Vec<(&[u8], Option<usize>)> = Vec::new();
     let mut first: Option<usize> = None;
     for (prefix, index) in all {
-        while open.pop_if(|(shorter, _)| !prefix.starts_with(shorter.as_ref())).is_some() {}
+        while open.pop_if(|(shorter, _)| !prefix.starts_with(shorter)).is_some() {}
         if let Some((_, of_shorter)) = open.last() {
             first = [first, index, *of_shorter].into_iter().flatten().min();
         }
@@ -239,14 +239,14 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     if wanted.broadcast {
         let names_prefixes = !wanted.prefixes.is_empty();
         let old = cx.session.tracking.take().and_then(|old| old.broadcast);
-        let mut prefixes: Vec<Arc<[u8]>> = old.as_deref().unwrap_or_default().to_vec();
+        let mut prefixes: Vec<&[u8]> = old.iter().flat_map(|old| old.iter()).collect();
         prefixes.extend(wanted.prefixes);
         if !names_prefixes && !prefixes.iter().any(|prefix| prefix.is_empty()) {
             // Every key is below the empty one.
-            prefixes.push(Arc::default());
+            prefixes.push(b"");
         }
         prefixes.sort();
-        tracking.broadcast = Some(prefixes.into());
+        tracking.broadcast = Some(Arc::new(PrefixList::new(&prefixes)));
     }
     cx.engine.tracking.set(Cacher {
         client: id,
@@ -263,7 +263,7 @@ fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 fn client_trackinginfo(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     let tracking = cx.session.tracking.clone();
     let mut flags = vec![if tracking.is_some() { "on" } else { "off" }];
-    let mut prefixes = Prefixes::default();
+    let mut prefixes = Arc::<PrefixList>::default();
     let mut redirect = -1;
     if let Some(tracking) = tracking {
         redirect = tracking.redirect as i64;
