@@ -128,8 +128,6 @@ pub trait Host: Send + Sync {
     fn verbose(&self, line: &str);
     /// A log line at level warning.
     fn warn(&self, line: &str);
-    /// A log line at level notice.
-    fn note(&self, line: &str);
     /// Writes every option into the configuration file, those at their defaults too.
     fn rewrite_whole_config(&self) -> Result<(), String>;
     /// Replaces the process by a new server with the same arguments; returns only if it cannot.

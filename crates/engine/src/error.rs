@@ -1,6 +1,5 @@
 //! What a command can answer instead of a reply; the texts are Redis's, byte for byte.
 
-use keyspace::Millis;
 use std::borrow::Cow;
 
 /// A client error. [`Error::text`] is the one place where they become text.
@@ -137,10 +136,7 @@ pub enum NotNow {
     /// Another thread has locked a stripe, or has yet to read its messages: try again in the next turn.
     Busy,
     /// CLIENT PAUSE: try again then, or when told to.
-    Paused {
-        /// End of the pause.
-        until: Millis,
-    },
+    Paused,
     /// A long command, a snapshot or a full journal is in the way: try again when told to.
     Held,
     /// Values that are not in RAM are being read.

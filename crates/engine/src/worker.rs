@@ -190,7 +190,7 @@ impl Worker {
         }
         let fed = self.feed_batches(session, input, out, most, &mut argv, &mut batch, &mut inline);
         // A client that waits for a long command to end is not blocked, only late.
-        if let Next::NotNow(NotNow::Paused { .. }) = fed.next {
+        if let Next::NotNow(NotNow::Paused) = fed.next {
             session.is_postponed = true;
             session.publish(self.engine.clock.wall().0);
             self.engine.stats.postponed_clients.fetch_add(1, Relaxed);

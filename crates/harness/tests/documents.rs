@@ -90,6 +90,50 @@ fn links_lead_somewhere() {
 }
 
 /// Each page of the internals is in their index.
+/// Every file of source code, by its path in the repository.
+fn sources() -> Vec<String> {
+    fn visit(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                visit(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push(path.to_string_lossy().into_owned());
+            }
+        }
+    }
+    let mut found = Vec::new();
+    visit(&repository().join("crates"), &mut found);
+    found
+}
+
+/// The source files that a document names, as `file.rs` with or without folders.
+fn named_sources(text: &str) -> impl Iterator<Item = &str> {
+    let words = prose(text).flat_map(|line| line.split('`').skip(1).step_by(2));
+    words.filter(|word| {
+        word.ends_with(".rs")
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || "_/.-".contains(c))
+    })
+}
+
+#[test]
+fn source_files_that_documents_name_exist() {
+    let sources = sources();
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = std::fs::read_to_string(&document).expect("it can be read");
+        for name in named_sources(&text) {
+            // A file of a crate is named without `crates` and `src`.
+            let (first, rest) = name.split_once('/').unwrap_or(("", name));
+            let ends = [format!("/{name}"), format!("/{first}/src/{rest}")];
+            if !sources.iter().any(|path| ends.iter().any(|end| path.ends_with(end))) {
+                missing.push(format!("{}: {name}", document.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
 #[test]
 fn every_internals_page_is_in_the_index() {
     let folder = repository().join("docs/internals");

@@ -90,7 +90,7 @@ impl SafePositions {
         JournalPos(self.disk.load(SeqCst))
     }
 
-    /// Says so.
+    /// Everything before this is on the disk now.
     pub fn set_disk(&self, position: JournalPos) {
         self.disk.fetch_max(position.0, SeqCst);
     }

@@ -519,7 +519,7 @@ impl Handler for Hub {
                 io.pause();
                 Consumed::read(fed.consumed)
             }
-            Next::NotNow(NotNow::Paused { .. } | NotNow::Held) => {
+            Next::NotNow(NotNow::Paused | NotNow::Held) => {
                 self.paused.push(io.id());
                 io.pause();
                 Consumed::read(fed.consumed)

@@ -331,10 +331,6 @@ impl Host for ServerHost {
     fn warn(&self, text: &str) {
         log!(Warning, "{text}");
     }
-
-    fn note(&self, text: &str) {
-        log!(Notice, "{text}");
-    }
 }
 
 /// INFO's `listener0` and so on: what the server listens on, as the configuration has it.

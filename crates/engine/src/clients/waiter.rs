@@ -13,6 +13,7 @@ use keyspace::{DbIndex, Millis};
 use resp::Protocol;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::*};
+use structs::backoff::Backoff;
 
 const WAITING: u8 = 0;
 const SERVING: u8 = 1;
@@ -224,11 +225,12 @@ impl Waiter {
     /// The same for a client that stays and may see which of both it was: `true` says that it is not
     /// served.
     pub(crate) fn call_off_unserved(&self) -> bool {
+        let mut backoff = Backoff::default();
         loop {
             match self.state.compare_exchange(WAITING, CALLED_OFF, AcqRel, Acquire) {
                 Ok(_) => return true,
                 // The serving thread has all locks and does not wait.
-                Err(SERVING) => std::thread::yield_now(),
+                Err(SERVING) => backoff.pause(),
                 Err(_) => return false,
             }
         }

@@ -20,7 +20,6 @@ use crate::pause::{Actions, Purpose};
 use crate::table::Resolved;
 use crate::transaction::Multi;
 use config::ProtectedAction;
-use keyspace::Millis;
 use resp::Protocol;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -187,10 +186,8 @@ fn redirection(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refus
     if !writes && (!reads || cx.session.reads_replica) {
         return Ok(());
     }
-    if cx.engine.failover.is_on()
-        && let Some(pause) = cx.engine.pause.in_force(cx.now())
-    {
-        return Err(NotNow::Paused { until: pause.until }.into());
+    if cx.engine.failover.is_on() && cx.engine.pause.in_force(cx.now()).is_some() {
+        return Err(NotNow::Paused.into());
     }
     match cx.engine.upstream.primary() {
         Some((host, port)) => Err(Error::Redirect(host, port).into()),
@@ -209,10 +206,7 @@ fn replica_link(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Refu
 
 /// CLIENT PAUSE, the last snapshot before a shutdown, and FAILOVER.
 fn pause(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
-    match paused_until(cx, row, args) {
-        Some(until) => Err(NotNow::Paused { until }.into()),
-        None => Ok(()),
-    }
+    if is_paused(cx, row, args) { Err(NotNow::Paused.into()) } else { Ok(()) }
 }
 
 /// Writers wait while the disk is far behind; they are told when it goes on.
@@ -407,13 +401,13 @@ fn script_memory(cx: &mut Cx<'_>, row: &Resolved, _: Args<'_>) -> Result<(), Ref
     Ok(())
 }
 
-fn paused_until(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> Option<Millis> {
-    let pause = cx.engine.pause.in_force(cx.now())?;
+fn is_paused(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let Some(pause) = cx.engine.pause.in_force(cx.now()) else { return false };
     if pause.purpose == Purpose::Failover && is_greeting(row, args) {
-        return None;
+        return false;
     }
     // A pause of everything holds back what would end it too, as in Valkey: only time does.
-    (pause.actions == Actions::All || may_write(cx, row)).then_some(pause.until)
+    pause.actions == Actions::All || may_write(cx, row)
 }
 
 /// Whether this is what sentinels tell each other by way of the server: they would take one that keeps it

@@ -138,7 +138,7 @@ impl Engine {
         });
         drop(primary);
         if let Some(host) = self.host() {
-            lines.into_iter().flatten().for_each(|line| host.note(&line));
+            lines.into_iter().flatten().for_each(|line| host.log(&line));
         }
         self.replicas.count_again(now, self.config.min_replicas_max_lag());
         begun

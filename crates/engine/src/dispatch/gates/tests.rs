@@ -5,6 +5,7 @@ use crate::command::Command;
 use crate::scripts::ScriptRules;
 use crate::session::Session;
 use config::{Config, SetContext};
+use keyspace::Millis;
 use std::sync::Arc;
 
 static GET: Command = Command { name: "get", flags: Flags::READONLY, ..Command::ROW };
