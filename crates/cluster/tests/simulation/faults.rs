@@ -1,5 +1,6 @@
 //! What goes wrong, drawn from the seed.
 
+use crate::server::Server;
 use crate::world::World;
 use cluster::Moment;
 use cluster::id::Id;
@@ -62,7 +63,9 @@ impl World {
         if self.rng.below(6) != 0 {
             return;
         }
-        let leader = self.servers.iter().position(|it| it.leads().is_some());
+        let leaders: Vec<usize> =
+            (0..self.servers.len()).filter(|&at| self.servers[at].leads().is_some()).collect();
+        let leader = leaders.get(self.rng.index(leaders.len().max(1))).copied();
         let any = self.rng.index(self.servers.len());
         let at = leader.filter(|_| self.rng.below(3) == 0).unwrap_or(any);
         let other = self.rng.index(self.faults.nodes);
@@ -115,9 +118,12 @@ impl World {
     }
 
     fn begin_switch(&mut self) {
-        let successor = self.servers[self.rng.index(self.servers.len())].id;
+        let successor = &self.servers[self.rng.index(self.servers.len())];
+        let (successor, shard) = (successor.id, successor.shard);
         self.faults.successor = Some(successor);
-        let leader = self.servers.iter_mut().find(|it| it.leads().is_some() && it.id != successor);
+        let may =
+            |it: &&mut Server| it.shard == shard && it.leads().is_some() && it.id != successor;
+        let leader = self.servers.iter_mut().find(may);
         if let Some(leader) = leader {
             leader.machine.switch_to(successor);
         }

@@ -28,6 +28,8 @@ pub(crate) struct Stream {
 /// See the head of this file.
 pub(crate) struct Server {
     pub(crate) id: Id,
+    /// Which of the world's shards it is a copy of.
+    pub(crate) shard: usize,
     /// Which run of the process this is. What was meant for an earlier one is dropped.
     pub(crate) run: u64,
     pub(crate) is_up: bool,
@@ -55,9 +57,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(id: Id, incarnation: Incarnation, ahead_ms: i64, is_synced: bool) -> Server {
+    pub(crate) fn new(
+        (id, shard): (Id, usize),
+        incarnation: Incarnation,
+        ahead_ms: i64,
+        is_synced: bool,
+    ) -> Server {
         Server {
             id,
+            shard,
             run: 0,
             is_up: true,
             is_paused: false,
@@ -187,7 +195,8 @@ impl Server {
         if !(self.is_synced && self.is_whole) {
             self.incarnation = Incarnation(fresh);
         }
-        let mut again = Server::new(self.id, self.incarnation, self.ahead_ms, self.is_synced);
+        let me = (self.id, self.shard);
+        let mut again = Server::new(me, self.incarnation, self.ahead_ms, self.is_synced);
         again.run = self.run + 1;
         again.log = Rc::new(self.log[..self.on_disk].to_vec());
         again.on_disk = self.on_disk;

@@ -88,9 +88,12 @@ pub(crate) struct World {
     pub(crate) quorum: usize,
     keys: Keys,
     database: Id,
-    confirmed: BTreeSet<u64>,
-    seen: (u64, Option<(Epoch, Holder)>),
-    is_recovering: bool,
+    /// For each shard.
+    confirmed: Vec<BTreeSet<u64>>,
+    /// The newest revision that was looked at, and each shard's primary in it.
+    seen: (u64, Vec<Option<(Epoch, Holder)>>),
+    /// The shard that an operator recovers at this moment.
+    recovering: Option<usize>,
     trace: Vec<String>,
     seed: u64,
 }
@@ -334,8 +337,12 @@ impl World {
             return;
         }
         let view = server.machine.view();
-        let shard = view.and_then(|view| view.topology.value.shard_of(server.id)).cloned();
+        let (mine, view) = (server.shard, view.map(|view| &view.topology.value));
+        let shard = view.and_then(|topology| topology.shard_of(server.id)).cloned();
         for to in (0..self.servers.len()).filter(|&to| to != at) {
+            if self.servers[to].shard != mine {
+                continue;
+            }
             let id = self.servers[to].id;
             let is_listed = shard.as_ref().is_some_and(|shard: &Shard| shard.copy(id).is_some());
             let stream = Stream { epoch, log: Rc::clone(&log), is_listed };
@@ -374,7 +381,8 @@ impl World {
         let new: Vec<Entry> = server.log[server.confirmed..len].to_vec();
         server.confirmed = len;
         self.counts.confirmed += new.len();
-        self.confirmed.extend(new.iter().map(|&(_, number)| number));
-        self.check_confirmed("a write is confirmed");
+        let shard = server.shard;
+        self.confirmed[shard].extend(new.iter().map(|&(_, number)| number));
+        self.check_confirmed(shard, "a write is confirmed");
     }
 }

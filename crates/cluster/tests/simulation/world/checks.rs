@@ -4,6 +4,8 @@ use super::World;
 use crate::server::Server;
 use cluster::id::{Epoch, Id};
 use cluster::promotion::{self, Election};
+use cluster::topology::Shard;
+use cluster::view::View;
 use std::collections::BTreeSet;
 
 impl World {
@@ -11,46 +13,62 @@ impl World {
     pub(crate) fn settle(&mut self) {
         self.stop_faults();
         self.run(40);
-        if !self.is_in_step() {
-            self.recover();
+        let shards = 0..self.confirmed.len();
+        let stuck: Vec<usize> = shards.clone().filter(|&shard| !self.is_in_step(shard)).collect();
+        for &shard in &stuck {
+            self.recover(shard);
+        }
+        if !stuck.is_empty() {
             self.run(40);
         }
-        let seed = self.seed;
-        assert!(self.is_in_step(), "seed {seed} does not converge:\n{}", self.describe());
+        for shard in shards {
+            let (seed, is_in_step) = (self.seed, self.is_in_step(shard));
+            assert!(is_in_step, "seed {seed} does not converge:\n{}", self.describe(shard));
+        }
     }
 
-    fn is_in_step(&self) -> bool {
+    fn copies(&self, shard: usize) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(move |server| server.shard == shard)
+    }
+
+    /// What the topology says of a shard of the world's.
+    fn shard<'v>(&self, view: &'v View, shard: usize) -> &'v Shard {
+        let copy = self.copies(shard).next().expect("each has some");
+        view.topology.value.shard_of(copy.id).expect("it is in one")
+    }
+
+    fn is_in_step(&self, shard: usize) -> bool {
         let leaders: Vec<&Server> =
-            self.servers.iter().filter(|server| server.leads().is_some()).collect();
+            self.copies(shard).filter(|server| server.leads().is_some()).collect();
         let [leader] = leaders[..] else { return false };
         let is_level =
             |server: &Server| server.is_whole && server.log.len() + 3 >= leader.log.len();
         let now = leader.clock(self.now);
-        leader.machine.is_alone(now) && self.servers.iter().all(is_level)
+        leader.machine.is_alone(now) && self.copies(shard).all(is_level)
     }
 
     /// Does what an operator does when too many copies have lost their data.
-    fn recover(&mut self) {
+    fn recover(&mut self, number: usize) {
         let view = self.view_of(self.database);
-        let shard = view.topology.value.shards[0].clone();
+        let shard = self.shard(&view, number).clone();
         let election = promotion::elect(&view, &shard);
         let is_stuck = matches!(election, Election::Waiting { .. } | Election::Lost);
         let is_alive = view.is_alive(shard.holder);
-        let (seed, state) = (self.seed, self.describe());
+        let (seed, state) = (self.seed, self.describe(number));
         assert!(is_stuck && !is_alive, "seed {seed}: {election:?}\n{state}");
         let rank = |server: &&Server| (server.is_whole, server.position());
-        let best = self.servers.iter().max_by_key(rank).expect("there are some").id;
-        self.is_recovering = true;
+        let best = self.copies(number).max_by_key(rank).expect("there are some").id;
+        self.recovering = Some(number);
         self.counts.recoveries += 1;
         self.commit(promotion::recover(&view, &shard, best).expect("it is alive"));
         self.check_topology();
-        self.is_recovering = false;
+        self.recovering = None;
     }
 
-    fn describe(&mut self) -> String {
+    fn describe(&mut self, shard: usize) -> String {
         let view = self.view_of(self.database);
-        let mut text = format!("{:#?}\n{:?}\n", view.topology.value.shards[0], view.fences);
-        for server in &self.servers {
+        let mut text = format!("{:#?}\n{:?}\n", self.shard(&view, shard), view.fences);
+        for server in self.copies(shard) {
             let (role, whole) = (server.machine.role(), server.is_whole);
             let present = server.machine.is_coordinator_present();
             text += &format!(
@@ -66,12 +84,12 @@ impl World {
     }
 
     /// Each confirmed write is in the data of the primary that the coordinator names.
-    pub(super) fn check_confirmed(&self, when: &str) {
-        let Some((epoch, holder)) = self.seen.1 else { return };
+    pub(super) fn check_confirmed(&self, shard: usize, when: &str) {
+        let Some((epoch, holder)) = self.seen.1[shard] else { return };
         let named = self.servers.iter().find(|it| it.id == holder.id);
         let Some(server) = named.filter(|it| it.incarnation == holder.incarnation) else { return };
         let has: BTreeSet<u64> = server.log.iter().map(|&(_, number)| number).collect();
-        let lost: Vec<&u64> = self.confirmed.difference(&has).collect();
+        let lost: Vec<&u64> = self.confirmed[shard].difference(&has).collect();
         let seed = self.seed;
         assert!(lost.is_empty(), "seed {seed}: {when}, and {holder:?} of {epoch:?} lacks {lost:?}");
     }
@@ -83,19 +101,25 @@ impl World {
         }
         let view = self.view_of(self.database);
         self.seen.0 = self.etcd.revision;
-        let shard = &view.topology.value.shards[0];
+        for number in 0..self.confirmed.len() {
+            let shard = self.shard(&view, number).clone();
+            self.check_shard(number, &shard);
+        }
+    }
+
+    fn check_shard(&mut self, number: usize, shard: &Shard) {
         let new = (shard.epoch, shard.holder);
-        let Some((epoch, holder)) = self.seen.1.replace(new) else { return };
+        let Some((epoch, holder)) = self.seen.1[number].replace(new) else { return };
         if new == (epoch, holder) {
             return;
         }
         let (now, seed) = (self.now, self.seed);
-        self.trace.push(format!("{now:?} {new:?} fence {}", shard.fence));
+        self.trace.push(format!("{now:?} shard {number} {new:?} fence {}", shard.fence));
         assert!(new.0 > epoch, "seed {seed}: the epoch fell from {epoch:?} to {:?}", new.0);
-        if self.is_recovering {
+        if self.recovering == Some(number) {
             let best = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
             let kept: BTreeSet<u64> = best.log.iter().map(|&(_, number)| number).collect();
-            self.confirmed.retain(|number| kept.contains(number));
+            self.confirmed[number].retain(|number| kept.contains(number));
             return;
         }
         let named = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
@@ -108,24 +132,23 @@ impl World {
             false if self.faults.successor == Some(new.1.id) => self.counts.switches += 1,
             false => self.counts.promotions += 1,
         }
-        self.check_confirmed("a primary is promoted");
+        self.check_confirmed(number, "a primary is promoted");
     }
 
-    /// Without clock faults at most one copy is provably alone.
+    /// Without clock faults at most one copy of a shard is provably alone.
     pub(super) fn check_alone(&mut self) {
-        let alone: Vec<&Server> = self
-            .servers
-            .iter()
-            .filter(|it| it.runs() && it.machine.is_alone(it.clock(self.now)))
-            .collect();
-        if let [server] = alone[..]
-            && !server.machine.is_coordinator_present()
-        {
-            self.counts.alone += 1;
-        }
-        if !self.faults.has_clock_faults {
-            let ids: Vec<Id> = alone.iter().map(|it| it.id).collect();
-            assert!(ids.len() <= 1, "seed {}, {:?}: {ids:?} are alone", self.seed, self.now);
+        for shard in 0..self.confirmed.len() {
+            let alone: Vec<&Server> = self
+                .copies(shard)
+                .filter(|it| it.runs() && it.machine.is_alone(it.clock(self.now)))
+                .collect();
+            let is_cut_off = |server: &&Server| !server.machine.is_coordinator_present();
+            let without_lease = alone.len() == 1 && alone.iter().all(is_cut_off);
+            if !self.faults.has_clock_faults {
+                let ids: Vec<Id> = alone.iter().map(|it| it.id).collect();
+                assert!(ids.len() <= 1, "seed {}, {:?}: {ids:?} are alone", self.seed, self.now);
+            }
+            self.counts.alone += usize::from(without_lease);
         }
     }
 }

@@ -8,25 +8,31 @@ use cluster::Moment;
 use cluster::change;
 use cluster::coordinator::{Coordinator, LeaseCall, LeaseReply, Outcome, Transaction};
 use cluster::id::{Id, Incarnation};
-use cluster::slots::Slots;
+use cluster::slots::{self, Slots};
 use cluster::topology::{Address, Replica};
 use cluster::view::{Alive, Keys, View};
 use std::collections::{BTreeMap, BTreeSet};
 use structs::random::Rng;
 
 impl World {
-    /// Two to five copies of one shard, with all slots, in step with each other.
+    /// One to three shards of two to five copies each, in step with each other.
     pub(crate) fn new(seed: u64) -> World {
         let mut rng = Rng::seeded(seed);
-        let count = 2 + rng.index(4);
+        let (shards, copies) = match rng.below(2) {
+            0 => (1, 2 + rng.index(4)),
+            _ => (2 + rng.index(2), 2 + rng.index(2)),
+        };
         let quorum = match rng.below(3) {
             0 => 0,
-            _ => 2 + rng.index(count - 1),
+            _ => 2 + rng.index(copies - 1),
         };
+        let count = shards * copies;
         let is_synced = rng.below(2) == 0;
         let id = |at: usize| Id::new([at as u8 + 1; 20]);
         let incarnation = |at: usize| Incarnation(1000 + at as u64);
-        let server = |at: usize| Server::new(id(at), incarnation(at), 500 * at as i64, is_synced);
+        let server = |at: usize| {
+            Server::new((id(at), at / copies), incarnation(at), 500 * at as i64, is_synced)
+        };
         let mut world = World {
             now: Moment::ZERO,
             etcd: Etcd::new(),
@@ -41,9 +47,9 @@ impl World {
             quorum,
             keys: Keys::new("test"),
             database: id(0),
-            confirmed: BTreeSet::new(),
-            seen: (0, None),
-            is_recovering: false,
+            confirmed: vec![BTreeSet::new(); shards],
+            seen: (0, vec![None; shards]),
+            recovering: None,
             trace: Vec::new(),
             seed,
         };
@@ -72,16 +78,27 @@ impl World {
             let alive = Alive { incarnation, lease };
             self.commit(change::found(&self.keys, id, copy, alive));
         }
-        let all = Slots::from_fn(|_| true);
-        let add = change::add_slots(&self.view_of(ids[0].0), ids[0].0, &all);
-        self.commit(add.expect("they are free"));
         for &(id, _) in &ids[1..] {
             let home =
                 self.etcd.range(&self.keys.home(id), None).expect("it is up").items[0].revision;
             let meet = change::meet(&self.view_of(id), &self.view_of(ids[0].0), |_| home);
             self.commit(meet.expect("it is alone").expect("they are not one yet"));
-            let replicate = change::replicate(&self.view_of(ids[0].0), id, ids[0].0, false);
-            self.commit(replicate.expect("it is empty"));
+        }
+        let shards = self.confirmed.len();
+        let mut first = None;
+        for at in 0..self.servers.len() {
+            let (id, shard) = (self.servers[at].id, self.servers[at].shard);
+            let view = self.view_of(ids[0].0);
+            let change = match first {
+                Some((primary, of)) if of == shard => change::replicate(&view, id, primary, false),
+                _ => {
+                    first = Some((id, shard));
+                    let all = usize::from(slots::COUNT);
+                    let some = Slots::from_fn(|slot| usize::from(slot) * shards / all == shard);
+                    change::add_slots(&view, id, &some)
+                }
+            };
+            self.commit(change.expect("it is empty, and the slots are free"));
         }
         let view = self.view_of(ids[0].0);
         let mut topology = view.topology.value.clone();
