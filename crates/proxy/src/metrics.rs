@@ -86,7 +86,7 @@ const OF_POOLS: [OfPool; 9] = [
     ("servers", Kind::Gauge, "Servers.", |v| v.servers.len() as u64),
 ];
 
-const OF_SERVERS: [OfServer; 11] = [
+const OF_SERVERS: [OfServer; 13] = [
     ("requests_total", Kind::Counter, "Requests.", |v, at| v.of(at, |s| s.requests.get())),
     ("responses_total", Kind::Counter, "Replies.", |v, at| v.of(at, |s| s.responses.get())),
     ("request_bytes_total", Kind::Counter, "Bytes of requests.", |v, at| {
@@ -109,6 +109,12 @@ const OF_SERVERS: [OfServer; 11] = [
     }),
     ("connections", Kind::Gauge, "Connections.", |v, at| v.of(at, |s| s.server_connections.get())),
     ("queue", Kind::Gauge, "Requests without a reply.", PoolView::waiting),
+    ("queue_bytes", Kind::Gauge, "Bytes of requests without a reply.", |v, at| {
+        v.of(at, |s| s.queue_bytes.get())
+    }),
+    ("refused_total", Kind::Counter, "Requests refused because the queue was full.", |v, at| {
+        v.of(at, |s| s.refused.get())
+    }),
     ("ejected", Kind::Gauge, "1 while the server is taken out.", |v, at| {
         u64::from(v.servers[at].1)
     }),

@@ -54,6 +54,8 @@ pub struct Shared {
     pub clients: AtomicUsize,
     /// Connections that clients have for themselves, of all threads.
     pub exclusive: AtomicUsize,
+    /// What requests without a reply take, of all threads, as of each one's last turn.
+    pub queued: AtomicUsize,
     /// Commands that the servers know and we do not.
     pub learned: Mutex<HashMap<String, Option<Learned>>>,
     /// Set when a thread has seen that the topology is stale.
@@ -86,6 +88,7 @@ impl Shared {
             failures,
             clients: AtomicUsize::new(0),
             exclusive: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
             learned: Mutex::default(),
             is_stale: AtomicBool::new(false),
             is_retired: AtomicBool::new(false),
@@ -183,6 +186,10 @@ pub struct Local {
     pub shared: Arc<Shared>,
     /// This thread's figures.
     pub stats: Arc<PoolStats>,
+    /// What requests without a reply take, of this thread.
+    pub queued: usize,
+    /// What of it is in the sum of all threads.
+    pub published: usize,
     /// The servers.
     pub targets: Vec<Target>,
     /// Whether it has been replaced, or is no more.
@@ -209,6 +216,8 @@ impl Local {
         let mut local = Local {
             shared: shared.clone(),
             stats,
+            queued: 0,
+            published: 0,
             targets: Vec::new(),
             is_retired: false,
             successor: None,
@@ -255,6 +264,13 @@ impl Local {
         }
         self.slots = topology.slots;
         outdated
+    }
+
+    /// What requests without a reply take, of all threads.
+    #[inline]
+    pub fn queued_of_all(&self) -> usize {
+        let others = self.shared.queued.load(Ordering::Relaxed).wrapping_sub(self.published);
+        others.wrapping_add(self.queued)
     }
 
     /// The figures of a server.

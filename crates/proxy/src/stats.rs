@@ -115,6 +115,10 @@ pub struct ServerStats {
     pub request_bytes: Count,
     pub responses: Count,
     pub response_bytes: Count,
+    /// What requests without a reply take.
+    pub queue_bytes: Count,
+    /// Requests that were refused because too much waited.
+    pub refused: Count,
     /// Requests that ended with their connection.
     pub lost: Count,
     /// Replies of more than 64 KiB.

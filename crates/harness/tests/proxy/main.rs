@@ -2,6 +2,7 @@
 
 mod admin;
 mod endings;
+mod queues;
 mod reloading;
 mod resubscribing;
 mod sentinels;

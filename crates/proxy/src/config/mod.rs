@@ -125,6 +125,10 @@ pub struct Limits {
     pub client_backlog: usize,
     /// Bytes of replies that wait for a client before it is disconnected.
     pub client_output: usize,
+    /// Bytes of requests that wait on one connection to a server before more are refused.
+    pub server_queue: usize,
+    /// The same of all connections of the pool.
+    pub queue: usize,
     /// Bytes of one request.
     pub request: usize,
 }
@@ -136,6 +140,8 @@ impl Default for Limits {
             exclusive: 512,
             client_backlog: 1 << 20,
             client_output: 1 << 30,
+            server_queue: 64 << 20,
+            queue: 1 << 30,
             request: 512 << 20,
         }
     }

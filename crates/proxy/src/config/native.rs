@@ -77,6 +77,8 @@ struct Table {
     max_exclusive: Option<usize>,
     client_backlog_bytes: Option<usize>,
     client_output_bytes: Option<usize>,
+    server_queue_bytes: Option<usize>,
+    queue_bytes: Option<usize>,
     request_bytes: Option<usize>,
     #[serde(default)]
     allow: Vec<String>,
@@ -196,6 +198,8 @@ impl Table {
             exclusive: self.max_exclusive.unwrap_or(default.exclusive),
             client_backlog: self.client_backlog_bytes.unwrap_or(default.client_backlog),
             client_output: self.client_output_bytes.unwrap_or(default.client_output),
+            server_queue: self.server_queue_bytes.unwrap_or(default.server_queue),
+            queue: self.queue_bytes.unwrap_or(default.queue),
             request: self.request_bytes.unwrap_or(default.request),
         }
     }

@@ -35,6 +35,8 @@ pub struct Multi {
     pub server: Option<usize>,
     /// Requests without keys that came before the server was known.
     pub held: Vec<Vec<u8>>,
+    /// Their bytes.
+    pub held_bytes: usize,
     /// A request was refused: EXEC will be, too.
     pub is_dirty: bool,
 }
@@ -76,6 +78,8 @@ pub struct Client {
     pub parser: Parser,
     /// Requests that have not been answered.
     queue: VecDeque<Slot>,
+    /// Bytes of replies that came before their turn.
+    pub early_bytes: usize,
     /// The number of the first of them.
     base: u64,
     /// No request is taken until the queue is empty.
@@ -84,6 +88,8 @@ pub struct Client {
     pub is_blocked: bool,
     /// No request is taken until its output has shrunk.
     pub is_paused: bool,
+    /// No request is taken until the queue of a server has shrunk.
+    pub is_congested: bool,
     /// No request is taken until the servers have said what a command is.
     pub is_learning: bool,
     /// Its own connections, and their servers.
@@ -118,10 +124,12 @@ impl Client {
             wants_notices: false,
             parser: Parser::new(),
             queue: VecDeque::new(),
+            early_bytes: 0,
             base: 0,
             waits_for_all: false,
             is_blocked: false,
             is_paused: false,
+            is_congested: false,
             is_learning: false,
             own: Vec::new(),
             is_watching: false,
@@ -138,6 +146,7 @@ impl Client {
     pub fn is_stalled(&self) -> bool {
         self.waits_for_all
             || self.is_paused
+            || self.is_congested
             || self.is_learning
             || self.is_leaving
             || self.subscriptions.as_ref().is_some_and(|subscriptions| subscriptions.awaited > 0)
@@ -195,6 +204,7 @@ impl Client {
         if self.queue.is_empty() {
             wire.send(self.id, reply);
         } else {
+            self.early_bytes += reply.len();
             self.queue.push_back(Slot::Done(reply.to_vec()));
         }
     }
@@ -224,24 +234,28 @@ impl Client {
     fn take_slowly(&mut self, at: usize, part: u32, reply: &[u8]) {
         let protocol = self.protocol;
         let slot = self.queue.get_mut(at).expect("a reply to a request that was not made");
-        match slot {
-            Slot::Waiting => *slot = Slot::Done(reply.to_vec()),
-            Slot::Muted => *slot = Slot::Done(Vec::new()),
+        let done = match slot {
+            Slot::Waiting => reply.to_vec(),
+            Slot::Muted => Vec::new(),
             Slot::Joining(joining) => {
-                if joining.put(part as usize, reply.to_vec()) {
-                    *slot = Slot::Done(joining.finish(protocol));
+                if !joining.put(part as usize, reply.to_vec()) {
+                    return;
                 }
+                joining.finish(protocol)
             }
             Slot::Scan { server, servers } => {
-                *slot = Slot::Done(route::plan::scan_reply(*server, *servers, reply.to_vec()));
+                route::plan::scan_reply(*server, *servers, reply.to_vec())
             }
             Slot::Done(_) => panic!("a request has two replies"),
-        }
+        };
+        self.early_bytes += done.len();
+        *slot = Slot::Done(done);
     }
 
     fn flush(&mut self, wire: &mut impl Wire) {
         while let Some(Slot::Done(reply)) = self.queue.front() {
             wire.send(self.id, reply);
+            self.early_bytes -= reply.len();
             self.queue.pop_front();
             self.base += 1;
         }

@@ -116,7 +116,8 @@ impl Hub {
         let Purpose::Redirectable(kept) = &tag.purpose else { return };
         let request = kept.request.clone();
         if kept.is_asking {
-            let asking = Tag { client: tag.client, seq: 0, part: 0, purpose: Purpose::Discard };
+            let asking =
+                Tag { client: tag.client, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
             self.send_on(wire, id, b"*1\r\n$6\r\nASKING\r\n", asking);
         }
         self.send_on(wire, id, &request, tag);

@@ -114,7 +114,7 @@ impl Hub {
                     self.rehome(wire, &mut client);
                     self.put(id, Conn::Client(client));
                 }
-                Some(Conn::Upstream(up)) => {
+                Some(Conn::Upstream(mut up)) => {
                     // Set-ups that are under way end first.
                     let is_used = up.owner.is_some() || up.link.pending() > 0;
                     if is_used || up.connect_by.is_some() {
@@ -122,7 +122,7 @@ impl Hub {
                         continue;
                     }
                     wire.close(id);
-                    self.upstream_dropped(&up);
+                    self.upstream_dropped(&mut up);
                     let target = &mut self.pools[up.pool].targets[up.server];
                     target.links.retain(|link| link.1 != id);
                     target.idle.retain(|link| link.1 != id);

@@ -9,13 +9,17 @@
 
 mod client;
 mod cluster;
+mod common;
+mod flow;
 pub use cluster::server_at;
 mod layout;
+pub use common::{Commands, Common};
 pub use layout::Layout;
 mod local;
 mod pubsub;
 mod request;
 mod restore;
+mod servers;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -25,13 +29,10 @@ pub mod wire;
 use crate::pool::{Local, Shared};
 use client::Client;
 use pubsub::Restoring;
-use route::handling::{Handling, handling};
-use spec::{CommandTable, NotRun, Row};
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
-use structs::sync::lock;
 use upstream::{Purpose, Tag, Upstream};
 use wire::{Id, Wire};
 
@@ -47,82 +48,6 @@ impl Conn {
             Conn::Client(client) => client.id,
             Conn::Upstream(up) => up.id,
         }
-    }
-}
-
-/// The commands of the table, and how they travel.
-pub struct Commands {
-    table: CommandTable<NotRun>,
-    /// By the rows' indexes.
-    handlings: Vec<Handling>,
-    /// The version of Redis whose commands they are.
-    redis_version: &'static str,
-}
-
-impl Commands {
-    /// Of these rows, which are those of a version of Redis.
-    pub fn new(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
-        let table = CommandTable::build(rows, &[]);
-        let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
-        let handlings = handlings.collect();
-        Arc::new(Commands { table, handlings, redis_version })
-    }
-}
-
-/// What all threads share.
-pub struct Common {
-    /// The commands.
-    pub commands: Arc<Commands>,
-    /// The pools, and how often they have changed.
-    layout: Mutex<(u64, Layout)>,
-    layout_version: AtomicU64,
-    /// The last client's number.
-    pub last_client: AtomicU64,
-    /// Where events worth a line in the log go.
-    pub log: fn(&str),
-}
-
-impl Common {
-    /// With these pools.
-    pub fn new(commands: &Arc<Commands>, layout: Layout, log: fn(&str)) -> Arc<Common> {
-        Arc::new(Common {
-            commands: commands.clone(),
-            layout: Mutex::new((1, layout)),
-            layout_version: AtomicU64::new(1),
-            last_client: AtomicU64::new(0),
-            log,
-        })
-    }
-
-    /// The pools, and how often they have changed.
-    pub fn layout(&self) -> (u64, Layout) {
-        lock(&self.layout).clone()
-    }
-
-    /// How often the pools have changed.
-    pub fn layout_version(&self) -> u64 {
-        self.layout_version.load(SeqCst)
-    }
-
-    /// Changes the pools if `prepare`, during which no thread can ask for them, succeeds.
-    ///
-    /// # Errors
-    /// Those of `prepare`.
-    pub fn set_layout<E>(
-        &self,
-        layout: Layout,
-        prepare: impl FnOnce() -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut current = lock(&self.layout);
-        prepare()?;
-        *current = (current.0 + 1, layout);
-        self.layout_version.store(current.0, SeqCst);
-        Ok(())
-    }
-
-    /// The pools that there are.
-    pub fn pools(&self) -> Vec<Arc<Shared>> {
-        self.layout().1.into_iter().flatten().collect()
     }
 }
 
@@ -164,6 +89,8 @@ pub struct Hub {
     paused: Vec<Id>,
     /// Clients that waited for all their requests to be answered.
     settling: Vec<Id>,
+    /// Clients that are not read while the queue of a server is long, and its connection.
+    congested: Vec<(Id, Id)>,
     /// Subscriptions to make again.
     restoring: Vec<Restoring>,
     /// Requests to send again, and when.
@@ -203,6 +130,7 @@ impl Hub {
             sweep_at: Instant::now(),
             conns: Vec::new(),
             paused: Vec::new(),
+            congested: Vec::new(),
             settling: Vec::new(),
             restoring: Vec::new(),
             again: Vec::new(),
@@ -358,9 +286,9 @@ impl Hub {
         let own = client.own.iter().map(|own| own.1);
         for id in own.chain(subscribed.map(|known| known.id)) {
             // The server forgets what it was told on this connection only when it ends.
-            if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+            if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
                 wire.close(id);
-                self.upstream_dropped(&up);
+                self.upstream_dropped(&mut up);
                 self.exclusive_ended(up.pool);
             }
         }
@@ -389,6 +317,7 @@ impl Hub {
     fn deliver<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
         let Some(client) = self.client(tag.client) else { return };
         client.take(wire, tag.seq, tag.part, reply);
+        let early = client.early_bytes;
         if client.is_idle() {
             if client.is_leaving {
                 if client.is_settled() {
@@ -398,26 +327,8 @@ impl Hub {
                 self.settling.push(tag.client);
             }
         }
-        if wire.backlog(tag.client) > 1 << 16 {
+        if early > 1 << 16 || wire.backlog(tag.client) > 1 << 16 {
             self.check_output(wire, tag.client);
-        }
-    }
-
-    /// Stops reading the requests of a client that does not read its replies.
-    fn check_output<W: Wire>(&mut self, wire: &mut W, id: Id) {
-        let backlog = wire.backlog(id);
-        let Some(client) = self.client(id) else { return };
-        let (pool, is_paused) = (client.pool, client.is_paused);
-        let limits = self.pools[pool].shared.config.limits;
-        if backlog > limits.client_output {
-            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
-            (self.common.log)(&format!("client {peer} does not read its replies; closed"));
-            self.drop_client(wire, id);
-        } else if backlog > limits.client_backlog && !is_paused {
-            if let Some(client) = self.client(id) {
-                client.is_paused = true;
-            }
-            self.paused.push(id);
         }
     }
 
@@ -447,20 +358,8 @@ impl Hub {
         for id in std::mem::take(&mut self.settling) {
             self.settle(wire, id);
         }
-        if !self.paused.is_empty() {
-            for id in std::mem::take(&mut self.paused) {
-                let backlog = wire.backlog(id);
-                let Some(client) = self.client(id) else { continue };
-                let pool = client.pool;
-                let limit = self.pools[pool].shared.config.limits.client_backlog;
-                if backlog > limit / 2 {
-                    self.paused.push(id);
-                } else if let Some(client) = self.client(id) {
-                    client.is_paused = false;
-                    wire.resume(id);
-                }
-            }
-        }
+        self.go_on(wire);
+        self.publish_queues();
     }
 
     /// Time has passed. Returns when to call again, at the latest.
@@ -472,68 +371,6 @@ impl Hub {
         self.sweep(wire);
         self.restore(wire);
         TICK
-    }
-
-    /// Counts a server's failure and takes the server out, if that is wanted.
-    fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &str) {
-        let local = &self.pools[pool];
-        local.stats.forward_error.add(1);
-        let failures = local.shared.failures[server].fetch_add(1, SeqCst) + 1;
-        let config = &local.shared.config;
-        local.shared.is_stale.store(true, SeqCst);
-        let name = local.name(server);
-        (self.common.log)(&format!("pool {}: server {name}: {why}", config.name));
-        if !config.ejection.is_on || failures < config.ejection.failure_limit as usize {
-            return;
-        }
-        let until = now + config.ejection.retry_after;
-        let is_new = local.shared.change(|topology| match topology.ejected.get_mut(server) {
-            Some(ejected) => ejected.replace(until).is_none(),
-            None => false,
-        });
-        if is_new {
-            local.stats.server_ejects.add(1);
-            let line = format!("pool {}: server {name} is ejected: {why}", config.name);
-            (self.common.log)(&line);
-        }
-    }
-
-    /// Takes servers back whose time is over.
-    fn readmit(&mut self, now: Instant) {
-        for local in &self.pools {
-            let config = &local.shared.config;
-            if !config.ejection.is_on {
-                continue;
-            }
-            let is_due = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
-            if !local.shared.topology().ejected.iter().any(is_due) {
-                continue;
-            }
-            local.shared.change(|topology| {
-                for (server, until) in topology.ejected.iter_mut().enumerate() {
-                    if is_due(until) {
-                        *until = None;
-                        let name = local.name(server);
-                        let line = format!("pool {}: server {name} is tried again", config.name);
-                        (self.common.log)(&line);
-                    }
-                }
-            });
-        }
-    }
-
-    /// Connects to all servers of pools that want it.
-    pub fn preconnect<W: Wire>(&mut self, wire: &mut W) {
-        for pool in 0..self.pools.len() {
-            if !self.pools[pool].shared.config.preconnect {
-                continue;
-            }
-            let db = self.pools[pool].shared.config.db;
-            let key = crate::pool::LinkKey { protocol: route::raw::Protocol::Resp2, db };
-            for server in 0..self.pools[pool].targets.len() {
-                let _ = self.shared(wire, pool, server, key);
-            }
-        }
     }
 
     /// Tells clients that the proxy is about to end, and lets each go when all its requests are answered.

@@ -310,6 +310,12 @@ impl Hub {
         };
         match id {
             Ok(id) => {
+                // A client's own connection ends what it has begun.
+                if client.own.is_empty()
+                    && let Some(why) = self.is_full(id)
+                {
+                    return client.take(wire, seq, part, &raw::error(&why));
+                }
                 // In a transaction the client itself has to begin again.
                 let is_cluster = client.own.is_empty()
                     && matches!(self.pools[client.pool].shared.config.kind, Kind::Cluster { .. });
@@ -323,7 +329,9 @@ impl Hub {
                 } else {
                     Purpose::Client
                 };
-                self.send_on(wire, id, request, Tag { client: client.id, seq, part, purpose });
+                let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
+                self.send_on(wire, id, request, tag);
+                self.check_queue(client, id);
             }
             Err(why) => client.take(wire, seq, part, &raw::error(&why)),
         }
@@ -393,7 +401,7 @@ impl Hub {
         match self.shared(wire, pool, server, key) {
             Ok(id) => {
                 let purpose = Purpose::Learn(name);
-                let tag = Tag { client: client.id, seq: pool as u64, part: 0, purpose };
+                let tag = Tag { client: client.id, seq: pool as u64, part: 0, bytes: 0, purpose };
                 self.send_on(wire, id, &request, tag);
             }
             Err(why) => {

@@ -108,9 +108,9 @@ impl Hub {
         let Some(subscriptions) = client.subscriptions.as_mut() else { return };
         let mut channels = Vec::new();
         for known in std::mem::take(&mut subscriptions.connections) {
-            if let Some(Conn::Upstream(up)) = self.take_conn(known.id) {
+            if let Some(Conn::Upstream(mut up)) = self.take_conn(known.id) {
                 wire.close(known.id);
-                self.upstream_dropped(&up);
+                self.upstream_dropped(&mut up);
                 self.exclusive_ended(up.pool);
             }
             channels.extend(known.channels);

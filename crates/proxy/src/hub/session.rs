@@ -101,9 +101,9 @@ impl Hub {
             let idle = &mut self.pools[pool].targets[server].idle;
             if is_clean && idle.len() < MAX_IDLE {
                 idle.push((key, id));
-            } else if let Some(Conn::Upstream(up)) = self.take_conn(id) {
+            } else if let Some(Conn::Upstream(mut up)) = self.take_conn(id) {
                 wire.close(id);
-                self.upstream_dropped(&up);
+                self.upstream_dropped(&mut up);
             }
         }
     }
@@ -295,8 +295,14 @@ impl Hub {
             }
         };
         let Some(server) = server else {
+            let most = self.pools[client.pool].shared.config.limits.server_queue;
+            if client.multi.as_ref().is_some_and(|multi| multi.held_bytes > most) {
+                self.refuse(wire, client, HELD);
+                return Flow::Done;
+            }
             if let Some(multi) = &mut client.multi {
                 multi.held.push(request.to_vec());
+                multi.held_bytes += request.len();
             }
             client.answer(wire, b"+QUEUED\r\n");
             return Flow::Done;
@@ -335,7 +341,8 @@ impl Hub {
         multi.server = Some(server);
         let held = std::mem::take(&mut multi.held);
         for request in std::iter::once(MULTI.to_vec()).chain(held) {
-            let tag = Tag { client: client.id, seq: 0, part: 0, purpose: Purpose::Discard };
+            let tag =
+                Tag { client: client.id, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
             self.send_on(wire, id, &request, tag);
         }
         Ok(true)
@@ -393,7 +400,8 @@ impl Hub {
     pub(super) fn abandon<W: Wire>(&mut self, wire: &mut W, client: &mut Client) {
         let began = client.multi.take().is_some_and(|multi| multi.server.is_some());
         for &(_, id) in &client.own {
-            let tag = Tag { client: client.id, seq: 0, part: 0, purpose: Purpose::Discard };
+            let tag =
+                Tag { client: client.id, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
             self.send_on(wire, id, if began { DISCARD } else { UNWATCH }, tag);
         }
         client.is_watching = false;
@@ -403,3 +411,5 @@ impl Hub {
 
 const ONE_SERVER: &str = "CROSSSLOT a transaction needs all its keys, the watched ones too, on one server; \
     give them a common hash tag";
+const HELD: &str = "ERR proxy: too many bytes of requests without keys at the beginning of a transaction; \
+    the limit is server_queue_bytes";

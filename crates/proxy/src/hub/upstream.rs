@@ -1,5 +1,6 @@
 //! Connections to servers: shared ones, and those that a client has for itself.
 
+use super::flow::cost;
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use crate::pool::{LinkKey, Local};
@@ -25,6 +26,8 @@ pub struct Tag {
     pub seq: u64,
     /// The part of a request that was split.
     pub part: u32,
+    /// What it takes in the queue; set when it is sent.
+    pub bytes: u32,
     /// What it is.
     pub purpose: Purpose,
 }
@@ -79,6 +82,8 @@ pub struct Upstream {
     pub connect_by: Option<Instant>,
     /// Requests up to a number were sent before a time.
     marks: VecDeque<(u64, Instant)>,
+    /// What its requests without a reply take.
+    pub queued: usize,
     /// Replies up to this number are in the statistics of times.
     timed: u64,
 }
@@ -188,6 +193,7 @@ impl Hub {
             scanner: Scanner::new(ReplyLimits::PEER),
             connect_by: Some(now + timeout),
             marks: VecDeque::new(),
+            queued: 0,
             timed: 0,
         };
         local.server_stats(server).server_connections.add(1);
@@ -215,7 +221,7 @@ impl Hub {
 
     /// Sends a request on a connection.
     #[inline]
-    pub(super) fn send_on<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8], tag: Tag) {
+    pub(super) fn send_on<W: Wire>(&mut self, wire: &mut W, id: Id, request: &[u8], mut tag: Tag) {
         let now = wire.now();
         let Some(Conn::Upstream(up)) =
             self.conns.get_mut(id.slot as usize).and_then(Option::as_mut)
@@ -223,7 +229,12 @@ impl Hub {
             return;
         };
         debug_assert_eq!(up.id, id);
-        let stats = self.pools[up.pool].server_stats(up.server);
+        let local = &mut self.pools[up.pool];
+        tag.bytes = cost(request);
+        up.queued += tag.bytes as usize;
+        local.queued += tag.bytes as usize;
+        let stats = local.server_stats(up.server);
+        stats.queue_bytes.add(u64::from(tag.bytes));
         stats.requests.add(1);
         stats.request_bytes.add(request.len() as u64);
         up.link.send(request, tag, &mut |bytes| wire.send(id, bytes));
@@ -249,7 +260,7 @@ impl Hub {
     ) -> Result<usize, String> {
         let mut at = 0;
         let id = up.id;
-        let mut replies = 0;
+        let (mut replies, mut answered) = (0, 0);
         loop {
             if up.is_subscribed && up.link.is_ready() {
                 self.subscribe_now(wire, up);
@@ -270,6 +281,7 @@ impl Hub {
             match received {
                 Some(Received::Reply(tag, reply)) => {
                     replies += 1;
+                    answered += tag.bytes as usize;
                     if reply.starts_with(b"-READONLY") {
                         // It is not the master any more: the sentinels, or the nodes, know more.
                         self.pools[up.pool].shared.is_stale.store(true, SeqCst);
@@ -284,6 +296,7 @@ impl Hub {
             }
         }
         if replies > 0 {
+            self.dequeued(up, answered);
             let stats = self.pools[up.pool].server_stats(up.server);
             stats.responses.add(replies);
             stats.response_bytes.add(at as u64);
@@ -306,6 +319,8 @@ impl Hub {
         let was_connecting = up.connect_by.is_some() || !up.link.is_ready();
         let (sent, unsent, _) = up.link.take_all();
         let had_requests = !sent.is_empty() || !unsent.is_empty();
+        let queued = up.queued;
+        self.dequeued(&mut up, queued);
         let local = &mut self.pools[up.pool];
         let stats = local.server_stats(up.server);
         stats.server_connections.sub(1);
@@ -338,7 +353,8 @@ impl Hub {
     }
 
     /// Notes that a connection has been closed that was of no more use.
-    pub(super) fn upstream_dropped(&mut self, up: &Upstream) {
+    pub(super) fn upstream_dropped(&mut self, up: &mut Upstream) {
+        self.dequeued(up, up.queued);
         let stats = self.pools[up.pool].server_stats(up.server);
         stats.server_connections.sub(1);
         stats.lost.add(up.link.pending() as u64);

@@ -1,0 +1,85 @@
+//! What all threads of the proxy share: the table of commands, and the pools.
+
+use super::Layout;
+use crate::pool::Shared;
+use route::handling::{Handling, handling};
+use spec::{CommandTable, NotRun, Row};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use structs::sync::lock;
+
+/// The commands of the table, and how they travel.
+pub struct Commands {
+    pub(super) table: CommandTable<NotRun>,
+    /// By the rows' indexes.
+    pub(super) handlings: Vec<Handling>,
+    /// The version of Redis whose commands they are.
+    pub(super) redis_version: &'static str,
+}
+
+impl Commands {
+    /// Of these rows, which are those of a version of Redis.
+    pub fn new(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
+        let table = CommandTable::build(rows, &[]);
+        let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
+        let handlings = handlings.collect();
+        Arc::new(Commands { table, handlings, redis_version })
+    }
+}
+
+/// What all threads share.
+pub struct Common {
+    /// The commands.
+    pub commands: Arc<Commands>,
+    /// The pools, and how often they have changed.
+    layout: Mutex<(u64, Layout)>,
+    layout_version: AtomicU64,
+    /// The last client's number.
+    pub last_client: AtomicU64,
+    /// Where events worth a line in the log go.
+    pub log: fn(&str),
+}
+
+impl Common {
+    /// With these pools.
+    pub fn new(commands: &Arc<Commands>, layout: Layout, log: fn(&str)) -> Arc<Common> {
+        Arc::new(Common {
+            commands: commands.clone(),
+            layout: Mutex::new((1, layout)),
+            layout_version: AtomicU64::new(1),
+            last_client: AtomicU64::new(0),
+            log,
+        })
+    }
+
+    /// The pools, and how often they have changed.
+    pub fn layout(&self) -> (u64, Layout) {
+        lock(&self.layout).clone()
+    }
+
+    /// How often the pools have changed.
+    pub fn layout_version(&self) -> u64 {
+        self.layout_version.load(SeqCst)
+    }
+
+    /// Changes the pools if `prepare`, during which no thread can ask for them, succeeds.
+    ///
+    /// # Errors
+    /// Those of `prepare`.
+    pub fn set_layout<E>(
+        &self,
+        layout: Layout,
+        prepare: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut current = lock(&self.layout);
+        prepare()?;
+        *current = (current.0 + 1, layout);
+        self.layout_version.store(current.0, SeqCst);
+        Ok(())
+    }
+
+    /// The pools that there are.
+    pub fn pools(&self) -> Vec<Arc<Shared>> {
+        self.layout().1.into_iter().flatten().collect()
+    }
+}

@@ -1,0 +1,129 @@
+//! Limits for what waits in memory: requests for servers, and replies for clients.
+//!
+//! A client whose requests or replies pile up is not read until they have shrunk. Because many clients may
+//! each have one request more, a server's queue, and all queues of a pool together, have an upper end at
+//! which requests are refused.
+
+use super::Hub;
+use super::client::Client;
+use super::upstream::Upstream;
+use super::wire::{Id, Wire};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a request takes in a queue beside its bytes.
+const OVERHEAD: usize = 64;
+
+/// Returns what a request takes while it is not answered.
+pub(super) fn cost(request: &[u8]) -> u32 {
+    u32::try_from(request.len() + OVERHEAD).unwrap_or(u32::MAX)
+}
+
+impl Hub {
+    /// Stops reading the requests of a client that does not read its replies.
+    pub(super) fn check_output<W: Wire>(&mut self, wire: &mut W, id: Id) {
+        let backlog = wire.backlog(id);
+        let Some(client) = self.client(id) else { return };
+        let backlog = backlog + client.early_bytes;
+        let (pool, is_paused) = (client.pool, client.is_paused);
+        let limits = self.pools[pool].shared.config.limits;
+        if backlog > limits.client_output {
+            let peer = self.client(id).map_or_else(String::new, |client| client.peer.clone());
+            (self.common.log)(&format!("client {peer} does not read its replies; closed"));
+            self.drop_client(wire, id);
+        } else if backlog > limits.client_backlog && !is_paused {
+            if let Some(client) = self.client(id) {
+                client.is_paused = true;
+            }
+            self.paused.push(id);
+        }
+    }
+
+    /// Reads clients again whose replies, and whose servers' queues, have shrunk.
+    pub(super) fn go_on<W: Wire>(&mut self, wire: &mut W) {
+        for id in std::mem::take(&mut self.paused) {
+            let backlog = wire.backlog(id);
+            let Some(client) = self.client(id) else { continue };
+            let (pool, backlog) = (client.pool, backlog + client.early_bytes);
+            let limit = self.pools[pool].shared.config.limits.client_backlog;
+            if backlog > limit / 2 {
+                self.paused.push(id);
+            } else if let Some(client) = self.client(id) {
+                client.is_paused = false;
+                wire.resume(id);
+            }
+        }
+        for (id, server) in std::mem::take(&mut self.congested) {
+            let queue = self.upstream(server).map(|up| (up.queued, up.pool));
+            let limit = |pool: usize| self.pools[pool].shared.config.limits.server_queue;
+            if queue.is_some_and(|(queued, pool)| queued > limit(pool) / 4) {
+                self.congested.push((id, server));
+            } else if let Some(client) = self.client(id) {
+                client.is_congested = false;
+                wire.resume(id);
+            }
+        }
+    }
+
+    /// Returns why a connection to a server takes no more requests, if so.
+    #[inline]
+    pub(super) fn is_full(&mut self, id: Id) -> Option<String> {
+        let up = self.upstream(id)?;
+        let (queued, pool, server) = (up.queued, up.pool, up.server);
+        let local = &self.pools[pool];
+        let limits = &local.shared.config.limits;
+        if queued <= limits.server_queue && local.queued_of_all() <= limits.queue {
+            return None;
+        }
+        Some(self.full(pool, server, queued))
+    }
+
+    #[cold]
+    fn full(&self, pool: usize, server: usize, queued: usize) -> String {
+        let local = &self.pools[pool];
+        local.server_stats(server).refused.add(1);
+        let (name, limits) = (local.name(server), &local.shared.config.limits);
+        if queued > limits.server_queue {
+            return format!(
+                "ERR proxy: server {name}: {queued} bytes of requests wait for its replies; the limit \
+                 is server_queue_bytes"
+            );
+        }
+        format!(
+            "ERR proxy: server {name}: {} bytes of requests wait for servers of pool '{}'; the limit is \
+             queue_bytes",
+            local.queued_of_all(),
+            local.shared.config.name
+        )
+    }
+
+    /// Stops reading a client whose requests wait for a server.
+    #[inline]
+    pub(super) fn check_queue(&mut self, client: &mut Client, server: Id) {
+        let Some(up) = self.upstream(server) else { return };
+        let (queued, pool) = (up.queued, up.pool);
+        let limit = self.pools[pool].shared.config.limits.server_queue;
+        if queued > limit / 2 && !client.is_congested {
+            client.is_congested = true;
+            self.congested.push((client.id, server));
+        }
+    }
+
+    /// Notes that so many bytes of requests on a connection have been answered.
+    pub(super) fn dequeued(&mut self, up: &mut Upstream, bytes: usize) {
+        up.queued -= bytes;
+        let local = &mut self.pools[up.pool];
+        local.queued -= bytes;
+        local.server_stats(up.server).queue_bytes.sub(bytes as u64);
+    }
+
+    /// Tells the other threads how much waits here.
+    pub(super) fn publish_queues(&mut self) {
+        for local in &mut self.pools {
+            if local.queued != local.published {
+                let total = &local.shared.queued;
+                total.fetch_add(local.queued.wrapping_sub(local.published), Relaxed);
+                local.published = local.queued;
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Servers that fail, that are taken out, and that are tried again.
+
+use super::Hub;
+use super::wire::Wire;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+impl Hub {
+    /// Counts a server's failure and takes the server out, if that is wanted.
+    pub(super) fn note_failure(&mut self, now: Instant, pool: usize, server: usize, why: &str) {
+        let local = &self.pools[pool];
+        local.stats.forward_error.add(1);
+        let failures = local.shared.failures[server].fetch_add(1, SeqCst) + 1;
+        let config = &local.shared.config;
+        local.shared.is_stale.store(true, SeqCst);
+        let name = local.name(server);
+        (self.common.log)(&format!("pool {}: server {name}: {why}", config.name));
+        if !config.ejection.is_on || failures < config.ejection.failure_limit as usize {
+            return;
+        }
+        let until = now + config.ejection.retry_after;
+        let is_new = local.shared.change(|topology| match topology.ejected.get_mut(server) {
+            Some(ejected) => ejected.replace(until).is_none(),
+            None => false,
+        });
+        if is_new {
+            local.stats.server_ejects.add(1);
+            let line = format!("pool {}: server {name} is ejected: {why}", config.name);
+            (self.common.log)(&line);
+        }
+    }
+
+    /// Takes servers back whose time is over.
+    pub(super) fn readmit(&mut self, now: Instant) {
+        for local in &self.pools {
+            let config = &local.shared.config;
+            if !config.ejection.is_on {
+                continue;
+            }
+            let is_due = |until: &Option<Instant>| until.is_some_and(|until| until <= now);
+            if !local.shared.topology().ejected.iter().any(is_due) {
+                continue;
+            }
+            local.shared.change(|topology| {
+                for (server, until) in topology.ejected.iter_mut().enumerate() {
+                    if is_due(until) {
+                        *until = None;
+                        let name = local.name(server);
+                        let line = format!("pool {}: server {name} is tried again", config.name);
+                        (self.common.log)(&line);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Connects to all servers of pools that want it.
+    pub fn preconnect<W: Wire>(&mut self, wire: &mut W) {
+        for pool in 0..self.pools.len() {
+            if !self.pools[pool].shared.config.preconnect {
+                continue;
+            }
+            let db = self.pools[pool].shared.config.db;
+            let key = crate::pool::LinkKey { protocol: route::raw::Protocol::Resp2, db };
+            for server in 0..self.pools[pool].targets.len() {
+                let _ = self.shared(wire, pool, server, key);
+            }
+        }
+    }
+}
