@@ -68,6 +68,10 @@ pub fn redirection(reply: &[u8]) -> Option<Redirection> {
     let kind = words.next()?;
     match kind {
         "TRYAGAIN" => return Some(Redirection::TryAgain),
+        // A command that waited, at a server that has become a replica. CLIENT UNBLOCK says something else.
+        "UNBLOCKED" if text.contains("instance state changed") => {
+            return Some(Redirection::TryAgain);
+        }
         "CLUSTERDOWN" => return Some(Redirection::Down),
         "MOVED" | "ASK" => {}
         _ => return None,
@@ -108,5 +112,9 @@ mod tests {
         assert_eq!(redirection(b"-MOVED 5 :7001\r\n"), Some(Redirection::Moved(5, at(""))));
         assert_eq!(redirection(b"-TRYAGAIN Multiple keys\r\n"), Some(Redirection::TryAgain));
         assert_eq!(redirection(b"-ERR no\r\n"), None);
+        let demoted = b"-UNBLOCKED force unblock from blocking operation, instance state changed \
+            (master -> replica?)\r\n";
+        assert_eq!(redirection(demoted), Some(Redirection::TryAgain));
+        assert_eq!(redirection(b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Redirections of a Redis Cluster.
 
-use super::Hub;
 use super::upstream::{Kept, Purpose, Tag};
-use super::wire::Wire;
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
 use crate::config::Address;
 use crate::pool::{LinkKey, MAX_SERVERS};
 use route::raw;
@@ -27,6 +27,8 @@ impl Hub {
     ) -> Option<Tag> {
         let Some(redirection) = redirection(reply) else { return Some(tag) };
         let client = self.client(tag.client)?;
+        // Later requests would overtake this one.
+        client.waits_for_all = true;
         let pool = client.pool;
         kept.tries += 1;
         kept.server = None;
@@ -60,6 +62,8 @@ impl Hub {
                 due += PAUSE;
             }
         }
+        let before = self.again.iter().filter(|(_, before)| before.client == tag.client);
+        let due = before.map(|(due, _)| *due).max().map_or(due, |last| due.max(last));
         self.again.push((due, Tag { purpose: Purpose::Redirectable(kept), ..tag }));
         None
     }
@@ -106,7 +110,12 @@ impl Hub {
     fn send_kept<W: Wire>(&mut self, wire: &mut W, pool: usize, server: usize, tag: Tag) {
         let Some(client) = self.client(tag.client) else { return };
         let key = LinkKey { protocol: client.protocol, db: client.db };
-        let id = match self.shared(wire, pool, server, key) {
+        let id = if client.is_blocked {
+            self.move_own(wire, tag.client, server)
+        } else {
+            self.shared(wire, pool, server, key)
+        };
+        let id = match id {
             Ok(id) => id,
             Err(why) => {
                 let reply = raw::error(&why);
@@ -121,6 +130,20 @@ impl Hub {
             self.send_on(wire, id, b"*1\r\n$6\r\nASKING\r\n", asking);
         }
         self.send_on(wire, id, &request, tag);
+    }
+
+    /// Gives a client whose command waits a connection of its own to another server.
+    fn move_own<W: Wire>(&mut self, wire: &mut W, id: Id, server: usize) -> Result<Id, String> {
+        let Some(Conn::Client(mut client)) = self.take_conn(id) else {
+            return Err(route::plan::NO_SERVER.into());
+        };
+        if client.own_to(server).is_none() {
+            self.release(wire, &mut client);
+        }
+        let acquired = self.acquire_own(wire, &mut client, server);
+        let own = client.own_to(server);
+        self.put(id, Conn::Client(client));
+        acquired.and_then(|()| own.ok_or_else(|| route::plan::NO_SERVER.into()))
     }
 }
 

@@ -17,6 +17,8 @@ pub use common::{Commands, Common};
 pub use layout::Layout;
 mod local;
 mod pubsub;
+#[cfg(test)]
+mod redirecting;
 mod request;
 mod restore;
 mod servers;

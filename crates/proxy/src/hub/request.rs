@@ -317,7 +317,9 @@ impl Hub {
                     return client.take(wire, seq, part, &raw::error(&why));
                 }
                 // In a transaction the client itself has to begin again.
-                let is_cluster = client.own.is_empty()
+                let is_waiting =
+                    client.is_blocked && client.tracking.is_none() && !client.is_watching;
+                let is_cluster = (client.own.is_empty() || is_waiting)
                     && matches!(self.pools[client.pool].shared.config.kind, Kind::Cluster { .. });
                 let purpose = if is_cluster {
                     Purpose::Redirectable(Box::new(Kept {

@@ -58,7 +58,7 @@ impl Hub {
         Ok(id)
     }
 
-    fn acquire_own<W: Wire>(
+    pub(super) fn acquire_own<W: Wire>(
         &mut self,
         wire: &mut W,
         client: &mut Client,

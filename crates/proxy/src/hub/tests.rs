@@ -15,23 +15,23 @@ const LIMITS: Limits = Limits { words: 1 << 20, bulk_len: 1 << 20 };
 
 /// A network whose every byte is moved by the test.
 #[derive(Default)]
-struct Memory {
+pub(super) struct Memory {
     next: u32,
     /// What the hub has sent and the other side has not seen.
     out: BTreeMap<u32, Vec<u8>>,
-    connecting: Vec<(u32, Address)>,
+    pub(super) connecting: Vec<(u32, Address)>,
     gone: Vec<u32>,
     finished: Vec<u32>,
-    resumed: Vec<u32>,
+    pub(super) resumed: Vec<u32>,
     passed: Duration,
 }
 
-fn every_command() -> Arc<Commands> {
+pub(super) fn every_command() -> Arc<Commands> {
     let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
     Commands::new(&rows, commands::REDIS_VERSION)
 }
 
-fn id(slot: u32) -> Id {
+pub(super) fn id(slot: u32) -> Id {
     Id { slot, generation: 1 }
 }
 
@@ -41,13 +41,13 @@ fn start() -> Instant {
 }
 
 impl Memory {
-    fn open(&mut self) -> u32 {
+    pub(super) fn open(&mut self) -> u32 {
         self.next += 1;
         self.out.insert(self.next, Vec::new());
         self.next
     }
 
-    fn take(&mut self, slot: u32, most: usize) -> Vec<u8> {
+    pub(super) fn take(&mut self, slot: u32, most: usize) -> Vec<u8> {
         let Some(out) = self.out.get_mut(&slot) else { return Vec::new() };
         out.drain(..most.min(out.len())).collect()
     }

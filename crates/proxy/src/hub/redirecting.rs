@@ -1,0 +1,91 @@
+//! Redirections of a cluster, step by step: order is kept, and commands that wait move.
+
+use super::tests::{Memory, every_command, id};
+use super::{Common, Hub, Stall};
+use crate::config::{Address, Kind, Pool};
+use crate::pool::Shared;
+use route::{raw, slots};
+
+fn address(port: u16) -> Address {
+    Address::Tcp("10.0.0.1".into(), port)
+}
+
+/// A hub with two servers, of which the first has all slots, and its client.
+fn cluster() -> (Hub, Memory, u32) {
+    let shared = Shared::new(Pool::new("p", Kind::Cluster { seeds: vec![address(1)] }));
+    shared.change(|topology| {
+        topology.servers = vec![address(1), address(2)];
+        topology.ejected = vec![None, None];
+        topology.slots = vec![Some(0); slots::SLOTS];
+    });
+    let common = Common::new(&every_command(), vec![Some(shared)], |_| {});
+    let (mut hub, mut net) = (Hub::new(&common), Memory::default());
+    let client = net.open();
+    hub.accepted(&mut net, id(client), 0, "client");
+    (hub, net, client)
+}
+
+/// Takes a connection that the hub has begun.
+fn connect(hub: &mut Hub, net: &mut Memory, port: u16) -> u32 {
+    let at = net.connecting.iter().position(|(_, to)| *to == address(port)).expect("it connects");
+    let (slot, _) = net.connecting.remove(at);
+    hub.connected(net, id(slot));
+    slot
+}
+
+fn request(words: &[&str]) -> Vec<u8> {
+    let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    raw::request(&words)
+}
+
+fn moved(key: &[u8]) -> Vec<u8> {
+    format!("-MOVED {} 10.0.0.1:2\r\n", slots::of(key)).into_bytes()
+}
+
+#[test]
+fn requests_do_not_overtake_those_that_are_redirected() {
+    let (mut hub, mut net, client) = cluster();
+    let set = |value| request(&["SET", "k", value]);
+    hub.data(&mut net, id(client), &[set("1"), set("2")].concat());
+    let old = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), [set("1"), set("2")].concat());
+    hub.data(&mut net, id(old), &moved(b"k"));
+    hub.end_of_turn(&mut net);
+    let new = connect(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), set("1"));
+    // The second is redirected, too, but its reply has not come.
+    let done = hub.data(&mut net, id(client), &set("3"));
+    assert_eq!((done.bytes, done.stall), (0, Stall::Held));
+    hub.data(&mut net, id(old), &moved(b"k"));
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(new, usize::MAX), set("2"));
+    hub.data(&mut net, id(new), b"+OK\r\n+OK\r\n");
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+OK\r\n");
+    assert!(net.resumed.contains(&client));
+    hub.data(&mut net, id(client), &set("3"));
+    assert_eq!(net.take(new, usize::MAX), set("3"));
+}
+
+#[test]
+fn a_command_that_waits_moves_with_its_key() {
+    let (mut hub, mut net, client) = cluster();
+    let pop = request(&["BLPOP", "k", "0"]);
+    hub.data(&mut net, id(client), &pop);
+    let old = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), pop);
+    // A server says so when the slot of a key that is waited for leaves.
+    hub.data(&mut net, id(old), &moved(b"k"));
+    hub.end_of_turn(&mut net);
+    let new = connect(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), pop);
+    // It has the new connection for itself.
+    let other = net.open();
+    hub.accepted(&mut net, id(other), 0, "other");
+    hub.data(&mut net, id(other), &request(&["GET", "k"]));
+    let shared = connect(&mut hub, &mut net, 2);
+    hub.data(&mut net, id(shared), b"$1\r\nv\r\n");
+    assert_eq!(net.take(other, usize::MAX), b"$1\r\nv\r\n");
+    hub.data(&mut net, id(new), b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n");
+    assert_eq!(net.take(client, usize::MAX), b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n");
+}
