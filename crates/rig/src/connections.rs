@@ -166,7 +166,7 @@ impl Connections {
         stats.net_out.add_own(written);
         match fed.next {
             Next::Again | Next::NotNow(NotNow::Busy) => return true,
-            Next::NotNow(NotNow::Paused { .. } | NotNow::Held | NotNow::Cold) => {
+            Next::NotNow(NotNow::Paused | NotNow::Held | NotNow::Cold) => {
                 connection.is_paused = true
             }
             Next::Closing => {
