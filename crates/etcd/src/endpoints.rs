@@ -1,4 +1,4 @@
-//! Where an etcd is: `etcd://host:port`, several of them with commas.
+//! Where an etcd is: `etcd://host:port` or `https://host:port`, several of them with commas.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,11 +13,13 @@ pub struct Endpoint {
     pub host: String,
     /// Its port.
     pub port: u16,
+    /// It is spoken to by TLS (`https://`).
+    pub is_tls: bool,
 }
 
 /// Why an address cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unusable(String);
+pub struct Unusable(pub(crate) String);
 
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,12 +43,14 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Endpoint, Unusable> {
         let wrong = |why: &str| Unusable(format!("'{text}' is no address of etcd: {why}"));
-        let rest = match text.split_once("://") {
-            None => text,
-            Some(("etcd" | "http", rest)) => rest,
-            Some(("https", _)) => return Err(wrong("TLS to etcd is not there yet")),
-            Some(_) => return Err(wrong("it begins with etcd:// or http://")),
+        let (is_tls, rest) = match text.split_once("://") {
+            None => (false, text),
+            Some(("etcd" | "http", rest)) => (false, rest),
+            Some(("etcds" | "https", rest)) => (true, rest),
+            Some(_) => return Err(wrong("it begins with etcd://, http:// or https://")),
         };
+        // Addresses are copied from browsers and from the list of members.
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => rest.split_once(']').ok_or_else(|| wrong("a ] is missing"))?,
             None => rest.split_at(rest.find(':').unwrap_or(rest.len())),
@@ -62,7 +66,7 @@ impl FromStr for Endpoint {
             Some(digits) => digits.parse().map_err(|_| wrong("the port is not a number"))?,
             None => return Err(wrong("only a port follows the host")),
         };
-        Ok(Endpoint { host: host.into(), port })
+        Ok(Endpoint { host: host.into(), port, is_tls })
     }
 }
 
@@ -85,17 +89,22 @@ mod tests {
             ("b.example", "b.example:2379"),
             ("etcd://[::1]:7", "[::1]:7"),
             ("[fe80::1%eth0]", "[fe80::1%eth0]:2379"),
+            ("https://a:1/", "a:1"),
         ] {
             let read = text.parse::<Endpoint>().map(|endpoint| endpoint.to_string());
             assert_eq!(read.as_deref(), Ok(expected));
         }
         assert_eq!(Endpoint::list("etcd://a:1, b:2").map(|list| list.len()), Ok(2));
+        let is_tls = |text: &str| text.parse::<Endpoint>().map(|endpoint| endpoint.is_tls);
+        assert_eq!(
+            [is_tls("https://a"), is_tls("etcds://a"), is_tls("http://a")],
+            [Ok(true), Ok(true), Ok(false)]
+        );
     }
 
     #[test]
     fn what_is_no_address_is_refused() {
         for (text, why) in [
-            ("https://a:1", "TLS to etcd is not there yet"),
             ("redis://a:1", "it begins with"),
             ("etcd://", "the host"),
             ("etcd://a:x", "the port"),

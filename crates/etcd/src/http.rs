@@ -2,9 +2,12 @@
 
 use crate::Endpoint;
 use cluster::Moment;
+use net::OutgoingStream;
+use rustls::ClientConfig;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// The longest head of an answer.
@@ -49,9 +52,58 @@ struct Head {
     closes: bool,
 }
 
+/// A socket, with or without TLS.
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<OutgoingStream>),
+}
+
+impl Stream {
+    /// Connects, and agrees on TLS if there are rules for it.
+    fn open(
+        endpoint: &Endpoint,
+        rules: Option<&Arc<ClientConfig>>,
+        socket: TcpStream,
+        deadline: Instant,
+    ) -> io::Result<Stream> {
+        let Some(rules) = rules else { return Ok(Stream::Plain(socket)) };
+        socket.set_read_timeout(Some(left(deadline)))?;
+        socket.set_write_timeout(Some(left(deadline)))?;
+        let in_time = || Instant::now() < deadline;
+        let stream = net::shake_hands(Arc::clone(rules), &endpoint.host, socket, in_time)?;
+        Ok(Stream::Tls(Box::new(stream)))
+    }
+
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &stream.sock,
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Plain(socket) => socket.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(socket) => socket.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+/// The time until then, as a limit that a socket takes.
+fn left(deadline: Instant) -> Moment {
+    deadline.saturating_duration_since(Instant::now()).max(SHORTEST)
+}
+
 /// A connection, and what has arrived on it.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     host: String,
     /// What has arrived and was not used.
     arrived: Vec<u8>,
@@ -63,15 +115,19 @@ fn broken(why: &str) -> io::Error {
 }
 
 impl Connection {
-    /// Connects.
-    pub(crate) fn open(endpoint: &Endpoint, timeout: Moment) -> io::Result<Connection> {
+    /// Connects. `rules` are those of TLS, where the endpoint wants it.
+    pub(crate) fn open(
+        endpoint: &Endpoint,
+        rules: Option<&Arc<ClientConfig>>,
+        timeout: Moment,
+    ) -> io::Result<Connection> {
         let deadline = Instant::now() + timeout;
         let mut error = broken("the host has no address");
         for address in (endpoint.host.as_str(), endpoint.port).to_socket_addrs()? {
-            let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
-            match TcpStream::connect_timeout(&address, left) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
+            match TcpStream::connect_timeout(&address, left(deadline)) {
+                Ok(socket) => {
+                    socket.set_nodelay(true)?;
+                    let stream = Stream::open(endpoint, rules, socket, deadline)?;
                     let host = endpoint.to_string();
                     return Ok(Connection { stream, host, arrived: Vec::new() });
                 }
@@ -86,10 +142,11 @@ impl Connection {
         &mut self,
         path: &str,
         body: &Value,
+        token: Option<&str>,
         timeout: Moment,
     ) -> io::Result<Response> {
         let deadline = Instant::now() + timeout;
-        self.send(path, body, timeout)?;
+        self.send(path, body, token, timeout)?;
         let head = self.head(deadline)?;
         let body = match head.delimiter {
             Delimiter::Length(len) => self.take(len, deadline)?,
@@ -114,9 +171,10 @@ impl Connection {
         &mut self,
         path: &str,
         body: &Value,
+        token: Option<&str>,
         timeout: Moment,
     ) -> io::Result<()> {
-        self.send(path, body, timeout)?;
+        self.send(path, body, token, timeout)?;
         let head = self.head(Instant::now() + timeout)?;
         match (head.status, head.delimiter) {
             (200, Delimiter::Chunks) => Ok(()),
@@ -124,15 +182,22 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, path: &str, body: &Value, timeout: Moment) -> io::Result<()> {
+    fn send(
+        &mut self,
+        path: &str,
+        body: &Value,
+        token: Option<&str>,
+        timeout: Moment,
+    ) -> io::Result<()> {
         let body = body.to_string();
+        let token = token.map(|token| format!("Authorization: {token}\r\n")).unwrap_or_default();
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
+            "POST {path} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n{token}\
              Content-Length: {}\r\n\r\n{body}",
             self.host,
             body.len()
         );
-        self.stream.set_write_timeout(Some(timeout.max(SHORTEST)))?;
+        self.stream.socket().set_write_timeout(Some(timeout.max(SHORTEST)))?;
         self.stream.write_all(request.as_bytes())
     }
 
@@ -222,11 +287,10 @@ impl Connection {
 
     /// Reads what there is. An error of the kind `TimedOut` says that the time is over.
     fn fill(&mut self, deadline: Instant) -> io::Result<()> {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        if Instant::now() >= deadline {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        self.stream.set_read_timeout(Some(left.max(SHORTEST)))?;
+        self.stream.socket().set_read_timeout(Some(left(deadline)))?;
         let mut buffer = [0; 16 << 10];
         match self.stream.read(&mut buffer) {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),

@@ -7,11 +7,13 @@
 //! Why the gateway and not gRPC: the calls are six, an HTTP/1.1 client for them is a page, and gRPC would bring tonic,
 //! prost and h2 into a server that has no other use for them. Every etcd has the gateway switched on by default.
 
+mod access;
 mod endpoints;
 mod http;
 mod version;
 mod watch;
 
+pub use access::Access;
 pub use endpoints::{Endpoint, Unusable};
 pub use version::version_warning;
 
@@ -35,6 +37,9 @@ const OUT_OF_RANGE: i64 = 11;
 /// A client. One thread uses it.
 pub struct Client {
     endpoints: Vec<Endpoint>,
+    access: Access,
+    /// What etcd gave for the user's password. It forgets it after some minutes without use, and with a restart.
+    token: Option<String>,
     /// The endpoint that is tried next.
     next: usize,
     timeout: Moment,
@@ -46,7 +51,26 @@ impl Client {
     /// A client of these servers of one etcd, with a limit for each call. It connects with the first call.
     pub fn new(endpoints: Vec<Endpoint>, timeout: Moment) -> Client {
         assert!(!endpoints.is_empty(), "an etcd has an endpoint");
-        Client { endpoints, next: 0, timeout, connection: None, watch: None }
+        Client {
+            endpoints,
+            access: Access::default(),
+            token: None,
+            next: 0,
+            timeout,
+            connection: None,
+            watch: None,
+        }
+    }
+
+    /// The same with certificates and a user.
+    ///
+    /// # Errors
+    /// An endpoint wants TLS, and `access` has no rules for it.
+    pub fn with_access(self, access: Access) -> Result<Client, Unusable> {
+        for endpoint in &self.endpoints {
+            access.rules_for(endpoint)?;
+        }
+        Ok(Client { access, ..self })
     }
 
     /// Forgets the changes before a revision.
@@ -57,19 +81,50 @@ impl Client {
 
     fn connect(&mut self) -> Result<Connection, Failure> {
         let endpoint = &self.endpoints[self.next % self.endpoints.len()];
-        Connection::open(endpoint, self.timeout).map_err(|error| {
+        let rules =
+            self.access.rules_for(endpoint).map_err(|why| Failure::Away(why.to_string()))?;
+        Connection::open(endpoint, rules, self.timeout).map_err(|error| {
             self.next += 1;
             Failure::Away(format!("{endpoint}: {error}"))
         })
     }
 
-    /// Makes a call. The connection is kept only if all went well.
+    /// Makes a call as the user, who logs in if need be.
     fn call(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
+        let had_token = self.token.is_some();
+        self.log_in()?;
+        let response = self.post(path, body)?;
+        if !self.access.is_token_refused(&response) {
+            return Ok(response);
+        }
+        self.token = None;
+        if !had_token {
+            return Ok(response);
+        }
+        self.log_in()?;
+        self.post(path, body)
+    }
+
+    /// Gets a token, if there is a user and no token.
+    fn log_in(&mut self) -> Result<(), Failure> {
+        let Some(body) = self.access.login().filter(|_| self.token.is_none()) else {
+            return Ok(());
+        };
+        let response = self.post("/v3/auth/authenticate", &body)?;
+        match response.body["token"].as_str().filter(|_| response.is_ok()) {
+            Some(token) => self.token = Some(token.to_owned()),
+            None => return Err(self.refusal(&response)),
+        }
+        Ok(())
+    }
+
+    /// Sends a request and reads the answer. The connection is kept only if all went well.
+    fn post(&mut self, path: &str, body: &Value) -> Result<Response, Failure> {
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        match connection.post(path, body, self.timeout) {
+        match connection.post(path, body, self.token.as_deref(), self.timeout) {
             Ok(response) => {
                 if response.may_go_on {
                     self.connection = Some(connection);
@@ -190,9 +245,15 @@ impl Coordinator for Client {
     fn watch(&mut self, prefix: &str, from: Revision, wait: Moment) -> Result<Changes, Failure> {
         let mut watch = match self.watch.take().filter(|watch| watch.continues(prefix, from)) {
             Some(watch) => watch,
-            None => Watch::open(self.connect()?, prefix, from, self.timeout)?,
+            None => {
+                self.log_in()?;
+                let (connection, token) = (self.connect()?, self.token.as_deref());
+                // The reason is lost with the answer, and may be the token.
+                Watch::open(connection, prefix, from, token, self.timeout)
+                    .inspect_err(|_| self.token = None)?
+            }
         };
-        let changes = watch.changes(wait)?;
+        let changes = watch.changes(wait).inspect_err(|_| self.token = None)?;
         self.watch = Some(watch);
         Ok(changes)
     }

@@ -25,13 +25,14 @@ impl Watch {
         mut connection: Connection,
         prefix: &str,
         from: Revision,
+        token: Option<&str>,
         timeout: Moment,
     ) -> Result<Watch, Failure> {
         let body = json!({ "create_request": {
             "key": text(prefix), "range_end": text(&end_of(prefix)),
             "start_revision": from.to_string(),
         } });
-        connection.subscribe("/v3/watch", &body, timeout).map_err(away)?;
+        connection.subscribe("/v3/watch", &body, token, timeout).map_err(away)?;
         Ok(Watch { connection, prefix: prefix.to_owned(), next: from, line: Vec::new() })
     }
 

@@ -1,5 +1,6 @@
 //! The client against a real etcd, which each test starts and ends. `tests/etcd` finds it.
 
+mod access;
 mod copies;
 mod process;
 
@@ -124,7 +125,7 @@ fn what_is_compacted_is_said_so() {
 #[test]
 fn a_dead_etcd_is_away_and_the_next_endpoint_is_asked() {
     let [dead, _] = free_ports();
-    let dead = Endpoint { host: "127.0.0.1".into(), port: dead };
+    let dead = Endpoint { host: "127.0.0.1".into(), port: dead, is_tls: false };
     let mut etcd = start("away");
     let mut client = Client::new(vec![dead, etcd.endpoint.clone()], TIMEOUT);
     assert!(matches!(client.health(), Err(Failure::Away(_))));

@@ -2,7 +2,9 @@
 
 use cluster::Moment;
 use cluster::coordinator::Coordinator;
-use etcd::{Client, Endpoint};
+use etcd::{Access, Client, Endpoint};
+use harness::tls::Authority;
+use net::{NameCheck, TlsSettings, client_rules};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -21,6 +23,8 @@ pub(crate) struct Etcd {
     folder: PathBuf,
     ports: [u16; 2],
     pub(crate) endpoint: Endpoint,
+    /// Who has signed its certificate and those of its clients, if it wants TLS.
+    authority: Option<Authority>,
 }
 
 impl Drop for Etcd {
@@ -48,14 +52,23 @@ pub(crate) fn free_ports() -> [u16; 2] {
     listeners.map(|listener| listener.local_addr().expect("it is bound").port())
 }
 
-fn spawn(folder: &Path, [client, peer]: [u16; 2]) -> Child {
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    Command::new(program())
+fn spawn(folder: &Path, [client, peer]: [u16; 2], authority: Option<&Authority>) -> Child {
+    let scheme = if authority.is_some() { "https" } else { "http" };
+    let client = format!("{scheme}://127.0.0.1:{client}");
+    let peer = format!("http://127.0.0.1:{peer}");
+    let mut command = Command::new(program());
+    if let Some(authority) = authority {
+        command
+            .args(["--cert-file", &authority.path("etcd.crt")])
+            .args(["--key-file", &authority.path("etcd.key")])
+            .args(["--trusted-ca-file", &authority.path("ca.crt"), "--client-cert-auth"]);
+    }
+    command
         .args(["--name", "one", "--data-dir"])
         .arg(folder)
-        .args(["--listen-client-urls", &url(client), "--advertise-client-urls", &url(client)])
-        .args(["--listen-peer-urls", &url(peer), "--initial-advertise-peer-urls", &url(peer)])
-        .args(["--initial-cluster", &format!("one={}", url(peer))])
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("one={peer}")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -64,13 +77,31 @@ fn spawn(folder: &Path, [client, peer]: [u16; 2]) -> Child {
 }
 
 pub(crate) fn start(name: &str) -> Etcd {
+    start_for(name, || None)
+}
+
+/// Starts a server that wants TLS, and certificates of its clients.
+pub(crate) fn start_with_tls(name: &str) -> Etcd {
+    start_for(name, || {
+        let authority = Authority::new(name);
+        authority.sign("etcd");
+        authority.sign("client");
+        Some(authority)
+    })
+}
+
+fn start_for(name: &str, authority: impl Fn() -> Option<Authority>) -> Etcd {
     for attempt in 0..10 {
         let folder = format!("dunlin-etcd-{}-{name}-{attempt}", std::process::id());
         let folder = std::env::temp_dir().join(folder);
         let ports = free_ports();
-        let endpoint = Endpoint { host: "127.0.0.1".into(), port: ports[0] };
-        let process = spawn(&folder, ports);
-        let mut etcd = Etcd { process, folder, ports, endpoint };
+        let authority = authority();
+        // The certificate is for this name.
+        let host = if authority.is_some() { "localhost" } else { "127.0.0.1" };
+        let is_tls = authority.is_some();
+        let endpoint = Endpoint { host: host.into(), port: ports[0], is_tls };
+        let process = spawn(&folder, ports, authority.as_ref());
+        let mut etcd = Etcd { process, folder, ports, endpoint, authority };
         if etcd.is_there(Instant::now()) {
             return etcd;
         }
@@ -80,7 +111,32 @@ pub(crate) fn start(name: &str) -> Etcd {
 
 impl Etcd {
     pub(crate) fn client(&self) -> Client {
-        Client::new(vec![self.endpoint.clone()], TIMEOUT)
+        self.client_of(None)
+    }
+
+    /// A client with this one's certificates of another server.
+    pub(crate) fn client_to(&self, endpoint: Endpoint) -> Client {
+        self.connect(endpoint, None)
+    }
+
+    /// A client as this user, with this password.
+    pub(crate) fn client_of(&self, user: Option<(&str, &str)>) -> Client {
+        self.connect(self.endpoint.clone(), user)
+    }
+
+    fn connect(&self, endpoint: Endpoint, user: Option<(&str, &str)>) -> Client {
+        let user = user.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        let tls = self.authority.as_ref().map(|authority| {
+            let settings = TlsSettings {
+                ca_cert_file: authority.path("ca.crt"),
+                cert_file: authority.path("client.crt"),
+                key_file: authority.path("client.key"),
+                ..TlsSettings::default()
+            };
+            client_rules(&settings, NameCheck::Same).expect("the files are good")
+        });
+        let client = Client::new(vec![endpoint], TIMEOUT);
+        client.with_access(Access { tls, user }).expect("there are rules if it wants TLS")
     }
 
     /// Kills the server.
@@ -93,7 +149,7 @@ impl Etcd {
     pub(crate) fn start_again(&mut self) {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            self.process = spawn(&self.folder, self.ports);
+            self.process = spawn(&self.folder, self.ports, self.authority.as_ref());
             if self.is_there(begun) {
                 return;
             }
