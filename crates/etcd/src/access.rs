@@ -40,15 +40,12 @@ impl Access {
         &self,
         endpoint: &Endpoint,
     ) -> Result<Option<&Arc<ClientConfig>>, Unusable> {
-        let unsafe_to_use = || {
-            Unusable(format!(
-                "etcd at {endpoint} wants TLS, and there is no authority to check its certificate with"
-            ))
-        };
         match (endpoint.is_tls, &self.tls) {
             (false, _) => Ok(None),
             (true, Some(rules)) => Ok(Some(rules)),
-            (true, None) => Err(unsafe_to_use()),
+            (true, None) => Err(Unusable(format!(
+                "etcd at {endpoint} wants TLS, and there is no authority to check its certificate with"
+            ))),
         }
     }
 

@@ -89,7 +89,6 @@ fn links_lead_somewhere() {
     assert!(dead.is_empty(), "dead links:\n{}", dead.join("\n"));
 }
 
-/// Each page of the internals is in their index.
 /// Every file of source code, by its path in the repository.
 fn sources() -> Vec<String> {
     fn visit(folder: &Path, found: &mut Vec<String>) {
@@ -134,6 +133,7 @@ fn source_files_that_documents_name_exist() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// Each page of the internals is in their index.
 #[test]
 fn every_internals_page_is_in_the_index() {
     let folder = repository().join("docs/internals");

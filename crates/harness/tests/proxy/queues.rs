@@ -1,10 +1,10 @@
 //! Servers that do not read: memory stays bounded, and clients are told.
 
 use crate::support::{Proxy, okay, server, stop, until};
-use harness::client::{ask, encode};
+use harness::client::{Client, ask, encode};
 use harness::http;
 use harness::reply::{Protocol, Reply};
-use harness::server::{Program, free_port, signal};
+use harness::server::{Program, Server, free_port, signal};
 use std::io::Write;
 use std::net::TcpStream;
 
@@ -17,29 +17,40 @@ fn figure(admin: u16, name: &str) -> u64 {
     figure.parse::<f64>().expect("a number") as u64
 }
 
-/// A pool in front of one server. Returns it and its admin port.
-fn pool(program: &Program, port_of: u16, file: &std::path::Path, more: &str) -> (Proxy, u16) {
+/// A server that has stopped reading, with its pool.
+struct Stopped {
+    server: Server,
+    proxy: Proxy,
+    admin: u16,
+    /// A client that was answered before.
+    client: Client,
+}
+
+/// A pool with this limit in front of one server, which is stopped. `None` if the tests are for another server.
+fn stopped(limit: &str) -> Option<Stopped> {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return None;
+    }
+    let server = server(&program, &[]);
+    let file = server.directory().join("proxy.toml");
     let (port, admin) = (free_port().expect("a port"), free_port().expect("a port"));
     let config = format!(
         "admin = \"127.0.0.1:{admin}\"\n[pool.main]\nkind = \"single\"\n\
-         listen = [\"127.0.0.1:{port}\"]\nserver = \"127.0.0.1:{port_of}\"\n{more}"
+         listen = [\"127.0.0.1:{port}\"]\nserver = \"127.0.0.1:{}\"\n{limit}\n",
+        server.port()
     );
-    (Proxy::run(program, file, port, &config), admin)
+    let proxy = Proxy::run(&program, &file, port, &config);
+    let mut client = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut client, &["SET", "key", "x"]), okay());
+    stop(server.process_id());
+    Some(Stopped { server, proxy, admin, client })
 }
 
 #[test]
 fn what_waits_for_a_server_is_bounded() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let server = server(&program, &[]);
-    let file = server.directory().join("proxy.toml");
-    let (proxy, admin) =
-        pool(&program, server.port(), &file, &format!("server_queue_bytes = {LIMIT}\n"));
-    let mut client = proxy.client(Protocol::Resp2);
-    assert_eq!(ask(&mut client, &["SET", "key", "x"]), okay());
-    stop(server.process_id());
+    let Some(stopped) = stopped(&format!("server_queue_bytes = {LIMIT}")) else { return };
+    let Stopped { server, proxy, admin, mut client } = stopped;
 
     // One client alone is not read when half of the limit waits.
     let value = "v".repeat(1 << 20);
@@ -92,17 +103,8 @@ fn what_waits_for_a_server_is_bounded() {
 
 #[test]
 fn all_queues_together_are_bounded() {
-    let program = Program::under_test();
-    if !program.is_dunlin() {
-        return;
-    }
-    let server = server(&program, &[]);
-    let file = server.directory().join("proxy.toml");
-    let (proxy, admin) =
-        pool(&program, server.port(), &file, &format!("queue_bytes = {}\n", 1 << 20));
-    let mut client = proxy.client(Protocol::Resp2);
-    assert_eq!(ask(&mut client, &["SET", "key", "x"]), okay());
-    stop(server.process_id());
+    let Some(stopped) = stopped(&format!("queue_bytes = {}", 1 << 20)) else { return };
+    let Stopped { server, proxy, admin, .. } = stopped;
     let request = encode(&["SET", "key", &"v".repeat(600_000)]);
     let mut clients: Vec<_> = (0..8).map(|_| proxy.client(Protocol::Resp2)).collect();
     for client in &mut clients {

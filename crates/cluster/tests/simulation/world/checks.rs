@@ -50,8 +50,8 @@ impl World {
     /// Does what an operator does when too many copies have lost their data.
     fn recover(&mut self, number: usize) {
         let view = self.view_of(self.database);
-        let shard = self.shard(&view, number).clone();
-        let election = promotion::elect(&view, &shard);
+        let shard = self.shard(&view, number);
+        let election = promotion::elect(&view, shard);
         let is_stuck = matches!(election, Election::Waiting { .. } | Election::Lost);
         let is_alive = view.is_alive(shard.holder);
         let (seed, state) = (self.seed, self.describe(number));
@@ -60,7 +60,7 @@ impl World {
         let best = self.copies(number).max_by_key(rank).expect("there are some").id;
         self.recovering = Some(number);
         self.counts.recoveries += 1;
-        self.commit(promotion::recover(&view, &shard, best).expect("it is alive"));
+        self.commit(promotion::recover(&view, shard, best).expect("it is alive"));
         self.check_topology();
         self.recovering = None;
     }
@@ -102,8 +102,7 @@ impl World {
         let view = self.view_of(self.database);
         self.seen.0 = self.etcd.revision;
         for number in 0..self.confirmed.len() {
-            let shard = self.shard(&view, number).clone();
-            self.check_shard(number, &shard);
+            self.check_shard(number, self.shard(&view, number));
         }
     }
 
@@ -116,13 +115,12 @@ impl World {
         let (now, seed) = (self.now, self.seed);
         self.trace.push(format!("{now:?} shard {number} {new:?} fence {}", shard.fence));
         assert!(new.0 > epoch, "seed {seed}: the epoch fell from {epoch:?} to {:?}", new.0);
+        let named = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
         if self.recovering == Some(number) {
-            let best = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
-            let kept: BTreeSet<u64> = best.log.iter().map(|&(_, number)| number).collect();
+            let kept: BTreeSet<u64> = named.log.iter().map(|&(_, number)| number).collect();
             self.confirmed[number].retain(|number| kept.contains(number));
             return;
         }
-        let named = self.servers.iter().find(|it| it.id == new.1.id).expect("it is one of ours");
         if named.incarnation == new.1.incarnation {
             assert!(named.is_whole, "seed {seed}: {new:?} was promoted while it synchronises");
             assert!(!named.log.is_empty() || epoch == Epoch(0), "seed {seed}: {new:?} has no data");
