@@ -160,6 +160,12 @@ impl View {
     }
 }
 
+/// Reads the value of [`Keys::home`].
+pub fn read_home(value: &[u8]) -> Result<Id, Invalid> {
+    serde_json::from_slice(value)
+        .map_err(|error| Invalid(format!("a node's database is not readable: {error}")))
+}
+
 /// The change that says that a copy of a database has a lease.
 pub(crate) fn put_alive(keys: &Keys, database: Id, copy: Id, alive: Alive) -> Change {
     Change::Put { key: keys.alive(database, copy), value: encode(&alive), lease: Some(alive.lease) }

@@ -226,6 +226,11 @@ numbers! {
     cluster_preferred_endpoint_type: ClusterEndpointType = "cluster-preferred-endpoint-type" as ClusterEndpointType::from_number;
     cluster_config_save_behavior: ClusterConfigSaveBehavior = "cluster-config-save-behavior" as ClusterConfigSaveBehavior::from_number;
     cluster_enabled: bool = "cluster-enabled" as yes;
+    cluster_databases: usize = "cluster-databases" as count;
+    cluster_require_full_coverage: bool = "cluster-require-full-coverage" as yes;
+    cluster_allow_reads_when_down: bool = "cluster-allow-reads-when-down" as yes;
+    cluster_announce_port: u16 = "cluster-announce-port" as port;
+    cluster_announce_tls_port: u16 = "cluster-announce-tls-port" as port;
 }
 
 texts! {
@@ -261,6 +266,11 @@ texts! {
     primaryuser = "primaryuser";
     primaryauth = "primaryauth";
     replica_announce_ip = "replica-announce-ip";
+    cluster_coordinator = "cluster-coordinator";
+    cluster_name = "cluster-name";
+    cluster_config_file = "cluster-config-file";
+    cluster_announce_ip = "cluster-announce-ip";
+    cluster_announce_hostname = "cluster-announce-hostname";
 }
 
 /// What `maxmemory-clients` allows.

@@ -32,6 +32,19 @@ pub(crate) fn hash_seed(text: &[u8]) -> Verdict {
     refuse_unless(text.len() <= 256, "hash-seed must be less than or equal to 256 characters")
 }
 
+/// The words of a coordinator's addresses; the server reads the addresses themselves.
+pub(crate) fn cluster_coordinator(text: &[u8]) -> Verdict {
+    let is_plain = text.iter().all(|byte| byte.is_ascii_graphic());
+    refuse_unless(is_plain, "cluster-coordinator is a list of addresses with commas")
+}
+
+/// A part of the names of etcd's keys.
+pub(crate) fn cluster_name(name: &[u8]) -> Verdict {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let is_name = (1..=64).contains(&name.len()) && name.iter().all(is_plain);
+    refuse_unless(is_name, "cluster-name is 1 to 64 letters, digits, '-', '_' and '.'")
+}
+
 pub(crate) fn cluster_config_file(name: &[u8]) -> Verdict {
     refuse_unless(!name.is_empty(), "cluster-config-file can't be empty")
 }

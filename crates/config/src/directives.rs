@@ -118,7 +118,7 @@ fn sources() -> String {
 }
 
 /// Options that some code reads, only to report them, while nothing heeds them.
-const ONLY_REPORTED: [&str; 2] = ["cluster-enabled", "list-compress-depth"];
+const ONLY_REPORTED: [&str; 1] = ["list-compress-depth"];
 
 #[test]
 fn an_option_has_an_effect_exactly_if_somebody_reads_it() {

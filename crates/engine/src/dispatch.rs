@@ -12,6 +12,7 @@ mod permission;
 mod pushes;
 mod replica_link;
 mod serving;
+mod slots;
 
 use crate::args::Args;
 use crate::blocking::{self, Suspension, Until, Waiter};
@@ -297,8 +298,8 @@ fn reject(cx: &mut Cx<'_>, row: &Resolved, error: &Error) {
 fn abort_exec(cx: &mut Cx<'_>, error: &Error) {
     cx.session.multi = None;
     crate::watching::unwatch(&mut cx.db, cx.session);
-    if let Error::Redirect(..) = error {
-        // The client repeats the transaction at the primary.
+    if matches!(error, Error::Redirect(..) | Error::Elsewhere(_)) {
+        // The client repeats the transaction at another server.
         return refuse(cx, error);
     }
     let line = error.line();

@@ -30,6 +30,7 @@ use crate::last_wait::LastWait;
 use crate::latency::LatencyMonitor;
 use crate::loading::Loading;
 use crate::mailbox::{self, Mailbox};
+use crate::membership::{self, Membership};
 use crate::own_keys::OwnKeys;
 use crate::pause::Pause;
 use crate::peer::Peer;
@@ -122,6 +123,8 @@ pub trait Host: Send + Sync {
     fn connect(&self, host: &[u8], port: &[u8], timeout: Duration) -> io::Result<Box<dyn Peer>>;
     /// The connections to other servers that are kept.
     fn kept_connections(&self) -> usize;
+    /// Asks the cluster's coordinator for a change; the client waits, no thread of clients does.
+    fn operate(&self, request: membership::Request, reply: LateReply);
     /// A log line at level notice.
     fn log(&self, line: &str);
     /// A log line at level verbose.
@@ -223,6 +226,8 @@ pub struct Engine {
     pub own_keys: OwnKeys,
     /// The role of primary, while it is handed over.
     pub failover: Handover,
+    /// The cluster.
+    pub membership: Membership,
     /// The append-only file.
     pub append_log: AppendLog,
     /// Clients that wait until their writes are safe.
@@ -285,8 +290,9 @@ impl Engine {
     ) -> &'static Engine {
         let table: &'static CommandTable = Box::leak(Box::new(CommandTable::build(rows, renamed)));
         let commands = table.all().len();
-        let databases = u32::try_from(config.databases()).unwrap_or(16);
         let is_in_cluster = config.cluster_enabled();
+        let databases = if is_in_cluster { config.cluster_databases() } else { config.databases() };
+        let databases = u32::try_from(databases).unwrap_or(16);
         let assignment = if is_in_cluster { Assignment::BySlot } else { Assignment::ByHash };
         let shared_by_mailboxes = Arc::default();
         let journal = Journal::default();
@@ -320,6 +326,7 @@ impl Engine {
             upstream: Upstream::default(),
             own_keys: OwnKeys::default(),
             failover: Handover::default(),
+            membership: Membership::default(),
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commits: Commits::default(),
@@ -437,6 +444,7 @@ impl Engine {
             || self.journal.is_full()
             || self.lacks_replicas()
             || self.upstream.is_replica()
+            || self.membership.is_on()
     }
 
     /// Whether no key is deleted unasked because its time has come: writes are paused, data is being

@@ -41,6 +41,8 @@ pub enum Error {
     ReadOnlyReplica,
     /// The client is sent to the primary, at this host and port.
     Redirect(String, u16),
+    /// A cluster's other node has the keys, none has them, or they are not together. The text has its code.
+    Elsewhere(String),
     /// The replica has lost its primary, and does not answer with what it has.
     MasterDown,
     /// A value that the command needs is not in RAM ([`Db::value`](crate::Db::value)): dispatch has
@@ -111,6 +113,7 @@ impl Error {
                 "READONLY You can't write against a read only replica.".into()
             }
             Error::Redirect(host, port) => format!("REDIRECT {host}:{port}").into(),
+            Error::Elsewhere(text) => text.as_str().into(),
             Error::MasterDown => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
                     .into()

@@ -44,6 +44,7 @@ mod lanes;
 pub mod limits;
 pub mod load;
 pub mod long;
+pub mod membership;
 pub mod monitor;
 mod outbox;
 pub mod own_keys;

@@ -1,6 +1,7 @@
 //! What belongs to one thread that runs commands.
 
 use crate::clock::Clock;
+use crate::membership::Seen;
 use crate::request_keys::RequestKeys;
 use crate::stats::ThreadStats;
 use keyspace::Millis;
@@ -24,6 +25,8 @@ pub struct ThreadContext {
     pub(crate) deadlines: RefCell<BTreeSet<(Millis, u64, u64)>>,
     /// The description of a request's keys between two batches; kept for its allocation.
     pub(crate) keys: Cell<RequestKeys>,
+    /// What it has seen of the cluster.
+    pub(crate) membership: Seen,
     /// Its interpreter.
     pub(crate) scripts: RefCell<crate::scripts::Local>,
     /// Where the thread's random numbers go on.
@@ -46,6 +49,7 @@ impl ThreadContext {
             next_token: Cell::new(0),
             deadlines: RefCell::default(),
             keys: Cell::default(),
+            membership: Seen::default(),
             scripts: RefCell::default(),
             seed: Cell::new(structs::hashing::os_random()),
         }

@@ -9,6 +9,7 @@ use engine::Engine;
 use engine::commits::Verdict;
 use engine::engine::{Host, OnConflict, Restart, SaveDone, ShutdownRequest};
 use engine::long::LateReply;
+use engine::membership::Request;
 use engine::peer::Peer;
 use engine::snapshot::{Beside, Snapshot};
 use net::{Choice, Net, Passed};
@@ -48,6 +49,8 @@ pub struct ServerHost {
     applier: Applier,
     peers: Peers,
     serving: Mutex<Option<(Instant, facts::CpuTime)>>,
+    /// Where operators' requests go, of a node of a cluster.
+    pub requests: Option<crate::cluster::Requests>,
 }
 
 /// How long the time of the threads that serve clients is taken as read: two sections of INFO have it.
@@ -74,6 +77,7 @@ impl ServerHost {
             applier,
             peers: Peers::default(),
             serving: Mutex::default(),
+            requests: None,
         }
     }
 
@@ -122,6 +126,14 @@ impl ServerHost {
 impl Host for ServerHost {
     fn apply_config(&self, changed: &[Changed], in_transaction: bool) -> Result<(), ApplyError> {
         self.applier.apply(changed, in_transaction)
+    }
+
+    fn operate(&self, request: Request, reply: LateReply) {
+        match &self.requests {
+            // The receiver lives as long as the process does.
+            Some(requests) => drop(requests.send((request, reply))),
+            None => reply.send(|reply| reply.error("ERR This server is no node of a cluster")),
+        }
     }
 
     fn role_changed(&self) {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod client_limits;
+pub mod cluster;
 mod defragment;
 pub mod handler;
 pub mod host;
@@ -15,7 +16,6 @@ mod socket;
 pub mod start;
 mod title;
 pub mod tls;
-mod unsupported;
 
 pub use commands::REDIS_VERSION;
 use process::log;

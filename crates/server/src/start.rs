@@ -11,7 +11,7 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::tls;
-use crate::{defragment, reclaim, title, unsupported};
+use crate::{defragment, reclaim, title};
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
@@ -71,7 +71,9 @@ type Renames = Vec<(String, String)>;
 /// Reads the configuration, and checks what the configuration alone does not know.
 fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
-    unsupported::refuse(&loaded.config)?;
+    if loaded.config.cluster_enabled() {
+        crate::cluster::endpoints(&loaded.config).map_err(|reason| LoadError::Whole { reason })?;
+    }
     check_users(&loaded.users)?;
     let renames = renamed(&loaded)?;
     Ok((loaded, renames))
@@ -137,8 +139,12 @@ fn serve(
     threads.count = threads.count.clamp(1, MAX_THREADS);
     let count = threads.count;
     let choice = choose_backend(&config)?;
+    let node = crate::cluster::prepare(&config)?;
     let engine =
         Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
+    if let Some(node) = &node {
+        engine.membership.join(node.id());
+    }
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine
@@ -160,7 +166,7 @@ fn serve(
     let memory = Memory::detect();
     limit_memory(&config, &memory);
     banner::Banner {
-        mode: "standalone",
+        mode: if config.cluster_enabled() { "cluster" } else { "standalone" },
         port: if config.port() != 0 { config.port() } else { config.tls_port() },
         threads,
         io: &choice.reason,
@@ -203,8 +209,9 @@ fn serve(
     let title = Title { title: process_title, variables };
     let aof = Aof::new(engine, &net);
     let applier = Applier::new(engine, Arc::clone(&net), title, Arc::clone(&aof));
-    let host =
+    let mut host =
         ServerHost::new(engine, Arc::clone(&net), process, choice, loaded.file, started, applier);
+    host.requests = node.as_ref().map(|node| node.requests.clone());
     engine.set_host(Box::new(host));
     load_users(engine, &loaded.users)?;
     let tier = persistence::tier::start(engine)?;
@@ -252,6 +259,10 @@ fn serve(
         save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
         crate::replication::start(engine, &aof)
             .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
+        if let Some(node) = node {
+            node.start(engine)
+                .map_err(|e| format!("Can't start the threads of the cluster: {e}"))?;
+        }
         save_points::start(engine)
             .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
     }

@@ -1,11 +1,13 @@
-//! The commands of the group `cluster`, as a server answers that is no node of one.
+//! The commands of the group `cluster`.
 //!
-//! Clients ask (CLUSTER INFO, CLUSTER SLOTS) to find out what they talk to, and must get the words that
-//! they know for "a standalone server".
+//! `answers` says what the coordinator's newest view says; `operate` asks the coordinator for a change. The other files
+//! have the rows. A server that is no node of a cluster answers with the words that clients know for that.
 
+mod answers;
 mod migration;
 mod modes;
 mod nodes;
+mod operate;
 mod slots;
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -73,7 +75,13 @@ pub static CLUSTER_HELP: Command = Command {
     ..Command::ROW
 };
 
-/// The answer of all that need a cluster.
-fn disabled(_cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
-    Err(Error::text("ERR This instance has cluster support disabled"))
+/// The answer of all that need a cluster, where there is none.
+const DISABLED: Error = Error::text("ERR This instance has cluster support disabled");
+
+/// The answer of what no node of a cluster does yet.
+fn disabled(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    match cx.engine.membership.is_on() {
+        true => Err(Error::text("ERR This version does not have this CLUSTER command yet")),
+        false => Err(DISABLED),
+    }
 }

@@ -14,7 +14,7 @@ pub static ASKING: Command = Command {
     categories: &["connection"],
     since: "3.0.0",
     summary: "Lets the next command reach a slot that is just arriving.",
-    run: super::disabled,
+    run: asking,
     ..Command::ROW
 };
 
@@ -52,6 +52,15 @@ fn readonly(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
 
 fn readwrite(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     cx.session.reads_replica = false;
+    cx.reply.ok();
+    Ok(())
+}
+
+fn asking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if !cx.engine.membership.is_on() {
+        return super::disabled(cx, args);
+    }
+    // No slot arrives, so there is nothing to be asked for here.
     cx.reply.ok();
     Ok(())
 }

@@ -11,7 +11,7 @@ pub static CLUSTER_BUMPEPOCH: Command = Command {
     since: "3.0.0",
     summary: "Raises the epoch of the configuration.",
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::operate::bump_epoch,
     ..Command::ROW
 };
 
@@ -30,7 +30,7 @@ pub static CLUSTER_COUNT_FAILURE_REPORTS: Command = Command {
     )],
     tips: &["nondeterministic_output"],
     args: &[Arg::new("node-id", ArgKind::String)],
-    run: super::disabled,
+    run: super::answers::count_failure_reports,
     ..Command::ROW
 };
 
@@ -47,7 +47,7 @@ pub static CLUSTER_FAILOVER: Command = Command {
         &[Arg::token("force", "FORCE"), Arg::token("takeover", "TAKEOVER")],
     )
     .optional()],
-    run: super::disabled,
+    run: super::operate::failover,
     ..Command::ROW
 };
 
@@ -60,7 +60,7 @@ pub static CLUSTER_FORGET: Command = Command {
     since: "3.0.0",
     summary: "Takes a node off the list of nodes.",
     args: &[Arg::new("node-id", ArgKind::String)],
-    run: super::disabled,
+    run: super::operate::forget,
     ..Command::ROW
 };
 
@@ -73,7 +73,7 @@ pub static CLUSTER_INFO: Command = Command {
     since: "3.0.0",
     summary: "The state of the cluster, as this node sees it.",
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::info,
     ..Command::ROW
 };
 
@@ -87,7 +87,7 @@ pub static CLUSTER_LINKS: Command = Command {
     complexity: "O(N) where N is the total number of Cluster nodes",
     summary: "The connections to and from other nodes.",
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::links,
     ..Command::ROW
 };
 
@@ -105,7 +105,7 @@ pub static CLUSTER_MEET: Command = Command {
         Arg::new("port", ArgKind::Integer),
         Arg::new("cluster-bus-port", ArgKind::Integer).since("4.0.0").optional(),
     ],
-    run: super::disabled,
+    run: super::operate::meet,
     ..Command::ROW
 };
 
@@ -117,7 +117,7 @@ pub static CLUSTER_MYID: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     summary: "The name of this node.",
-    run: super::disabled,
+    run: super::answers::myid,
     ..Command::ROW
 };
 
@@ -130,7 +130,7 @@ pub static CLUSTER_MYSHARDID: Command = Command {
     since: "7.2.0",
     summary: "The name of the shard that this node is in.",
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::myshardid,
     ..Command::ROW
 };
 
@@ -144,7 +144,7 @@ pub static CLUSTER_NODES: Command = Command {
     complexity: "O(N) where N is the total number of Cluster nodes",
     summary: "All nodes, one a line, as this node sees them.",
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::nodes,
     ..Command::ROW
 };
 
@@ -159,7 +159,7 @@ pub static CLUSTER_REPLICAS: Command = Command {
     summary: "The replicas of a primary.",
     tips: &["nondeterministic_output"],
     args: &[Arg::new("node-id", ArgKind::String)],
-    run: super::disabled,
+    run: super::answers::replicas,
     ..Command::ROW
 };
 
@@ -183,7 +183,7 @@ pub static CLUSTER_REPLICATE: Command = Command {
                 .since("9.0.0"),
         ],
     )],
-    run: super::disabled,
+    run: super::operate::replicate,
     ..Command::ROW
 };
 
@@ -198,7 +198,7 @@ pub static CLUSTER_RESET: Command = Command {
     summary: "Makes a node forget the cluster.",
     args: &[Arg::one_of("reset-type", &[Arg::token("hard", "HARD"), Arg::token("soft", "SOFT")])
         .optional()],
-    run: super::disabled,
+    run: super::operate::reset,
     ..Command::ROW
 };
 
@@ -210,7 +210,7 @@ pub static CLUSTER_SAVECONFIG: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Writes the node's view of the cluster to disk.",
-    run: super::disabled,
+    run: super::operate::save_config,
     ..Command::ROW
 };
 
@@ -223,7 +223,7 @@ pub static CLUSTER_SET_CONFIG_EPOCH: Command = Command {
     since: "3.0.0",
     summary: "Gives a new node its first epoch.",
     args: &[Arg::new("config-epoch", ArgKind::Integer)],
-    run: super::disabled,
+    run: super::operate::set_config_epoch,
     ..Command::ROW
 };
 
@@ -238,7 +238,7 @@ pub static CLUSTER_SHARDS: Command = Command {
     summary: "The shards, with their slots and nodes.",
     history: &[("9.1.0", "Added shard level `id` field and node level `availability-zone` field.")],
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::shards,
     ..Command::ROW
 };
 
@@ -254,6 +254,6 @@ pub static CLUSTER_SLAVES: Command = Command {
     deprecated: Some(("5.0.0", "`CLUSTER REPLICAS`")),
     tips: &["nondeterministic_output"],
     args: &[Arg::new("node-id", ArgKind::String)],
-    run: super::disabled,
+    run: super::answers::replicas,
     ..Command::ROW
 };

@@ -12,7 +12,7 @@ pub static CLUSTER_ADDSLOTS: Command = Command {
     complexity: "O(N) where N is the total number of hash slot arguments",
     summary: "Makes this node serve more slots.",
     args: &[Arg::new("slot", ArgKind::Integer).multiple()],
-    run: super::disabled,
+    run: super::operate::add_slots,
     ..Command::ROW
 };
 
@@ -30,7 +30,7 @@ pub static CLUSTER_ADDSLOTSRANGE: Command = Command {
         &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
     )
     .multiple()],
-    run: super::disabled,
+    run: super::operate::add_ranges,
     ..Command::ROW
 };
 
@@ -43,7 +43,7 @@ pub static CLUSTER_COUNTKEYSINSLOT: Command = Command {
     since: "3.0.0",
     summary: "How many keys a slot holds.",
     args: &[Arg::new("slot", ArgKind::Integer)],
-    run: super::disabled,
+    run: super::answers::count_keys_in_slot,
     ..Command::ROW
 };
 
@@ -57,7 +57,7 @@ pub static CLUSTER_DELSLOTS: Command = Command {
     complexity: "O(N) where N is the total number of hash slot arguments",
     summary: "Makes this node serve some slots no more.",
     args: &[Arg::new("slot", ArgKind::Integer).multiple()],
-    run: super::disabled,
+    run: super::operate::delete_slots,
     ..Command::ROW
 };
 
@@ -75,7 +75,7 @@ pub static CLUSTER_DELSLOTSRANGE: Command = Command {
         &[Arg::new("start-slot", ArgKind::Integer), Arg::new("end-slot", ArgKind::Integer)],
     )
     .multiple()],
-    run: super::disabled,
+    run: super::operate::delete_ranges,
     ..Command::ROW
 };
 
@@ -106,7 +106,7 @@ pub static CLUSTER_FLUSHSLOTS: Command = Command {
     group: Group::Cluster,
     since: "3.0.0",
     summary: "Makes this node serve no slot.",
-    run: super::disabled,
+    run: super::operate::flush_slots,
     ..Command::ROW
 };
 
@@ -121,7 +121,7 @@ pub static CLUSTER_GETKEYSINSLOT: Command = Command {
     summary: "Some keys of a slot.",
     tips: &["nondeterministic_output"],
     args: &[Arg::new("slot", ArgKind::Integer), Arg::new("count", ArgKind::Integer)],
-    run: super::disabled,
+    run: super::answers::get_keys_in_slot,
     ..Command::ROW
 };
 
@@ -180,7 +180,7 @@ pub static CLUSTER_SLOTS: Command = Command {
         ("9.1.0", "Added `availability-zone` field inside the networking metadata."),
     ],
     tips: &["nondeterministic_output"],
-    run: super::disabled,
+    run: super::answers::slots,
     ..Command::ROW
 };
 

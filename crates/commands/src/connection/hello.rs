@@ -124,7 +124,7 @@ fn hello(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     cx.reply.integer(protocol);
     cx.reply.bulk(b"id");
     cx.reply.integer(cx.session.id() as i64);
-    for (name, value) in [("mode", "standalone"), ("role", "master")] {
+    for (name, value) in [("mode", crate::server::mode(cx)), ("role", "master")] {
         cx.reply.bulk(name.as_bytes());
         cx.reply.bulk(value.as_bytes());
     }

@@ -46,7 +46,9 @@ const SECTIONS: [Section; 14] = [
     ("CPU", cpu),
     ("Modules", |_, _| {}),
     ("Errorstats", errorstats),
-    ("Cluster", |_, out| line(out, "cluster_enabled", 0)),
+    ("Cluster", |cx, out| {
+        line(out, "cluster_enabled", u8::from(cx.engine.membership.is_on()));
+    }),
     ("Keyspace", keyspace),
     ("Commandstats", commandstats),
     ("Latencystats", latencystats),
@@ -114,8 +116,8 @@ fn server(cx: &Cx<'_>, out: &mut String) {
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", "0");
-    line(out, "redis_mode", "standalone");
-    line(out, "server_mode", "standalone");
+    line(out, "redis_mode", mode(cx));
+    line(out, "server_mode", mode(cx));
     line(out, "arch_bits", 64);
     line(out, "monotonic_clock", "POSIX clock_gettime");
     line(out, "multiplexing_api", "reactor");
@@ -622,4 +624,9 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
             .collect();
         line(out, &format!("latency_percentiles_usec_{}", row.full_name), figures.join(","));
     }
+}
+
+/// What the server is to clients.
+pub(crate) fn mode(cx: &Cx<'_>) -> &'static str {
+    if cx.engine.membership.is_on() { "cluster" } else { "standalone" }
 }

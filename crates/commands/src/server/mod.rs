@@ -29,6 +29,8 @@ mod swapdb;
 mod tier_report;
 mod time;
 
+pub(crate) use info::mode;
+
 use engine::Command;
 
 /// The version of Redis that HELLO and INFO name, for clients that decide by it what they use.

@@ -54,6 +54,9 @@ pub static SLAVEOF: Command = Command {
 };
 
 fn replicaof(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.membership.is_on() {
+        return Err(Error::text("ERR REPLICAOF not allowed in cluster mode."));
+    }
     if cx.engine.failover.is_on() {
         return Err(Error::text("ERR REPLICAOF not allowed while failing over."));
     }

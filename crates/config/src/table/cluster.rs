@@ -6,11 +6,16 @@ use crate::spec::range::{COUNT, LONG, PORT, POSITIVE};
 use crate::spec::{Spec, choice, flag, int, memory, optional, text};
 
 pub(super) const OPTIONS: &[Spec] = &[
-    flag("cluster-enabled", "no", "be a node of a cluster").immutable().not_yet(),
+    flag("cluster-enabled", "no", "be a node of a cluster").immutable(),
+    text("cluster-coordinator", "", "where the cluster's etcd is: etcd://host:port,…")
+        .checked(checks::cluster_coordinator)
+        .immutable(),
+    text("cluster-name", "dunlin", "name of the cluster at its coordinator")
+        .checked(checks::cluster_name)
+        .immutable(),
     text("cluster-config-file", "nodes.conf", "file the node keeps its view of the cluster in")
         .checked(checks::cluster_config_file)
-        .immutable()
-        .not_yet(),
+        .immutable(),
     choice(
         "cluster-config-save-behavior",
         ClusterConfigSaveBehavior::CHOICES,
@@ -18,9 +23,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         "what to do when that file cannot be written",
     )
     .not_yet(),
-    int("cluster-databases", POSITIVE, "1", "number of databases in a cluster")
-        .immutable()
-        .not_yet(),
+    int("cluster-databases", POSITIVE, "1", "number of databases in a cluster").immutable(),
     int("cluster-node-timeout", LONG, "15000", "milliseconds after which a node counts as failing")
         .not_yet(),
     int("cluster-port", PORT, "0", "port of the cluster bus; 0 is the port plus 10000")
@@ -46,9 +49,8 @@ pub(super) const OPTIONS: &[Spec] = &[
     flag("cluster-replica-no-failover", "no", "never promote this replica")
         .alias(&["cluster-slave-no-failover"])
         .not_yet(),
-    flag("cluster-require-full-coverage", "yes", "refuse queries while a slot has no node")
-        .not_yet(),
-    flag("cluster-allow-reads-when-down", "no", "answer reads while the cluster is down").not_yet(),
+    flag("cluster-require-full-coverage", "yes", "refuse queries while a slot has no node"),
+    flag("cluster-allow-reads-when-down", "no", "answer reads while the cluster is down"),
     flag(
         "cluster-allow-pubsubshard-when-down",
         "yes",
@@ -62,11 +64,9 @@ pub(super) const OPTIONS: &[Spec] = &[
         "milliseconds a manual fail-over may take",
     )
     .not_yet(),
-    optional("cluster-announce-ip", "address told to the cluster")
-        .checked(checks::announced_ip)
-        .not_yet(),
-    int("cluster-announce-port", PORT, "0", "port told to the cluster").not_yet(),
-    int("cluster-announce-tls-port", PORT, "0", "TLS port told to the cluster").not_yet(),
+    optional("cluster-announce-ip", "address told to the cluster").checked(checks::announced_ip),
+    int("cluster-announce-port", PORT, "0", "port told to the cluster"),
+    int("cluster-announce-tls-port", PORT, "0", "TLS port told to the cluster"),
     int("cluster-announce-bus-port", PORT, "0", "bus port told to the cluster").not_yet(),
     optional("cluster-announce-client-ipv4", "IPv4 address told to clients")
         .checked(checks::ipv4)
@@ -77,8 +77,7 @@ pub(super) const OPTIONS: &[Spec] = &[
     int("cluster-announce-client-port", PORT, "0", "port told to clients").not_yet(),
     int("cluster-announce-client-tls-port", PORT, "0", "TLS port told to clients").not_yet(),
     optional("cluster-announce-hostname", "host name told to clients")
-        .checked(checks::announced_hostname)
-        .not_yet(),
+        .checked(checks::announced_hostname),
     optional("cluster-announce-human-nodename", "name of the node in logs")
         .checked(checks::announced_nodename)
         .not_yet(),
@@ -87,8 +86,7 @@ pub(super) const OPTIONS: &[Spec] = &[
         ClusterEndpointType::CHOICES,
         "ip",
         "what clients are told to connect to",
-    )
-    .not_yet(),
+    ),
     int(
         "cluster-blacklist-ttl",
         (i64::MIN, i64::MAX),

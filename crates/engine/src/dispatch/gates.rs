@@ -48,10 +48,11 @@ impl From<NotNow> for Refusal {
 pub(super) type Gate = fn(&mut Cx<'_>, &Resolved, Args<'_>) -> Result<(), Refusal>;
 
 /// What a client's request passes.
-pub(super) const CLIENT: [Gate; 16] = [
+pub(super) const CLIENT: [Gate; 17] = [
     authentication,
     protection,
     permission,
+    super::slots::slot,
     redirection,
     replica_link,
     pause,
@@ -77,11 +78,12 @@ pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, n
 pub(super) const LOADING: [Gate; 2] = [authentication, loading];
 
 /// What a command passes that a script calls.
-pub(super) const SCRIPT: [Gate; 9] = [
+pub(super) const SCRIPT: [Gate; 10] = [
     protection,
     no_script,
     stale_data_of_script,
     script_permission,
+    super::slots::slot_of_script,
     read_only_script,
     read_only_replica,
     disk_of_script,

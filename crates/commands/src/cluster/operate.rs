@@ -1,0 +1,159 @@
+//! `CLUSTER` subcommands that change the cluster: they are read here, and are transactions at the coordinator. The client
+//! waits for the reply; the thread that serves it does not.
+
+use super::answers::{me, node};
+use cluster::change;
+use cluster::id::Epoch;
+use cluster::slots::Slots;
+use engine::membership::Request;
+use engine::{Args, Cx, DbIndex, Error, Outcome};
+
+/// Hands a request to the thread that talks to the coordinator.
+fn operate(cx: &mut Cx<'_>, request: Request) -> Outcome {
+    me(cx)?;
+    if cx.in_transaction || cx.script.is_some() {
+        return Err(Error::text("ERR The cluster cannot be changed by a transaction or a script"));
+    }
+    let Some(host) = cx.engine.host() else { return Err(super::DISABLED) };
+    let reply = cx.late_reply();
+    host.operate(request, reply);
+    Ok(())
+}
+
+fn has_keys(cx: &Cx<'_>) -> bool {
+    (0..cx.engine.keyspace.databases()).any(|db| cx.db.key_count(DbIndex(db)) > 0)
+}
+
+fn refused(why: change::Refused) -> Error {
+    Error::format(format!("ERR {why}"))
+}
+
+fn single(args: Args<'_>) -> Result<Slots, Error> {
+    change::read_slots(args.from(2)).map_err(refused)
+}
+
+fn ranges(args: Args<'_>, name: &'static str) -> Result<Slots, Error> {
+    let words = args.from(2);
+    if !words.len().is_multiple_of(2) {
+        return Err(Error::Arity(name.into()));
+    }
+    let pairs: Vec<(&[u8], &[u8])> = words.chunks(2).map(|pair| (pair[0], pair[1])).collect();
+    change::read_ranges(&pairs).map_err(refused)
+}
+
+/// `CLUSTER ADDSLOTS`.
+pub(super) fn add_slots(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let slots = single(args)?;
+    operate(cx, Request::AddSlots(slots))
+}
+
+/// `CLUSTER ADDSLOTSRANGE`.
+pub(super) fn add_ranges(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let slots = ranges(args, "cluster|addslotsrange")?;
+    operate(cx, Request::AddSlots(slots))
+}
+
+/// `CLUSTER DELSLOTS`.
+pub(super) fn delete_slots(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let slots = single(args)?;
+    operate(cx, Request::DeleteSlots(slots))
+}
+
+/// `CLUSTER DELSLOTSRANGE`.
+pub(super) fn delete_ranges(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let slots = ranges(args, "cluster|delslotsrange")?;
+    operate(cx, Request::DeleteSlots(slots))
+}
+
+/// `CLUSTER FLUSHSLOTS`.
+pub(super) fn flush_slots(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    me(cx)?;
+    if has_keys(cx) {
+        return Err(Error::text("ERR DB must be empty to perform CLUSTER FLUSHSLOTS."));
+    }
+    operate(cx, Request::FlushSlots)
+}
+
+/// `CLUSTER SET-CONFIG-EPOCH`.
+pub(super) fn set_config_epoch(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let number = args.integer(2)?;
+    let epoch = u64::try_from(number)
+        .map_err(|_| Error::format(format!("ERR Invalid config epoch specified: {number}")))?;
+    operate(cx, Request::SetConfigEpoch(Epoch(epoch)))
+}
+
+/// `CLUSTER MEET`.
+pub(super) fn meet(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let host = String::from_utf8_lossy(args[2]).into_owned();
+    let port = args.integer(3).ok().and_then(|port| u16::try_from(port).ok());
+    let Some(port) = port.filter(|&port| port > 0 && !host.is_empty()) else {
+        let port = String::from_utf8_lossy(args[3]);
+        let text = format!("ERR Invalid node address specified: {host}:{port}");
+        return Err(Error::format(text));
+    };
+    operate(cx, Request::Meet(host, port))
+}
+
+/// `CLUSTER REPLICATE`.
+pub(super) fn replicate(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    if args.len() != 3 {
+        return Err(Error::text("ERR CLUSTER REPLICATE NO ONE is not supported yet"));
+    }
+    let primary = node(args[2])?;
+    let has_keys = has_keys(cx);
+    operate(cx, Request::Replicate { primary, has_keys })
+}
+
+/// `CLUSTER FORGET`.
+pub(super) fn forget(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let id = node(args[2])?;
+    operate(cx, Request::Forget(id))
+}
+
+/// `CLUSTER RESET`, soft or hard: the node keeps its name in both cases.
+pub(super) fn reset(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    if args.len() > 3 || (args.len() == 3 && !args.is(2, "hard") && !args.is(2, "soft")) {
+        return Err(Error::Syntax);
+    }
+    let has_keys = has_keys(cx);
+    operate(cx, Request::Reset { has_keys })
+}
+
+/// `CLUSTER SAVECONFIG`: the coordinator has saved what there is.
+pub(super) fn save_config(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    me(cx)?;
+    cx.reply.ok();
+    Ok(())
+}
+
+/// `CLUSTER BUMPEPOCH`: epochs are given by the coordinator, and no two shards have the same.
+pub(super) fn bump_epoch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    me(cx)?;
+    let epoch = cx.membership().and_then(|published| Some(published.own_shard()?.epoch.0));
+    cx.reply.simple(&format!("STILL {}", epoch.unwrap_or(0)));
+    Ok(())
+}
+
+/// `CLUSTER FAILOVER`. Both FORCE and TAKEOVER make a copy the primary of a shard that has lost it, whatever the others have.
+pub(super) fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    me(cx)?;
+    if args.len() == 3 && (args.is(2, "force") || args.is(2, "takeover")) {
+        return operate(cx, Request::TakeOver);
+    }
+    if args.len() != 2 {
+        return Err(Error::Syntax);
+    }
+    Err(Error::text(
+        "ERR A planned CLUSTER FAILOVER is not there yet. A replica takes over by itself when its \
+         primary's lease ends, or with TAKEOVER when the primary is gone",
+    ))
+}

@@ -1,0 +1,181 @@
+//! This server's place in a cluster: what its coordinator said last, as commands and gates read it.
+//!
+//! One thread of the server publishes; reactors read. A publication is immutable, and each reading thread keeps the
+//! newest one it has seen, so that a request costs one load of a counter and takes no lock
+//! ([`Membership::current`]). Without a cluster nothing is ever published.
+
+use cluster::describe::{Asker, Node};
+use cluster::id::{Epoch, Id};
+use cluster::slots::{COUNT, Slots};
+use cluster::topology::Shard;
+use cluster::view::View;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, OnceLock};
+use structs::sync::lock;
+
+/// The owner of a slot that no shard has.
+const UNASSIGNED: u16 = u16::MAX;
+
+/// What an operator asks of the coordinator. The words are read already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// CLUSTER ADDSLOTS, ADDSLOTSRANGE.
+    AddSlots(Slots),
+    /// CLUSTER DELSLOTS, DELSLOTSRANGE.
+    DeleteSlots(Slots),
+    /// CLUSTER FLUSHSLOTS.
+    FlushSlots,
+    /// CLUSTER SET-CONFIG-EPOCH.
+    SetConfigEpoch(Epoch),
+    /// CLUSTER MEET, with the other node's host and port.
+    Meet(String, u16),
+    /// CLUSTER REPLICATE.
+    Replicate {
+        /// Whose replica this server becomes.
+        primary: Id,
+        /// This server has keys.
+        has_keys: bool,
+    },
+    /// CLUSTER FORGET.
+    Forget(Id),
+    /// CLUSTER RESET.
+    Reset {
+        /// This server has keys.
+        has_keys: bool,
+    },
+    /// CLUSTER FAILOVER TAKEOVER, FORCE.
+    TakeOver,
+}
+
+/// A database as the coordinator has it, and this server's part in it.
+pub struct Published {
+    /// What was read.
+    pub view: View,
+    /// This server.
+    pub me: Id,
+    /// This server takes writes: it is the holder with these very data, and acts as such.
+    pub leads: bool,
+    /// The number of each slot's shard.
+    owners: Box<[u16]>,
+    /// Requests are answered, with and without `cluster-require-full-coverage`.
+    is_ok: [bool; 2],
+    /// Replies to CLUSTER SLOTS, by protocol and asker.
+    slot_replies: [OnceLock<Box<[u8]>>; 8],
+}
+
+/// Where a request for a slot belongs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// This server leads the slot's shard.
+    Here,
+    /// This server is to lead the slot's shard, or has done so, and does not take writes now.
+    NotYet,
+    /// This server is a replica of the slot's shard, which this node leads.
+    Replica(Node),
+    /// This node leads the slot's shard.
+    Moved(Node),
+    /// No shard has the slot.
+    Unassigned,
+}
+
+impl Published {
+    /// Prepares a view for readers.
+    pub fn new(view: View, me: Id, leads: bool) -> Published {
+        let mut owners = vec![UNASSIGNED; usize::from(COUNT)].into_boxed_slice();
+        for (at, shard) in view.topology.value.shards.iter().enumerate() {
+            for &(first, last) in shard.slots.ranges() {
+                owners[usize::from(first)..=usize::from(last)].fill(at as u16);
+            }
+        }
+        let is_ok = [view.is_ok(false), view.is_ok(true)];
+        Published { view, me, leads, owners, is_ok, slot_replies: Default::default() }
+    }
+
+    /// Where a request for `slot` belongs.
+    pub fn place_of(&self, slot: u16, asker: Asker) -> Place {
+        let owner = self.owners.get(usize::from(slot)).copied().unwrap_or(UNASSIGNED);
+        let Some(shard) = self.view.topology.value.shards.get(usize::from(owner)) else {
+            return Place::Unassigned;
+        };
+        if shard.holder.id == self.me {
+            return if self.leads { Place::Here } else { Place::NotYet };
+        }
+        match shard.copy(shard.holder.id).map(|primary| asker.node(primary)) {
+            None => Place::Unassigned,
+            Some(node) if shard.copy(self.me).is_some() => Place::Replica(node),
+            Some(node) => Place::Moved(node),
+        }
+    }
+
+    /// Whether requests are answered.
+    pub fn is_ok(&self, requires_full_coverage: bool) -> bool {
+        self.is_ok[usize::from(requires_full_coverage)]
+    }
+
+    /// The shard that this server belongs to.
+    pub fn own_shard(&self) -> Option<&Shard> {
+        self.view.topology.value.shard_of(self.me)
+    }
+
+    /// The reply to CLUSTER SLOTS, which `make` writes once for each kind of client.
+    pub fn slots_reply(&self, resp3: bool, asker: Asker, make: impl FnOnce() -> Vec<u8>) -> &[u8] {
+        let (resp3, is_tls) = (usize::from(resp3), usize::from(asker.is_tls));
+        let kind = resp3 | is_tls << 1 | usize::from(asker.wants_hostname) << 2;
+        self.slot_replies[kind].get_or_init(|| make().into_boxed_slice())
+    }
+}
+
+/// What a thread has seen last.
+#[derive(Default)]
+pub(crate) struct Seen(RefCell<(u64, Option<Arc<Published>>)>);
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Membership {
+    me: OnceLock<Id>,
+    /// Counts the publications.
+    version: AtomicU64,
+    newest: Mutex<Option<Arc<Published>>>,
+}
+
+impl Membership {
+    /// This server is a node of a cluster, with this name. Called once, before a client is served.
+    pub fn join(&self, me: Id) {
+        assert!(self.me.set(me).is_ok(), "a server has one name");
+    }
+
+    /// The server's name; `None`: it is in no cluster.
+    #[inline]
+    pub fn me(&self) -> Option<Id> {
+        self.me.get().copied()
+    }
+
+    /// Whether this server is a node of a cluster.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.me.get().is_some()
+    }
+
+    /// Readers see this from now on.
+    pub fn publish(&self, published: Published) {
+        *lock(&self.newest) = Some(Arc::new(published));
+        self.version.fetch_add(1, Release);
+    }
+
+    /// What was published last, for threads that serve no client.
+    pub fn newest(&self) -> Option<Arc<Published>> {
+        lock(&self.newest).clone()
+    }
+
+    /// What was published last. `seen` is the calling thread's.
+    #[inline]
+    pub(crate) fn current(&self, seen: &Seen) -> Option<Arc<Published>> {
+        let version = self.version.load(Acquire);
+        let mut seen = seen.0.borrow_mut();
+        if seen.0 != version {
+            *seen = (version, self.newest());
+        }
+        seen.1.clone()
+    }
+}

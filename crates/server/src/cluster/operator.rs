@@ -1,0 +1,188 @@
+//! What operators and their tools ask for, as transactions. They run on a thread of their own with a connection of its own,
+//! so that no renewal of a lease waits for them. A reply is sent when this server's clients see the change.
+
+use super::Asked;
+use cluster::change::{self, Refused};
+use cluster::coordinator::{Coordinator, Failure, Item, Outcome, Revision, Transaction};
+use cluster::id::Id;
+use cluster::promotion;
+use cluster::topology::Topology;
+use cluster::view::{self, Keys, View};
+use engine::Engine;
+use engine::membership::Request;
+use etcd::Client;
+use process::thread;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::ToSocketAddrs;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// How often a transaction is made anew because others were faster.
+const ATTEMPTS: usize = 16;
+
+/// How long a reply waits for this server's view to show the change.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+struct Operator {
+    engine: &'static Engine,
+    client: Client,
+    keys: Keys,
+    cluster: String,
+    me: Id,
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// The system can start no thread.
+pub(super) fn start(
+    engine: &'static Engine,
+    client: Client,
+    keys: Keys,
+    cluster: String,
+    me: Id,
+    asked: Receiver<Asked>,
+) -> io::Result<()> {
+    let mut operator = Operator { engine, client, keys, cluster, me };
+    thread::spawn("cluster-change", move || {
+        for (request, reply) in asked {
+            let outcome = operator.operate(&request);
+            reply.send(|reply| match outcome {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(&format!("ERR {why}")),
+            });
+        }
+    })
+    .map(drop)
+}
+
+fn away(failure: Failure) -> Refused {
+    match failure {
+        Failure::Away(why) => Refused(format!("The coordinator of the cluster is away: {why}")),
+        Failure::Compacted(_) => Refused("The coordinator of the cluster is away".into()),
+    }
+}
+
+fn unknown(copy: Id) -> Refused {
+    Refused(format!("Unknown node {copy}"))
+}
+
+impl Operator {
+    fn operate(&mut self, request: &Request) -> Result<(), Refused> {
+        for _ in 0..ATTEMPTS {
+            let Some(transaction) = self.transaction(request)? else { return Ok(()) };
+            if let Outcome::Done(revision) = self.client.commit(&transaction).map_err(away)? {
+                self.wait_for(revision);
+                return Ok(());
+            }
+        }
+        Err(Refused("Others change the cluster at the same time, try again".into()))
+    }
+
+    /// Makes the transaction of the newest views. `None`: nothing has to be changed.
+    fn transaction(&mut self, request: &Request) -> Result<Option<Transaction>, Refused> {
+        let me = self.me;
+        let (view, home) = self.view_of(me)?;
+        match request {
+            Request::AddSlots(slots) => change::add_slots(&view, me, slots),
+            Request::DeleteSlots(slots) => change::delete_slots(&view, slots),
+            Request::FlushSlots => {
+                let slots = view.topology.value.shard_of(me).map(|shard| shard.slots.clone());
+                let slots = slots.filter(|slots| !slots.is_empty());
+                let Some(slots) = slots else { return Ok(None) };
+                change::delete_slots(&view, &slots)
+            }
+            Request::SetConfigEpoch(epoch) => change::set_config_epoch(&view, me, *epoch),
+            Request::Meet(host, port) => {
+                let other = self.node_at(host, *port)?;
+                let (theirs, their_home) = self.view_of(other)?;
+                let home = |copy| if copy == me { home } else { their_home };
+                return change::meet(&view, &theirs, home);
+            }
+            Request::Replicate { primary, has_keys } => {
+                change::replicate(&view, me, *primary, *has_keys)
+            }
+            Request::Forget(copy) => {
+                if view.topology.value.shard_of(*copy).is_none() {
+                    return Err(unknown(*copy));
+                }
+                let (_, home) = self.view_of(*copy)?;
+                change::forget(&view, me, *copy, self.fresh(), home)
+            }
+            Request::Reset { has_keys } => change::reset(&view, me, self.fresh(), home, *has_keys),
+            Request::TakeOver => {
+                let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
+                promotion::recover(&view, shard, me).ok_or_else(|| {
+                    Refused("The primary of this shard is there, so nothing is taken over".into())
+                })
+            }
+        }
+        .map(Some)
+    }
+
+    /// A name for a database of a single node.
+    fn fresh(&self) -> Id {
+        let mut bytes = [0; 20];
+        for chunk in bytes.chunks_mut(8) {
+            let random = structs::hashing::os_random().to_le_bytes();
+            chunk.copy_from_slice(&random[..chunk.len()]);
+        }
+        Id::new(bytes)
+    }
+
+    /// Returns the database of a copy, and the revision of its home.
+    fn view_of(&mut self, copy: Id) -> Result<(View, Revision), Refused> {
+        let unreadable = |why: String| Refused(format!("The coordinator's values: {why}"));
+        let home = self.client.range(&self.keys.home(copy), None).map_err(away)?;
+        let Some(item) = home.items.first() else {
+            return Err(Refused(format!("The node {copy} is in no cluster yet, try again")));
+        };
+        let database = view::read_home(&item.value).map_err(|error| unreadable(error.0))?;
+        let range = self.client.range(&self.keys.database(database), None).map_err(away)?;
+        let view = View::decode(&self.keys, database, &range);
+        let view = view.map_err(|error| unreadable(error.0))?;
+        view.map(|view| (view, item.revision)).ok_or_else(|| unknown(copy))
+    }
+
+    /// Returns the living node with this address.
+    fn node_at(&mut self, host: &str, port: u16) -> Result<Id, Refused> {
+        let prefix = format!("/dunlin/{}/db/", self.cluster);
+        let range = self.client.range(&prefix, None).map_err(away)?;
+        let hosts = (host, port).to_socket_addrs().into_iter().flatten();
+        let hosts: BTreeSet<String> = hosts.map(|address| address.ip().to_string()).collect();
+        let is_alive = |copy: Id| {
+            let end = format!("/alive/{copy}");
+            range.items.iter().any(|item: &Item| item.key.ends_with(&end))
+        };
+        let topologies = range.items.iter().filter(|item| item.key.ends_with("/topology"));
+        let mut copies = topologies
+            .filter_map(|item| Topology::decode(&item.value).ok())
+            .flat_map(|topology| topology.shards)
+            .flat_map(|shard| shard.copies);
+        let found = copies.find(|copy| {
+            let address = &copy.address;
+            let is_host = address.host == host || address.hostname == host;
+            (is_host || hosts.contains(&address.host))
+                && [address.port, address.tls_port].contains(&port)
+                && is_alive(copy.id)
+        });
+        found.map(|copy| copy.id).ok_or_else(|| {
+            Refused(format!(
+                "No living node of this coordinator and cluster-name announces {host}:{port}"
+            ))
+        })
+    }
+
+    /// Waits until clients of this server see what was changed at this revision.
+    fn wait_for(&self, revision: Revision) {
+        let began = Instant::now();
+        let is_seen = || {
+            let newest = self.engine.membership.newest();
+            newest.is_some_and(|published| published.view.revision >= revision)
+        };
+        while !is_seen() && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
