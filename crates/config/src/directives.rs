@@ -69,8 +69,6 @@ fn write_row(out: &mut String, spec: &Spec) {
     };
     let effect = match spec.effect() {
         Effect::Live => "",
-        // A server that was meant to be a node would diverge from the others.
-        Effect::NotYet if spec.name() == "cluster-enabled" => "*`yes` stops the start*: ",
         Effect::NotYet => "*accepted, no effect yet*: ",
     };
     let doc = spec.doc();

@@ -36,6 +36,8 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("commit-quorum", "Dunlin's own"),
     ("commit-quorum-fsync", "Dunlin's own"),
     ("commit-timeout-ms", "Dunlin's own"),
+    ("cluster-coordinator", "Dunlin's own"),
+    ("cluster-name", "Dunlin's own"),
     ("cluster-compatibility-sample-ratio", "Redis 8"),
     ("dynamic-hz", "Redis"),
     ("replica-full-sync-buffer-limit", "Redis 8"),

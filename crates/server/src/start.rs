@@ -11,7 +11,7 @@ use crate::persistence::load::{self, LoadedAtStart};
 use crate::persistence::tier::TierFiles;
 use crate::persistence::{self, save, save_points};
 use crate::tls;
-use crate::{defragment, reclaim, title};
+use crate::{cluster, defragment, reclaim, title};
 use config::{Arguments, Config, Directive, IoBackend, LoadError, Loaded};
 use engine::background::Purpose;
 use engine::clock::Clock;
@@ -72,7 +72,7 @@ type Renames = Vec<(String, String)>;
 fn configure(arguments: &Arguments) -> Result<(Loaded, Renames), LoadError> {
     let loaded = config::load(arguments, &mut std::io::stdin().lock())?;
     if loaded.config.cluster_enabled() {
-        crate::cluster::endpoints(&loaded.config).map_err(|reason| LoadError::Whole { reason })?;
+        cluster::endpoints(&loaded.config).map_err(|reason| LoadError::Whole { reason })?;
     }
     check_users(&loaded.users)?;
     let renames = renamed(&loaded)?;
@@ -139,12 +139,10 @@ fn serve(
     threads.count = threads.count.clamp(1, MAX_THREADS);
     let count = threads.count;
     let choice = choose_backend(&config)?;
-    let node = crate::cluster::prepare(&config)?;
+    let node = cluster::prepare(&config)?;
     let engine =
         Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
-    if let Some(node) = &node {
-        engine.membership.join(node.id());
-    }
+    node.iter().for_each(|node| engine.membership.join(node.id()));
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine
@@ -256,15 +254,7 @@ fn serve(
             banner::ready(&kinds(&specs));
             supervisor.ready();
         }
-        save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
-        crate::replication::start(engine, &aof)
-            .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
-        if let Some(node) = node {
-            node.start(engine)
-                .map_err(|e| format!("Can't start the threads of the cluster: {e}"))?;
-        }
-        save_points::start(engine)
-            .map_err(|e| format!("Can't start the save points' thread: {e}"))?;
+        start_at_work(engine, &aof, node)?;
     }
     wait_for_reactors(engine, &net, &reactors);
     for reactor in reactors {
@@ -286,6 +276,21 @@ fn serve(
     drop(marks);
     shutdown::finish();
     Ok(())
+}
+
+/// Starts what works once all data is loaded.
+fn start_at_work(
+    engine: &'static Engine,
+    aof: &Arc<Aof>,
+    node: Option<cluster::Node>,
+) -> Result<(), Failure> {
+    save::start(engine).map_err(|e| format!("Can't start the thread that saves: {e}"))?;
+    crate::replication::start(engine, aof)
+        .map_err(|e| format!("Can't start the thread of replication: {e}"))?;
+    if let Some(node) = node {
+        node.start(engine).map_err(|e| format!("Can't start the threads of the cluster: {e}"))?;
+    }
+    save_points::start(engine).map_err(|e| format!("Can't start the save points' thread: {e}"))
 }
 
 /// Waits until the reactors have run their last request. One on which a script has no end is left behind: by

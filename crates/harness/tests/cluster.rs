@@ -1,0 +1,242 @@
+//! Servers that form a cluster at a real etcd, made with the stock redis-cli: where requests are answered, and what happens
+//! when a primary is killed.
+
+use harness::client::{Client, ask, ok};
+use harness::reply::{Protocol, Reply};
+use harness::server::{Options, Program, Server, free_port, repository};
+use harness::wait::eventually;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// An etcd of a test's own, removed in the end.
+struct Etcd {
+    process: Child,
+    folder: PathBuf,
+    port: u16,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Etcd {
+    /// Starts one; again on other ports if another process has taken them.
+    fn start(name: &str) -> Etcd {
+        let found = Command::new(repository().join("tests/etcd")).output().expect("it starts");
+        let program = String::from_utf8(found.stdout).expect("a path is text");
+        for attempt in 0..10 {
+            let folder = format!("dunlin-cluster-{}-{name}-{attempt}", std::process::id());
+            let folder = std::env::temp_dir().join(folder);
+            let [port, peer] = [(); 2].map(|()| free_port().expect("a port is free"));
+            let (url, peer) =
+                (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
+            let process = Command::new(program.trim())
+                .args(["--name", "one", "--initial-cluster", &format!("one={peer}"), "--data-dir"])
+                .arg(&folder)
+                .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
+                .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("etcd starts");
+            let mut etcd = Etcd { process, folder, port };
+            if etcd.listens() {
+                return etcd;
+            }
+        }
+        panic!("etcd does not start");
+    }
+
+    /// Waits until it listens. Returns false if it ends instead.
+    fn listens(&mut self) -> bool {
+        let mut is_there = false;
+        eventually("etcd listens or ends", || {
+            is_there = std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok();
+            is_there || !matches!(self.process.try_wait(), Ok(None))
+        });
+        is_there && matches!(self.process.try_wait(), Ok(None))
+    }
+
+    fn node(&self) -> Server {
+        let coordinator = format!("etcd://127.0.0.1:{}", self.port);
+        let arguments = [
+            "--bind",
+            "127.0.0.1",
+            "--io-threads",
+            "2",
+            "--save",
+            "",
+            "--cluster-enabled",
+            "yes",
+            "--cluster-coordinator",
+            &coordinator,
+        ];
+        let node = Server::start(&Program::under_test(), Options::arguments(&arguments));
+        let node = node.expect("a node starts");
+        eventually("the node has a view", || !ask(&mut node.client(), "CLUSTER NODES").is_error());
+        node
+    }
+}
+
+/// Runs redis-cli.
+fn redis_cli(words: &[&str]) -> String {
+    let output = Command::new("redis-cli").args(words).output().expect("redis-cli is installed");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "redis-cli {words:?}: {text}");
+    text
+}
+
+/// Makes a cluster of six servers, the first three of them primaries.
+fn six(etcd: &Etcd) -> Vec<Server> {
+    let nodes: Vec<Server> = (0..6).map(|_| etcd.node()).collect();
+    let addresses: Vec<String> =
+        nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+    let mut words = vec!["--cluster", "create"];
+    words.extend(addresses.iter().map(String::as_str));
+    words.extend(["--cluster-replicas", "1", "--cluster-yes"]);
+    let text = redis_cli(&words);
+    assert!(text.contains("All 16384 slots covered"), "{text}");
+    eventually("all nodes are in step", || {
+        nodes.iter().all(|node| {
+            let slots = ask(&mut node.client(), "CLUSTER SLOTS");
+            let ranges = list(&slots);
+            ranges.len() == 3 && ranges.iter().all(|range| list(range).len() == 4)
+        })
+    });
+    nodes
+}
+
+fn error(reply: &Reply) -> String {
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+fn text(reply: Reply) -> String {
+    let text = reply.text().unwrap_or_else(|| panic!("no text: {reply:?}"));
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn list(reply: &Reply) -> &[Reply] {
+    if let Reply::Array(list) = reply { list } else { &[] }
+}
+
+/// The port to which a node sends the client for a key.
+fn moved_to(client: &mut Client, key: &str) -> u16 {
+    let error = error(&ask(client, &format!("GET {key}")));
+    assert!(error.starts_with("MOVED "), "{error}");
+    error
+        .rsplit(':')
+        .next()
+        .and_then(|port| port.parse().ok())
+        .expect("an address ends with a port")
+}
+
+#[test]
+fn six_servers_form_a_cluster_and_a_replica_takes_over() {
+    let etcd = Etcd::start("six");
+    let mut nodes = six(&etcd);
+    let first = nodes[0].port().to_string();
+    for key in ["a", "b", "c", "foo", "bar", "{x}1"] {
+        assert_eq!(redis_cli(&["-c", "-p", &first, "SET", key, "value"]).trim(), "OK");
+        assert_eq!(redis_cli(&["-c", "-p", &first, "GET", key]).trim(), "value");
+    }
+
+    // Where requests are answered: slot 12182 is the third primary's.
+    let mut client = nodes[0].client();
+    let third = nodes[2].port();
+    let moved = format!("MOVED 12182 127.0.0.1:{third}");
+    assert_eq!(error(&ask(&mut client, "SET foo 1")), moved);
+    let crossing = error(&ask(&mut client, "MSET a 1 b 2"));
+    assert_eq!(crossing, "CROSSSLOT Keys in request don't hash to the same slot");
+    ok(&mut client, "MULTI");
+    assert_eq!(error(&ask(&mut client, "GET foo")), moved);
+    assert!(error(&ask(&mut client, "EXEC")).starts_with("EXECABORT"));
+    assert_eq!(ask(&mut client, "PING"), Reply::Simple(b"PONG".to_vec()));
+
+    // A replica sends clients to its primary unless they have said READONLY, and writers even then.
+    let is_replica_of_third = |node: &Server| {
+        let reply = ask(&mut node.client(), "ROLE");
+        let words = list(&reply);
+        words.len() > 2
+            && words[0] == Reply::Bulk(b"slave".to_vec())
+            && words[2] == Reply::Integer(third.into())
+    };
+    let replica = (3..6).find(|&at| is_replica_of_third(&nodes[at])).expect("it has a replica");
+    let mut reader = nodes[replica].client();
+    assert_eq!(moved_to(&mut reader, "foo"), third);
+    ok(&mut reader, "READONLY");
+    eventually("the replica has the value", || text(ok(&mut reader, "GET foo")) == "value");
+    assert_eq!(error(&ask(&mut reader, "SET foo 1")), moved);
+
+    // The primary is killed; its replica has all it had, and takes writes.
+    nodes[2].kill().expect("it runs");
+    eventually("the replica takes over", || {
+        let reply = ask(&mut reader, "SET foo again");
+        reply == Reply::Simple(b"OK".to_vec())
+    });
+    let port = nodes[replica].port();
+    eventually("the others know", || {
+        let reply = ask(&mut client, "GET foo");
+        matches!(&reply, Reply::Error(text) if text.ends_with(format!(":{port}").as_bytes()))
+    });
+    nodes[2].start_again().expect("it starts");
+    eventually("the former primary follows", || {
+        let info = text(ask(&mut nodes[2].client(), "INFO replication"));
+        info.contains("role:slave") && info.contains("master_link_status:up")
+    });
+    let mut former = nodes[2].client();
+    ok(&mut former, "READONLY");
+    eventually("it has what was written meanwhile", || {
+        ask(&mut former, "GET foo") == Reply::Bulk(b"again".to_vec())
+    });
+}
+
+#[test]
+fn a_node_says_what_it_lacks() {
+    let server = |arguments: &[&str]| {
+        let started = Server::start(&Program::under_test(), Options::arguments(arguments));
+        started.err().expect("it does not start").to_string()
+    };
+    let without = server(&["--cluster-enabled", "yes"]);
+    assert!(without.contains("cluster-coordinator is not. Name the etcd"), "{without}");
+    let wrong = server(&["--cluster-enabled", "yes", "--cluster-coordinator", "redis://a"]);
+    assert!(wrong.contains("no address of etcd"), "{wrong}");
+}
+
+#[test]
+fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
+    let etcd = Etcd::start("lone");
+    let node = etcd.node();
+    let mut client = node.connect(Protocol::Resp3).expect("it listens");
+    let refusals = [
+        ("SET a 1", "CLUSTERDOWN Hash slot not served"),
+        ("REPLICAOF 127.0.0.1 1", "ERR REPLICAOF not allowed in cluster mode."),
+        ("SELECT 1", "ERR DB index is out of range"),
+        ("CLUSTER ADDSLOTS 16384", "ERR Invalid or out of range slot"),
+        ("CLUSTER FORGET x", "ERR Unknown node x"),
+        ("CLUSTER DELSLOTS 1", "ERR Slot 1 is already unassigned"),
+    ];
+    for (request, refusal) in refusals {
+        assert_eq!(error(&ask(&mut client, request)), refusal, "{request}");
+    }
+    ok(&mut client, "CLUSTER ADDSLOTSRANGE 0 16382");
+    eventually("the node leads", || {
+        error(&ask(&mut client, "SET foo 1")) == "CLUSTERDOWN The cluster is down"
+    });
+    ok(&mut client, "CLUSTER ADDSLOTS 16383");
+    ok(&mut client, "SET foo 1");
+    assert_eq!(ask(&mut client, "CLUSTER COUNTKEYSINSLOT 12182"), Reply::Integer(1));
+    let keys = ask(&mut client, "CLUSTER GETKEYSINSLOT 12182 10");
+    assert_eq!(keys, Reply::Array(vec![Reply::Bulk(b"foo".to_vec())]));
+    assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
+    assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
+    assert!(text(ok(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));
+    ok(&mut client, "CLUSTER DELSLOTS 12182");
+    assert_eq!(error(&ask(&mut client, "GET foo")), "CLUSTERDOWN Hash slot not served");
+}
