@@ -19,7 +19,7 @@ const OTHERS: usize = 700;
 const DB: DbIndex = DbIndex(0);
 
 fn by_slot(options: &str) -> (Rig, Link) {
-    let text = format!("cluster-enabled yes\nsave \"\"\n{options}");
+    let text = format!("cluster-enabled yes\ncluster-databases 16\nsave \"\"\n{options}");
     let loaded = config::load_text(text.as_bytes());
     let rig = Rig::new(loaded.expect("these options exist").config);
     assert_eq!(rig.engine().keyspace.assignment(), Assignment::BySlot);

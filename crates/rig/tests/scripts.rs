@@ -85,7 +85,9 @@ fn reason(script: &Script) -> Option<&'static str> {
 /// What the engine is configured with. The test `by_slot` runs this file too, with keys assigned by slot.
 fn options() -> String {
     let is_by_slot = if env!("CARGO_CRATE_NAME") == "by_slot" { "yes" } else { "no" };
-    format!("enable-debug-command yes\nsave \"\"\ncluster-enabled {is_by_slot}\n")
+    format!(
+        "enable-debug-command yes\nsave \"\"\ncluster-enabled {is_by_slot}\ncluster-databases 16\n"
+    )
 }
 
 fn configured() -> InProcess {

@@ -102,7 +102,7 @@ fn what_this_version_cannot_be_stops_the_start() {
     let (_, port) = port();
     let output = refused(&folder, &["--port", &port, "--cluster-enabled", "yes"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("\ncluster-enabled is set, but this version can't "), "{said}");
+    assert!(said.contains("\ncluster-enabled is set, but cluster-coordinator is not"), "{said}");
     assert_eq!(output.status.code(), Some(1));
     let output = refused(&folder, &["--port", &port, "--sentinel"]);
     let said = String::from_utf8_lossy(&output.stderr);
