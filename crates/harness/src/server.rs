@@ -461,6 +461,16 @@ pub fn signal(process_id: u32, name: &str) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
 }
 
+/// The stock redis-cli, which is installed beside the reference.
+///
+/// # Errors
+/// Why there is none.
+pub fn redis_cli() -> Result<Command, String> {
+    let mut command = Command::new("chroot");
+    command.args([&peers(&[])?, "redis-cli"]);
+    Ok(command)
+}
+
 /// The folder that `tests/peers` has put servers into, or why it has not.
 fn peers(arguments: &[&str]) -> Result<String, String> {
     let script = repository().join("tests/peers");

@@ -84,7 +84,8 @@ impl Etcd {
 
 /// Runs redis-cli.
 fn redis_cli(words: &[&str]) -> String {
-    let output = Command::new("redis-cli").args(words).output().expect("redis-cli is installed");
+    let output = harness::server::redis_cli().expect("it is installed").args(words).output();
+    let output = output.expect("redis-cli starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "redis-cli {words:?}: {text}");
     text
