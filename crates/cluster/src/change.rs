@@ -7,8 +7,8 @@
 use crate::coordinator::{Change, Compare, LeaseId, Revision, Transaction};
 use crate::id::{Epoch, Id};
 use crate::slots::{COUNT, Slots};
-use crate::topology::{Replica, Shard, Topology};
-use crate::view::{Alive, Keys, View, encode, put_alive};
+use crate::topology::{Holder, Replica, Shard, Topology};
+use crate::view::{Alive, Keys, Switch, View, encode, put_alive};
 use std::fmt;
 
 /// Why nothing is changed: the error that the client gets, without `ERR`.
@@ -102,6 +102,32 @@ pub fn delete_slots(view: &View, slots: &Slots) -> Result<Transaction, Refused> 
         shard.slots = shard.slots.without(slots);
     }
     Ok(view.replace(&topology))
+}
+
+/// CLUSTER FAILOVER: the transaction that asks the primary of `to`'s shard to hand over to it. The primary does it when
+/// `to` has everything, within [`crate::copy::Settings::switch`].
+pub fn ask_switch(view: &View, to: Id) -> Result<Transaction, Refused> {
+    let Some(shard) = view.topology.value.shard_of(to) else {
+        return refused(format!("Unknown node {to}"));
+    };
+    if shard.holder.id == to {
+        return refused("You should send CLUSTER FAILOVER to a replica");
+    }
+    if !view.is_alive(shard.holder) {
+        return refused("Master is down or failed, please use CLUSTER FAILOVER FORCE");
+    }
+    let is_member = shard.copy(to).is_some_and(|copy| {
+        copy.member.is_some_and(|incarnation| view.is_alive(Holder { id: to, incarnation }))
+    });
+    if !is_member {
+        return refused("This replica has not synchronised with its primary yet, try again");
+    }
+    let key = view.keys.switch(view.database, shard.id);
+    let value = encode(&Switch { epoch: shard.epoch, to });
+    Ok(Transaction {
+        compares: vec![view.unchanged(), view.alive_unchanged(to)],
+        changes: vec![Change::Put { key, value, lease: None }],
+    })
 }
 
 /// CLUSTER SET-CONFIG-EPOCH.

@@ -6,6 +6,7 @@
 //! | `db/<database>/topology` | [`Topology`] | with its last copy |
 //! | `db/<database>/alive/<copy>` | [`Alive`] | with the copy's lease |
 //! | `db/<database>/fence/<shard>/<copy>` | [`Fence`] | is overwritten |
+//! | `db/<database>/switch/<shard>` | [`Switch`] | is overwritten |
 
 use crate::coordinator::{Change, Compare, Item, LeaseId, Range, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
@@ -45,6 +46,11 @@ impl Keys {
         format!("{}alive/{copy}", self.database(database))
     }
 
+    /// The key of the switch that is asked for in a shard.
+    pub fn switch(&self, database: Id, shard: Id) -> String {
+        format!("{}switch/{shard}", self.database(database))
+    }
+
     /// The key that says that a copy refuses an epoch.
     pub fn fence(&self, database: Id, shard: Id, copy: Id) -> String {
         format!("{}fence/{shard}/{copy}", self.database(database))
@@ -71,6 +77,15 @@ pub struct Fence {
     pub position: Position,
 }
 
+/// An operator's wish that a copy becomes the primary. The primary of `epoch` fulfils it, or lets it lapse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Switch {
+    /// The epoch that it ends. In any other it says nothing.
+    pub epoch: Epoch,
+    /// The successor.
+    pub to: Id,
+}
+
 /// A value with the revision of its last change.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct At<T> {
@@ -95,6 +110,8 @@ pub struct View {
     pub alive: BTreeMap<Id, At<Alive>>,
     /// The fences, by shard and copy.
     pub fences: BTreeMap<(Id, Id), At<Fence>>,
+    /// The switches that operators have asked for, by shard.
+    pub switches: BTreeMap<Id, At<Switch>>,
 }
 
 impl View {
@@ -103,6 +120,7 @@ impl View {
         let prefix = keys.database(database);
         let mut topology = None;
         let (mut alive, mut fences) = (BTreeMap::new(), BTreeMap::new());
+        let mut switches = BTreeMap::new();
         for item in &range.items {
             let Some(name) = item.key.strip_prefix(&prefix) else {
                 return Err(Invalid(format!("{} is no key of the database", item.key)));
@@ -119,12 +137,23 @@ impl View {
                 ["fence", shard, copy] => {
                     fences.insert((id(shard)?, id(copy)?), read(item)?);
                 }
+                ["switch", shard] => {
+                    switches.insert(id(shard)?, read(item)?);
+                }
                 // A later version may have more.
                 _ => {}
             }
         }
         let (keys, revision) = (keys.clone(), range.revision);
-        Ok(topology.map(|topology| View { keys, database, revision, topology, alive, fences }))
+        Ok(topology.map(|topology| View {
+            keys,
+            database,
+            revision,
+            topology,
+            alive,
+            fences,
+            switches,
+        }))
     }
 
     /// Returns whether a copy has a lease and these very data.

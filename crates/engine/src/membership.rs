@@ -44,6 +44,8 @@ pub enum Request {
         /// This server has keys.
         has_keys: bool,
     },
+    /// CLUSTER FAILOVER.
+    Switch,
     /// CLUSTER FAILOVER TAKEOVER, FORCE.
     TakeOver,
 }
@@ -56,6 +58,9 @@ pub struct Published {
     pub me: Id,
     /// This server takes writes: it is the holder with these very data, and acts as such.
     pub leads: bool,
+    /// This server's shard has another primary from this moment, and one of the two is this server: requests wait until
+    /// the other has seen that, too.
+    pub changes_roles: bool,
     /// The number of each slot's shard.
     owners: Box<[u16]>,
     /// Requests are answered, with and without `cluster-require-full-coverage`.
@@ -81,7 +86,7 @@ pub enum Place {
 
 impl Published {
     /// Prepares a view for readers.
-    pub fn new(view: View, me: Id, leads: bool) -> Published {
+    pub fn new(view: View, me: Id, leads: bool, changes_roles: bool) -> Published {
         let mut owners = vec![UNASSIGNED; usize::from(COUNT)].into_boxed_slice();
         for (at, shard) in view.topology.value.shards.iter().enumerate() {
             for &(first, last) in shard.slots.ranges() {
@@ -89,7 +94,15 @@ impl Published {
             }
         }
         let is_ok = [view.is_ok(false), view.is_ok(true)];
-        Published { view, me, leads, owners, is_ok, slot_replies: Default::default() }
+        Published {
+            view,
+            me,
+            leads,
+            changes_roles,
+            owners,
+            is_ok,
+            slot_replies: Default::default(),
+        }
     }
 
     /// Where a request for `slot` belongs.
@@ -158,7 +171,7 @@ impl Membership {
     }
 
     /// Readers see this from now on.
-    pub fn publish(&self, published: Published) {
+    pub(crate) fn publish(&self, published: Published) {
         *lock(&self.newest) = Some(Arc::new(published));
         self.version.fetch_add(1, Release);
     }

@@ -5,8 +5,10 @@ use harness::client::{Client, ask, ok};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Options, Program, Server, free_port, repository};
 use harness::wait::eventually;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// An etcd of a test's own, removed in the end.
 struct Etcd {
@@ -238,6 +240,95 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
     assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
     assert!(text(ok(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));
+    let mut waiting = node.client();
+    waiting.send(&["BLPOP", "{foo}list", "0"]).expect("it is sent");
+    eventually("it waits", || {
+        text(ask(&mut client, "INFO clients")).contains("blocked_clients:1\r")
+    });
     ok(&mut client, "CLUSTER DELSLOTS 12182");
+    let reply = waiting.reply().expect("the connection stays");
+    assert_eq!(error(&reply), "CLUSTERDOWN Hash slot not served");
     assert_eq!(error(&ask(&mut client, "GET foo")), "CLUSTERDOWN Hash slot not served");
+}
+
+/// Counts up a key as fast as it can, going where MOVED says, until it is stopped. Returns how often that was
+/// confirmed, and how often a request was lost with its connection or refused.
+fn count_up(address: SocketAddr, key: &str, is_over: &AtomicBool) -> (i64, i64) {
+    let (mut confirmed, mut failed) = (0, 0);
+    let mut client = Client::connect(address).expect("it listens");
+    while !is_over.load(Relaxed) {
+        match client.command(&["INCR", key]) {
+            Ok(Reply::Integer(_)) => confirmed += 1,
+            Ok(Reply::Error(text)) if text.starts_with(b"MOVED ") => {
+                let text = String::from_utf8(text).expect("it is text");
+                let to = text.rsplit(' ').next().and_then(|to| to.parse().ok());
+                client = Client::connect(to.expect("it names an address")).expect("it listens");
+            }
+            Ok(Reply::Error(text)) if text.starts_with(b"CLUSTERDOWN") => failed += 1,
+            other => panic!("INCR {key}: {other:?}"),
+        }
+    }
+    (confirmed, failed)
+}
+
+/// While clients write, a replica takes over from its primary and back: everything that was confirmed is there, and no
+/// client sees an error but MOVED.
+#[test]
+fn a_planned_switch_loses_nothing_and_refuses_nothing() {
+    let etcd = Etcd::start("switch");
+    let nodes = six(&etcd);
+    let node = |port: u16| nodes.iter().find(|node| node.port() == port).expect("it is one");
+    let primary_of_foo = || {
+        let reply = ask(&mut nodes[0].client(), "CLUSTER SLOTS");
+        // The last shard has the slot.
+        let range = list(&reply).last();
+        let Some(Reply::Integer(port)) = range.map(|range| &list(&list(range)[2])[1]) else {
+            panic!("no range with its port: {reply:?}")
+        };
+        u16::try_from(*port).expect("a port")
+    };
+    let replica_of = |port: u16| {
+        let is_replica = |node: &&Server| {
+            let reply = ask(&mut node.client(), "ROLE");
+            list(&reply).get(2) == Some(&Reply::Integer(port.into()))
+        };
+        nodes.iter().find(is_replica).map(Server::port)
+    };
+    let refusal = error(&ask(&mut node(primary_of_foo()).client(), "CLUSTER FAILOVER"));
+    assert_eq!(refusal, "ERR You should send CLUSTER FAILOVER to a replica");
+    let mut waiting = node(primary_of_foo()).client();
+    waiting.send(&["BLPOP", "{foo}list", "0"]).expect("it is sent");
+    let is_over = AtomicBool::new(false);
+    let address = node(primary_of_foo()).address();
+    std::thread::scope(|threads| {
+        let clients: Vec<_> = (0..4)
+            .map(|at| {
+                let (key, is_over) = (format!("{{foo}}{at}"), &is_over);
+                threads.spawn(move || (key.clone(), count_up(address, &key, is_over)))
+            })
+            .collect();
+        for _ in 0..3 {
+            let primary = primary_of_foo();
+            let mut replica = None;
+            eventually("the primary has a replica that is in step", || {
+                replica = replica_of(primary);
+                let client = replica.map(|port| node(port).client());
+                client.is_some_and(|mut client| ask(&mut client, "CLUSTER FAILOVER") == simple_ok())
+            });
+            eventually("the replica takes over", || Some(primary_of_foo()) == replica);
+        }
+        let reply = error(&waiting.reply().expect("the connection stays"));
+        assert!(reply.starts_with("MOVED 12182 "), "{reply}");
+        is_over.store(true, Relaxed);
+        for client in clients {
+            let (key, (confirmed, refused)) = client.join().expect("it ends");
+            let port = nodes[0].port().to_string();
+            let counted = redis_cli(&["-c", "-p", &port, "GET", &key]);
+            assert_eq!((counted.trim(), refused), (confirmed.to_string().as_str(), 0), "{key}");
+        }
+    });
+}
+
+fn simple_ok() -> Reply {
+    Reply::Simple(b"OK".to_vec())
 }

@@ -255,3 +255,24 @@ fn who_leaves_takes_no_fence_along() {
     assert!(settle(&mut store, 2));
     assert_eq!(fences(&store), (1, 2));
 }
+
+#[test]
+fn a_switch_is_asked_for_by_a_replica_that_is_in_step() {
+    let mut store = six();
+    let ask = |store: &mut Store, copy: u8| {
+        let view = store.view(id(copy));
+        store.ask(ask_switch(&view, id(copy)))
+    };
+    assert_eq!(ask(&mut store, 1).unwrap_err(), "You should send CLUSTER FAILOVER to a replica");
+    let early = ask(&mut store, 4).unwrap_err();
+    assert!(early.starts_with("This replica has not synchronised"), "{early}");
+    let view = store.view(id(4));
+    let shard = view.topology.value.shard_of(id(4)).expect("it has one");
+    let holder = Holder { id: id(4), incarnation: Incarnation(4) };
+    assert!(store.commit(&promotion::enrol(&view, shard, holder)));
+    ask(&mut store, 4).expect("it is in step");
+    let view = store.view(id(4));
+    let shard = view.topology.value.shard_of(id(4)).expect("it has one");
+    let asked = view.switches.get(&shard.id).map(|at| at.value);
+    assert_eq!(asked, Some(Switch { epoch: shard.epoch, to: id(4) }));
+}

@@ -65,6 +65,34 @@ impl Copy {
         self.due_without_primary(now, facts, actions)
     }
 
+    /// Begins the switch that an operator asks for, once, and gives it up when its time is over.
+    pub(super) fn begin_switch(&mut self, now: Moment, facts: &Facts) {
+        if matches!(self.switch, Some((_, false))) && now >= self.switch_until {
+            self.switch = None;
+        }
+        let Role::Leads(epoch) = self.role else { return };
+        let Some((view, shard)) = self.shard() else { return };
+        let Some(asked) = view.switches.get(&shard.id) else { return };
+        let (to, revision) = (asked.value.to, asked.revision);
+        if asked.value.epoch != epoch || self.switch.is_some() {
+            return;
+        }
+        if revision > self.asked.0 {
+            self.asked = (revision, now, false);
+        }
+        let (_, seen, is_done) = self.asked;
+        if is_done {
+            return;
+        }
+        let is_late = now >= seen + self.settings.switch;
+        // Clients wait for the switch itself, not for a link.
+        if is_late || facts.linked.contains(&to) {
+            self.asked.2 = true;
+            self.switch = (!is_late).then_some((to, false));
+            self.switch_until = now + self.settings.switch;
+        }
+    }
+
     fn due_of_primary(&mut self, facts: &Facts) -> Option<Transaction> {
         let (view, shard) = self.shard()?;
         match self.switch {

@@ -16,7 +16,7 @@ mod decide;
 mod lease;
 
 use crate::Moment;
-use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Transaction};
+use crate::coordinator::{LeaseCall, LeaseId, LeaseReply, Outcome, Revision, Transaction};
 use crate::id::{Epoch, Id, Incarnation, Position};
 use crate::topology::{Holder, Shard};
 use crate::view::{Alive, View};
@@ -34,6 +34,8 @@ pub struct Settings {
     pub grace: Moment,
     /// How long a copy's promise to its primary lasts while the coordinator is away.
     pub promise: Moment,
+    /// How long a switch waits for the successor's link, and then, with writes paused, until it has everything.
+    pub switch: Moment,
 }
 
 /// What the host knows at the moment.
@@ -50,6 +52,8 @@ pub struct Facts {
     /// For a primary: how many members, itself among them, hold all that may have been confirmed. It is counted only
     /// with acknowledgements of the present epoch and of the data with which the members were enrolled.
     pub holding: usize,
+    /// For a primary: the copies that receive what it writes, and are not far behind.
+    pub linked: Vec<Id>,
     /// For a primary: the copies that have acknowledged everything in the present epoch, and the data they have.
     pub level: Vec<Holder>,
 }
@@ -119,6 +123,10 @@ pub struct Copy {
     fenced: Option<(Epoch, Moment)>,
     /// The planned switch: to whom, and whether its transaction may have been sent.
     switch: Option<(Id, bool)>,
+    /// Until when the successor may come level.
+    switch_until: Moment,
+    /// The switch that an operator asked for last: its revision, when it was seen, and whether it was begun or has lapsed.
+    asked: (Revision, Moment, bool),
 }
 
 impl Copy {
@@ -141,6 +149,8 @@ impl Copy {
             changed: None,
             fenced: None,
             switch: None,
+            switch_until: Moment::ZERO,
+            asked: (0, Moment::ZERO, true),
         }
     }
 
@@ -202,21 +212,13 @@ impl Copy {
         leads && self.switch.is_none() && (has_quorum || self.is_alone(now))
     }
 
-    /// Begins a planned switch. The host pauses writes until the role changes or [`Copy::is_switching`] is false.
-    pub fn switch_to(&mut self, successor: Id) {
-        if matches!(self.role, Role::Leads(_)) && self.switch.is_none() {
-            self.switch = Some((successor, false));
-        }
+    /// Returns whether the newest view names this copy as the primary, with the data that it has; its role follows.
+    pub fn is_named(&self) -> bool {
+        self.shard().is_some_and(|(_, shard)| shard.holder == self.myself())
     }
 
-    /// Ends a planned switch, if it is not too late. Writes may be taken again when [`Copy::is_switching`] is false.
-    pub fn cancel_switch(&mut self) {
-        if let Some((_, false)) = self.switch {
-            self.switch = None;
-        }
-    }
-
-    /// Returns whether a planned switch is on its way.
+    /// Returns whether a planned switch is on its way, which an operator asked for in [`View::switches`]. The host pauses
+    /// writes meanwhile.
     pub fn is_switching(&self) -> bool {
         self.switch.is_some()
     }
@@ -302,6 +304,7 @@ impl Copy {
             actions.push(Action::Read);
         }
         self.follow_view(&mut actions);
+        self.begin_switch(now, facts);
         if !self.is_committing
             && !self.is_reading
             && self.lease.is_present()

@@ -3,7 +3,7 @@
 use super::*;
 use crate::slots::Slots;
 use crate::topology::{Address, Replica, Topology};
-use crate::view::{At, Fence, Keys};
+use crate::view::{At, Fence, Keys, Switch};
 
 const ME: Id = Id::new([2; 20]);
 const OTHER: Id = Id::new([1; 20]);
@@ -16,7 +16,7 @@ const fn ms(ms: u64) -> Moment {
 }
 
 fn settings() -> Settings {
-    Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000) }
+    Settings { ttl: ms(4000), retry: ms(200), grace: ms(500), promise: ms(2000), switch: ms(300) }
 }
 
 /// A shard with two members, led by `holder`; both have leases.
@@ -44,12 +44,14 @@ fn view(holder: Id) -> View {
         topology: At { value: topology, revision: 8 },
         alive: [alive(OTHER, Incarnation(1), 6), alive(ME, MINE, LEASE)].into(),
         fences: BTreeMap::new(),
+        switches: BTreeMap::new(),
     }
 }
 
 fn facts() -> Facts {
     let position = Position { epoch: EPOCH, offset: 10 };
-    Facts { position, is_whole: true, is_listed: true, ..Facts::default() }
+    let linked = vec![OTHER];
+    Facts { position, is_whole: true, is_listed: true, linked, ..Facts::default() }
 }
 
 /// A copy that has a lease, and has read `view`.
@@ -195,28 +197,63 @@ fn a_new_lease_counts_when_the_view_shows_it() {
     assert!(copy.is_alone(ms(9023)));
 }
 
+/// A view in which a switch to the other copy is asked for.
+fn asked(epoch: Epoch) -> View {
+    let mut view = view(ME);
+    let value = Switch { epoch, to: OTHER };
+    view.switches.insert(OTHER, At { value, revision: 9 });
+    view
+}
+
+#[test]
+fn a_switch_is_given_up_while_nothing_of_it_was_sent() {
+    let mut copy = started(asked(EPOCH));
+    copy.step(ms(2), &facts());
+    assert!(copy.is_switching() && !copy.may_confirm(ms(3)));
+    let end = settings().switch + ms(3);
+    copy.step(end, &facts());
+    assert!(!copy.is_switching(), "its time is over");
+    copy.step(end + ms(1), &facts());
+    assert!(!copy.is_switching(), "it is begun once");
+
+    let mut copy = started(asked(EPOCH));
+    let unlinked = Facts { linked: Vec::new(), ..facts() };
+    copy.step(ms(2), &unlinked);
+    assert!(!copy.is_switching(), "writes do not pause for a link");
+    copy.step(ms(3), &facts());
+    assert!(copy.is_switching());
+    let mut copy = started(asked(EPOCH));
+    copy.step(ms(2), &unlinked);
+    copy.step(end, &facts());
+    assert!(!copy.is_switching(), "it has lapsed");
+
+    let mut copy = started(asked(Epoch(EPOCH.0 - 1)));
+    copy.step(ms(2), &facts());
+    assert!(!copy.is_switching(), "it was asked for in another epoch");
+}
+
 #[test]
 fn a_switch_is_sent_when_the_successor_has_everything_and_only_another_epoch_ends_it() {
     let successor = Holder { id: OTHER, incarnation: Incarnation(1) };
     let level = Facts { level: vec![successor], ..facts() };
-    let mut copy = started(view(ME));
+    let mut copy = started(asked(EPOCH));
     copy.step(ms(2), &facts());
-    copy.switch_to(OTHER);
+    assert!(copy.is_switching());
     assert_eq!(copy.step(ms(3), &facts()), [], "the successor lacks something");
     assert!(!copy.may_confirm(ms(3)) && copy.is_alone(ms(3)), "writes pause, reads go on");
     assert!(transaction(&copy.step(ms(4), &level)).is_some());
     assert!(!copy.is_alone(ms(4)), "the switch may have been made");
-    copy.cancel_switch();
     copy.failed(ms(500), Call::Commit);
-    assert!(copy.is_switching() && !copy.may_confirm(ms(501)));
+    copy.step(ms(501), &facts());
+    assert!(copy.is_switching() && !copy.may_confirm(ms(501)), "no timer ends it");
     // etcd is back, and the view is as before: the switch may still arrive.
     copy.step(ms(700), &facts());
     copy.lease_replied(ms(701), ms(700), LeaseReply::Held { id: LEASE, ttl: ms(4000) });
-    copy.read(ms(702), ms(700), Some(view(ME)));
+    copy.read(ms(702), ms(700), Some(asked(EPOCH)));
     let actions = copy.step(ms(703), &level);
     let cancel = transaction(&actions).expect("it cancels");
     assert!(!copy.may_confirm(ms(703)) && cancel.compares[0].revision == 8);
-    let mut cancelled = view(ME);
+    let mut cancelled = asked(EPOCH);
     cancelled.topology.value.epoch = EPOCH.next();
     cancelled.topology.value.shards[0].epoch = EPOCH.next();
     copy.committed(ms(704), Outcome::Done(12));

@@ -47,6 +47,7 @@ fn view() -> View {
         topology: At { value: topology, revision: 1 },
         alive: [1, 2, 3, 4, 5].map(alive).into(),
         fences: Default::default(),
+        switches: Default::default(),
     }
 }
 

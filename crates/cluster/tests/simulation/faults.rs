@@ -1,6 +1,5 @@
 //! What goes wrong, drawn from the seed.
 
-use crate::server::Server;
 use crate::world::World;
 use cluster::Moment;
 use cluster::id::Id;
@@ -118,14 +117,9 @@ impl World {
     }
 
     fn begin_switch(&mut self) {
-        let successor = &self.servers[self.rng.index(self.servers.len())];
-        let (successor, shard) = (successor.id, successor.shard);
-        self.faults.successor = Some(successor);
-        let may =
-            |it: &&mut Server| it.shard == shard && it.leads().is_some() && it.id != successor;
-        let leader = self.servers.iter_mut().find(may);
-        if let Some(leader) = leader {
-            leader.machine.switch_to(successor);
+        let successor = self.servers[self.rng.index(self.servers.len())].id;
+        if !self.etcd.is_down && self.ask_switch(successor) {
+            self.faults.successor = Some(successor);
         }
     }
 

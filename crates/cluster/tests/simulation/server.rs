@@ -12,6 +12,7 @@ pub(crate) const SETTINGS: Settings = Settings {
     retry: Moment::from_millis(200),
     grace: Moment::from_millis(500),
     promise: Moment::from_secs(2),
+    switch: Moment::from_secs(3),
 };
 
 /// An entry of the data: the epoch in which it was written, and a number that no other has.
@@ -136,6 +137,7 @@ impl Server {
             frozen: self.frozen,
             is_listed: self.is_listed,
             holding: self.holders(self.confirmed.max(self.led_from)),
+            linked: self.held.keys().copied().collect(),
             level: level.map(|(&id, &(incarnation, _))| Holder { id, incarnation }).collect(),
         }
     }

@@ -143,17 +143,14 @@ pub(super) fn bump_epoch(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-/// `CLUSTER FAILOVER`. Both FORCE and TAKEOVER make a copy the primary of a shard that has lost it, whatever the others have.
+/// `CLUSTER FAILOVER`. FORCE and TAKEOVER do the same while the primary is there; if it is gone they make this copy the
+/// primary, whatever the others have.
 pub(super) fn failover(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     me(cx)?;
-    if args.len() == 3 && (args.is(2, "force") || args.is(2, "takeover")) {
-        return operate(cx, Request::TakeOver);
-    }
-    if args.len() != 2 {
-        return Err(Error::Syntax);
-    }
-    Err(Error::text(
-        "ERR A planned CLUSTER FAILOVER is not there yet. A replica takes over by itself when its \
-         primary's lease ends, or with TAKEOVER when the primary is gone",
-    ))
+    let request = match args.len() {
+        2 => Request::Switch,
+        3 if args.is(2, "force") || args.is(2, "takeover") => Request::TakeOver,
+        _ => return Err(Error::Syntax),
+    };
+    operate(cx, request)
 }

@@ -23,6 +23,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering::*,
 };
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use structs::crc16::key_slot;
 use structs::sync::lock;
 use waiter::Waiter;
 
@@ -228,6 +229,11 @@ impl Client {
     /// Whether it waits for keys.
     pub(crate) fn waits_for_keys(&self) -> bool {
         self.waiter().is_some_and(|waiter| !waiter.keys().is_empty())
+    }
+
+    /// The slot of the keys that it waits for.
+    pub(crate) fn waits_for_slot(&self) -> Option<u16> {
+        self.waiter()?.keys().first().map(|key| key_slot(key))
     }
 
     /// Calls off what it waits for in a blocked command; its thread is to be told to end the wait with

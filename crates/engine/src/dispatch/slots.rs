@@ -1,16 +1,21 @@
 //! The gate of a cluster's node: whether a request's keys are in one slot, and whether this server answers for it.
 
+use super::NotNow;
 use super::gates::{Refusal, may_write};
 use crate::args::Args;
-use crate::clients::flag;
+use crate::clients::{Client, flag};
 use crate::command::Flags;
 use crate::cx::Cx;
+use crate::engine::Engine;
 use crate::error::Error;
+use crate::mailbox::{Message, recheck_all};
 use crate::membership::{Place, Published};
 use crate::request_keys::RequestKeys;
+use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::describe::{Asker, Node};
-use config::ClusterEndpointType;
+use config::{ClusterEndpointType, Config};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 const DOWN: &str = "CLUSTERDOWN The cluster is down";
@@ -18,11 +23,7 @@ const DOWN: &str = "CLUSTERDOWN The cluster is down";
 impl Cx<'_> {
     /// How nodes are named to this client.
     pub fn asker(&self) -> Asker {
-        let by = self.engine.config.cluster_preferred_endpoint_type();
-        Asker {
-            is_tls: self.session.transport_flags & flag::TLS != 0,
-            wants_hostname: by == ClusterEndpointType::Hostname,
-        }
+        self.engine.asker(self.session.transport_flags)
     }
 
     /// What the coordinator said last.
@@ -49,23 +50,42 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
         let text = "CROSSSLOT Keys in request don't hash to the same slot";
         return Err(Error::Elsewhere(text.into()).into());
     }
-    let may_write = may_write(cx, row);
-    served(cx, slot.number(), may_write).map_err(Refusal::from)
+    let caller = Caller {
+        asker: cx.asker(),
+        reads_replica: cx.session.reads_replica,
+        may_write: may_write(cx, row),
+    };
+    served(&cx.engine.config, cx.membership().as_deref(), slot.number(), caller)
+}
+
+/// What matters of a client and its request.
+#[derive(Clone, Copy)]
+struct Caller {
+    asker: Asker,
+    reads_replica: bool,
+    may_write: bool,
 }
 
 /// Whether requests for this slot are answered here.
-fn served(cx: &Cx<'_>, slot: u16, may_write: bool) -> Result<(), Error> {
-    let down = |text: &str| Err(Error::Elsewhere(text.into()));
-    let Some(published) = cx.membership() else { return down(DOWN) };
-    let place = published.place_of(slot, cx.asker());
+fn served(
+    config: &Config,
+    published: Option<&Published>,
+    slot: u16,
+    caller: Caller,
+) -> Result<(), Refusal> {
+    let down = |text: &str| Err(Error::Elsewhere(text.into()).into());
+    let Some(published) = published else { return down(DOWN) };
+    let place = published.place_of(slot, caller.asker);
+    if published.changes_roles && matches!(place, Place::NotYet | Place::Replica(_)) {
+        return Err(NotNow::Paused.into());
+    }
     if place == Place::Unassigned {
         return down("CLUSTERDOWN Hash slot not served");
     }
-    let config = &cx.engine.config;
     if !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if may_write => {
+            true if caller.may_write => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
@@ -73,9 +93,47 @@ fn served(cx: &Cx<'_>, slot: u16, may_write: bool) -> Result<(), Error> {
     }
     match place {
         Place::Here => Ok(()),
-        Place::Replica(_) if cx.session.reads_replica && !may_write => Ok(()),
-        Place::Replica(node) | Place::Moved(node) => Err(moved(slot, &node)),
+        Place::Replica(_) if caller.reads_replica && !caller.may_write => Ok(()),
+        Place::Replica(node) | Place::Moved(node) => Err(moved(slot, &node).into()),
         Place::NotYet | Place::Unassigned => down(DOWN),
+    }
+}
+
+impl Engine {
+    /// Shows readers the newest view. Clients that wait for keys which are served elsewhere now are sent there, and what
+    /// has waited for this view is tried again.
+    pub fn publish_membership(&self, published: Published) {
+        self.membership.publish(published);
+        if let Some(published) = self.membership.newest() {
+            self.clients.all().iter().for_each(|client| self.send_away(client, &published));
+        }
+        recheck_all(&self.mailboxes);
+    }
+
+    fn send_away(&self, client: &Client, published: &Published) {
+        let Some(slot) = client.waits_for_slot() else { return };
+        let flags = client.flags();
+        let caller = Caller {
+            asker: self.asker(flags),
+            reads_replica: flags & flag::READS_REPLICA != 0,
+            may_write: self.last_writes(client),
+        };
+        let served = served(&self.config, Some(published), slot, caller);
+        let Err(Refusal::Error(Error::Elsewhere(line))) = served else { return };
+        if let Some(token) = client.call_off_wait(&self.stats) {
+            let error = Some(Cow::Owned(line));
+            let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
+            self.mailboxes[client.thread].post(message);
+        }
+    }
+
+    /// How nodes are named to a client with these flags.
+    fn asker(&self, flags: u64) -> Asker {
+        let by = self.config.cluster_preferred_endpoint_type();
+        Asker {
+            is_tls: flags & flag::TLS != 0,
+            wants_hostname: by == ClusterEndpointType::Hostname,
+        }
     }
 }
 
@@ -94,9 +152,14 @@ pub(super) fn slot_of_script(
     }
     let keyspace = &cx.engine.keyspace;
     let keys = RequestKeys::of(keyspace, row.command, args.words());
-    let may_write = row.command.flags.has(Flags::WRITE);
+    let caller = Caller {
+        asker: cx.asker(),
+        reads_replica: cx.session.reads_replica,
+        may_write: row.command.flags.has(Flags::WRITE),
+    };
+    let published = cx.membership();
     for slot in keys.iter().filter_map(|key| key.slot(keyspace)) {
-        if served(cx, slot.number(), may_write).is_err() {
+        if served(&cx.engine.config, published.as_deref(), slot.number(), caller).is_err() {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());
         }

@@ -5,6 +5,7 @@
 use crate::engine::Engine;
 use crate::failover::{Address, Plan, Stage};
 use crate::mailbox::recheck_all;
+use journal::JournalPos;
 use keyspace::Millis;
 use replication::failover::{Candidate, Step};
 use replication::primary::Stage as Link;
@@ -48,6 +49,38 @@ impl Engine {
             return None;
         }
         machine.due(self.journal.position(), &self.candidates(), now)
+    }
+
+    /// Writes pause, because a cluster's coordinator is to name another primary, and replicas are asked what they have.
+    /// Returns the stream's end before and behind that question. The world is stopped.
+    pub fn begin_switch(&self) -> (JournalPos, JournalPos) {
+        let before = self.journal.position();
+        self.append_to_stream(wire::GETACK);
+        self.pause.begin_failover();
+        (before, self.journal.position())
+    }
+
+    /// The other primary is named, or this server remains it: what waits is tried again.
+    pub fn end_switch(&self) {
+        self.pause.end_failover();
+        recheck_all(&self.mailboxes);
+    }
+
+    /// The replicas that have everything, since [`Engine::begin_switch`] returned `request`.
+    pub fn level_replicas(&self, request: (JournalPos, JournalPos)) -> Vec<Address> {
+        let (before, behind) = request;
+        // An acknowledgement does not count the question that it answers.
+        let wanted = match self.journal.position() {
+            position if position == behind => before,
+            position => position,
+        };
+        self.addresses_at(wanted)
+    }
+
+    /// The replicas that get the stream and have acknowledged so much of it.
+    pub fn addresses_at(&self, position: JournalPos) -> Vec<Address> {
+        let candidates = self.candidates().into_iter();
+        candidates.filter(|it| it.acknowledged >= position).map(|it| it.address).collect()
     }
 
     fn candidates(&self) -> Vec<Candidate> {

@@ -81,6 +81,10 @@ impl Engine {
             if flags & flag::READS_REPLICA != 0 && !self.last_writes(&client) {
                 continue;
             }
+            if self.membership.is_on() && client.waits_for_keys() {
+                // It is sent to where its keys are.
+                continue;
+            }
             let can_redirect = flags & flag::CAN_REDIRECT != 0 && client.waits_for_keys();
             let primary = can_redirect.then(|| self.upstream.primary()).flatten();
             let (error, fate) = match primary {
@@ -96,7 +100,7 @@ impl Engine {
     }
 
     /// Whether the command that the client sent last may write.
-    fn last_writes(&self, client: &Client) -> bool {
+    pub(crate) fn last_writes(&self, client: &Client) -> bool {
         let command = client.live.last_command.load(Relaxed).checked_sub(1);
         command.is_some_and(|index| self.table.all()[index].command.flags.has(Flags::WRITE))
     }

@@ -60,6 +60,7 @@ impl Data {
             frozen: self.frozen,
             is_listed: true,
             holding: 0,
+            linked: Vec::new(),
             level: Vec::new(),
         }
     }

@@ -4,6 +4,7 @@
 //! ```text
 //!   identity   the node's name and address, and the file that keeps the name
 //!   facts      what the decisions know of the data
+//!   switch     the pause of a planned switch
 //!   operator   CLUSTER MEET, ADDSLOTS, REPLICATE …: transactions, on a thread of their own
 //! ```
 //!
@@ -13,6 +14,7 @@
 mod facts;
 mod identity;
 mod operator;
+mod switch;
 
 use crate::log;
 use cluster::Moment;
@@ -33,6 +35,7 @@ use process::thread;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use switch::Switch;
 
 /// The times: a lease of four seconds.
 const SETTINGS: Settings = Settings {
@@ -40,6 +43,7 @@ const SETTINGS: Settings = Settings {
     retry: Moment::from_millis(200),
     grace: Moment::from_millis(500),
     promise: Moment::from_secs(2),
+    switch: Moment::from_secs(5),
 };
 
 /// How long a call may take.
@@ -47,6 +51,9 @@ const CALL: Moment = Moment::from_secs(1);
 
 /// How long the thread waits for a change before it looks at the time and the data again.
 const LOOK: Moment = Moment::from_millis(50);
+
+/// The same during a switch, in which writes wait.
+const LOOK_AT_SWITCH: Moment = Moment::from_millis(5);
 
 /// The place of a primary that is not to be followed: nothing can listen there.
 const NOWHERE: (&str, u16) = ("127.0.0.1", 0);
@@ -125,9 +132,10 @@ struct Host {
     driver: Driver<Client>,
     identity: Identity,
     data: Data,
+    switch: Switch,
     began: Instant,
-    /// What is published: the revision, and whether this server leads.
-    published: Option<(Revision, bool)>,
+    /// What is published: the revision, whether this server leads, whether requests wait for a change of roles.
+    published: Option<(Revision, bool, bool)>,
     /// When the address was last corrected.
     corrected: Option<Instant>,
 }
@@ -139,8 +147,8 @@ impl Host {
         let myself = Replica { id, address, member: None, is_never_promoted: false };
         let copy = Copy::new(id, incarnation, SETTINGS);
         let driver = Driver::new(copy, client, keys, myself, incarnation);
-        let (data, began) = (Data::default(), Instant::now());
-        Host { engine, driver, identity, data, began, published: None, corrected: None }
+        let (data, switch, began) = (Data::default(), Switch::default(), Instant::now());
+        Host { engine, driver, identity, data, switch, began, published: None, corrected: None }
     }
 
     fn run(mut self) {
@@ -150,14 +158,18 @@ impl Host {
             if self.data.is_about_to_be_replaced(self.engine) {
                 self.driver.copy.reincarnate(draw());
             }
-            let facts = self.data.facts(self.engine, &self.driver.copy);
+            let mut facts = self.data.facts(self.engine, &self.driver.copy);
+            facts.linked = switch::linked(self.engine, &self.driver.copy);
+            facts.level = self.switch.level(self.engine, &self.driver.copy);
             let actions = self.driver.turn(&clock, &facts);
             // What ends this server's leadership is seen by clients before, what begins it after the fact.
             self.publish();
             actions.into_iter().for_each(|action| self.act(action));
+            self.switch.follow(self.engine, &self.driver.copy);
             self.publish();
             self.correct_address();
-            if !self.driver.wait(&clock, LOOK) {
+            let look = if self.switch.is_on() { LOOK_AT_SWITCH } else { LOOK };
+            if !self.driver.wait(&clock, look) {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
@@ -216,14 +228,20 @@ impl Host {
     fn publish(&mut self) {
         let copy = &self.driver.copy;
         let Some(view) = copy.view() else { return };
-        let leads = matches!(copy.role(), Role::Leads(_))
-            && copy.may_confirm(self.began.elapsed())
-            && !self.engine.upstream.is_replica();
-        let newest = Some((view.revision, leads));
+        let now = self.began.elapsed();
+        let is_leader = matches!(copy.role(), Role::Leads(_)) && !self.engine.upstream.is_replica();
+        // While a switch waits for its successor, writes wait at a gate of their own; when it may have been made, all do.
+        let is_pausing = copy.is_switching() && copy.is_alone(now);
+        let leads = is_leader && (is_pausing || copy.may_confirm(now));
+        let may_be_switched = is_leader && copy.is_switching() && !is_pausing;
+        // The view is ahead of the role for a moment.
+        let will_lead = !is_leader && copy.is_named() && copy.is_coordinator_present();
+        let changes_roles = will_lead || may_be_switched || self.switch.has_handed_over(copy);
+        let newest = Some((view.revision, leads, changes_roles));
         if newest != self.published {
             self.published = newest;
-            let published = Published::new(view.clone(), self.identity.id, leads);
-            self.engine.membership.publish(published);
+            let published = Published::new(view.clone(), self.identity.id, leads, changes_roles);
+            self.engine.publish_membership(published);
         }
     }
 

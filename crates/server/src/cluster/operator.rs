@@ -111,11 +111,15 @@ impl Operator {
                 change::forget(&view, me, *copy, self.fresh(), home)
             }
             Request::Reset { has_keys } => change::reset(&view, me, self.fresh(), home, *has_keys),
+            Request::Switch => change::ask_switch(&view, me),
             Request::TakeOver => {
                 let shard = view.topology.value.shard_of(me).ok_or_else(|| unknown(me))?;
-                promotion::recover(&view, shard, me).ok_or_else(|| {
-                    Refused("The primary of this shard is there, so nothing is taken over".into())
-                })
+                match view.is_alive(shard.holder) {
+                    true => change::ask_switch(&view, me),
+                    false => promotion::recover(&view, shard, me).ok_or_else(|| {
+                        Refused("This server has no lease at the coordinator, try again".into())
+                    }),
+                }
             }
         }
         .map(Some)

@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::server::Server;
+use cluster::change;
 use cluster::id::{Epoch, Id};
 use cluster::promotion::{self, Election};
 use cluster::topology::Shard;
@@ -45,6 +46,15 @@ impl World {
             |server: &Server| server.is_whole && server.log.len() + 3 >= leader.log.len();
         let now = leader.clock(self.now);
         leader.machine.is_alone(now) && self.copies(shard).all(is_level)
+    }
+
+    /// Does what CLUSTER FAILOVER does. Returns whether it was not refused.
+    pub(crate) fn ask_switch(&mut self, successor: Id) -> bool {
+        let view = self.view_of(self.database);
+        let transaction = change::ask_switch(&view, successor);
+        let is_asked = transaction.is_ok();
+        transaction.into_iter().for_each(|transaction| self.commit(transaction));
+        is_asked
     }
 
     /// Does what an operator does when too many copies have lost their data.

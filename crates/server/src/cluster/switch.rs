@@ -1,0 +1,107 @@
+//! The pause of a planned switch: from when the decisions begin it until they have ended it, writes wait, and replicas
+//! are asked what they have.
+
+use crate::log;
+use cluster::copy::{Copy, Role};
+use cluster::id::Id;
+use cluster::topology::{Holder, Replica};
+use engine::Engine;
+use engine::failover::Address;
+use engine::journal::JournalPos;
+use std::time::{Duration, Instant};
+
+/// How long requests wait for a successor that does not answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How many bytes a successor may lack when writes pause.
+const NEAR: u64 = 1 << 20;
+
+/// See the head of this file.
+#[derive(Default)]
+pub(super) enum Switch {
+    /// There is none.
+    #[default]
+    None,
+    /// Writes wait.
+    Pausing {
+        since: Instant,
+        /// The stream's end before and behind the question to the replicas.
+        request: (JournalPos, JournalPos),
+    },
+    /// The coordinator names the successor, which may not have seen it yet: requests wait until it is the source of this
+    /// server's data.
+    HandingOver { since: Instant, until: Instant },
+}
+
+impl Switch {
+    /// Whether something waits.
+    pub(super) fn is_on(&self) -> bool {
+        !matches!(self, Switch::None)
+    }
+
+    /// Whether all requests for this server's shard wait: another is the primary now.
+    pub(super) fn has_handed_over(&self, copy: &Copy) -> bool {
+        self.is_on() && !copy.is_named()
+    }
+
+    /// Goes on, as the decisions say.
+    pub(super) fn follow(&mut self, engine: &Engine, copy: &Copy) {
+        let is_switching = copy.is_switching();
+        match *self {
+            Switch::None if is_switching => {
+                log!(Notice, "Cluster: writes pause for a planned switch");
+                let since = Instant::now();
+                let stopped = engine.keyspace.world().stop();
+                let request = engine.begin_switch();
+                drop(stopped);
+                *self = Switch::Pausing { since, request };
+            }
+            Switch::Pausing { since, .. } if !is_switching => {
+                engine.end_switch();
+                *self = match copy.role() {
+                    Role::Follows(..) => {
+                        Switch::HandingOver { since, until: Instant::now() + PATIENCE }
+                    }
+                    Role::Leads(_) | Role::Nothing => {
+                        log!(Warning, "Cluster: the planned switch was given up");
+                        Switch::None
+                    }
+                };
+            }
+            Switch::HandingOver { since, until }
+                if engine.upstream.is_link_up() || Instant::now() >= until =>
+            {
+                let time = since.elapsed().as_millis();
+                log!(Notice, "Cluster: the planned switch is over after {time} ms");
+                *self = Switch::None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The members that have everything. There are none before writes have paused.
+    pub(super) fn level(&self, engine: &Engine, copy: &Copy) -> Vec<Holder> {
+        let &Switch::Pausing { request, .. } = self else { return Vec::new() };
+        let members = members_of(copy, engine.level_replicas(request));
+        members.filter_map(|copy| Some(Holder { id: copy.id, incarnation: copy.member? })).collect()
+    }
+}
+
+/// The copies that receive what this server writes, and are at most [`NEAR`] behind, if a switch is asked for.
+pub(super) fn linked(engine: &Engine, copy: &Copy) -> Vec<Id> {
+    if copy.view().is_none_or(|view| view.switches.is_empty()) {
+        return Vec::new();
+    }
+    let position = engine.journal.position().0.saturating_sub(NEAR);
+    members_of(copy, engine.addresses_at(JournalPos(position))).map(|copy| copy.id).collect()
+}
+
+/// The copies of the database that announce one of these addresses.
+fn members_of(copy: &Copy, found: Vec<Address>) -> impl Iterator<Item = &Replica> {
+    let copies = copy.view().into_iter().flat_map(|view| view.topology.value.copies());
+    copies.filter(move |copy| {
+        let address = &copy.address;
+        let ports = [address.port, address.tls_port];
+        found.iter().any(|found| found.host == address.host && ports.contains(&found.port))
+    })
+}
