@@ -19,6 +19,7 @@ use crate::command::Command;
 use crate::commandlog::CommandLogs;
 use crate::commits::{Commits, Verdict};
 use crate::debug::DebugSettings;
+use crate::epochs::Epochs;
 use crate::events::Class;
 use crate::failover::Handover;
 use crate::flash::FlashTier;
@@ -234,6 +235,8 @@ pub struct Engine {
     pub acks: AckWaiters,
     /// Which replies wait for which copies.
     pub commits: Commits,
+    /// The epoch of the last entry, in a cluster.
+    pub epochs: Epochs,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
     /// What was slow.
@@ -330,6 +333,7 @@ impl Engine {
             append_log: AppendLog::default(),
             acks: AckWaiters::default(),
             commits: Commits::default(),
+            epochs: Epochs::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),

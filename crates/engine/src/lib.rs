@@ -29,6 +29,7 @@ pub mod dispatch;
 pub mod effects;
 pub mod effort;
 pub mod engine;
+pub mod epochs;
 pub mod error;
 pub mod events;
 pub mod evict;

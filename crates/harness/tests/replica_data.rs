@@ -2,13 +2,15 @@
 
 use harness::client::{Client, ask, ok};
 use harness::contents::contents;
-use harness::info::{field, number};
+use harness::info::{field, fields, number};
 use harness::replicas::{
     compare, dunlin, fill, forget_deleted, lying_primary, start, until_linked, while_writing,
 };
 use harness::reply::Reply;
 use harness::server::{Program, Server};
 use harness::wait::{eventually, until_not_rewriting};
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -203,4 +205,38 @@ fn an_empty_replica_loads_at_once() {
     until_linked(&replica);
     assert!(replica.log().contains("to disk"), "{}", replica.log());
     compare(&primary, &replica);
+}
+
+#[test]
+fn an_epoch_outlives_restarts_rewrites_and_synchronisations() {
+    let epoch = |server: &Server| field(&mut server.client(), "stream_epoch");
+    for preamble in ["yes", "no"] {
+        let arguments = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let mut primary = dunlin(&arguments);
+        ok(&mut primary.client(), &["SET", "k", "1"]);
+        ask(&mut primary.client(), &["WAITAOF", "1", "0", "0"]);
+        primary.kill().expect("it was there");
+        let log = primary.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
+        let entry = b"*2\r\n$4\r\nPING\r\n$14\r\ndunlin-epoch:7\r\n";
+        let mut file = OpenOptions::new().append(true).open(log).expect("it is there");
+        file.write_all(entry).expect("there is room");
+        primary.start_again().expect("it starts again");
+        assert_eq!(epoch(&primary), "7", "from the log");
+        rewrite(&mut primary.client());
+        primary.restart().expect("it starts again");
+        assert_eq!(epoch(&primary), "7", "from the base");
+        let mut replica = replica_of(&primary, &["--save", ""]);
+        assert_eq!(epoch(&replica), "7", "from a synchronisation");
+        ok(&mut replica.client(), &["SAVE"]);
+        replica.kill().expect("it was there");
+        replica.start_again().expect("it starts again");
+        assert_eq!(epoch(&replica), "7", "from a snapshot");
+        // The data of a server outside of a cluster take its place.
+        let other = dunlin(&[]);
+        ok(&mut replica.client(), &["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+        until_linked(&replica);
+        assert_eq!(fields(&mut replica.client(), ["master_link_status"]), ["up"]);
+        let info = ask(&mut replica.client(), &["INFO", "replication"]);
+        assert!(!format!("{info:?}").contains("stream_epoch"), "{info:?}");
+    }
 }

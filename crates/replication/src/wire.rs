@@ -34,6 +34,22 @@ pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// Goes into the stream when a client waits for acknowledgements.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";
 
+/// In front of the epoch in the entry that begins a leadership.
+const EPOCH: &[u8] = b"dunlin-epoch:";
+
+/// Goes into the stream of a cluster's primary when its leadership begins. It is a PING with a message, which any
+/// server takes in a stream and in an append-only file without doing anything. Clients' PINGs are in no stream.
+pub fn epoch_entry(epoch: u64) -> Vec<u8> {
+    let message = [EPOCH, epoch.to_string().as_bytes()].concat();
+    let len = message.len();
+    [format!("*2\r\n$4\r\nPING\r\n${len}\r\n").as_bytes(), &message, b"\r\n"].concat()
+}
+
+/// The epoch that begins with a PING of this message, if it is such an entry.
+pub fn epoch_of(message: &[u8]) -> Option<u64> {
+    u64::try_from(parse_i64(message.strip_prefix(EPOCH)?)?).ok()
+}
+
 /// Positions of a primary from here on are none: they would not fit the journal's word for them.
 const POSITIONS_END: u64 = 1 << 55;
 

@@ -492,6 +492,10 @@ fn replication(cx: &Cx<'_>, out: &mut String) {
     line(out, "master_replid2", second);
     line(out, "master_repl_offset", position);
     line(out, "second_repl_offset", last);
+    let epoch = cx.engine.epochs.last().epoch;
+    if epoch > 0 {
+        line(out, "stream_epoch", epoch);
+    }
     let kept = journal.kept_from();
     line(out, "repl_backlog_active", i32::from(kept.is_some()));
     line(out, "repl_backlog_size", cx.engine.config.repl_backlog_size());

@@ -31,6 +31,15 @@ pub struct Beginning {
     pub bytes: Option<u64>,
 }
 
+/// How the stream goes on behind a snapshot.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GoesOn {
+    /// In this database.
+    pub db: DbIndex,
+    /// In this epoch, or the next that begins; 0 outside of a cluster.
+    pub epoch: u64,
+}
+
 /// Takes all data away, with what depends on it, to load a snapshot of the primary: from then on the
 /// journal is at its position, and clients are told that data is being loaded. What was taken is
 /// returned, to be freed. The caller is outside the world, and no append-only file is written.
@@ -47,8 +56,8 @@ pub fn begin_load(
 }
 
 /// The snapshot is loaded beside the data set ([`crate::loading::SecondDataSet`]): takes that away as
-/// [`begin_load`] does, and puts the loaded one into its place at the same moment. The stream goes on in
-/// this database.
+/// [`begin_load`] does, and puts the loaded one into its place at the same moment. The stream goes on
+/// so.
 ///
 /// # Errors
 /// Another term has begun. Nothing has happened.
@@ -57,9 +66,9 @@ pub fn exchange(
     thread: &ThreadContext,
     term: u64,
     beginning: &Beginning,
-    stream_db: DbIndex,
+    goes_on: GoesOn,
 ) -> Result<Taken, Over> {
-    replace(engine, thread, term, beginning, Some(stream_db))
+    replace(engine, thread, term, beginning, Some(goes_on))
 }
 
 fn replace(
@@ -67,7 +76,7 @@ fn replace(
     thread: &ThreadContext,
     term: u64,
     beginning: &Beginning,
-    loaded: Option<DbIndex>,
+    loaded: Option<GoesOn>,
 ) -> Result<Taken, Over> {
     let mut session = engine.own_session(thread);
     let mut replies = Output::default();
@@ -111,13 +120,14 @@ fn replace(
     engine.safe.begin_history();
     engine.give_up_all_writes();
     engine.journal.begin_history(beginning.history, beginning.position);
-    if let Some(db) = loaded {
+    engine.epochs.replace(loaded.unwrap_or_default().epoch, beginning.position);
+    if let Some(GoesOn { db, .. }) = loaded {
         engine.journal.keep();
         engine.journal.note_db(db);
     }
     let mut link = engine.upstream.link();
     link.is_incomplete = loaded.is_none() && engine.upstream.is_replica();
-    link.stream_db = loaded.unwrap_or_default();
+    link.stream_db = loaded.unwrap_or_default().db;
     drop(link);
     cx.end_transaction();
     commit::commit(&mut cx, Args::new(&[]));
@@ -130,20 +140,21 @@ fn replace(
 }
 
 /// The snapshot is loaded: the data set is the one that the journal's position names, and the stream goes
-/// on in this database.
+/// on so.
 ///
 /// # Errors
 /// Another term has begun.
-pub fn end_load(engine: &Engine, term: u64, stream_db: DbIndex) -> Result<(), Over> {
+pub fn end_load(engine: &Engine, term: u64, goes_on: GoesOn) -> Result<(), Over> {
     let stopped = engine.keyspace.world().stop();
     if engine.upstream.term() != term {
         return Err(Over);
     }
     engine.journal.keep();
-    engine.journal.note_db(stream_db);
+    engine.journal.note_db(goes_on.db);
+    engine.epochs.replace(goes_on.epoch, engine.journal.position());
     let mut link = engine.upstream.link();
     link.is_incomplete = false;
-    link.stream_db = stream_db;
+    link.stream_db = goes_on.db;
     drop(link);
     engine.loading.end();
     drop(stopped);

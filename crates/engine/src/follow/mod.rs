@@ -37,7 +37,7 @@ use resp::Output;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub use load::{Beginning, Over, begin_load, end_load, exchange};
+pub use load::{Beginning, GoesOn, Over, begin_load, end_load, exchange};
 
 /// Applies a stream; see the module's documentation.
 pub struct Follower<'t> {
@@ -78,6 +78,8 @@ enum Kind {
     /// Nothing is to be done for it.
     Nothing,
     GetAck,
+    /// A leadership of this epoch begins.
+    Epoch(u64),
     /// Anything else.
     Other,
 }
@@ -86,7 +88,7 @@ impl Kind {
     fn single(&self) -> Option<Job> {
         match *self {
             Kind::Single(job) => Some(job),
-            Kind::Nothing | Kind::GetAck | Kind::Other => None,
+            Kind::Nothing | Kind::GetAck | Kind::Epoch(_) | Kind::Other => None,
         }
     }
 }
@@ -100,6 +102,7 @@ impl Piece {
         let mut kind_of = |entry: &Entry| match entry.kind {
             EntryKind::Nothing => Kind::Nothing,
             EntryKind::GetAck => Kind::GetAck,
+            EntryKind::Epoch(epoch) => Kind::Epoch(epoch),
             EntryKind::Commands { .. } if entry.commands().len() == 1 => {
                 let command = entry.commands().start;
                 source.words(command, &mut words);
@@ -184,6 +187,7 @@ impl<'t> Follower<'t> {
                     run.append();
                     asked_at = Some(run.cx.engine.journal.position());
                 }
+                Kind::Epoch(epoch) => run.begin_epoch(*epoch, entry),
                 _ => run.repeat_others(piece, entry),
             }
             if !run.is_over {
@@ -260,6 +264,17 @@ impl<'i> Run<'_, 'i> {
             self.cx.engine.upstream.link().stream_db = self.cx.db.index;
             self.appended = self.at;
         }
+    }
+
+    /// Appends the entry that begins an epoch, and notes that.
+    fn begin_epoch(&mut self, epoch: u64, entry: &Entry) {
+        self.append();
+        self.at = entry.end;
+        let engine = self.cx.engine;
+        engine.epochs.begin(epoch, || {
+            self.append();
+            engine.journal.position()
+        });
     }
 
     /// Leaves the world for a moment, since something is in the way.

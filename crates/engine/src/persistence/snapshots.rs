@@ -23,6 +23,8 @@ pub struct Cut {
     /// with one. `None` while the journal records nothing: its position stands still then, so it does
     /// not tell this state from others.
     pub stream_db: Option<DbIndex>,
+    /// The epoch of the last entry before the position; 0 outside of a cluster.
+    pub epoch: u64,
     /// Changes of the data set up to then, of all times.
     pub changes: u64,
     /// The libraries of functions.

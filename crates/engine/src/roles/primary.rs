@@ -1,6 +1,7 @@
 //! As a primary: granting the stream, feeding it, and asking for acknowledgements.
 
 use crate::engine::Engine;
+use crate::epochs::Leadership;
 use crate::mailbox::Message;
 use crate::replicas::Begun;
 use config::ReplicaRdbVersion;
@@ -219,6 +220,17 @@ impl Engine {
             self.journal.append_command(db, command);
             self.nudge_feeds(usize::MAX);
         }
+    }
+
+    /// This server leads in this epoch from now on: writes the entry that begins it. No other write may be on its way.
+    pub fn begin_epoch(&self, epoch: u64) -> Leadership {
+        self.journal.keep();
+        let begun = self.epochs.begin(epoch, || {
+            self.append_to_stream(&wire::epoch_entry(epoch));
+            self.journal.position()
+        });
+        self.nudge_feeds(usize::MAX);
+        begun
     }
 
     /// Whether nothing is to enter the stream that is no write: replicas are to catch up with it, so that

@@ -6,6 +6,7 @@
 
 use crate::Commands;
 use crate::stream::{Corrupt, Item, StreamReader};
+use crate::wire::epoch_of;
 use std::ops::Range;
 
 /// What is to be done with an entry.
@@ -18,6 +19,8 @@ pub enum EntryKind {
     },
     /// Nothing: it keeps the link alive, or is for others.
     Nothing,
+    /// A leadership of this epoch begins.
+    Epoch(u64),
     /// The primary wants to know what the replica has; not counting this.
     GetAck,
 }
@@ -127,7 +130,7 @@ impl Framer {
             return;
         }
         let kind = kind_of(&self.of_command, &input[begin..]);
-        if kind != EntryKind::Nothing && kind != EntryKind::GetAck {
+        if let EntryKind::Commands { .. } = kind {
             commands.push(begin, &self.of_command);
         }
         if self.reader.open_transaction().is_none() {
@@ -158,7 +161,8 @@ fn kind_of(words: &[Range<usize>], input: &[u8]) -> EntryKind {
         words.get(at).is_some_and(|word| input[word.clone()].eq_ignore_ascii_case(text))
     };
     if is(0, b"ping") {
-        EntryKind::Nothing
+        let epoch = words.get(1).and_then(|word| epoch_of(&input[word.clone()]));
+        epoch.map_or(EntryKind::Nothing, EntryKind::Epoch)
     } else if is(0, b"replconf") {
         if is(1, b"getack") { EntryKind::GetAck } else { EntryKind::Nothing }
     } else {
@@ -175,6 +179,15 @@ mod tests {
         *1\r\n$5\r\nMULTI\r\n*2\r\n$3\r\nDEL\r\n$1\r\na\r\n*1\r\n$4\r\nPING\r\n*2\r\n$3\r\nDEL\r\n$1\r\nb\r\n\
         *1\r\n$4\r\nEXEC\r\n*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n";
     const FOUND: [&str; 5] = ["SELECT 3", "nothing", "DEL a; DEL b", "getack", "INCR n"];
+
+    #[test]
+    fn an_epoch_begins_with_a_ping_that_names_it() {
+        use crate::wire::epoch_entry;
+        let others = b"*2\r\n$4\r\nPING\r\n$13\r\ndunlin-epoch:\r\n*2\r\n$4\r\nPING\r\n$1\r\n7\r\n";
+        let stream = [&epoch_entry(7), &others[..], &epoch_entry(u64::MAX >> 1)].concat();
+        let found = ["epoch 7", "nothing", "nothing", &format!("epoch {}", u64::MAX >> 1)];
+        assert_eq!(entries_of(&[&stream], usize::MAX), found);
+    }
 
     /// The entries of a stream that arrives in these pieces, some of which are taken at a time.
     fn entries_of(pieces: &[&[u8]], most: usize) -> Vec<String> {
@@ -197,6 +210,7 @@ mod tests {
                         EntryKind::Commands { .. } => commands.join("; "),
                         EntryKind::Nothing => "nothing".into(),
                         EntryKind::GetAck => "getack".into(),
+                        EntryKind::Epoch(epoch) => format!("epoch {epoch}"),
                     });
                 }
                 input.drain(..entries.bytes());

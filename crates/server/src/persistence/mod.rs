@@ -4,6 +4,7 @@ pub mod aof;
 pub mod aof_records;
 pub mod check;
 mod direct;
+pub mod incarnation;
 pub mod load;
 mod rdb_frame;
 pub mod rdb_records;

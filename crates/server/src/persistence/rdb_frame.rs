@@ -102,5 +102,8 @@ fn place_in_history(header: &mut Encoder, cut: &Cut) {
         header.aux_integer("repl-stream-db", i64::from(db.0));
         header.aux("repl-id", cut.history.as_str().as_bytes());
         header.aux_integer("repl-offset", i64::try_from(cut.position.0).unwrap_or(i64::MAX));
+        if cut.epoch > 0 {
+            header.aux_integer("dunlin-epoch", i64::try_from(cut.epoch).unwrap_or(i64::MAX));
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::unbuffered::UnbufferedFile;
 use engine::DbIndex;
 use engine::journal::push_select;
 use engine::snapshot::{Cut, Output};
-use replication::Place;
+use replication::{Place, wire};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,6 +136,9 @@ fn place_of(cut: &Cut) -> Vec<u8> {
     let mut end = Vec::new();
     if let Some(db) = cut.stream_db {
         push_select(&mut end, db);
+        if cut.epoch > 0 {
+            end.extend_from_slice(&wire::epoch_entry(cut.epoch));
+        }
         end.extend_from_slice(Place { id: cut.history, position: cut.position }.line().as_bytes());
     }
     end

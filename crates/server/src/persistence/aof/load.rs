@@ -10,12 +10,13 @@ use crate::persistence::load::{self, Source, load_rdb};
 use config::PropagationErrorBehavior;
 use engine::Engine;
 use engine::appliers::SharedCommands;
+use engine::journal::JournalPos;
 use engine::replay::{Replay, Unknown};
 use engine::thread::ThreadContext;
 use engine::{DbIndex, Error};
 use process::os_error;
 use replication::manifest::LogFile;
-use replication::{Commands, FileEnd, Item, Manifest, Place, StreamReader};
+use replication::{Commands, FileEnd, Item, Manifest, Place, StreamReader, wire};
 use std::cell::Cell;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -141,6 +142,7 @@ impl Loading<'_> {
             log!(Notice, "Reading the remaining AOF tail...");
         }
         self.place.set(report.place());
+        self.engine.epochs.replace(report.epoch, JournalPos::default());
         self.db.set(DbIndex(report.stream_db.unwrap_or(0)));
         Ok(report.end)
     }
@@ -237,6 +239,9 @@ impl Loading<'_> {
             match item {
                 Item::Command { consumed } => {
                     batch.add(begin, piece, at, &ranges);
+                    if let Some(epoch) = epoch_of(&piece[at..], &ranges) {
+                        self.engine.epochs.replace(epoch, JournalPos::default());
+                    }
                     at += consumed;
                     place = place.map(|place| place.behind(consumed));
                 }
@@ -381,6 +386,13 @@ impl Batch {
     fn settle(&mut self) {
         self.settled = self.offsets.len();
     }
+}
+
+/// The epoch that begins with this command, if it is such an entry.
+fn epoch_of(piece: &[u8], words: &[Range<usize>]) -> Option<u64> {
+    let [name, message] = words else { return None };
+    let is_ping = piece[name.clone()].eq_ignore_ascii_case(b"ping");
+    is_ping.then(|| wire::epoch_of(&piece[message.clone()])).flatten()
 }
 
 /// An error for the log, where what it quotes of the file cannot begin a line.

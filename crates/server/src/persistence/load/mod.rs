@@ -98,6 +98,8 @@ pub struct Report {
     pub replication_offset: Option<i64>,
     /// `repl-stream-db`: the database that the stream goes on in.
     pub stream_db: Option<u32>,
+    /// `dunlin-epoch`: the epoch of the last entry before that moment; 0 outside of a cluster.
+    pub epoch: u64,
     /// `aof-base`: it is the base of an append-only file.
     pub is_aof_base: bool,
     /// `aof-preamble`: an append-only file goes on behind it.

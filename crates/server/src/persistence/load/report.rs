@@ -15,6 +15,7 @@ impl Report {
             b"repl-stream-db" => self.stream_db = text.parse().ok(),
             b"repl-id" if text.len() == 40 => self.replication_id = Some(text.into_owned()),
             b"repl-offset" => self.replication_offset = text.parse().ok(),
+            b"dunlin-epoch" => self.epoch = u64::try_from(number()).unwrap_or(0),
             b"redis-ver" => log!(Notice, "Loading RDB produced by version {text}"),
             b"valkey-ver" => log!(Notice, "Loading RDB produced by Valkey version {text}"),
             b"ctime" => {

@@ -3,6 +3,7 @@
 use super::{Cause, Options, Source, load_rdb};
 use crate::log;
 use crate::persistence::check::verify_rdb;
+use engine::journal::JournalPos;
 use engine::journal::{Entry, History};
 use engine::load::Counts;
 use engine::{DbIndex, Engine, clock};
@@ -75,6 +76,7 @@ pub fn at_start(
     signals::set_loading(false);
     match loaded {
         Ok(report) => {
+            engine.epochs.replace(report.epoch, JournalPos::default());
             continue_history(engine, report.place(), DbIndex(report.stream_db.unwrap_or(0)));
             propagate_expired(engine, &report.counts);
             log!(Notice, "DB loaded from disk: {:.3} seconds", started.elapsed().as_secs_f64());
@@ -100,6 +102,9 @@ pub fn continue_history(engine: &Engine, place: Option<Place>, db: DbIndex) {
         engine.journal.begin_history(history, position);
         engine.journal.keep();
         engine.upstream.link().stream_db = db;
+        engine.epochs.replace(engine.epochs.last().epoch, position);
+    } else {
+        engine.epochs.replace(0, JournalPos::default());
     }
 }
 

@@ -17,7 +17,7 @@ use crate::persistence::load::{self, Report, Source, load_rdb};
 use crate::socket::Socket;
 use config::ReplDisklessLoad;
 use engine::clock::now;
-use engine::follow::{Beginning, Over, begin_load, end_load};
+use engine::follow::{Beginning, GoesOn, Over, begin_load, end_load};
 use engine::journal::{History, JournalPos};
 use engine::upstream::Transfer;
 use engine::{DbIndex, Engine};
@@ -211,7 +211,7 @@ pub fn receive(uplink: &mut Uplink<'_>, promise: Promise) -> Result<Loaded, Fail
     };
     let (report, rest) = outcome?;
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
-    let ended = end_load(uplink.engine, uplink.term, stream_db);
+    let ended = end_load(uplink.engine, uplink.term, GoesOn { db: stream_db, epoch: report.epoch });
     signals::set_loading(false);
     if let Err(over) = ended {
         // Promoted at the last moment: the data set is whole.

@@ -11,7 +11,7 @@ use crate::log;
 use crate::persistence::load::Report;
 use crate::replication::upstream::Uplink;
 use engine::DbIndex;
-use engine::follow::{Beginning, exchange};
+use engine::follow::{Beginning, GoesOn, exchange};
 use process::signals;
 use replication::replica::Promise;
 use std::io::Read;
@@ -85,7 +85,8 @@ fn install(
     let (history, position) = begun_at(promise);
     let stream_db = DbIndex(report.stream_db.unwrap_or(0));
     let beginning = Beginning { history, position, bytes: None };
-    let old = exchange(engine, uplink.thread, uplink.term, &beginning, stream_db)?;
+    let goes_on = GoesOn { db: stream_db, epoch: report.epoch };
+    let old = exchange(engine, uplink.thread, uplink.term, &beginning, goes_on)?;
     engine.background.free_tables(old);
     uplink.aof.resume();
     Ok(Loaded { stream_db, rest })
