@@ -213,8 +213,9 @@ fn an_epoch_outlives_restarts_rewrites_and_synchronisations() {
     for preamble in ["yes", "no"] {
         let arguments = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
         let mut primary = dunlin(&arguments);
-        ok(&mut primary.client(), &["SET", "k", "1"]);
-        ask(&mut primary.client(), &["WAITAOF", "1", "0", "0"]);
+        let mut ours = primary.client();
+        ok(&mut ours, &["SET", "k", "1"]);
+        ask(&mut ours, &["WAITAOF", "1", "0", "0"]);
         primary.kill().expect("it was there");
         let log = primary.directory().join("appendonlydir/appendonly.aof.1.incr.aof");
         let entry = b"*2\r\n$4\r\nPING\r\n$14\r\ndunlin-epoch:7\r\n";
