@@ -49,6 +49,7 @@ use crate::table::CommandTable;
 use crate::thread::ThreadContext;
 use crate::tracking::{Receivers, TrackingTable};
 use crate::upstream::Upstream;
+use crate::votes::Votes;
 use config::{Config, MaxmemoryPolicy};
 use keyspace::access::Policy;
 use keyspace::keyspace::Assignment;
@@ -237,6 +238,8 @@ pub struct Engine {
     pub commits: Commits,
     /// The epoch of the last entry, in a cluster.
     pub epochs: Epochs,
+    /// What is said with acknowledgements there, and which count.
+    pub votes: Votes,
     /// Slow and large commands.
     pub commandlogs: CommandLogs,
     /// What was slow.
@@ -334,6 +337,7 @@ impl Engine {
             acks: AckWaiters::default(),
             commits: Commits::default(),
             epochs: Epochs::default(),
+            votes: Votes::default(),
             commandlogs: CommandLogs::default(),
             latency: LatencyMonitor::default(),
             background: Background::new(job_threads(threads)),

@@ -68,6 +68,7 @@ pub mod tier;
 pub mod transaction;
 pub mod upstream;
 pub mod value;
+pub mod votes;
 pub mod watching;
 mod words;
 pub mod worker;

@@ -41,6 +41,7 @@ pub enum Gate {
 pub struct Copy {
     received: AtomicU64,
     synced: AtomicU64,
+    is_member: AtomicBool,
 }
 
 impl Copy {
@@ -52,6 +53,11 @@ impl Copy {
     /// Everything before it is on the replica's disk.
     pub fn synced(&self) -> JournalPos {
         JournalPos(self.synced.load(Acquire))
+    }
+
+    /// The replica's last acknowledgement counts where only members do, or it does not.
+    pub fn set_member(&self, is_member: bool) {
+        self.is_member.store(is_member, SeqCst);
     }
 
     /// The replica has received everything before this. Positions never go back.
@@ -70,6 +76,8 @@ impl Copy {
 pub struct SafePositions {
     disk: AtomicU64,
     copies: Mutex<Vec<Arc<Copy>>>,
+    /// Only copies that are members count.
+    members_only: AtomicBool,
     /// Some replies to writes, and to reads of what was written, wait until that is safe.
     holds_replies: AtomicBool,
     /// By [`Gate`]; `None`: no reply waits there.
@@ -83,6 +91,15 @@ pub struct SafePositions {
 impl SafePositions {
     fn copies(&self) -> MutexGuard<'_, Vec<Arc<Copy>>> {
         lock(&self.copies)
+    }
+
+    /// From now on only copies that are members count, or all of them do.
+    pub fn set_members_only(&self, members_only: bool) {
+        self.members_only.store(members_only, SeqCst);
+    }
+
+    fn counts(&self, copy: &Copy) -> bool {
+        !self.members_only.load(SeqCst) || copy.is_member.load(SeqCst)
     }
 
     /// Everything before this is on the disk of this server.
@@ -122,12 +139,14 @@ impl SafePositions {
 
     /// How many replicas have received everything before `position`.
     pub fn count_received(&self, position: JournalPos) -> usize {
-        self.copies().iter().filter(|copy| copy.received() >= position).count()
+        let has_it = |copy: &&Arc<Copy>| self.counts(copy) && copy.received() >= position;
+        self.copies().iter().filter(has_it).count()
     }
 
     /// How many replicas have everything before `position` on their disks.
     pub fn count_synced(&self, position: JournalPos) -> usize {
-        self.copies().iter().filter(|copy| copy.synced() >= position).count()
+        let has_it = |copy: &&Arc<Copy>| self.counts(copy) && copy.synced() >= position;
+        self.copies().iter().filter(has_it).count()
     }
 
     /// Everything before this has the copies that `need` asks for.
@@ -135,8 +154,9 @@ impl SafePositions {
         let mut safe = if need.disk { self.disk() } else { JournalPos(u64::MAX) };
         if need.replicas > 0 || need.replica_disks > 0 {
             let copies = self.copies();
-            safe = safe.min(nth_largest(need.replicas, copies.iter().map(|one| one.received())));
-            safe = safe.min(nth_largest(need.replica_disks, copies.iter().map(|one| one.synced())));
+            let counted = || copies.iter().filter(|copy| self.counts(copy));
+            safe = safe.min(nth_largest(need.replicas, counted().map(|one| one.received())));
+            safe = safe.min(nth_largest(need.replica_disks, counted().map(|one| one.synced())));
         }
         safe
     }
@@ -231,6 +251,22 @@ mod tests {
         safe.remove_copy(&first);
         assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(40));
         assert_eq!(safe.safe(Need::default()), JournalPos(u64::MAX));
+    }
+
+    #[test]
+    fn where_only_members_count_others_are_no_copies() {
+        let safe = SafePositions::default();
+        let [member, other] = [10, 20].map(|at| safe.add_copy(JournalPos(at)));
+        safe.set_members_only(true);
+        assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(0));
+        member.set_member(true);
+        other.set_synced(JournalPos(20));
+        assert_eq!(safe.safe(need(false, 1, 0)), JournalPos(10));
+        assert_eq!((safe.count_received(JournalPos(5)), safe.count_synced(JournalPos(5))), (1, 0));
+        member.set_member(false);
+        assert_eq!(safe.count_received(JournalPos(5)), 0);
+        safe.set_members_only(false);
+        assert_eq!((safe.count_received(JournalPos(5)), safe.count_synced(JournalPos(5))), (2, 1));
     }
 
     #[test]

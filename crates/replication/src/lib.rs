@@ -9,6 +9,7 @@ pub mod primary;
 pub mod replica;
 pub mod rewrite;
 pub mod stream;
+pub mod vote;
 pub mod wire;
 
 pub use commands::Commands;

@@ -6,6 +6,7 @@ use engine::clients::Client;
 use engine::journal::JournalPos;
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
 use replication::primary::{Configured, FilterError};
+use replication::vote::Vote;
 
 /// `REPLCONF`.
 pub static REPLCONF: Command = Command {
@@ -38,7 +39,7 @@ fn replconf(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     }
     match pairs.first() {
         Some([option, value]) if option.eq_ignore_ascii_case(b"ack") => {
-            return acknowledge(cx, value, pairs.get(1));
+            return acknowledge(cx, value, &pairs[1..]);
         }
         // In a stream it is for replicas; here it has been loaded from a file.
         Some([option, _]) if option.eq_ignore_ascii_case(b"getack") => return Ok(()),
@@ -80,22 +81,24 @@ fn configure(cx: &mut Cx<'_>, option: &[u8], value: &[u8]) -> Outcome {
     }
 }
 
-fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: Option<&[&[u8]; 2]>) -> Outcome {
+fn acknowledge(cx: &mut Cx<'_>, value: &[u8], more: &[[&[u8]; 2]]) -> Outcome {
     let end = cx.engine.journal.position();
     let position = |text| {
         let number = structs::numbers::parse_i64(text)?;
         // What is not written yet cannot be had.
         u64::try_from(number).ok().map(|at| JournalPos(at).min(end))
     };
-    let synced = match more {
-        Some([option, value]) if option.eq_ignore_ascii_case(b"fack") => position(value),
-        _ => None,
+    let (synced, more) = match more {
+        [[option, value], more @ ..] if option.eq_ignore_ascii_case(b"fack") => {
+            (position(value), more)
+        }
+        _ => (None, more),
     };
     if cx.session.is_replica
         && let Some(received) = position(value)
     {
         let client = cx.session.id();
-        cx.engine.acknowledge(client, received, synced, cx.now());
+        cx.engine.acknowledge(client, received, synced, Vote::parse(more), cx.now());
         cx.engine.serve_acks();
     }
     Ok(())

@@ -4,13 +4,15 @@ use crate::engine::Engine;
 use crate::epochs::Leadership;
 use crate::mailbox::Message;
 use crate::replicas::Begun;
+use crate::votes::Rule;
 use config::ReplicaRdbVersion;
 use journal::{IfBehind, JournalPos, Reader};
 use keyspace::{DbIndex, Millis};
 use replication::primary::{
-    Acknowledged, Kept, NEWEST_RDB, OLDEST_RDB, Primary, REDIS_TIMED_FIELDS_RDB, Settings, Stage,
-    Sync, said,
+    Acknowledged, Kept, Link, NEWEST_RDB, OLDEST_RDB, Primary, REDIS_TIMED_FIELDS_RDB, Settings,
+    Stage, Sync, said,
 };
+use replication::vote::{Vote, Voter};
 use replication::wire::{self, DualChannel, DualChannels, Wanted};
 use std::sync::atomic::Ordering::*;
 use structs::sync::lock;
@@ -191,15 +193,64 @@ impl Engine {
         client: u64,
         received: JournalPos,
         synced: Option<JournalPos>,
+        vote: Option<Vote>,
         now: Millis,
     ) {
         let mut primary = self.replicas.primary();
+        if let Some(link) = primary.link_mut(client) {
+            link.vote = vote.map(|vote| (vote, received));
+            self.weigh(link);
+        }
         let acknowledged = primary.acknowledge(client, received, synced, now);
         if acknowledged == Acknowledged::Counts
             && let Some(link) = primary.link_mut(client)
         {
             link.copy.get_or_insert_with(|| self.safe.add_copy(received));
+            self.weigh(link);
         }
+    }
+
+    /// Whether a replica's acknowledgements count, where only members' do.
+    fn weigh(&self, link: &Link) {
+        if let Some(copy) = &link.copy
+            && let Some(rule) = &*self.votes.rule()
+        {
+            copy.set_member(rule.counts(link.vote));
+        }
+    }
+
+    /// From now on only these acknowledgements count; or all of them, as outside of a cluster.
+    pub fn count_votes(&self, rule: Option<Rule>) {
+        let primary = self.replicas.primary();
+        let mut current = self.votes.rule();
+        let copies = || {
+            let links = primary.replicas();
+            links.filter_map(|link| link.copy.as_ref().map(|copy| (copy, link.vote)))
+        };
+        if current.as_ref().map(|old| old.leadership) != rule.as_ref().map(|new| new.leadership) {
+            // Until all are weighed, none counts by the old rule.
+            copies().for_each(|(copy, _)| copy.set_member(false));
+        }
+        self.safe.set_members_only(rule.is_some());
+        if let Some(rule) = &rule {
+            copies().for_each(|(copy, vote)| copy.set_member(rule.counts(vote)));
+        }
+        *current = rule;
+        drop(current);
+        drop(primary);
+        self.confirm_writes();
+    }
+
+    /// The copies that have acknowledged everything before `position` in the present epoch, members or not.
+    pub fn voters_at(&self, position: JournalPos) -> Vec<Voter> {
+        let primary = self.replicas.primary();
+        let rule = self.votes.rule();
+        let Some(rule) = &*rule else { return Vec::new() };
+        let votes = primary.replicas().filter_map(|link| link.vote);
+        votes
+            .filter(|(vote, at)| rule.is_present(vote, *at) && *at >= position)
+            .map(|(vote, _)| vote.voter)
+            .collect()
     }
 
     /// A client is gone that may be a replica.

@@ -1,5 +1,6 @@
 //! One replica, as its primary knows it.
 
+use crate::vote::Vote;
 use crate::wire::DualChannels;
 use journal::safe::Copy;
 use journal::{HistoryId, JournalPos};
@@ -154,6 +155,8 @@ pub struct Link {
     pub waits_since: Millis,
     /// How far it has got, by its own account; from when it asked for the stream.
     pub copy: Option<Arc<Copy>>,
+    /// What it said with its last acknowledgement, and the position of that, if it is a copy of a cluster.
+    pub vote: Option<(Vote, JournalPos)>,
     /// It has had nearly everything since it asked for the stream.
     pub has_caught_up: bool,
     /// A second connection: the moment of the snapshot that is sent over it.
@@ -174,6 +177,7 @@ impl Link {
             heard: now,
             waits_since: now,
             copy: None,
+            vote: None,
             has_caught_up: false,
             cut: None,
             snapshot_is_sent: false,

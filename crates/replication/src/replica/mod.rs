@@ -33,6 +33,7 @@ pub mod framing;
 #[cfg(test)]
 mod tests;
 
+use crate::vote::Vote;
 use crate::wire::{Answer, DualChannel, DualChannels, SnapshotEnd};
 use journal::{HistoryId, JournalPos};
 use keyspace::Millis;
@@ -222,12 +223,26 @@ fn array(words: &[&[u8]]) -> Vec<u8> {
 
 /// `REPLCONF ACK`, with what is on the replica's own disk, if it has an append-only file.
 pub fn acknowledgement(applied: JournalPos, on_disk: Option<JournalPos>) -> Vec<u8> {
+    acknowledged_with(applied, on_disk, &[])
+}
+
+/// The same of a copy in a cluster.
+pub fn voted(applied: JournalPos, on_disk: Option<JournalPos>, vote: &Vote) -> Vec<u8> {
+    acknowledged_with(applied, on_disk, &vote.words())
+}
+
+fn acknowledged_with(
+    applied: JournalPos,
+    on_disk: Option<JournalPos>,
+    more: &[Vec<u8>],
+) -> Vec<u8> {
     let applied = applied.0.to_string();
     let mut words: Vec<&[u8]> = vec![b"REPLCONF", b"ACK", applied.as_bytes()];
     let on_disk = on_disk.map(|position| position.0.to_string());
     if let Some(on_disk) = &on_disk {
         words.extend([&b"FACK"[..], on_disk.as_bytes()]);
     }
+    words.extend(more.iter().map(Vec::as_slice));
     array(&words)
 }
 

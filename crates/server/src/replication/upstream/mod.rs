@@ -22,12 +22,13 @@ use engine::clock::now;
 use engine::failover::Stage as FailoverStage;
 use engine::follow::{Follower, Piece, is_held_by_clients};
 use engine::thread::ThreadContext;
+use engine::votes::Voice;
 use input::is_nothing;
 use kept::Kept;
 use process::{log as logging, os_error, thread};
 use received::{Missing, Received};
 use replication::replica::{
-    Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement,
+    Action, Channel, Identity, Promise, Replica, Stage, Surroundings, acknowledgement, voted,
 };
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -289,7 +290,12 @@ impl<'t> Uplink<'t> {
     fn acknowledge(&mut self, position: engine::journal::JournalPos) {
         let has_log = self.engine.append_log.state() == LogState::On;
         let on_disk = has_log.then(|| self.engine.safe.disk().min(position));
-        self.send(Channel::Main, &acknowledgement(position, on_disk));
+        let words = match self.engine.votes.voice(&self.engine.epochs) {
+            Voice::Plain => acknowledgement(position, on_disk),
+            Voice::Vote(vote) => voted(position, on_disk, &vote),
+            Voice::Silent => return,
+        };
+        self.send(Channel::Main, &words);
     }
 
     /// Takes what came of the stream beside the snapshot; `false` if there is nothing more.
