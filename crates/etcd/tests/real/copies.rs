@@ -196,6 +196,7 @@ impl Cluster {
             retry: Moment::from_millis(100),
             grace: Moment::from_millis(200),
             promise: self.ttl / 2,
+            switch: Moment::from_secs(1),
         };
         let client = Client::new(
             vec![self.etcd.endpoint.clone()],
