@@ -1,6 +1,7 @@
 //! `dunlin proxy` in front of servers, from outside.
 
 mod admin;
+mod clusters;
 mod endings;
 mod queues;
 mod reloading;
