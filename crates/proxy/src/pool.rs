@@ -196,6 +196,8 @@ pub struct Local {
     pub is_retired: bool,
     /// What has replaced it.
     pub successor: Option<usize>,
+    /// How often slots have changed their servers.
+    pub moves: u64,
     generation: u64,
     continuum: Option<Continuum>,
     slots: Vec<Option<u16>>,
@@ -221,6 +223,7 @@ impl Local {
             targets: Vec::new(),
             is_retired: false,
             successor: None,
+            moves: 0,
             generation: 0,
             continuum: None,
             slots: Vec::new(),
@@ -262,7 +265,10 @@ impl Local {
             let distribution = self.shared.config.distribution;
             self.continuum = Some(Continuum::new(distribution, &members, is_live));
         }
-        self.slots = topology.slots;
+        if self.slots != topology.slots {
+            self.slots = topology.slots;
+            self.moves += 1;
+        }
         outdated
     }
 
@@ -271,6 +277,20 @@ impl Local {
     pub fn queued_of_all(&self) -> usize {
         let others = self.shared.queued.load(Ordering::Relaxed).wrapping_sub(self.published);
         others.wrapping_add(self.queued)
+    }
+
+    /// Whether it stands in front of a cluster.
+    #[inline]
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.shared.config.kind, Kind::Cluster { .. })
+    }
+
+    /// The server of a group of keys.
+    pub fn server_of_group(&self, group: Option<usize>) -> Option<usize> {
+        match group {
+            Some(slot) if !self.slots.is_empty() => self.slots.get(slot)?.map(usize::from),
+            group => group.filter(|at| *at < self.targets.len()),
+        }
     }
 
     /// The figures of a server.

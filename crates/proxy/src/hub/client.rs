@@ -2,6 +2,7 @@
 
 use super::Stall;
 use super::pubsub::Subscriptions;
+use super::transactions::{Multi, Watch};
 use super::wire::{Id, Wire};
 use resp::Parser;
 use route::Joining;
@@ -26,19 +27,6 @@ pub enum Slot {
     },
     /// Its reply is not for the client.
     Muted,
-}
-
-/// A transaction that has begun.
-#[derive(Debug, Default)]
-pub struct Multi {
-    /// The server of its keys.
-    pub server: Option<usize>,
-    /// Requests without keys that came before the server was known.
-    pub held: Vec<Vec<u8>>,
-    /// Their bytes.
-    pub held_bytes: usize,
-    /// A request was refused: EXEC will be, too.
-    pub is_dirty: bool,
 }
 
 /// What replies a client wants (CLIENT REPLY).
@@ -82,6 +70,8 @@ pub struct Client {
     pub early_bytes: usize,
     /// The number of the first of them.
     base: u64,
+    /// How often slots had moved when its last request was sent.
+    pub moves: u64,
     /// No request is taken until the queue is empty.
     pub waits_for_all: bool,
     /// A command that may wait without end is under way.
@@ -94,10 +84,12 @@ pub struct Client {
     pub is_learning: bool,
     /// Its own connections, and their servers.
     pub own: Vec<(usize, Id)>,
-    /// Whether it watches keys.
-    pub is_watching: bool,
+    /// The keys that it watches.
+    pub watch: Option<Box<Watch>>,
     /// The transaction.
     pub multi: Option<Box<Multi>>,
+    /// A cluster's transaction whose EXEC has not been answered.
+    pub executing: Option<Box<Multi>>,
     /// The request that made the servers track its keys.
     pub tracking: Option<Vec<u8>>,
     /// What it is subscribed to.
@@ -126,14 +118,16 @@ impl Client {
             queue: VecDeque::new(),
             early_bytes: 0,
             base: 0,
+            moves: 0,
             waits_for_all: false,
             is_blocked: false,
             is_paused: false,
             is_congested: false,
             is_learning: false,
             own: Vec::new(),
-            is_watching: false,
+            watch: None,
             multi: None,
+            executing: None,
             tracking: None,
             subscriptions: None,
             replies: Replies::On,
@@ -167,7 +161,7 @@ impl Client {
     /// Whether it has connections of its own, or a transaction, and so cannot go over to another pool.
     pub fn is_bound(&self) -> bool {
         let awaits = self.subscriptions.as_ref().is_some_and(|subs| subs.awaited > 0);
-        !self.own.is_empty() || self.multi.is_some() || awaits
+        !self.own.is_empty() || self.multi.is_some() || self.watch.is_some() || awaits
     }
 
     /// Whether every request has been answered, and every subscription confirmed.
@@ -187,6 +181,7 @@ impl Client {
         self.is_authenticated
             && self.multi.is_none()
             && self.own.is_empty()
+            && self.watch.is_none()
             && self.replies == Replies::On
             && self.tracking.is_none()
             && self.subscriptions.is_none()

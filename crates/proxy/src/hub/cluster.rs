@@ -1,5 +1,7 @@
 //! Redirections of a Redis Cluster.
 
+use super::client::Client;
+use super::transactions::ASKING;
 use super::upstream::{Kept, Purpose, Tag};
 use super::wire::{Id, Wire};
 use super::{Conn, Hub};
@@ -11,61 +13,129 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// A request is sent so often.
-const MAX_TRIES: u32 = 40;
+pub(super) const MAX_TRIES: u32 = 200;
+/// The same while its server cannot be reached.
+const MAX_UNREACHED: u32 = 40;
 /// Between two attempts while the cluster cannot serve a slot.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(super) const PAUSE: Duration = Duration::from_millis(50);
+
+/// Where what was redirected goes.
+#[derive(Debug, Default)]
+pub(super) struct Onward {
+    /// The server to ask, if it is not that of the slot.
+    pub server: Option<u16>,
+    /// Whether it does not have the slot yet.
+    pub is_asking: bool,
+    /// Whether there is no sense in it now.
+    pub is_later: bool,
+}
 
 impl Hub {
-    /// Sends a request elsewhere if its reply asks for it. Otherwise the reply is the client's: returns its
-    /// tag.
-    pub(super) fn redirected(
-        &mut self,
-        now: Instant,
-        tag: Tag,
-        mut kept: Box<Kept>,
-        reply: &[u8],
-    ) -> Option<Tag> {
-        let Some(redirection) = redirection(reply) else { return Some(tag) };
-        let client = self.client(tag.client)?;
-        // Later requests would overtake this one.
-        client.waits_for_all = true;
-        let pool = client.pool;
-        kept.tries += 1;
-        kept.server = None;
-        if kept.tries > MAX_TRIES {
-            return Some(tag);
-        }
-        let shared = self.pools[pool].shared.clone();
-        let mut due = now;
+    /// Learns from a redirection.
+    pub(super) fn onward(&self, pool: usize, redirection: Redirection) -> Onward {
+        let shared = &self.pools[pool].shared;
         match redirection {
             Redirection::Moved(slot, address) => {
-                kept.is_asking = false;
                 shared.is_stale.store(true, SeqCst);
-                let server = server_at(&shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &Address::Tcp(address.0, address.1));
                 shared.change(|topology| {
                     if let Some(place) = topology.slots.get_mut(usize::from(slot)) {
                         *place = server.or(*place);
                     }
                 });
-                // The same server may say so twice while it learns itself.
-                if kept.tries > 5 {
-                    due += PAUSE;
-                }
+                Onward::default()
             }
             Redirection::Ask(_, address) => {
-                kept.is_asking = true;
-                kept.server = server_at(&shared, &Address::Tcp(address.0, address.1));
+                let server = server_at(shared, &Address::Tcp(address.0, address.1));
+                Onward { server, is_asking: true, is_later: false }
             }
             Redirection::TryAgain | Redirection::Down => {
-                kept.is_asking = false;
                 shared.is_stale.store(true, SeqCst);
-                due += PAUSE;
+                Onward { server: None, is_asking: false, is_later: true }
             }
         }
+    }
+
+    /// Sends a request elsewhere if its reply asks for it. Otherwise the reply is the client's.
+    pub(super) fn redirected<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        tag: Tag,
+        mut kept: Box<Kept>,
+        reply: &[u8],
+    ) {
+        let Some(redirection) = redirection(reply) else { return self.deliver(wire, tag, reply) };
+        if kept.is_watch && !self.may_watch_elsewhere(tag.client) {
+            return self.deliver(wire, tag, b"+OK\r\n");
+        }
+        let Some(client) = self.client(tag.client) else { return };
+        let pool = client.pool;
+        let onward = self.onward(pool, redirection);
+        kept.server = onward.server;
+        kept.is_asking = onward.is_asking;
+        // The same server may say MOVED twice while it learns itself.
+        let is_later = onward.is_later || kept.tries > 5;
+        let due = if is_later { wire.now() + PAUSE } else { wire.now() };
+        self.postpone(wire, due, tag, kept, reply);
+    }
+
+    /// Sends a request that has certainly not been sent, or run, again after a while.
+    pub(super) fn try_again<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        tag: Tag,
+        mut kept: Box<Kept>,
+        reply: &[u8],
+    ) {
+        kept.server = None;
+        kept.is_asking = false;
+        if kept.tries >= MAX_UNREACHED {
+            return self.deliver(wire, tag, reply);
+        }
+        let due = wire.now() + PAUSE;
+        self.postpone(wire, due, tag, kept, reply);
+    }
+
+    fn postpone<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        due: Instant,
+        tag: Tag,
+        mut kept: Box<Kept>,
+        reply: &[u8],
+    ) {
+        let Some(client) = self.client(tag.client) else { return };
+        // Later requests would overtake this one.
+        client.waits_for_all = true;
+        kept.tries += 1;
+        if kept.tries > MAX_TRIES {
+            return self.deliver(wire, tag, reply);
+        }
+        self.queue_again(due, Tag { purpose: Purpose::Redirectable(kept), ..tag });
+    }
+
+    /// The server of a request that is being presented cannot be reached. In front of a cluster it is tried
+    /// again; otherwise its tag comes back.
+    pub(super) fn unreachable(
+        &mut self,
+        now: Instant,
+        client: &mut Client,
+        tag: Tag,
+    ) -> Result<(), Tag> {
+        let Purpose::Redirectable(kept) = &tag.purpose else { return Err(tag) };
+        if kept.is_watch || client.tracking.is_some() {
+            return Err(tag);
+        }
+        client.waits_for_all = true;
+        self.pools[client.pool].shared.is_stale.store(true, SeqCst);
+        self.queue_again(now + PAUSE, tag);
+        Ok(())
+    }
+
+    fn queue_again(&mut self, due: Instant, tag: Tag) {
         let before = self.again.iter().filter(|(_, before)| before.client == tag.client);
         let due = before.map(|(due, _)| *due).max().map_or(due, |last| due.max(last));
-        self.again.push((due, Tag { purpose: Purpose::Redirectable(kept), ..tag }));
-        None
+        self.again.push((due, tag));
     }
 
     /// Sends requests again whose time has come.
@@ -82,14 +152,19 @@ impl Hub {
             let Some(client) = self.client(tag.client) else { continue };
             let pool = client.pool;
             self.pools[pool].refresh();
-            let Purpose::Redirectable(kept) = &tag.purpose else { continue };
+            let kept = match tag.purpose {
+                Purpose::Redirectable(kept) => kept,
+                Purpose::Exec => {
+                    self.execute_again(wire, tag);
+                    continue;
+                }
+                _ => continue,
+            };
+            let tag = Tag { purpose: Purpose::Client, ..tag };
             let asked = kept.server.map(usize::from);
             match asked.or_else(|| self.server_of_kept(pool, &kept.request)) {
-                Some(server) => self.send_kept(wire, pool, server, tag),
-                None => {
-                    let reply = raw::error(route::plan::NO_SERVER);
-                    self.deliver(wire, Tag { purpose: Purpose::Client, ..tag }, &reply);
-                }
+                Some(server) => self.send_kept(wire, pool, server, tag, kept),
+                None => self.try_again(wire, tag, kept, &raw::error(route::plan::NO_SERVER)),
             }
         }
     }
@@ -107,43 +182,68 @@ impl Hub {
         route::Placement::place(local, words[key?]).map(|place| place.server)
     }
 
-    fn send_kept<W: Wire>(&mut self, wire: &mut W, pool: usize, server: usize, tag: Tag) {
+    fn send_kept<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        pool: usize,
+        server: usize,
+        tag: Tag,
+        kept: Box<Kept>,
+    ) {
         let Some(client) = self.client(tag.client) else { return };
         let key = LinkKey { protocol: client.protocol, db: client.db };
-        let id = if client.is_blocked {
-            self.move_own(wire, tag.client, server)
-        } else {
-            self.shared(wire, pool, server, key)
+        let needs_own = client.is_blocked || client.tracking.is_some() || kept.is_watch;
+        let id = match client.own_to(server) {
+            Some(id) => Ok(id),
+            None if needs_own => self.move_own(wire, tag.client, server),
+            None => self.shared(wire, pool, server, key),
         };
         let id = match id {
             Ok(id) => id,
-            Err(why) => {
-                let reply = raw::error(&why);
-                return self.deliver(wire, Tag { purpose: Purpose::Client, ..tag }, &reply);
-            }
+            Err(why) => return self.try_again(wire, tag, kept, &raw::error(&why)),
         };
-        let Purpose::Redirectable(kept) = &tag.purpose else { return };
-        let request = kept.request.clone();
+        if kept.is_watch {
+            self.watches_at(tag.client, server, kept.is_asking);
+        }
         if kept.is_asking {
             let asking =
                 Tag { client: tag.client, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
-            self.send_on(wire, id, b"*1\r\n$6\r\nASKING\r\n", asking);
+            self.send_on(wire, id, ASKING, asking);
         }
-        self.send_on(wire, id, &request, tag);
+        let request = kept.request.clone();
+        self.send_on(wire, id, &request, Tag { purpose: Purpose::Redirectable(kept), ..tag });
     }
 
-    /// Gives a client whose command waits a connection of its own to another server.
+    /// Gives a client a connection of its own to another server.
     fn move_own<W: Wire>(&mut self, wire: &mut W, id: Id, server: usize) -> Result<Id, String> {
         let Some(Conn::Client(mut client)) = self.take_conn(id) else {
             return Err(route::plan::NO_SERVER.into());
         };
-        if client.own_to(server).is_none() {
-            self.release(wire, &mut client);
-        }
-        let acquired = self.acquire_own(wire, &mut client, server);
+        let acquired = self.own_elsewhere(wire, &mut client, server);
         let own = client.own_to(server);
         self.put(id, Conn::Client(client));
         acquired.and_then(|()| own.ok_or_else(|| route::plan::NO_SERVER.into()))
+    }
+
+    /// Gives a client a connection of its own to another server instead of the one that it has.
+    pub(super) fn own_elsewhere<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: usize,
+    ) -> Result<(), String> {
+        if client.tracking.is_some() {
+            let key = LinkKey { protocol: client.protocol, db: client.db };
+            return match client.own_to(server) {
+                Some(_) => Ok(()),
+                None => self.tracked(wire, client, server, key).map(drop),
+            };
+        }
+        // Keys stay watched while another command waits.
+        if client.watch.is_none() || !client.is_blocked {
+            self.release(wire, client);
+        }
+        self.acquire_own(wire, client, server)
     }
 }
 

@@ -25,6 +25,7 @@ mod servers;
 mod session;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod upstream;
 pub mod wire;
 
@@ -306,11 +307,10 @@ impl Hub {
             Purpose::Learn(name) => return self.learned(wire, tag.seq as usize, &name, reply),
             Purpose::Redirectable(kept) => {
                 let tag = Tag { purpose: Purpose::Client, ..tag };
-                if let Some(tag) = self.redirected(wire.now(), tag, kept, reply) {
-                    self.deliver(wire, tag, reply);
-                }
-                return;
+                return self.redirected(wire, tag, kept, reply);
             }
+            Purpose::Queued | Purpose::Requeued => return self.queued(wire, tag, reply),
+            Purpose::Exec => return self.executed(wire, tag, reply),
         }
         self.deliver(wire, tag, reply);
     }

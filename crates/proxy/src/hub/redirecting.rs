@@ -68,6 +68,26 @@ fn requests_do_not_overtake_those_that_are_redirected() {
 }
 
 #[test]
+fn requests_do_not_overtake_those_that_are_at_the_server_of_before() {
+    let (mut hub, mut net, client) = cluster();
+    let (set, get) = (request(&["SET", "k", "1"]), request(&["GET", "k"]));
+    hub.data(&mut net, id(client), &set);
+    let old = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), set);
+    // Another thread finds out.
+    let shared = hub.pools[0].shared.clone();
+    shared.change(|topology| topology.slots = vec![Some(1); slots::SLOTS]);
+    hub.end_of_turn(&mut net);
+    let done = hub.data(&mut net, id(client), &get);
+    assert_eq!((done.bytes, done.stall), (0, Stall::Held));
+    hub.data(&mut net, id(old), b"+OK\r\n");
+    hub.end_of_turn(&mut net);
+    hub.data(&mut net, id(client), &get);
+    let new = connect(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), get);
+}
+
+#[test]
 fn a_command_that_waits_moves_with_its_key() {
     let (mut hub, mut net, client) = cluster();
     let pop = request(&["BLPOP", "k", "0"]);
@@ -88,4 +108,75 @@ fn a_command_that_waits_moves_with_its_key() {
     assert_eq!(net.take(other, usize::MAX), b"$1\r\nv\r\n");
     hub.data(&mut net, id(new), b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n");
     assert_eq!(net.take(client, usize::MAX), b"*2\r\n$1\r\nk\r\n$1\r\nx\r\n");
+}
+
+#[test]
+fn a_transaction_whose_slot_has_moved_runs_at_the_new_server() {
+    let (mut hub, mut net, client) = cluster();
+    let (multi, incr, exec) = (request(&["MULTI"]), request(&["INCR", "k"]), request(&["EXEC"]));
+    hub.data(&mut net, id(client), &[&multi[..], &incr].concat());
+    let old = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), [&multi[..], &incr].concat());
+    hub.data(&mut net, id(old), &[&b"+OK\r\n"[..], &moved(b"k")].concat());
+    hub.end_of_turn(&mut net);
+    // The client sees nothing of it.
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+QUEUED\r\n");
+    hub.data(&mut net, id(client), &[&incr[..], &exec].concat());
+    assert_eq!(net.take(old, usize::MAX), [&incr[..], &exec].concat());
+    let aborted = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
+    hub.data(&mut net, id(old), &[&moved(b"k")[..], aborted].concat());
+    hub.end_of_turn(&mut net);
+    let new = connect(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), [&multi[..], &incr, &incr, &exec].concat());
+    let done = b"*2\r\n:1\r\n:2\r\n";
+    hub.data(&mut net, id(new), &[&b"+OK\r\n+QUEUED\r\n+QUEUED\r\n"[..], done].concat());
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), [&b"+QUEUED\r\n"[..], done].concat());
+}
+
+#[test]
+fn a_slot_that_moves_counts_as_a_change_of_watched_keys() {
+    let (mut hub, mut net, client) = cluster();
+    let (watch, multi) = (request(&["WATCH", "k"]), request(&["MULTI"]));
+    let (set, exec) = (request(&["SET", "k", "v"]), request(&["EXEC"]));
+    hub.data(&mut net, id(client), &watch);
+    let old = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(old, usize::MAX), watch);
+    hub.data(&mut net, id(old), b"+OK\r\n");
+    hub.data(&mut net, id(client), &[&multi[..], &set, &exec].concat());
+    hub.data(&mut net, id(old), &[&b"+OK\r\n+QUEUED\r\n"[..], &moved(b"k")].concat());
+    hub.end_of_turn(&mut net);
+    let replies = b"+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n";
+    assert_eq!(net.take(client, usize::MAX), replies);
+    // WATCH itself goes where the slot is, the transaction behind it, too.
+    hub.data(&mut net, id(client), &watch);
+    let new = connect(&mut hub, &mut net, 2);
+    assert_eq!(net.take(new, usize::MAX), watch);
+    hub.data(&mut net, id(new), b"-ASK 5 10.0.0.1:1\r\n");
+    hub.end_of_turn(&mut net);
+    let asking = request(&["ASKING"]);
+    assert_eq!(net.take(old, usize::MAX), [&multi[..], &set, &exec, &asking, &watch].concat());
+    hub.data(&mut net, id(old), b"+OK\r\n+OK\r\n");
+    hub.end_of_turn(&mut net);
+    hub.data(&mut net, id(client), &[&multi[..], &set, &exec].concat());
+    assert_eq!(net.take(old, usize::MAX), [&asking[..], &multi, &set, &exec].concat());
+    hub.data(&mut net, id(old), b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+}
+
+#[test]
+fn a_transaction_outlives_the_connection_on_which_it_was_queued() {
+    let (mut hub, mut net, client) = cluster();
+    let (multi, incr, exec) = (request(&["MULTI"]), request(&["INCR", "k"]), request(&["EXEC"]));
+    hub.data(&mut net, id(client), &[&multi[..], &incr].concat());
+    let old = connect(&mut hub, &mut net, 1);
+    hub.closed(&mut net, id(old), None);
+    hub.end_of_turn(&mut net);
+    assert_eq!(net.take(client, usize::MAX), b"+OK\r\n+QUEUED\r\n");
+    hub.data(&mut net, id(client), &exec);
+    let new = connect(&mut hub, &mut net, 1);
+    assert_eq!(net.take(new, usize::MAX), [&multi[..], &incr, &exec].concat());
+    // What EXEC may have done nobody knows.
+    hub.closed(&mut net, id(new), None);
+    assert!(net.take(client, usize::MAX).starts_with(b"-ERR proxy: server"));
 }

@@ -2,9 +2,8 @@
 
 use super::Hub;
 use super::client::{Client, Replies, Slot};
-use super::upstream::{Kept, Purpose, Tag};
+use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
-use crate::config::Kind;
 use crate::pool::{Learned, LinkKey};
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
@@ -141,6 +140,14 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
     ) -> Flow {
+        let moves = self.pools[client.pool].moves;
+        if client.moves != moves {
+            if !client.is_idle() {
+                // It could overtake requests that are at the servers of before.
+                return self.come_again(client);
+            }
+            client.moves = moves;
+        }
         let commands = self.commands.clone();
         let Some(row) = commands.table.find(words[0]) else {
             return self.unknown(wire, client, words, request);
@@ -316,26 +323,18 @@ impl Hub {
                 {
                     return client.take(wire, seq, part, &raw::error(&why));
                 }
-                // In a transaction the client itself has to begin again.
-                let is_waiting =
-                    client.is_blocked && client.tracking.is_none() && !client.is_watching;
-                let is_cluster = (client.own.is_empty() || is_waiting)
-                    && matches!(self.pools[client.pool].shared.config.kind, Kind::Cluster { .. });
-                let purpose = if is_cluster {
-                    Purpose::Redirectable(Box::new(Kept {
-                        request: request.to_vec(),
-                        tries: 0,
-                        is_asking: false,
-                        server: None,
-                    }))
-                } else {
-                    Purpose::Client
-                };
+                let purpose = self.purpose(client, request);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
                 self.check_queue(client, id);
             }
-            Err(why) => client.take(wire, seq, part, &raw::error(&why)),
+            Err(why) => {
+                let purpose = self.purpose(client, request);
+                let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
+                if let Err(tag) = self.unreachable(wire.now(), client, tag) {
+                    client.take(wire, tag.seq, tag.part, &raw::error(&why));
+                }
+            }
         }
     }
 

@@ -43,6 +43,12 @@ pub enum Purpose {
     Learn(String),
     /// To a cluster: its reply may be a redirection, so the request is kept, and how often it was tried.
     Redirectable(Box<Kept>),
+    /// To a cluster, between MULTI and EXEC.
+    Queued,
+    /// The same, but the client has its reply already.
+    Requeued,
+    /// To a cluster: EXEC.
+    Exec,
 }
 
 /// A request that may have to be sent elsewhere.
@@ -56,6 +62,17 @@ pub struct Kept {
     pub is_asking: bool,
     /// The server to ask, if it is not that of the slot.
     pub server: Option<u16>,
+    /// Whether it is a WATCH.
+    pub is_watch: bool,
+}
+
+/// Whether a request that was lost has reached the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WasSent {
+    /// It may have.
+    Perhaps,
+    /// Certainly not.
+    No,
 }
 
 /// A connection to a server.
@@ -339,12 +356,11 @@ impl Hub {
             self.note_failure(wire.now(), up.pool, up.server, why);
         }
         let reply = raw::error(&error);
-        for tag in sent.into_iter().chain(unsent) {
-            let purpose = match tag.purpose {
-                Purpose::Redirectable(_) => Purpose::Client,
-                other => other,
-            };
-            self.reply(wire, Tag { purpose, ..tag }, &reply);
+        for tag in sent {
+            self.lost(wire, tag, &reply, WasSent::Perhaps);
+        }
+        for tag in unsent {
+            self.lost(wire, tag, &reply, WasSent::No);
         }
         if let Some(owner) = up.owner {
             self.exclusive_ended(up.pool);

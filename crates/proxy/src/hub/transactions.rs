@@ -1,0 +1,589 @@
+//! MULTI, EXEC, WATCH.
+//!
+//! In front of a cluster a transaction's slot may move while it is queued. The server then answers a
+//! redirection to one of its requests, and EXECABORT or a redirection to EXEC: nothing of it has run. So its
+//! requests are kept, the client hears QUEUED, and the whole is sent again where the slot is now. If the
+//! client watches keys, EXEC is answered with null instead, as if one of them had changed: what the client
+//! does then, begin again, is right.
+
+use super::client::{Client, Slot};
+use super::cluster::{MAX_TRIES, Onward, PAUSE};
+use super::request::Flow;
+use super::upstream::{Kept, Purpose, Tag, WasSent};
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use route::handling::{Handling, Local, Session};
+use route::plan::{Placement, Plan, Request};
+use route::raw::{self, Protocol};
+use route::slots::redirection;
+
+const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
+const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
+/// What the next request, or transaction, is sent behind to a server that does not have the slot yet.
+pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
+
+/// A transaction that has begun.
+#[derive(Debug, Default)]
+pub struct Multi {
+    /// The server of its keys.
+    server: Option<usize>,
+    /// The servers of these keys, or their slot.
+    group: Option<usize>,
+    /// Requests without keys that came before the server was known; in front of a cluster, all requests.
+    requests: Vec<Vec<u8>>,
+    /// Their bytes.
+    bytes: usize,
+    /// A request was refused here: EXEC will be, too.
+    pub is_dirty: bool,
+    /// The server has refused a request for a reason that does not depend on where it was.
+    is_refused: bool,
+    /// Where it has to go, because the slot has moved.
+    onward: Option<Onward>,
+    /// How often it was sent again.
+    tries: u32,
+    /// Whether the client watches keys.
+    is_watching: bool,
+}
+
+/// Keys that a client watches.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// The server that watches.
+    server: usize,
+    /// Requests WATCH.
+    count: u32,
+    /// The keys' server, or their slot.
+    group: Option<usize>,
+    /// A key may have changed: EXEC answers null.
+    is_broken: bool,
+    /// The server does not have the slot yet.
+    is_asking: bool,
+}
+
+impl Watch {
+    /// The server, if the client still has its connection there.
+    pub fn server_of(&self, client: &Client) -> Option<usize> {
+        client.own_to(self.server).map(|_| self.server)
+    }
+}
+
+fn null_array(protocol: Protocol) -> &'static [u8] {
+    match protocol {
+        Protocol::Resp2 => b"*-1\r\n",
+        Protocol::Resp3 => b"_\r\n",
+    }
+}
+
+impl Hub {
+    /// WATCH
+    pub(super) fn watch<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        server: Option<usize>,
+        words: &[&[u8]],
+        request: &[u8],
+    ) -> Flow {
+        let local = &self.pools[client.pool];
+        let Some(mut server) = server.or_else(|| local.any()) else {
+            client.answer(wire, &raw::error(route::plan::NO_SERVER));
+            return Flow::Done;
+        };
+        let place = words.get(1).and_then(|key| local.place(key));
+        let group = place.map(|place| place.group);
+        if let Some(watch) = &client.watch {
+            if watch.is_broken {
+                client.answer(wire, b"+OK\r\n");
+                return Flow::Done;
+            }
+            if watch.server != server && watch.group != group {
+                client.answer(wire, &raw::error(ONE_SERVER));
+                return Flow::Done;
+            }
+            // If the slot has moved since, EXEC will find out.
+            server = watch.server;
+        }
+        if !client.is_idle() && client.watch.is_none() {
+            return self.come_again(client);
+        }
+        match self.acquire_own(wire, client, server) {
+            Ok(()) => {
+                let watch = client.watch.get_or_insert_default();
+                watch.server = server;
+                watch.count += 1;
+                watch.group = watch.group.or(group);
+                self.forward(wire, client, server, request, Slot::Waiting);
+            }
+            Err(why) => client.answer(wire, &raw::error(&why)),
+        }
+        Flow::Done
+    }
+
+    /// A WATCH has been redirected. Returns whether it may be sent elsewhere; otherwise the keys count as
+    /// changed.
+    pub(super) fn may_watch_elsewhere(&mut self, id: Id) -> bool {
+        let Some(client) = self.client(id) else { return false };
+        let is_alone = client.multi.is_none() && client.executing.is_none();
+        let Some(watch) = &mut client.watch else { return false };
+        if is_alone && watch.count == 1 && !watch.is_broken {
+            return true;
+        }
+        watch.is_broken = true;
+        false
+    }
+
+    /// Notes where keys are watched, and whether the server does not have their slot yet.
+    pub(super) fn watches_at(&mut self, id: Id, server: usize, is_asking: bool) {
+        if let Some(watch) = self.client(id).and_then(|client| client.watch.as_mut()) {
+            watch.server = server;
+            watch.is_asking = is_asking;
+        }
+    }
+
+    /// The client's own connection to a server is lost, which forgets what it has watched and queued.
+    pub(super) fn transaction_lost(&mut self, id: Id, server: usize) {
+        let Some(client) = self.client(id) else { return };
+        if let Some(watch) = client.watch.as_mut().filter(|watch| watch.server == server) {
+            watch.is_broken = true;
+        }
+        let pool = client.pool;
+        let is_cluster = self.pools[pool].is_cluster();
+        let multi = self.client(id).and_then(|client| client.multi.as_mut());
+        let Some(multi) = multi.filter(|multi| multi.server == Some(server)) else { return };
+        // What was queued at no cluster is not here any more.
+        multi.is_dirty |= !is_cluster;
+        multi.server = None;
+        multi.onward = None;
+    }
+
+    /// A request between MULTI and EXEC.
+    pub(super) fn in_multi<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        words: &[&[u8]],
+        request: &[u8],
+        keys: &[usize],
+        handling: Handling,
+    ) -> Flow {
+        match handling {
+            Handling::Session(Session::Exec) => return self.exec(wire, client, request),
+            Handling::Session(Session::Discard) => return self.discard(wire, client, request),
+            Handling::Session(Session::Multi) => {
+                client.answer(wire, b"-ERR MULTI calls can not be nested\r\n");
+                return Flow::Done;
+            }
+            Handling::Session(Session::Watch) => {
+                client.answer(wire, b"-ERR WATCH inside MULTI is not allowed\r\n");
+                return Flow::Done;
+            }
+            Handling::Local(local @ (Local::Quit | Local::Reset)) => {
+                return self.local(wire, client, local, words, request);
+            }
+            _ => {}
+        }
+        if let Some(why) = self.refusal_in_multi(client, words, handling) {
+            self.refuse(wire, client, &why);
+            return Flow::Done;
+        }
+        let is_cluster = self.pools[client.pool].is_cluster();
+        let place = match self.place_in_multi(client, words, keys) {
+            Ok(place) => place,
+            Err(why) => {
+                self.refuse(wire, client, &why);
+                return Flow::Done;
+            }
+        };
+        let most = self.pools[client.pool].shared.config.limits.server_queue;
+        let is_kept = place.is_none() || is_cluster;
+        if is_kept && client.multi.as_ref().is_some_and(|multi| multi.bytes > most) {
+            self.refuse(wire, client, HELD);
+            return Flow::Done;
+        }
+        let attached = match place {
+            Some((server, group)) => self.attach(wire, client, server, group),
+            None => Ok(true),
+        };
+        match attached {
+            Ok(true) => {}
+            Ok(false) => return self.come_again(client),
+            Err(why) => {
+                self.refuse(wire, client, &why);
+                return Flow::Done;
+            }
+        }
+        if let Some(multi) = client.multi.as_mut().filter(|_| is_kept) {
+            multi.requests.push(request.to_vec());
+            multi.bytes += request.len();
+        }
+        match client.multi.as_ref().and_then(|multi| multi.server) {
+            Some(_) if is_cluster => self.send_own(wire, client, request, Purpose::Queued),
+            Some(server) => self.forward(wire, client, server, request, Slot::Waiting),
+            None => client.answer(wire, b"+QUEUED\r\n"),
+        }
+        Flow::Done
+    }
+
+    /// Why a command cannot be in a transaction.
+    fn refusal_in_multi(
+        &self,
+        client: &Client,
+        words: &[&[u8]],
+        handling: Handling,
+    ) -> Option<String> {
+        let name = || String::from_utf8_lossy(words[0]).to_lowercase();
+        match handling {
+            Handling::Session(Session::Subscribe | Session::Unsubscribe)
+            | Handling::Local(Local::Select | Local::Hello | Local::Auth | Local::Client) => {
+                Some(format!("ERR proxy: '{}' does not work inside a transaction", name()))
+            }
+            Handling::Refuse(why) => {
+                Some(format!("ERR '{}' does not work through the proxy: {why}", name()))
+            }
+            Handling::All(_) | Handling::Scan if self.pools[client.pool].servers() > 1 => {
+                let name = name();
+                Some(format!("ERR proxy: '{name}' is for all servers, a transaction for one"))
+            }
+            _ => None,
+        }
+    }
+
+    /// The server of a queued request, and the group of its keys; nothing if it is not known yet.
+    fn place_in_multi(
+        &self,
+        client: &Client,
+        words: &[&[u8]],
+        keys: &[usize],
+    ) -> Result<Option<(usize, Option<usize>)>, String> {
+        let Some(multi) = &client.multi else { return Ok(None) };
+        let local = &self.pools[client.pool];
+        let Some(first) = keys.first() else {
+            return Ok(multi.server.map(|server| (server, multi.group)));
+        };
+        let group = local.place(words[*first]).map(|place| place.group);
+        let keyed = Request { words, keys, handling: Handling::Keyed, allows_split_writes: false };
+        match route::plan(&keyed, local) {
+            Plan::One(server) | Plan::Exclusive(server) => Ok(Some((server, group))),
+            Plan::Refuse(why) => Err(why),
+            _ => Ok(None),
+        }
+    }
+
+    /// Begins the transaction on a server. Returns whether it could already.
+    fn attach<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        mut server: usize,
+        group: Option<usize>,
+    ) -> Result<bool, String> {
+        let Some(multi) = &client.multi else { return Ok(true) };
+        match multi.server {
+            // In front of a cluster the slot may be elsewhere by now; EXEC will find out.
+            Some(before) if before == server || multi.group == group => return Ok(true),
+            Some(_) => return Err(ONE_SERVER.into()),
+            None => {}
+        }
+        let mut is_asking = false;
+        if let Some(watch) = client.watch.as_ref().filter(|watch| !watch.is_broken) {
+            if watch.server != server && watch.group != group {
+                return Err(ONE_SERVER.into());
+            }
+            server = watch.server;
+            is_asking = watch.is_asking;
+        }
+        if !client.is_idle() {
+            return Ok(false);
+        }
+        self.acquire_own(wire, client, server)?;
+        let is_cluster = self.pools[client.pool].is_cluster();
+        let (Some(id), Some(multi)) = (client.own_to(server), client.multi.as_mut()) else {
+            return Ok(true);
+        };
+        multi.server = Some(server);
+        multi.group = group;
+        let requests = std::mem::take(&mut multi.requests);
+        self.begin(wire, client.id, id, &requests, is_asking);
+        if let Some(multi) = client.multi.as_mut().filter(|_| is_cluster) {
+            multi.requests = requests;
+        }
+        Ok(true)
+    }
+
+    /// Sends MULTI and what has been queued so far.
+    fn begin<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: Id,
+        id: Id,
+        requests: &[Vec<u8>],
+        is_asking: bool,
+    ) {
+        let tag = |purpose| Tag { client, seq: 0, part: 0, bytes: 0, purpose };
+        if is_asking {
+            self.send_on(wire, id, ASKING, tag(Purpose::Discard));
+        }
+        self.send_on(wire, id, MULTI, tag(Purpose::Discard));
+        for request in requests {
+            self.send_on(wire, id, request, tag(Purpose::Requeued));
+        }
+    }
+
+    /// Sends a request of a transaction.
+    fn send_own<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        client: &mut Client,
+        request: &[u8],
+        purpose: Purpose,
+    ) {
+        let server = client.multi.as_ref().and_then(|multi| multi.server);
+        let seq = client.push(Slot::Waiting);
+        match server.and_then(|server| client.own_to(server)) {
+            Some(id) => {
+                let tag = Tag { client: client.id, seq, part: 0, bytes: 0, purpose };
+                self.send_on(wire, id, request, tag);
+            }
+            None => client.take(wire, seq, 0, &raw::error(route::plan::NO_SERVER)),
+        }
+    }
+
+    fn exec<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
+        let Some(multi) = &client.multi else { return Flow::Done };
+        let is_watching = client.watch.is_some();
+        let is_broken = client.watch.as_ref().is_some_and(|watch| watch.is_broken);
+        let is_empty = multi.server.is_none() && multi.requests.is_empty() && !is_watching;
+        if multi.is_dirty || is_broken || is_empty {
+            let reply: &[u8] = match (multi.is_dirty, is_broken) {
+                (true, _) => b"-EXECABORT Transaction discarded because of previous errors.\r\n",
+                (false, true) => null_array(client.protocol),
+                (false, false) => b"*0\r\n",
+            };
+            client.answer(wire, reply);
+            self.abandon(wire, client);
+            return Flow::Done;
+        }
+        let local = &self.pools[client.pool];
+        let group = multi.group;
+        let known = multi.server.or_else(|| client.watch.as_ref().map(|watch| watch.server));
+        let Some(server) = known.or_else(|| local.server_of_group(group)).or_else(|| local.any())
+        else {
+            client.answer(wire, &raw::error(route::plan::NO_SERVER));
+            self.abandon(wire, client);
+            return Flow::Done;
+        };
+        let is_cluster = local.is_cluster();
+        match self.attach(wire, client, server, group) {
+            Ok(true) if is_cluster => {
+                self.send_own(wire, client, request, Purpose::Exec);
+                client.executing = client.multi.take();
+                if let Some(executing) = &mut client.executing {
+                    executing.is_watching = is_watching;
+                }
+            }
+            Ok(true) => self.forward(wire, client, server, request, Slot::Waiting),
+            Ok(false) => return self.come_again(client),
+            Err(why) => client.answer(wire, &raw::error(&why)),
+        }
+        client.multi = None;
+        client.watch = None;
+        self.settle_soon(client);
+        Flow::Done
+    }
+
+    fn discard<W: Wire>(&mut self, wire: &mut W, client: &mut Client, request: &[u8]) -> Flow {
+        match client.multi.as_ref().and_then(|multi| multi.server) {
+            Some(server) => {
+                self.forward(wire, client, server, request, Slot::Waiting);
+                client.multi = None;
+                client.watch = None;
+                self.settle_soon(client);
+            }
+            None => {
+                client.answer(wire, b"+OK\r\n");
+                self.abandon(wire, client);
+            }
+        }
+        Flow::Done
+    }
+
+    /// Ends a transaction that will not run, and forgets watched keys.
+    pub(super) fn abandon<W: Wire>(&mut self, wire: &mut W, client: &mut Client) {
+        let began = client.multi.take().is_some_and(|multi| multi.server.is_some());
+        for &(_, id) in &client.own {
+            let tag =
+                Tag { client: client.id, seq: 0, part: 0, bytes: 0, purpose: Purpose::Discard };
+            self.send_on(wire, id, if began { DISCARD } else { UNWATCH }, tag);
+        }
+        client.watch = None;
+        self.settle_soon(client);
+    }
+
+    /// A cluster's reply to a request between MULTI and EXEC.
+    pub(super) fn queued<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        let is_known = tag.purpose == Purpose::Requeued;
+        let tag = Tag { purpose: Purpose::Client, ..tag };
+        if !raw::is_error(reply) {
+            if !is_known {
+                self.deliver(wire, tag, reply);
+            }
+            return;
+        }
+        let Some(client) = self.client(tag.client) else { return };
+        let pool = client.pool;
+        let onward = redirection(reply).map(|redirection| self.onward(pool, redirection));
+        let is_moved = onward.is_some();
+        let Some(client) = self.client(tag.client) else { return };
+        if let Some(multi) = client.multi.as_mut().or(client.executing.as_mut()) {
+            multi.is_refused |= !is_moved;
+            multi.onward = onward.or(multi.onward.take());
+        }
+        match (is_known, is_moved) {
+            (true, _) => {}
+            (false, true) => self.deliver(wire, tag, b"+QUEUED\r\n"),
+            (false, false) => self.deliver(wire, tag, reply),
+        }
+    }
+
+    /// A cluster's reply to EXEC.
+    pub(super) fn executed<W: Wire>(&mut self, wire: &mut W, tag: Tag, reply: &[u8]) {
+        let tag = Tag { purpose: Purpose::Client, ..tag };
+        let Some(client) = self.client(tag.client) else { return };
+        let Some(mut multi) = client.executing.take() else {
+            return self.deliver(wire, tag, reply);
+        };
+        let pool = client.pool;
+        // Errors of requests that have run are inside of an array.
+        let onward = match redirection(reply) {
+            Some(redirection) => Some(self.onward(pool, redirection)),
+            None if reply.starts_with(b"-EXECABORT") && !multi.is_refused => multi.onward.take(),
+            None => None,
+        };
+        match onward {
+            Some(onward) => {
+                multi.onward = Some(onward);
+                self.execute_later(wire, tag, multi, reply);
+            }
+            None => self.deliver(wire, tag, reply),
+        }
+    }
+
+    /// A transaction of which nothing has run is to be sent again. `reply` is for a client in vain.
+    fn execute_later<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        tag: Tag,
+        mut multi: Box<Multi>,
+        reply: &[u8],
+    ) {
+        let Some(client) = self.client(tag.client) else { return };
+        if multi.is_watching {
+            let null = null_array(client.protocol);
+            return self.deliver(wire, tag, null);
+        }
+        multi.tries += 1;
+        if multi.tries > MAX_TRIES {
+            return self.deliver(wire, tag, reply);
+        }
+        let is_later = multi.onward.as_ref().is_none_or(|onward| onward.is_later);
+        let pause = if is_later || multi.tries > 5 { PAUSE } else { std::time::Duration::ZERO };
+        client.executing = Some(multi);
+        self.again.push((wire.now() + pause, Tag { purpose: Purpose::Exec, ..tag }));
+    }
+
+    /// Sends a transaction again.
+    pub(super) fn execute_again<W: Wire>(&mut self, wire: &mut W, tag: Tag) {
+        let Some(Conn::Client(mut client)) = self.take_conn(tag.client) else { return };
+        let Some(mut multi) = client.executing.take() else {
+            return self.put(tag.client, Conn::Client(client));
+        };
+        let local = &self.pools[client.pool];
+        let onward = multi.onward.take().unwrap_or_default();
+        let asked = onward.server.map(usize::from);
+        let server = asked.or_else(|| local.server_of_group(multi.group)).or_else(|| local.any());
+        let acquired = match server {
+            Some(server) => self.own_elsewhere(wire, &mut client, server),
+            None => Err(route::plan::NO_SERVER.to_owned()),
+        };
+        let id = server.and_then(|server| client.own_to(server));
+        let requests = std::mem::take(&mut multi.requests);
+        match (acquired, id) {
+            (Ok(()), Some(id)) => {
+                self.begin(wire, tag.client, id, &requests, onward.is_asking);
+                multi.requests = requests;
+                client.executing = Some(multi);
+                self.put(tag.client, Conn::Client(client));
+                self.send_on(wire, id, EXEC, tag);
+            }
+            (acquired, _) => {
+                self.put(tag.client, Conn::Client(client));
+                multi.requests = requests;
+                let why = acquired.err().unwrap_or_else(|| route::plan::NO_SERVER.to_owned());
+                let tag = Tag { purpose: Purpose::Client, ..tag };
+                self.execute_later(wire, tag, multi, &raw::error(&why));
+            }
+        }
+    }
+
+    /// A connection was lost before the reply to this came.
+    pub(super) fn lost<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        tag: Tag,
+        reply: &[u8],
+        was_sent: WasSent,
+    ) {
+        let Tag { client: id, seq, part, bytes, purpose } = tag;
+        let tag = |purpose| Tag { client: id, seq, part, bytes, purpose };
+        let again = Tag { bytes: 0, ..tag(Purpose::Client) };
+        match purpose {
+            Purpose::Redirectable(kept) if kept.is_watch => {
+                if let Some(watch) = self.client(id).and_then(|client| client.watch.as_mut()) {
+                    watch.is_broken = true;
+                }
+                self.deliver(wire, tag(Purpose::Client), b"+OK\r\n");
+            }
+            Purpose::Redirectable(kept) if was_sent == WasSent::No => {
+                self.try_again(wire, again, kept, reply);
+            }
+            Purpose::Redirectable(_) => self.deliver(wire, tag(Purpose::Client), reply),
+            Purpose::Queued => self.deliver(wire, tag(Purpose::Client), b"+QUEUED\r\n"),
+            Purpose::Requeued => {}
+            Purpose::Exec => {
+                let multi = self.client(id).and_then(|client| client.executing.take());
+                match multi.filter(|_| was_sent == WasSent::No) {
+                    Some(mut multi) => {
+                        multi.onward = None;
+                        self.execute_later(wire, again, multi, reply);
+                    }
+                    None => self.deliver(wire, tag(Purpose::Client), reply),
+                }
+            }
+            other => self.reply(wire, tag(other), reply),
+        }
+    }
+
+    /// What a request is that is not in a transaction.
+    #[inline]
+    pub(super) fn purpose(&self, client: &Client, request: &[u8]) -> Purpose {
+        if !self.pools[client.pool].is_cluster() {
+            return Purpose::Client;
+        }
+        let is_watch = client.watch.is_some() && is_watch(request);
+        let request = request.to_vec();
+        let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch };
+        Purpose::Redirectable(Box::new(kept))
+    }
+}
+
+fn is_watch(request: &[u8]) -> bool {
+    let name = raw::elements(request).and_then(|words| words.first().copied());
+    name.and_then(raw::text).is_some_and(|name| name.eq_ignore_ascii_case(b"WATCH"))
+}
+
+const ONE_SERVER: &str = "CROSSSLOT a transaction needs all its keys, the watched ones too, on one server; \
+    give them a common hash tag";
+const HELD: &str =
+    "ERR proxy: too many bytes of requests in a transaction; the limit is server_queue_bytes";
