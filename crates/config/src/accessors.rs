@@ -224,6 +224,7 @@ numbers! {
     repl_diskless_load: ReplDisklessLoad = "repl-diskless-load" as ReplDisklessLoad::from_number;
     propagation_error_behavior: PropagationErrorBehavior = "propagation-error-behavior" as PropagationErrorBehavior::from_number;
     cluster_preferred_endpoint_type: ClusterEndpointType = "cluster-preferred-endpoint-type" as ClusterEndpointType::from_number;
+    cluster_endpoint: ClusterEndpoint = "cluster-endpoint" as ClusterEndpoint::from_number;
     cluster_config_save_behavior: ClusterConfigSaveBehavior = "cluster-config-save-behavior" as ClusterConfigSaveBehavior::from_number;
     cluster_enabled: bool = "cluster-enabled" as yes;
     cluster_databases: usize = "cluster-databases" as count;

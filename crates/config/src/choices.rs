@@ -97,6 +97,8 @@ choices! {
     /// What clients of a cluster are told to connect to.
     ClusterEndpointType: Ip | Hostname | UnknownEndpoint =
         ["ip" => Ip, "hostname" => Hostname, "unknown-endpoint" => UnknownEndpoint];
+    /// Whether clients see a cluster, or one server that forwards.
+    ClusterEndpoint: Cluster | Single = ["cluster" => Cluster, "single" => Single];
     /// What happens when the cluster's state file cannot be written.
     ClusterConfigSaveBehavior: Sync | BestEffort = ["sync" => Sync, "best-effort" => BestEffort];
     /// What happens when a replicated command fails.

@@ -38,11 +38,11 @@ mod value;
 pub use accessors::ClientMemory;
 pub use args::Arguments;
 pub use choices::{
-    AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpointType,
-    CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat, MaxmemoryPolicy, OomScoreAdj,
-    PropagationErrorBehavior, ProtectedAction, RdbVersionCheck, ReplDisklessLoad,
-    ReplicaRdbVersion, SanitizeDumpPayload, ShutdownOptions, Supervised, SyslogFacility,
-    TlsAuthClients, TlsAuthClientsUser,
+    AclPubsubDefault, AppendFsync, Choice, ClusterConfigSaveBehavior, ClusterEndpoint,
+    ClusterEndpointType, CommitMode, IoBackend, LogFormat, LogLevel, LogTimestampFormat,
+    MaxmemoryPolicy, OomScoreAdj, PropagationErrorBehavior, ProtectedAction, RdbVersionCheck,
+    ReplDisklessLoad, ReplicaRdbVersion, SanitizeDumpPayload, ShutdownOptions, Supervised,
+    SyslogFacility, TlsAuthClients, TlsAuthClientsUser,
 };
 pub use events::KeyspaceEvents;
 pub use limits::{ClientClass, OutputLimit};

@@ -37,6 +37,7 @@ const NOT_IN_VALKEY: &[(&str, &str)] = &[
     ("commit-quorum-fsync", "Dunlin's own"),
     ("commit-timeout-ms", "Dunlin's own"),
     ("cluster-coordinator", "Dunlin's own"),
+    ("cluster-endpoint", "Dunlin's own"),
     ("cluster-name", "Dunlin's own"),
     ("cluster-compatibility-sample-ratio", "Redis 8"),
     ("dynamic-hz", "Redis"),

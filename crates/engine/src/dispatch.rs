@@ -8,6 +8,7 @@ mod gates;
 mod http;
 mod locking;
 mod logging;
+mod one_address;
 mod permission;
 mod pushes;
 mod replica_link;
@@ -211,9 +212,17 @@ fn passes_gates(cx: &mut Cx<'_>, row: &'static Resolved, args: Args<'_>) -> Resu
     cx.request_flags = flags;
     let passed = gates::pass(cx, row, args, gates::CLIENT);
     cx.request_flags = None;
-    if let Err(refusal) = passed {
-        refuse_request(cx, row, refusal)?;
-        return Ok(false);
+    match passed {
+        Ok(()) => {}
+        Err(Refusal::Forward(travel)) => {
+            let flags = flags.unwrap_or(row.command.flags);
+            one_address::forward(cx, row, args, travel, flags)?;
+            return Ok(false);
+        }
+        Err(refusal) => {
+            refuse_request(cx, row, refusal)?;
+            return Ok(false);
+        }
     }
     if cx.session.multi.is_none() || row.command.flags.has(Flags::NOT_QUEUED) {
         return Ok(true);
@@ -232,6 +241,7 @@ fn refuse_request(cx: &mut Cx<'_>, row: &Resolved, refusal: Refusal) -> Result<(
     match refusal {
         Refusal::Error(error) => reject(cx, row, &error),
         Refusal::NotNow(reason) => return Err(reason),
+        Refusal::Forward(_) => unreachable!("the gate of a client's request alone forwards"),
     }
     Ok(())
 }

@@ -41,6 +41,8 @@ pub enum Error {
     ReadOnlyReplica,
     /// The client is sent to the primary, at this host and port.
     Redirect(String, u16),
+    /// There is no cluster as far as the client sees.
+    NoCluster,
     /// A cluster's other node has the keys, none has them, or they are not together. The text has its code.
     Elsewhere(String),
     /// The replica has lost its primary, and does not answer with what it has.
@@ -113,6 +115,7 @@ impl Error {
                 "READONLY You can't write against a read only replica.".into()
             }
             Error::Redirect(host, port) => format!("REDIRECT {host}:{port}").into(),
+            Error::NoCluster => "ERR This instance has cluster support disabled".into(),
             Error::Elsewhere(text) => text.as_str().into(),
             Error::MasterDown => {
                 "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."
@@ -144,4 +147,6 @@ pub enum NotNow {
     Held,
     /// Values that are not in RAM are being read.
     Cold,
+    /// Requests before it have not been answered by other nodes: try again when they have.
+    Forwarded,
 }

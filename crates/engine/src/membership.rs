@@ -4,6 +4,7 @@
 //! newest one it has seen, so that a request costs one load of a counter and takes no lock
 //! ([`Membership::current`]). Without a cluster nothing is ever published.
 
+use crate::table::CommandTable;
 use cluster::describe::{Asker, Node};
 use cluster::id::{Epoch, Id};
 use cluster::slots::{COUNT, Slots};
@@ -69,6 +70,36 @@ pub struct Published {
     slot_replies: [OnceLock<Box<[u8]>>; 8],
 }
 
+/// Which nodes a command concerns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// The one of its keys; without a key, this one.
+    Keys,
+    /// Those of its keys, which may be on several shards.
+    Splits,
+    /// The one of its keys; it may wait there.
+    Blocks,
+    /// All.
+    AllNodes,
+    /// The client's own: it is about the connection.
+    Own,
+}
+
+impl Scope {
+    fn of(name: &str) -> Scope {
+        use route::handling::{Handling, Session, concerns_all_nodes, handling};
+        if concerns_all_nodes(name) {
+            return Scope::AllNodes;
+        }
+        match handling(name) {
+            Handling::Split { .. } => Scope::Splits,
+            Handling::Blocking => Scope::Blocks,
+            Handling::Session(Session::Subscribe | Session::Unsubscribe) => Scope::Own,
+            _ => Scope::Keys,
+        }
+    }
+}
+
 /// Where a request for a slot belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -121,6 +152,14 @@ impl Published {
         }
     }
 
+    /// The number of the shard that has a slot.
+    #[inline]
+    pub fn shard_of(&self, slot: u16) -> Option<u16> {
+        let owner = self.owners.get(usize::from(slot)).copied();
+        let shards = self.view.topology.value.shards.len();
+        owner.filter(|owner| usize::from(*owner) < shards)
+    }
+
     /// Whether requests are answered.
     pub fn is_ok(&self, requires_full_coverage: bool) -> bool {
         self.is_ok[usize::from(requires_full_coverage)]
@@ -147,6 +186,8 @@ pub(crate) struct Seen(RefCell<(u64, Option<Arc<Published>>)>);
 #[derive(Default)]
 pub struct Membership {
     me: OnceLock<Id>,
+    /// By the commands' indexes.
+    scopes: OnceLock<Box<[Scope]>>,
     /// Counts the publications.
     version: AtomicU64,
     newest: Mutex<Option<Arc<Published>>>,
@@ -154,7 +195,9 @@ pub struct Membership {
 
 impl Membership {
     /// This server is a node of a cluster, with this name. Called once, before a client is served.
-    pub fn join(&self, me: Id) {
+    pub fn join(&self, me: Id, table: &CommandTable) {
+        let scopes = table.all().iter().map(|row| Scope::of(&row.full_name.to_uppercase()));
+        assert!(self.scopes.set(scopes.collect()).is_ok(), "a server joins once");
         assert!(self.me.set(me).is_ok(), "a server has one name");
     }
 
@@ -170,10 +213,22 @@ impl Membership {
         self.me.get().is_some()
     }
 
+    /// Which nodes the command with this index concerns.
+    #[inline]
+    pub fn scope(&self, command: usize) -> Scope {
+        self.scopes.get().map_or(Scope::Keys, |scopes| scopes[command])
+    }
+
     /// Readers see this from now on.
     pub(crate) fn publish(&self, published: Published) {
         *lock(&self.newest) = Some(Arc::new(published));
         self.version.fetch_add(1, Release);
+    }
+
+    /// Counts what was published.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version.load(Acquire)
     }
 
     /// What was published last, for threads that serve no client.

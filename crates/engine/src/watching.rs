@@ -72,6 +72,9 @@ fn register(db: &mut Db<'_>, stripe: usize, key: Key<'_>, watch: &Arc<Watch>) ->
 
 /// Forgets all that a client watches.
 pub fn unwatch(db: &mut Db<'_>, session: &mut Session) {
+    if let Some(forwarding) = &mut session.forwarding {
+        forwarding.unwatch();
+    }
     let Some(mut watching) = session.watching.take() else { return };
     if watching.len() > MAX_IN_PLACE {
         return;

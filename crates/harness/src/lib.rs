@@ -12,6 +12,7 @@
 //! - [`history`] checks what concurrent clients saw;
 //! - [`preload`] puts a library under a server; [`power_loss`] makes up what a power cut leaves;
 //! - [`environment`] is what a run is told from outside;
+//! - [`cluster`] makes clusters at a real etcd;
 //! - [`sentinel`] runs stock sentinels;
 //! - [`tls`] makes certificates, and is a client that trusts them;
 //! - [`wait`] waits for what comes sooner or later;
@@ -20,6 +21,7 @@
 //! The crate is used by tests only and depends on no other crate of the workspace.
 
 pub mod client;
+pub mod cluster;
 pub mod contents;
 pub mod crowd;
 pub mod differential;

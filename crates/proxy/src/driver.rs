@@ -14,12 +14,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 /// The tag of connections to servers. Those of clients have the number of their pool.
-const SERVER: Tag = Tag(u32::MAX);
+pub const SERVER: Tag = Tag(u32::MAX - 1);
 
 /// The parts of a connection's name that a hub uses; the thread is always its own.
-fn hub_id(id: ConnId) -> Id {
+pub fn hub_id(id: ConnId) -> Id {
     let bits = id.as_u64();
     Id { slot: (bits & 0xff_ffff) as u32, generation: (bits >> 24) as u32 }
+}
+
+/// The connection of a thread that a hub calls so.
+#[inline]
+pub fn conn_id(thread: usize, id: Id) -> ConnId {
+    let bits = (thread as u64) << 56 | u64::from(id.generation) << 24 | u64::from(id.slot);
+    ConnId::from_u64(bits)
 }
 
 fn outgoing(address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Outgoing {
@@ -34,10 +41,14 @@ fn outgoing(address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Out
 }
 
 /// A thread's connections, wherever a handler is called.
-trait Reach {
+pub trait Reach {
+    /// The thread.
     fn thread(&self) -> usize;
+    /// One of its connections.
     fn io(&mut self, id: ConnId) -> Option<ConnIo<'_>>;
+    /// Makes one.
     fn connect(&mut self, outgoing: Outgoing) -> ConnId;
+    /// When this turn began.
     fn now(&self) -> Instant;
 }
 
@@ -59,7 +70,7 @@ impl Reach for ConnIo<'_> {
     }
 }
 
-impl Reach for Cx<'_, ()> {
+impl<C> Reach for Cx<'_, C> {
     #[inline]
     fn thread(&self) -> usize {
         Cx::thread(self)
@@ -77,14 +88,12 @@ impl Reach for Cx<'_, ()> {
 }
 
 /// What a hub sees of them.
-struct Net<'a, R>(&'a mut R);
+pub struct Net<'a, R>(pub &'a mut R);
 
 impl<R: Reach> Net<'_, R> {
     #[inline]
     fn io(&mut self, id: Id) -> Option<ConnIo<'_>> {
-        let bits =
-            (self.0.thread() as u64) << 56 | u64::from(id.generation) << 24 | u64::from(id.slot);
-        self.0.io(ConnId::from_u64(bits))
+        self.0.io(conn_id(self.0.thread(), id))
     }
 }
 

@@ -272,6 +272,11 @@ impl Local {
         outdated
     }
 
+    /// Tells which topology it has.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// What requests without a reply take, of all threads.
     #[inline]
     pub fn queued_of_all(&self) -> usize {
@@ -318,6 +323,12 @@ impl Local {
         every
     }
 
+    /// The server of a cluster's slot.
+    #[inline]
+    pub fn server_of_slot(&self, slot: u16) -> Option<usize> {
+        self.slots.get(usize::from(slot)).copied().flatten().map(usize::from)
+    }
+
     fn chance(&self) -> u32 {
         // Xorshift: which of several equal servers, no more.
         let mut x = self.chance.get();
@@ -345,7 +356,8 @@ impl Placement for Local {
         if !self.slots.is_empty() {
             let slot = usize::from(slots::of(key));
             let server = usize::from(self.slots[slot]?);
-            return Some(Place { server, group: slot });
+            let group = if self.shared.config.is_node { server } else { slot };
+            return Some(Place { server, group });
         }
         (!self.targets.is_empty()).then_some(Place { server: 0, group: 0 })
     }

@@ -188,6 +188,45 @@ pub fn handling(name: &str) -> Handling {
     }
 }
 
+/// Commands without a key that concern more than one node of a cluster. Sorted by name.
+static ACROSS: &[&str] = &[
+    "DBSIZE",
+    "FLUSHALL",
+    "FLUSHDB",
+    "FUNCTION|DELETE",
+    "FUNCTION|FLUSH",
+    "FUNCTION|LOAD",
+    "FUNCTION|RESTORE",
+    "KEYS",
+    "PUBLISH",
+    "PUBSUB|CHANNELS",
+    "PUBSUB|NUMPAT",
+    "PUBSUB|NUMSUB",
+    "PUBSUB|SHARDCHANNELS",
+    "PUBSUB|SHARDNUMSUB",
+    "RANDOMKEY",
+    "SCAN",
+    "SCRIPT|EXISTS",
+    "SCRIPT|FLUSH",
+    "SCRIPT|LOAD",
+    "SPUBLISH",
+    "SWAPDB",
+];
+
+/// Whether a node of a cluster that forwards has to ask others for this command, whatever its keys are.
+pub fn concerns_all_nodes(name: &str) -> bool {
+    ACROSS.binary_search(&name).is_ok()
+}
+
+/// How a command travels that a node of a cluster forwards.
+pub fn handling_of_node(name: &str) -> Handling {
+    match name {
+        // Clients subscribe at whichever node they are connected to.
+        "PUBLISH" | "SPUBLISH" => Handling::All(Merge::Sum),
+        _ => handling(name),
+    }
+}
+
 /// Whether requests may wait although the command's line does not say so: XREAD and XREADGROUP with the
 /// word BLOCK among their options.
 pub fn may_block(words: &[&[u8]]) -> bool {
@@ -208,6 +247,7 @@ mod tests {
     #[test]
     fn lines_are_sorted() {
         assert!(LINES.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        assert!(ACROSS.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
     #[test]
@@ -216,6 +256,14 @@ mod tests {
         assert_eq!(handling("DBSIZE"), Handling::All(Merge::Sum));
         assert_eq!(handling("CONFIG|GET"), Handling::All(Merge::First));
         assert_eq!(handling("SCAN"), Handling::Scan);
+    }
+
+    #[test]
+    fn what_concerns_all_nodes_goes_to_all() {
+        for name in ACROSS {
+            let handling = handling_of_node(name);
+            assert!(matches!(handling, Handling::All(_) | Handling::Scan), "{name}");
+        }
     }
 
     #[test]

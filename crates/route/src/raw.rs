@@ -4,6 +4,13 @@ use resp::bulk::{push_bulk, push_header};
 use resp::{ReplyLimits, Scanned, Scanner};
 use structs::numbers;
 
+/// The request that begins a transaction.
+pub const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+/// The request that ends it without running it.
+pub const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
+/// The request that forgets watched keys.
+pub const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
+
 /// The protocol of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {

@@ -1,7 +1,11 @@
 //! Between a reactor and the engine: one connection's bytes become a session's requests, and what
 //! other threads have for a session reaches its socket.
 
+mod forwarded;
+
 use crate::client_limits::{self, Input};
+use crate::forward::gaps::Gaps;
+use crate::forward::{self, Forwarder};
 use crate::replication::feed;
 use crate::replication::feed::{Bridge, Feeding, Replica};
 use crate::{inside, log};
@@ -12,14 +16,17 @@ use engine::dispatch::NotNow;
 use engine::journal::safe;
 use engine::mailbox::{Message, Push, recheck_all};
 use engine::session::{Fate, Session};
-use engine::worker::{Next, Peer};
+use engine::worker::{FeedResult, Next, Peer};
 use engine::{Engine, Millis, Worker};
 use keyspace::memory;
-use net::{Close, ConnId, ConnIo, Consumed, Cx, Gate, Handler, Kind, PeerInfo, Problem};
+use net::{
+    Close, ConnId, ConnIo, ConnectError, Consumed, Cx, Gate, Handler, Kind, PeerInfo, Problem,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
+use structs::output::Output;
 
 /// Bytes of replies to one client, after which the others get their turn.
 const TURN_OUTPUT: usize = 1 << 20;
@@ -46,6 +53,8 @@ pub enum Conn {
     Client(Client),
     /// What brings a snapshot for a replica whose connection is encrypted.
     Bridge(Bridge),
+    /// A link to another node of the cluster.
+    Link,
 }
 
 /// A client's connection.
@@ -62,13 +71,15 @@ pub struct Client {
     held: Vec<Arc<Push>>,
     /// What it gets as a replica.
     replica: Option<Replica>,
+    /// Its replies that come from other nodes of the cluster.
+    gaps: Option<Box<Gaps>>,
 }
 
 /// The connection with this name, if it is a client's.
 fn client_of<'c>(cx: &'c mut Cx<'_, Conn>, id: ConnId) -> Option<(&'c mut Client, ConnIo<'c>)> {
     match cx.get(id)? {
         (Conn::Client(client), io) => Some((client, io)),
-        (Conn::Bridge(_), _) => None,
+        (Conn::Bridge(_) | Conn::Link, _) => None,
     }
 }
 
@@ -90,6 +101,8 @@ pub struct Hub {
     /// Connections that wait for CLIENT PAUSE or a long command to end.
     paused: Vec<ConnId>,
     replicas: Feeding,
+    /// What sends requests to other nodes of the cluster.
+    forwarder: Option<Forwarder>,
     /// Bridges to replicas that are about to open.
     bridges: Vec<(ConnId, Bridge)>,
     next_round: Millis,
@@ -101,9 +114,10 @@ pub struct Hub {
 
 impl Hub {
     /// The handler of the thread whose worker this is.
-    pub fn new(worker: Worker) -> Hub {
+    pub fn new(worker: Worker, forwarder: Option<Forwarder>) -> Hub {
         Hub {
             engine: worker.engine(),
+            forwarder,
             worker,
             by_client: HashMap::new(),
             paused: Vec::new(),
@@ -186,24 +200,27 @@ impl Hub {
         let before = io.pending_output();
         match message {
             Message::Push(_, push) => {
-                if !self.worker.deliver(&mut conn.session, &push, io.out()) {
+                let out = out_of(&mut conn.gaps, &mut io);
+                if !self.worker.deliver(&mut conn.session, &push, out) {
                     conn.held.push(push);
                 }
-                hold_back(self.engine, &mut conn.session, &mut io);
+                hold_back_unless_behind(self.engine, conn, &mut io);
                 check_output(self.engine, conn, &mut io);
             }
             Message::Resume(_, resumption) => {
-                if self.worker.resume(&mut conn.session, resumption, io.out()) {
-                    io.resume();
+                let out = out_of(&mut conn.gaps, &mut io);
+                if self.worker.resume(&mut conn.session, resumption, out) {
                     for push in std::mem::take(&mut conn.held) {
-                        self.worker.deliver(&mut conn.session, &push, io.out());
+                        self.worker.deliver(&mut conn.session, &push, out);
                     }
-                    hold_back(self.engine, &mut conn.session, &mut io);
+                    io.resume();
+                    hold_back_unless_behind(self.engine, conn, &mut io);
                     check_output(self.engine, conn, &mut io);
                 }
             }
             Message::Unblock { token, error, fate, .. } => {
-                if self.worker.unblock(&mut conn.session, token, error, io.out()) {
+                let out = out_of(&mut conn.gaps, &mut io);
+                if self.worker.unblock(&mut conn.session, token, error, out) {
                     match fate {
                         Fate::Open => io.resume(),
                         Fate::CloseAfterReplies => io.close_after_flush(),
@@ -268,7 +285,7 @@ impl Hub {
         for (client, token) in self.worker.due(now) {
             if let Some((conn, mut io)) =
                 self.by_client.get(&client).and_then(|&id| client_of(cx, id))
-                && self.worker.time_out(&mut conn.session, token, io.out())
+                && self.worker.time_out(&mut conn.session, token, out_of(&mut conn.gaps, &mut io))
             {
                 io.resume();
             }
@@ -333,6 +350,58 @@ impl Hub {
             self.engine.sample_rates(now);
         }
     }
+
+    /// What becomes of the connection after its input has been run as far as possible.
+    fn what_comes_next(
+        &mut self,
+        conn: &mut Client,
+        io: &mut ConnIo<'_>,
+        input: &[u8],
+        fed: FeedResult,
+    ) -> Consumed {
+        let engine = self.engine;
+        match fed.next {
+            Next::Read { missing } => Consumed::need(fed.consumed, missing),
+            Next::ReadWord { arrived, len } => Consumed {
+                bytes: fed.consumed,
+                next: net::NextInput::Word { arrived, len, behind: LINE_END },
+            },
+            Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
+            Next::Suspended => {
+                io.pause();
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Cold) => {
+                io.pause();
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Forwarded) => {
+                conn.wait_for_gaps(io);
+                Consumed::read(fed.consumed)
+            }
+            Next::NotNow(NotNow::Paused | NotNow::Held) => {
+                self.paused.push(io.id());
+                io.pause();
+                Consumed::read(fed.consumed)
+            }
+            Next::Closing => {
+                if conn.session.overflows {
+                    client_limits::note_overflow(engine, &conn.session.client);
+                }
+                if let Some(misuse) = conn.session.misuse.take() {
+                    client_limits::note_misuse(engine, &conn.session.client, &misuse);
+                }
+                match conn.session.fate {
+                    Fate::Close => io.close(),
+                    Fate::Open | Fate::CloseAfterReplies => match conn.end_behind_gaps() {
+                        true => io.hold_back(),
+                        false => io.close_after_flush(),
+                    },
+                }
+                Consumed::read(input.len())
+            }
+        }
+    }
 }
 
 /// Keeps the output until the clients that cache what it changes have been told, and until the writes
@@ -361,6 +430,22 @@ fn hold_back(engine: &Engine, session: &mut Session, io: &mut ConnIo<'_>) {
         let end = engine.journal.position();
         (session.written, session.seen) = (session.written.min(end), session.seen.min(end));
         io.hold_until(gate, session.written.max(session.seen).0);
+    }
+}
+
+/// The same if the output has no gaps; else it is done when they are filled.
+fn hold_back_unless_behind(engine: &Engine, conn: &mut Client, io: &mut ConnIo<'_>) {
+    if !conn.has_gaps() {
+        hold_back(engine, &mut conn.session, io);
+    }
+}
+
+/// Where what a client is told goes now.
+#[inline]
+fn out_of<'c>(gaps: &'c mut Option<Box<Gaps>>, io: &'c mut ConnIo<'_>) -> &'c mut Output {
+    match gaps {
+        Some(gaps) if gaps.is_open() => gaps.out(),
+        _ => io.out(),
     }
 }
 
@@ -418,6 +503,12 @@ impl Handler for Hub {
             let at = self.bridges.iter().position(|(id, _)| *id == peer.id)?;
             return Some(Conn::Bridge(self.bridges.swap_remove(at).1));
         }
+        if peer.is_outgoing && peer.tag == forward::LINK {
+            if let Some(forwarder) = &mut self.forwarder {
+                forwarder.opened(io, peer.id);
+            }
+            return Some(Conn::Link);
+        }
         let is_insider = peer.tag == inside::CLIENT || peer.tag == inside::WATCHER;
         if !is_insider && self.refuse(peer, io) {
             return None;
@@ -453,6 +544,7 @@ impl Handler for Hub {
             peak_since: now(),
             held: Vec::new(),
             replica: None,
+            gaps: None,
         }))
     }
 
@@ -461,8 +553,13 @@ impl Handler for Hub {
         let conn = match conn {
             Conn::Client(client) => client,
             Conn::Bridge(bridge) => return bridge.cross(io, input),
+            Conn::Link => return self.link_data(io, input),
         };
         let engine = self.engine;
+        if conn.is_behind() {
+            conn.wait_for_gaps(io);
+            return Consumed::read(0);
+        }
         let (before, backlog) = (io.pending_output(), io.backlog());
         let mut received = 0;
         if let Some(word) = io.take_word() {
@@ -477,9 +574,13 @@ impl Handler for Hub {
         conn.session.output_room = client_limits::output_room(engine, &conn.session, backlog);
         // Where all clients' memory is limited it is counted as it grows.
         let turn_output = if is_counted { client_limits::SMALL } else { TURN_OUTPUT };
-        let most = io.out().len() + turn_output;
-        let fed = self.worker.feed(&mut conn.session, input, io.out(), most);
-        hold_back(engine, &mut conn.session, io);
+        let out = out_of(&mut conn.gaps, io);
+        let most = out.len() + turn_output;
+        let fed = self.worker.feed(&mut conn.session, input, out, most);
+        if conn.session.forwarding.as_ref().is_some_and(|f| !f.requests.is_empty()) {
+            self.forward(conn, io);
+        }
+        hold_back_unless_behind(engine, conn, io);
         if conn.session.is_replica && conn.replica.is_none() {
             conn.replica = Some(Replica::default());
             self.replicas.add(engine, self.worker.context().index, io.id());
@@ -504,39 +605,19 @@ impl Handler for Hub {
             io.close();
             return Consumed::read(input.len());
         }
-        match fed.next {
-            Next::Read { missing } => Consumed::need(fed.consumed, missing),
-            Next::ReadWord { arrived, len } => Consumed {
-                bytes: fed.consumed,
-                next: net::NextInput::Word { arrived, len, behind: LINE_END },
-            },
-            Next::Again | Next::NotNow(NotNow::Busy) => Consumed::retry(fed.consumed),
-            Next::Suspended => {
-                io.pause();
-                Consumed::read(fed.consumed)
-            }
-            Next::NotNow(NotNow::Cold) => {
-                io.pause();
-                Consumed::read(fed.consumed)
-            }
-            Next::NotNow(NotNow::Paused | NotNow::Held) => {
-                self.paused.push(io.id());
-                io.pause();
-                Consumed::read(fed.consumed)
-            }
-            Next::Closing => {
-                if conn.session.overflows {
-                    client_limits::note_overflow(engine, &conn.session.client);
-                }
-                if let Some(misuse) = conn.session.misuse.take() {
-                    client_limits::note_misuse(engine, &conn.session.client, &misuse);
-                }
-                match conn.session.fate {
-                    Fate::Close => io.close(),
-                    Fate::Open | Fate::CloseAfterReplies => io.close_after_flush(),
-                }
-                Consumed::read(input.len())
-            }
+        self.what_comes_next(conn, io, input, fed)
+    }
+
+    fn ended(&mut self, conn: &mut Conn, _: &mut ConnIo<'_>) -> bool {
+        match conn {
+            Conn::Client(client) => client.end_behind_gaps(),
+            Conn::Bridge(_) | Conn::Link => false,
+        }
+    }
+
+    fn not_opened(&mut self, id: ConnId, _: net::Tag, why: &ConnectError, cx: &mut Cx<'_, Conn>) {
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.closed(cx, id, Some(&why.to_string()));
         }
     }
 
@@ -570,7 +651,9 @@ impl Handler for Hub {
                 }
                 return;
             }
+            Conn::Link => return self.link_closed(id, why, cx),
         };
+        self.client_left(id, &conn, cx);
         if let Some(replica) = &conn.replica {
             self.replicas.remove(self.engine, id);
             if let Some(mut bridge) = replica.bridge().and_then(|id| cx.io(id)) {
@@ -622,6 +705,9 @@ impl Handler for Hub {
             tier::own_ring::flush();
             tier::own_ring::reap();
         }
+        if self.forwarder.is_some() {
+            self.end_turn_of_forwarder(cx);
+        }
         self.engine.flush_broadcasts();
         if cx.take_awaits_judgement() {
             self.engine.ask_for_acks();
@@ -656,7 +742,8 @@ impl Handler for Hub {
         }
         let round = Duration::from_millis(self.next_round.left(now).max(1) as u64);
         let most = if self.is_evicting { EVICTION_PAUSE } else { round };
-        self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most))
+        let most = self.expiry.step(&mut self.worker).map_or(most, |pause| pause.min(most));
+        self.tick_of_forwarder(cx, most)
     }
 
     fn unconfirmed(&mut self, replies: usize) -> Vec<u8> {

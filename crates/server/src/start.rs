@@ -1,6 +1,7 @@
 //! Starting and stopping: from arguments to running reactors, in redis-server's order.
 
 use crate::apply::{self, Applier, RESERVED_FILES, Title};
+use crate::forward::{self, Forwarder};
 use crate::handler::Hub;
 use crate::host::{ServerHost, Started};
 use crate::inside::{Companion, Inside};
@@ -142,7 +143,7 @@ fn serve(
     let node = cluster::prepare(&config)?;
     let engine =
         Engine::new(Arc::clone(&config), &commands::rows(), renames, count, Clock::system());
-    node.iter().for_each(|node| engine.membership.join(node.id()));
+    node.iter().for_each(|node| engine.membership.join(node.id(), engine.table));
     let pins = Pins::new(&config, &cpus)?;
     let background = pins.background.clone();
     engine
@@ -239,7 +240,8 @@ fn serve(
     if let Some(companion) = companion {
         companion(Inside::new(engine, &net))?;
     }
-    let reactors = start_reactors(engine, &net, &pins.reactors, tier.as_ref())?;
+    let forward = node.is_some().then(|| forward::Shared::new(engine));
+    let reactors = start_reactors(engine, &net, &pins.reactors, tier.as_ref(), forward.as_ref())?;
     let is_ready = if config.appendonly() {
         load_log(engine, &aof, log)?
     } else {
@@ -439,11 +441,13 @@ fn start_reactors(
     net: &Arc<Net>,
     pinned: &[usize],
     tier: Option<&TierFiles>,
+    forward: Option<&Arc<forward::Shared>>,
 ) -> Result<Vec<ReactorThread>, Failure> {
     let reads_alone = tier.is_some_and(TierFiles::has_rings);
     (0..net.threads())
         .map(|index| {
             let net = Arc::clone(net);
+            let forward = forward.cloned();
             let cpu = (!pinned.is_empty()).then(|| pinned[index % pinned.len()]);
             let name = format!("{REACTOR}{index}");
             thread::spawn(&name, move || {
@@ -458,7 +462,8 @@ fn start_reactors(
                         "Reactor {index} reads from flash through another thread: {error}"
                     );
                 }
-                let hub = Hub::new(Worker::new(engine, index));
+                let forwarder = forward.as_ref().map(Forwarder::new);
+                let hub = Hub::new(Worker::new(engine, index), forwarder);
                 Reactor::new(&net, index, hub)?.run().map(drop)
             })
             .map_err(|error| format!("Can't start a reactor thread: {error}"))

@@ -76,7 +76,7 @@ pub static CLUSTER_HELP: Command = Command {
 };
 
 /// The answer of all that need a cluster, where there is none.
-const DISABLED: Error = Error::text("ERR This instance has cluster support disabled");
+const DISABLED: Error = Error::NoCluster;
 
 /// The answer of what no node of a cluster does yet.
 fn disabled(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {

@@ -56,9 +56,9 @@ fn readwrite(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
     Ok(())
 }
 
-fn asking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
-    if !cx.engine.membership.is_on() {
-        return super::disabled(cx, args);
+fn asking(cx: &mut Cx<'_>, _args: Args<'_>) -> Outcome {
+    if !cx.sees_cluster() {
+        return Err(super::DISABLED);
     }
     // No slot arrives, so there is nothing to be asked for here.
     cx.reply.ok();

@@ -47,7 +47,7 @@ const SECTIONS: [Section; 14] = [
     ("Modules", |_, _| {}),
     ("Errorstats", errorstats),
     ("Cluster", |cx, out| {
-        line(out, "cluster_enabled", u8::from(cx.engine.membership.is_on()));
+        line(out, "cluster_enabled", u8::from(cx.sees_cluster()));
     }),
     ("Keyspace", keyspace),
     ("Commandstats", commandstats),
@@ -632,5 +632,5 @@ fn latencystats(cx: &Cx<'_>, out: &mut String) {
 
 /// What the server is to clients.
 pub(crate) fn mode(cx: &Cx<'_>) -> &'static str {
-    if cx.engine.membership.is_on() { "cluster" } else { "standalone" }
+    if cx.sees_cluster() { "cluster" } else { "standalone" }
 }

@@ -1,7 +1,7 @@
 //! The cluster.
 
 use crate::checks;
-use crate::choices::{ClusterConfigSaveBehavior, ClusterEndpointType};
+use crate::choices::{ClusterConfigSaveBehavior, ClusterEndpoint, ClusterEndpointType};
 use crate::spec::range::{COUNT, LONG, PORT, POSITIVE};
 use crate::spec::{Spec, choice, flag, int, memory, optional, text};
 
@@ -13,6 +13,12 @@ pub(super) const OPTIONS: &[Spec] = &[
     text("cluster-name", "dunlin", "name of the cluster at its coordinator")
         .checked(checks::cluster_name)
         .immutable(),
+    choice(
+        "cluster-endpoint",
+        ClusterEndpoint::CHOICES,
+        "cluster",
+        "what clients see: a cluster, or single: one server that forwards",
+    ),
     text("cluster-config-file", "nodes.conf", "file the node keeps its view of the cluster in")
         .checked(checks::cluster_config_file)
         .immutable(),

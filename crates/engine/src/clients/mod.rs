@@ -4,6 +4,7 @@
 //! may see of it is copied here with relaxed stores after each batch of commands.
 
 pub mod acks;
+pub mod forwarding;
 pub mod interest;
 pub mod last_wait;
 pub mod late_reply;

@@ -1,5 +1,6 @@
 //! A connection's state, as far as commands know it. Only its own thread touches it.
 
+use super::forwarding::Forwarding;
 use super::prefix_list::PrefixList;
 use super::suspension::Suspension;
 use super::watching::Watching;
@@ -136,6 +137,10 @@ pub struct Session {
     pub no_evict: bool,
     /// CLIENT CAPA REDIRECT: it understands being sent to another server.
     pub can_redirect: bool,
+    /// CLIENT CAPA CLUSTER: it understands a cluster's protocol, whatever `cluster-endpoint` says.
+    pub speaks_cluster: bool,
+    /// Its requests that other nodes of the cluster answer.
+    pub forwarding: Option<Box<Forwarding>>,
     /// READONLY: it reads from a replica although it could be sent to the primary.
     pub reads_replica: bool,
     /// What it waits for.
@@ -199,6 +204,8 @@ impl Session {
             is_import_source: false,
             no_evict: false,
             can_redirect: false,
+            speaks_cluster: false,
+            forwarding: None,
             reads_replica: false,
             suspension: None,
             fate: Fate::Open,
@@ -235,6 +242,7 @@ impl Session {
     pub(crate) fn guest(&self) -> Session {
         Session {
             db: self.db,
+            speaks_cluster: self.speaks_cluster,
             reads_replica: self.reads_replica,
             protocol: self.protocol,
             tracking: self.tracking.clone(),

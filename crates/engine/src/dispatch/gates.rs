@@ -11,6 +11,7 @@
 use super::NotNow;
 use super::pushes::deliver_own_pushes;
 use crate::args::Args;
+use crate::clients::forwarding::Travel;
 use crate::command::Flags;
 use crate::cx::Cx;
 use crate::engine::Engine;
@@ -30,6 +31,8 @@ pub(crate) enum Refusal {
     Error(Error),
     /// It is to be tried again.
     NotNow(NotNow),
+    /// Another node of the cluster answers it.
+    Forward(Travel),
 }
 
 impl From<Error> for Refusal {
@@ -73,6 +76,9 @@ pub(super) const RESTRICTED: [Gate; 2] = [protection, permission_in_full];
 
 /// What a request passes that runs beside a script which keeps the world stopped.
 pub(super) const OUTSIDE: [Gate; 4] = [authentication, protection, permission, nesting];
+
+/// What a client's request passes that another node answers, besides the gates before.
+pub(super) const FORWARDED: [Gate; 2] = [subscription, nesting];
 
 /// What refuses a request before it is said that a script keeps the world stopped.
 pub(super) const LOADING: [Gate; 2] = [authentication, loading];
@@ -123,7 +129,9 @@ pub fn may_script_run(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result
     match passed {
         Ok(()) => Ok(()),
         Err(Refusal::Error(error)) => Err(error),
-        Err(Refusal::NotNow(_)) => unreachable!("no gate of a script asks it to wait"),
+        Err(Refusal::NotNow(_) | Refusal::Forward(_)) => {
+            unreachable!("no gate of a script asks it to wait or sends it away")
+        }
     }
 }
 

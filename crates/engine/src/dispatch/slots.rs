@@ -14,11 +14,14 @@ use crate::request_keys::RequestKeys;
 use crate::session::Fate;
 use crate::table::Resolved;
 use cluster::describe::{Asker, Node};
-use config::{ClusterEndpointType, Config};
+use config::{ClusterEndpoint, ClusterEndpointType, Config};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-const DOWN: &str = "CLUSTERDOWN The cluster is down";
+pub(super) const DOWN: &str = "CLUSTERDOWN The cluster is down";
+
+const UNBLOCKED: &str = "UNBLOCKED force unblock from blocking operation, instance state changed \
+    (master -> replica?)";
 
 impl Cx<'_> {
     /// How nodes are named to this client.
@@ -37,6 +40,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     if !cx.engine.membership.is_on() || cx.session.is_replica {
         return Ok(());
     }
+    if super::one_address::sees_one_server(cx) {
+        return super::one_address::gate(cx, row, args);
+    }
     let runs_queue = row.command.flags.has(Flags::RUNS_QUEUE);
     if row.command.keys.is_empty() && !runs_queue {
         return Ok(());
@@ -46,7 +52,9 @@ pub(super) fn slot(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<()
     let slot = first.slot(&cx.engine.keyspace);
     let is_one = cx.keys.iter().all(|key| key.slot(&cx.engine.keyspace) == slot);
     let Some(slot) = slot else { return Ok(()) };
-    if !is_one {
+    // Links between nodes bring what is for one shard.
+    let is_together = is_one || cx.session.speaks_cluster && is_one_shard(cx);
+    if !is_together {
         let text = "CROSSSLOT Keys in request don't hash to the same slot";
         return Err(Error::Elsewhere(text.into()).into());
     }
@@ -66,16 +74,26 @@ struct Caller {
     may_write: bool,
 }
 
-/// Whether requests for this slot are answered here.
-fn served(
+/// Whether all keys of the request are on one shard.
+fn is_one_shard(cx: &Cx<'_>) -> bool {
+    let Some(published) = cx.membership() else { return false };
+    let slots = cx.keys.iter().filter_map(|key| key.slot(&cx.engine.keyspace));
+    let mut shards = slots.map(|slot| published.shard_of(slot.number()));
+    let first = shards.next();
+    shards.all(|shard| Some(shard) == first)
+}
+
+/// Where requests for this slot are answered, if they are answered at all.
+pub(super) fn place_of(
     config: &Config,
     published: Option<&Published>,
     slot: u16,
-    caller: Caller,
-) -> Result<(), Refusal> {
+    asker: Asker,
+    may_write: bool,
+) -> Result<Place, Refusal> {
     let down = |text: &str| Err(Error::Elsewhere(text.into()).into());
     let Some(published) = published else { return down(DOWN) };
-    let place = published.place_of(slot, caller.asker);
+    let place = published.place_of(slot, asker);
     if published.changes_roles && matches!(place, Place::NotYet | Place::Replica(_)) {
         return Err(NotNow::Paused.into());
     }
@@ -85,17 +103,27 @@ fn served(
     if !published.is_ok(config.cluster_require_full_coverage()) {
         match config.cluster_allow_reads_when_down() {
             false => return down(DOWN),
-            true if caller.may_write => {
+            true if may_write => {
                 return down("CLUSTERDOWN The cluster is down and only accepts read commands");
             }
             true => {}
         }
     }
-    match place {
+    Ok(place)
+}
+
+/// Whether requests for this slot are answered here.
+fn served(
+    config: &Config,
+    published: Option<&Published>,
+    slot: u16,
+    caller: Caller,
+) -> Result<(), Refusal> {
+    match place_of(config, published, slot, caller.asker, caller.may_write)? {
         Place::Here => Ok(()),
         Place::Replica(_) if caller.reads_replica && !caller.may_write => Ok(()),
         Place::Replica(node) | Place::Moved(node) => Err(moved(slot, &node).into()),
-        Place::NotYet | Place::Unassigned => down(DOWN),
+        Place::NotYet | Place::Unassigned => Err(Error::Elsewhere(DOWN.into()).into()),
     }
 }
 
@@ -121,6 +149,11 @@ impl Engine {
         let served = served(&self.config, Some(published), slot, caller);
         let Err(Refusal::Error(Error::Elsewhere(line))) = served else { return };
         if let Some(token) = client.call_off_wait(&self.stats) {
+            let line = match self.config.cluster_endpoint() {
+                ClusterEndpoint::Cluster => line,
+                // Clients know of no other node; a link tries again by itself.
+                ClusterEndpoint::Single => UNBLOCKED.to_owned(),
+            };
             let error = Some(Cow::Owned(line));
             let message = Message::Unblock { client: client.id, token, error, fate: Fate::Open };
             self.mailboxes[client.thread].post(message);

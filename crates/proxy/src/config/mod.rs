@@ -190,6 +190,8 @@ pub struct Pool {
     pub is_strict: bool,
     /// Whether clients' connections begin with a PROXY header.
     pub proxy_protocol: bool,
+    /// We are a node of this cluster ourselves: links say so, and a request may be for several slots of a shard.
+    pub is_node: bool,
     /// Limits.
     pub limits: Limits,
     /// If not empty, only these commands are let through. In capitals.
@@ -226,6 +228,7 @@ impl Pool {
             },
             is_strict: false,
             proxy_protocol: false,
+            is_node: false,
             limits: Limits::default(),
             allow: Vec::new(),
             deny: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::Layout;
 use crate::pool::Shared;
-use route::handling::{Handling, handling};
+use route::handling::{Handling, handling, handling_of_node};
 use spec::{CommandTable, NotRun, Row};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -20,6 +20,19 @@ pub struct Commands {
 impl Commands {
     /// Of these rows, which are those of a version of Redis.
     pub fn new(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
+        Commands::with(rows, redis_version, handling)
+    }
+
+    /// The same for a node of a cluster that forwards.
+    pub fn of_node(rows: &[&'static Row<NotRun>], redis_version: &'static str) -> Arc<Commands> {
+        Commands::with(rows, redis_version, handling_of_node)
+    }
+
+    fn with(
+        rows: &[&'static Row<NotRun>],
+        redis_version: &'static str,
+        handling: fn(&str) -> Handling,
+    ) -> Arc<Commands> {
         let table = CommandTable::build(rows, &[]);
         let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
         let handlings = handlings.collect();

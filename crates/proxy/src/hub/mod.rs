@@ -13,6 +13,7 @@ mod common;
 mod flow;
 pub use cluster::server_at;
 mod layout;
+mod member;
 pub use common::{Commands, Common};
 pub use layout::Layout;
 mod local;

@@ -14,13 +14,10 @@ use super::wire::{Id, Wire};
 use super::{Conn, Hub};
 use route::handling::{Handling, Local, Session};
 use route::plan::{Placement, Plan, Request};
-use route::raw::{self, Protocol};
+use route::raw::{self, DISCARD, MULTI, Protocol, UNWATCH};
 use route::slots::redirection;
 
-const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
-const DISCARD: &[u8] = b"*1\r\n$7\r\nDISCARD\r\n";
-const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 /// What the next request, or transaction, is sent behind to a server that does not have the slot yet.
 pub(super) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 

@@ -164,6 +164,9 @@ fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
         },
         (Protocol::Resp2, None) => {}
     }
+    if config.is_node {
+        step(&[b"CLIENT", b"CAPA", b"cluster"]);
+    }
     if key.db != 0 {
         step(&[b"SELECT", key.db.to_string().as_bytes()]);
     }

@@ -153,8 +153,9 @@ fn client_setinfo(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
 
 fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     // Capabilities that the server does not know are no error: clients announce what they can.
-    if args.from(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect")) {
-        cx.session.can_redirect = true;
+    for word in args.from(2) {
+        cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
+        cx.session.speaks_cluster |= word.eq_ignore_ascii_case(b"cluster");
     }
     cx.reply.ok();
     Ok(())

@@ -1,0 +1,92 @@
+//! A client's requests that other nodes of a cluster answer (`docs/internals/forwarding.md`).
+//!
+//! The gate of a node adds them here. The client's thread takes them when the input has been looked at, gives
+//! them to its hub, and says when they have been answered.
+
+use resp::bulk::{push_bulk, push_header};
+
+/// How a request travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Travel {
+    /// All its keys are at the node that leads the shard of this slot.
+    Slot(u16),
+    /// To several nodes, this one perhaps among them.
+    Several,
+    /// It changes what later requests mean: nothing else of the client is under way meanwhile.
+    Alone,
+    /// It may wait there without end. Nothing else of the client is under way.
+    Waits,
+}
+
+/// A request to forward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// The place in the output that its reply belongs to.
+    pub place: usize,
+    /// Where its bytes end.
+    pub end: usize,
+    /// Replies that come before its own, and that the client does not see.
+    pub skipped: u32,
+    /// Whether the client sees its reply.
+    pub is_muted: bool,
+    /// How it travels.
+    pub travel: Travel,
+}
+
+/// See the module.
+#[derive(Default, Debug)]
+pub struct Forwarding {
+    /// The requests of the present input.
+    pub requests: Vec<Forward>,
+    /// Their bytes, one behind the other.
+    pub bytes: Vec<u8>,
+    /// Requests without a reply.
+    pub awaited: usize,
+    /// Requests that would run here wait until all have been answered.
+    pub holds_local: bool,
+    /// All requests wait until all have been answered.
+    pub holds_all: bool,
+    /// What is awaited may take without end.
+    pub is_blocked: bool,
+    /// Keys are watched at another node.
+    pub is_watching: bool,
+}
+
+impl Forwarding {
+    /// Adds one of several requests that make one; `add` writes them.
+    pub(crate) fn add(&mut self, forward: Forward, add: impl FnOnce(&mut Vec<u8>)) {
+        add(&mut self.bytes);
+        self.awaited += 1;
+        match forward.travel {
+            Travel::Slot(_) => {}
+            Travel::Several => self.holds_local = true,
+            Travel::Alone => self.holds_all = true,
+            Travel::Waits => (self.holds_all, self.is_blocked) = (true, true),
+        }
+        self.requests.push(Forward { end: self.bytes.len(), ..forward });
+    }
+
+    /// The client watches nothing any more, at the other node either.
+    pub(crate) fn unwatch(&mut self) {
+        if std::mem::take(&mut self.is_watching) {
+            let travel = Travel::Alone;
+            let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
+            self.add(one, |out| out.extend_from_slice(route::raw::UNWATCH));
+        }
+    }
+
+    /// A request has been answered. Returns whether it was the last.
+    pub fn answered(&mut self) -> bool {
+        self.awaited -= 1;
+        if self.awaited == 0 {
+            (self.holds_local, self.holds_all, self.is_blocked) = (false, false, false);
+        }
+        self.awaited == 0
+    }
+}
+
+/// Appends a request of these words.
+pub(crate) fn push_words(out: &mut Vec<u8>, words: &[&[u8]]) {
+    push_header(out, b'*', words.len());
+    words.iter().for_each(|word| push_bulk(out, word));
+}

@@ -1,0 +1,294 @@
+//! The gate of a node whose clients see one server (`cluster-endpoint single`): a request runs here, or another node
+//! answers it, or it waits until others have answered. `docs/internals/forwarding.md` has the rules.
+
+use super::gates::{self, Refusal};
+use super::refuse_request;
+use crate::args::Args;
+use crate::clients::forwarding::{Forward, Forwarding, Travel, push_words};
+use crate::command::{Flags, Group};
+use crate::cx::Cx;
+use crate::error::{Error, NotNow};
+use crate::membership::{Place, Scope};
+use crate::request_keys::{RequestKey, RequestKeys};
+use crate::session::ReplyMode;
+use crate::table::Resolved;
+use crate::transaction::Multi;
+use config::ClusterEndpoint;
+use journal::safe::Gate;
+
+/// Requests of one client that may be under way at other nodes.
+const MAX_AWAITED: usize = 1 << 14;
+
+/// Whether the client sees one server in place of a cluster's node.
+#[inline]
+pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
+    cx.engine.config.cluster_endpoint() == ClusterEndpoint::Single && !cx.session.speaks_cluster
+}
+
+impl Cx<'_> {
+    /// Whether the client sees a node of a cluster.
+    pub fn sees_cluster(&self) -> bool {
+        self.engine.membership.is_on() && !sees_one_server(self)
+    }
+}
+
+/// Which node answers a request: this one, or the refusal says.
+pub(super) fn gate(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<(), Refusal> {
+    let travel = travel(cx, row, args)?;
+    let is_queued = is_queued(cx, row);
+    if let Some(forwarding) = &cx.session.forwarding
+        && forwarding.awaited > 0
+        && !is_queued
+        && has_to_wait(cx, row, args, forwarding, travel)
+    {
+        return Err(NotNow::Forwarded.into());
+    }
+    match travel {
+        None => Ok(()),
+        Some(travel) => Err(Refusal::Forward(travel)),
+    }
+}
+
+/// Whether MULTI queues it.
+fn is_queued(cx: &Cx<'_>, row: &Resolved) -> bool {
+    cx.session.multi.is_some() && !row.command.flags.has(Flags::NOT_QUEUED)
+}
+
+/// Whether a request waits until those before it have been answered.
+fn has_to_wait(
+    cx: &Cx<'_>,
+    row: &Resolved,
+    args: Args<'_>,
+    forwarding: &Forwarding,
+    travel: Option<Travel>,
+) -> bool {
+    if forwarding.holds_all {
+        return true;
+    }
+    match travel {
+        Some(travel) => {
+            matches!(travel, Travel::Alone | Travel::Waits) || forwarding.awaited >= MAX_AWAITED
+        }
+        None => {
+            let safe = &cx.engine.safe;
+            forwarding.holds_local
+                || safe.holds_replies()
+                || safe.holds_at(Gate::Quorum)
+                || !only_touches_keys(cx, row, args)
+        }
+    }
+}
+
+/// Whether a request does no more than to read or change the keys that it names.
+fn only_touches_keys(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    let flags = row.command.flags;
+    let more = Flags::WALKS.with(Flags::WORLD).with(Flags::WATCHES).with(Flags::RUNS_QUEUE);
+    cx.session.multi.is_none()
+        && flags.any(Flags::READONLY.with(Flags::WRITE))
+        && !flags.any(more)
+        && row.command.script.is_none()
+        && !row.command.keys.is_empty()
+        && !may_block(cx, row, args)
+}
+
+fn may_block(cx: &Cx<'_>, row: &Resolved, args: Args<'_>) -> bool {
+    cx.engine.membership.scope(row.index) == Scope::Blocks
+        || route::handling::may_block(args.words())
+}
+
+/// Where keys are.
+enum Found<'k> {
+    /// There are none.
+    NoKeys,
+    /// This node serves them all.
+    Here,
+    /// One other node serves them all; a slot of them.
+    Elsewhere(u16),
+    /// On several shards; two of them that are.
+    Apart(&'k [u8], &'k [u8]),
+}
+
+/// How a request travels; `None`: it runs here.
+fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Travel>, Refusal> {
+    let scope = cx.engine.membership.scope(row.index);
+    match scope {
+        Scope::AllNodes => return everywhere(cx, row).map(Some),
+        Scope::Own => return Ok(None),
+        _ => {}
+    }
+    if row.command.group == Group::Cluster && row.parent.is_some() {
+        return Err(Error::NoCluster.into());
+    }
+    let flags = row.command.flags;
+    if flags.has(Flags::RUNS_QUEUE) {
+        return travel_of_queue(cx);
+    }
+    if row.command.keys.is_empty() {
+        return Ok(None);
+    }
+    let may_write = flags.any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let keyspace = &cx.engine.keyspace;
+    let at = row.single_key;
+    let words = args.words();
+    let found = if at > 0 {
+        let Some(slot) = keyspace.slot_of(args.key(at).hash) else { return Ok(None) };
+        find(cx, &[(slot.number(), words[at])], may_write)?
+    } else {
+        cx.find_keys(row, args);
+        find(cx, &slots_of(cx, &cx.keys, words), may_write)?
+    };
+    let is_queued = is_queued(cx, row);
+    match found {
+        Found::NoKeys => Ok(None),
+        Found::Apart(..) if scope == Scope::Splits && !is_queued => Ok(Some(Travel::Several)),
+        Found::Apart(one, other) => Err(apart(one, other).into()),
+        Found::Here if flags.has(Flags::WATCHES) && is_watching_elsewhere(cx) => {
+            Err(Error::Elsewhere(WATCHED_APART.into()).into())
+        }
+        Found::Here => Ok(None),
+        Found::Elsewhere(_) if flags.has(Flags::WATCHES) => Ok(Some(Travel::Alone)),
+        Found::Elsewhere(_) if may_block(cx, row, args) => Ok(Some(Travel::Waits)),
+        Found::Elsewhere(slot) => Ok(Some(Travel::Slot(slot))),
+    }
+}
+
+const WATCHED_APART: &str = "CROSSSLOT The watched keys and the keys of the transaction are on different \
+    shards of the cluster; give them a common hash tag";
+
+fn is_watching_elsewhere(cx: &Cx<'_>) -> bool {
+    cx.session.forwarding.as_ref().is_some_and(|forwarding| forwarding.is_watching)
+}
+
+fn apart(one: &[u8], other: &[u8]) -> Error {
+    let shown = |key: &[u8]| {
+        let text: String = String::from_utf8_lossy(key).chars().take(64).collect();
+        text.escape_default().to_string()
+    };
+    Error::Elsewhere(format!(
+        "CROSSSLOT Keys '{}' and '{}' are on different shards of the cluster; give them a common hash \
+         tag, as in {{tag}}key",
+        shown(one),
+        shown(other)
+    ))
+}
+
+/// A request that concerns all shards.
+fn everywhere(cx: &Cx<'_>, row: &Resolved) -> Result<Travel, Refusal> {
+    if is_queued(cx, row) {
+        let name = &row.full_name;
+        let text =
+            format!("ERR '{name}' concerns all shards of the cluster, a transaction only one");
+        return Err(Error::format(text).into());
+    }
+    Ok(Travel::Several)
+}
+
+/// EXEC: where the keys of its queue are.
+fn travel_of_queue(cx: &mut Cx<'_>) -> Result<Option<Travel>, Refusal> {
+    let Some(multi) = cx.session.multi.take() else { return Ok(None) };
+    let result = travel_of(cx, &multi);
+    cx.session.multi = Some(multi);
+    result
+}
+
+fn travel_of(cx: &Cx<'_>, multi: &Multi) -> Result<Option<Travel>, Refusal> {
+    if multi.is_broken {
+        return Ok(None);
+    }
+    let keyspace = &cx.engine.keyspace;
+    let queue: Vec<Vec<&[u8]>> = multi.queue().iter().map(|queued| queued.words()).collect();
+    let mut slots = Vec::new();
+    for (queued, words) in multi.queue().iter().zip(&queue) {
+        if cx.engine.membership.scope(queued.row.index) == Scope::Own {
+            continue;
+        }
+        let keys = RequestKeys::of(keyspace, queued.row.command, words);
+        slots.extend(slots_of(cx, &keys, words));
+    }
+    let may_write = multi.has_any(Flags::WRITE.with(Flags::MAY_REPLICATE));
+    let is_watching_elsewhere = is_watching_elsewhere(cx);
+    match find(cx, &slots, may_write)? {
+        Found::Apart(one, other) => Err(apart(one, other).into()),
+        Found::Here if is_watching_elsewhere => Err(Error::Elsewhere(WATCHED_APART.into()).into()),
+        Found::Elsewhere(_) if cx.session.watching.is_some() => {
+            Err(Error::Elsewhere(WATCHED_APART.into()).into())
+        }
+        // The node that has the watched keys knows whether they have changed.
+        Found::NoKeys if is_watching_elsewhere => Ok(Some(Travel::Alone)),
+        Found::NoKeys | Found::Here => Ok(None),
+        Found::Elsewhere(_) => Ok(Some(Travel::Alone)),
+    }
+}
+
+/// The slots of keys, and the keys.
+fn slots_of<'k>(cx: &Cx<'_>, keys: &RequestKeys, words: &[&'k [u8]]) -> Vec<(u16, &'k [u8])> {
+    let keyspace = &cx.engine.keyspace;
+    let slot = |key: &RequestKey| key.slot(keyspace).map(|slot| (slot.number(), words[key.word()]));
+    keys.iter().filter_map(slot).collect()
+}
+
+/// Where these keys are, of which the slots are known.
+fn find<'k>(cx: &Cx<'_>, slots: &[(u16, &'k [u8])], may_write: bool) -> Result<Found<'k>, Refusal> {
+    let Some(&(first, key)) = slots.first() else { return Ok(Found::NoKeys) };
+    let (config, asker) = (&cx.engine.config, cx.asker());
+    let published = cx.membership();
+    let place = super::slots::place_of(config, published.as_deref(), first, asker, may_write)?;
+    let Some(published) = published else { return Ok(Found::NoKeys) };
+    for &(slot, other) in &slots[1..] {
+        if slot != first && published.shard_of(slot) != published.shard_of(first) {
+            return Ok(Found::Apart(key, other));
+        }
+    }
+    match place {
+        Place::Here => Ok(Found::Here),
+        Place::Replica(_) | Place::Moved(_) => Ok(Found::Elsewhere(first)),
+        Place::NotYet | Place::Unassigned => {
+            Err(Error::Elsewhere(super::slots::DOWN.into()).into())
+        }
+    }
+}
+
+/// Sends a request that another node answers, or queues it in a transaction.
+///
+/// # Errors
+/// It is to be tried again.
+pub(super) fn forward(
+    cx: &mut Cx<'_>,
+    row: &'static Resolved,
+    args: Args<'_>,
+    travel: Travel,
+    flags: Flags,
+) -> Result<(), NotNow> {
+    if let Err(refusal) = gates::pass(cx, row, args, gates::FORWARDED) {
+        return refuse_request(cx, row, refusal);
+    }
+    if is_queued(cx, row) {
+        if let Some(multi) = &mut cx.session.multi {
+            multi.push(&cx.engine.keyspace, row, flags, args.words());
+        }
+        cx.reply.simple("QUEUED");
+        return Ok(());
+    }
+    let is_muted = cx.session.reply_mode != ReplyMode::On;
+    let multi = match row.command.flags.has(Flags::RUNS_QUEUE) {
+        true => cx.session.multi.take(),
+        false => None,
+    };
+    let skipped = multi.as_ref().map_or(0, |multi| multi.len() as u32 + 1);
+    let place = cx.reply.place();
+    let one = Forward { place, end: 0, skipped, is_muted, travel };
+    let forwarding = cx.session.forwarding.get_or_insert_default();
+    if row.command.flags.has(Flags::WATCHES) {
+        forwarding.is_watching = true;
+    } else if multi.is_some() {
+        forwarding.is_watching = false;
+    }
+    forwarding.add(one, |out| {
+        if let Some(multi) = multi {
+            out.extend_from_slice(route::raw::MULTI);
+            multi.queue().iter().for_each(|queued| push_words(out, &queued.words()));
+        }
+        push_words(out, args.words());
+    });
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! What a node of a cluster asks of its hub: its clients' requests come one by one, and where they belong may be known.
+
+use super::client::Slot;
+use super::wire::{Id, Wire};
+use super::{Conn, Hub};
+use route::plan::NO_SERVER;
+use route::raw::{self, Protocol};
+
+impl Hub {
+    /// A client is about to send requests, in this protocol, to this database. It may be a new one.
+    pub fn present<W: Wire>(
+        &mut self,
+        wire: &mut W,
+        id: Id,
+        peer: &str,
+        protocol: Protocol,
+        db: u32,
+    ) {
+        if self.client(id).is_none() {
+            self.accepted(wire, id, 0, peer);
+        }
+        if let Some(client) = self.client(id) {
+            (client.protocol, client.db) = (protocol, db);
+        }
+    }
+
+    /// A request whose keys are all at the server of a slot. Returns whether it was taken; if not it is to be
+    /// presented as [data](Hub::data) when the client resumes.
+    pub fn keyed<W: Wire>(&mut self, wire: &mut W, id: Id, slot: u16, request: &[u8]) -> bool {
+        let Some(Conn::Client(mut client)) = self.take_conn(id) else { return true };
+        let is_stalled = client.is_stalled();
+        if !is_stalled {
+            match self.pools[client.pool].server_of_slot(slot) {
+                Some(server) => self.forward(wire, &mut client, server, request, Slot::Waiting),
+                None => client.answer(wire, &raw::error(NO_SERVER)),
+            }
+        }
+        self.put(id, Conn::Client(client));
+        !is_stalled
+    }
+}

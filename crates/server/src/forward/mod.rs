@@ -1,0 +1,253 @@
+//! The requests that other nodes of the cluster answer (`docs/internals/forwarding.md`): a reactor's hub, which is that of
+//! `dunlin proxy`, without listeners.
+//!
+//! A client's connection has a second name, by which the hub knows the client. What the hub wants of it is put into an inbox,
+//! and the end of the turn hands it out, when every connection can be reached.
+
+pub mod gaps;
+mod shared;
+
+pub use shared::Shared;
+
+use engine::Session;
+use engine::clients::forwarding::Travel;
+use net::{ConnId, TlsClient};
+use proxy::config::Address;
+use proxy::driver::{Net, Reach, conn_id, hub_id};
+use proxy::hub::Hub;
+use proxy::hub::wire::{Id, Wire};
+use resp::Protocol;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The tag of links to other nodes.
+pub const LINK: net::Tag = proxy::driver::SERVER;
+
+/// Set in the generation of a name by which the hub knows a client.
+const CLIENT: u32 = 1 << 31;
+
+/// The hub speaks of itself as the proxy's.
+const SPEAKER: (&[u8], &[u8]) = (b"-ERR proxy: ", b"-ERR cluster: ");
+
+/// What a hub wants of a client's connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It gets a reply, or a message, which is at this place in the inbox.
+    Reply(Range<usize>),
+    /// It is closed when its output has been sent.
+    Finish,
+    /// What the hub has not taken is presented again.
+    Resume,
+}
+
+/// What the hub wants of clients.
+#[derive(Default)]
+pub struct Inbox {
+    /// Replies, one behind the other.
+    pub bytes: Vec<u8>,
+    /// What is wanted of which client, in order.
+    pub events: Vec<(Id, Event)>,
+}
+
+/// The network as the hub sees it.
+struct Wires<'a, R> {
+    net: Net<'a, R>,
+    inbox: &'a mut Inbox,
+}
+
+fn is_client(id: Id) -> bool {
+    id.generation & CLIENT != 0
+}
+
+fn client_id(id: ConnId) -> Id {
+    let id = hub_id(id);
+    Id { generation: id.generation | CLIENT, ..id }
+}
+
+fn connection(id: Id) -> Id {
+    Id { generation: id.generation & !CLIENT, ..id }
+}
+
+impl<R: Reach> Wire for Wires<'_, R> {
+    #[inline]
+    fn send(&mut self, id: Id, bytes: &[u8]) {
+        if !is_client(id) {
+            return self.net.send(id, bytes);
+        }
+        let start = self.inbox.bytes.len();
+        match bytes.strip_prefix(SPEAKER.0) {
+            None => self.inbox.bytes.extend_from_slice(bytes),
+            Some(rest) => {
+                self.inbox.bytes.extend_from_slice(SPEAKER.1);
+                self.inbox.bytes.extend_from_slice(rest);
+            }
+        }
+        self.inbox.events.push((id, Event::Reply(start..self.inbox.bytes.len())));
+    }
+
+    #[inline]
+    fn backlog(&mut self, id: Id) -> usize {
+        self.net.backlog(connection(id))
+    }
+
+    fn close(&mut self, id: Id) {
+        match is_client(id) {
+            true => self.inbox.events.push((id, Event::Finish)),
+            false => self.net.close(id),
+        }
+    }
+
+    fn finish(&mut self, id: Id) {
+        match is_client(id) {
+            true => self.inbox.events.push((id, Event::Finish)),
+            false => self.net.finish(id),
+        }
+    }
+
+    fn resume(&mut self, id: Id) {
+        match is_client(id) {
+            true => self.inbox.events.push((id, Event::Resume)),
+            false => self.net.resume(id),
+        }
+    }
+
+    fn connect(&mut self, address: &Address, tls: Option<TlsClient>, timeout: Duration) -> Id {
+        self.net.connect(address, tls, timeout)
+    }
+
+    #[inline]
+    fn now(&self) -> Instant {
+        self.net.now()
+    }
+}
+
+/// A reactor's hub.
+pub struct Forwarder {
+    hub: Hub,
+    shared: Arc<Shared>,
+    inbox: Inbox,
+    /// Requests of clients that the hub has not taken.
+    left: HashMap<Id, Vec<u8>>,
+}
+
+impl Forwarder {
+    /// The forwarder of a reactor.
+    pub fn new(shared: &Arc<Shared>) -> Forwarder {
+        let hub = Hub::new(&shared.common);
+        let shared = Arc::clone(shared);
+        Forwarder { hub, shared, inbox: Inbox::default(), left: HashMap::new() }
+    }
+
+    /// Calls the hub.
+    fn with<R: Reach, T>(
+        &mut self,
+        reach: &mut R,
+        call: impl FnOnce(&mut Hub, &mut Wires<'_, R>) -> T,
+    ) -> T {
+        let mut wires = Wires { net: Net(reach), inbox: &mut self.inbox };
+        call(&mut self.hub, &mut wires)
+    }
+
+    /// Sends a client's requests.
+    pub fn submit<R: Reach>(&mut self, reach: &mut R, id: ConnId, session: &mut Session) {
+        let Some(mut forwarding) = session.forwarding.take() else { return };
+        self.shared.follow();
+        if self.hub.pools[0].shared.generation() != self.hub.pools[0].generation() {
+            // No server's number ever means another address here.
+            let _ = self.hub.pools[0].refresh();
+        }
+        let id = client_id(id);
+        let protocol = match session.protocol {
+            Protocol::Resp2 => route::raw::Protocol::Resp2,
+            Protocol::Resp3 => route::raw::Protocol::Resp3,
+        };
+        let (peer, db) = (&session.client.addr, session.db.0);
+        self.with(reach, |hub, wires| hub.present(wires, id, peer, protocol, db));
+        let mut start = 0;
+        for request in forwarding.requests.drain(..) {
+            let bytes = &forwarding.bytes[start..request.end];
+            start = request.end;
+            if let Some(left) = self.left.get_mut(&id) {
+                left.extend_from_slice(bytes);
+                continue;
+            }
+            let taken = self.with(reach, |hub, wires| match request.travel {
+                Travel::Slot(slot) if hub.keyed(wires, id, slot, bytes) => bytes.len(),
+                Travel::Slot(_) => 0,
+                _ => hub.data(wires, id, bytes).bytes,
+            });
+            if taken < bytes.len() {
+                self.left.insert(id, bytes[taken..].to_vec());
+            }
+        }
+        forwarding.bytes.clear();
+        if self.left.contains_key(&id) {
+            forwarding.holds_all = true;
+        }
+        session.forwarding = Some(forwarding);
+    }
+
+    /// Presents what the hub has not taken of a client's requests.
+    pub fn present_again<R: Reach>(&mut self, reach: &mut R, id: Id) {
+        let Some(left) = self.left.remove(&id) else { return };
+        let taken = self.with(reach, |hub, wires| hub.data(wires, id, &left).bytes);
+        if taken < left.len() {
+            self.left.insert(id, left[taken..].to_vec());
+        }
+    }
+
+    /// A link is open.
+    pub fn opened<R: Reach>(&mut self, reach: &mut R, id: ConnId) {
+        self.with(reach, |hub, wires| hub.connected(wires, hub_id(id)));
+    }
+
+    /// Bytes have come on a link. Returns how many are done with.
+    pub fn data<R: Reach>(&mut self, reach: &mut R, id: ConnId, input: &[u8]) -> usize {
+        self.with(reach, |hub, wires| hub.data(wires, hub_id(id), input).bytes)
+    }
+
+    /// A link has ended, or has not come about.
+    pub fn closed<R: Reach>(&mut self, reach: &mut R, id: ConnId, why: Option<&str>) {
+        self.with(reach, |hub, wires| hub.closed(wires, hub_id(id), why));
+    }
+
+    /// A client has gone.
+    pub fn left<R: Reach>(&mut self, reach: &mut R, id: ConnId) {
+        let id = client_id(id);
+        self.left.remove(&id);
+        self.with(reach, |hub, wires| hub.closed(wires, id, None));
+    }
+
+    /// Time has passed. Returns when to call again.
+    pub fn tick<R: Reach>(&mut self, reach: &mut R) -> Duration {
+        self.with(reach, |hub, wires| hub.tick(wires))
+    }
+
+    /// All events of the turn have been told.
+    pub fn end_of_turn<R: Reach>(&mut self, reach: &mut R) {
+        self.shared.follow();
+        self.with(reach, |hub, wires| hub.end_of_turn(wires));
+    }
+
+    /// Takes what is wanted of clients, if anything is.
+    pub fn take_events(&mut self) -> Option<Inbox> {
+        (!self.inbox.events.is_empty()).then(|| std::mem::take(&mut self.inbox))
+    }
+
+    /// Gives the buffers of the inbox back.
+    pub fn recycle(&mut self, mut inbox: Inbox) {
+        if self.inbox.events.is_empty() {
+            inbox.bytes.clear();
+            inbox.events.clear();
+            inbox.bytes.shrink_to(1 << 16);
+            self.inbox = inbox;
+        }
+    }
+
+    /// The connection of a client that the hub calls so.
+    pub fn connection_of(thread: usize, id: Id) -> ConnId {
+        conn_id(thread, connection(id))
+    }
+}

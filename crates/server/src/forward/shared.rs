@@ -1,0 +1,86 @@
+//! What the reactors' hubs share: the commands, and where each slot's requests go.
+
+use crate::log;
+use cluster::describe::Asker;
+use engine::Engine;
+use engine::membership::Published;
+use proxy::config::{Address, Kind, Limits, Login, Pool};
+use proxy::hub::{Commands, Common, server_at};
+use proxy::pool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use structs::crc16::SLOTS;
+
+/// See the module.
+pub struct Shared {
+    engine: &'static Engine,
+    /// What hubs of one process share.
+    pub common: Arc<Common>,
+    pool: Arc<pool::Shared>,
+    /// The publication whose slots the pool has.
+    followed: AtomicU64,
+}
+
+impl Shared {
+    /// For a server that is a node of a cluster.
+    pub fn new(engine: &'static Engine) -> Arc<Shared> {
+        let rows: Vec<_> = commands::rows().iter().map(|row| row.described()).collect();
+        let commands = Commands::of_node(&rows, commands::REDIS_VERSION);
+        let mut config = Pool::new("cluster", Kind::Cluster { seeds: Vec::new() });
+        config.is_node = true;
+        config.keepalive = true;
+        config.login = login(engine);
+        // A client has one such connection to a shard at most, so clients are the limit.
+        config.limits = Limits { exclusive: usize::MAX, ..Limits::default() };
+        let pool = pool::Shared::new(config);
+        let common = Common::new(&commands, vec![Some(Arc::clone(&pool))], log_line);
+        Arc::new(Shared { engine, common, pool, followed: AtomicU64::new(0) })
+    }
+
+    /// Takes over what was published last.
+    #[inline]
+    pub fn follow(&self) {
+        let version = self.engine.membership.version();
+        if self.followed.load(SeqCst) != version {
+            self.take_over(version);
+        }
+    }
+
+    #[cold]
+    fn take_over(&self, version: u64) {
+        if self.followed.swap(version, SeqCst) == version {
+            return;
+        }
+        let Some(published) = self.engine.membership.newest() else { return };
+        let slots = self.slots(&published);
+        self.pool.change(|topology| topology.slots = slots);
+    }
+
+    /// The number of each slot's server.
+    fn slots(&self, published: &Published) -> Vec<Option<u16>> {
+        let asker = Asker { is_tls: false, wants_hostname: false };
+        let mut slots = vec![None; usize::from(SLOTS)];
+        for shard in &published.view.topology.value.shards {
+            let Some(primary) = shard.copy(shard.holder.id) else { continue };
+            let node = asker.node(primary);
+            let server = server_at(&self.pool, &Address::Tcp(node.endpoint, node.port));
+            for &(first, last) in shard.slots.ranges() {
+                slots[usize::from(first)..=usize::from(last)].fill(server);
+            }
+        }
+        slots
+    }
+}
+
+/// As replicas log in.
+fn login(engine: &Engine) -> Option<Login> {
+    let password = engine.config.primaryauth();
+    let user = engine.config.primaryuser();
+    let text = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
+    (!password.is_empty())
+        .then(|| Login { user: (!user.is_empty()).then(|| text(&user)), password: text(&password) })
+}
+
+fn log_line(line: &str) {
+    log!(Notice, "Cluster: {line}");
+}

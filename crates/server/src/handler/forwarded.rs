@@ -1,0 +1,155 @@
+//! Clients whose requests other nodes answer: what of their output has to wait, and what comes of it.
+
+use super::{Client, Conn, Hub, TURN_OUTPUT, check_output, client_of, hold_back};
+use crate::forward::{Event, Forwarder, Inbox};
+use net::{Close, ConnId, ConnIo, Consumed, Cx};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+impl Client {
+    /// Whether replies of other nodes are missing.
+    #[inline]
+    pub(super) fn has_gaps(&self) -> bool {
+        self.gaps.as_ref().is_some_and(|gaps| gaps.is_open())
+    }
+
+    /// Whether so much waits behind a gap that no more of its requests are run.
+    pub(super) fn is_behind(&self) -> bool {
+        self.gaps.as_ref().is_some_and(|gaps| gaps.is_open() && gaps.bytes() > TURN_OUTPUT)
+    }
+
+    /// Its input is looked at again when all replies of other nodes have come.
+    #[cold]
+    pub(super) fn wait_for_gaps(&mut self, io: &mut ConnIo<'_>) {
+        self.gaps.get_or_insert_default().waits = true;
+        let is_blocked = self.session.forwarding.as_ref().is_some_and(|f| f.is_blocked);
+        match is_blocked {
+            // A client that hangs up ends what it waits for.
+            true if io.has_ended() => io.close_after_flush(),
+            true => io.pause(),
+            false => io.hold_back(),
+        }
+    }
+
+    /// Nothing more is read of it. Returns whether it stays for replies that are still to come.
+    pub(super) fn end_behind_gaps(&mut self) -> bool {
+        let is_blocked = self.session.forwarding.as_ref().is_some_and(|f| f.is_blocked);
+        match &mut self.gaps {
+            Some(gaps) if gaps.is_open() && !is_blocked => {
+                gaps.ends = true;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Hub {
+    /// Sends the requests that the client's input had for other nodes.
+    #[cold]
+    pub(super) fn forward(&mut self, conn: &mut Client, io: &mut ConnIo<'_>) {
+        let Some(forwarder) = &mut self.forwarder else { return };
+        let Some(forwarding) = &conn.session.forwarding else { return };
+        let gaps = conn.gaps.get_or_insert_default();
+        gaps.open(io.out(), &forwarding.requests);
+        gaps.told = gaps.told.max(conn.session.told);
+        let id = io.id();
+        forwarder.submit(io, id, &mut conn.session);
+    }
+
+    /// Bytes have come on a link to another node.
+    pub(super) fn link_data(&mut self, io: &mut ConnIo<'_>, input: &[u8]) -> Consumed {
+        let id = io.id();
+        let forwarder = self.forwarder.as_mut();
+        Consumed::read(forwarder.map_or(input.len(), |forwarder| forwarder.data(io, id, input)))
+    }
+
+    /// A link has ended.
+    pub(super) fn link_closed(&mut self, id: ConnId, why: Close, cx: &mut Cx<'_, Conn>) {
+        let why = match why {
+            Close::Failed(errno) => Some(std::io::Error::from_raw_os_error(errno).to_string()),
+            Close::Tls => Some("the TLS session broke".to_owned()),
+            Close::Eof | Close::Asked | Close::Stopping => None,
+        };
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.closed(cx, id, why.as_deref());
+        }
+    }
+
+    /// Gives clients what other nodes have answered.
+    pub(super) fn end_turn_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>) {
+        if let Some(forwarder) = &mut self.forwarder {
+            forwarder.end_of_turn(cx);
+        }
+        while let Some(inbox) = self.forwarder.as_mut().and_then(Forwarder::take_events) {
+            let Inbox { bytes, events } = &inbox;
+            for (id, event) in events {
+                let connection = Forwarder::connection_of(cx.thread(), *id);
+                match event {
+                    Event::Reply(place) => self.answer(cx, connection, &bytes[place.clone()]),
+                    Event::Finish => {
+                        if let Some(mut io) = cx.io(connection) {
+                            io.close_after_flush();
+                        }
+                    }
+                    Event::Resume => {
+                        if let Some(forwarder) = &mut self.forwarder {
+                            forwarder.present_again(cx, *id);
+                        }
+                    }
+                }
+            }
+            if let Some(forwarder) = &mut self.forwarder {
+                forwarder.recycle(inbox);
+            }
+        }
+    }
+
+    /// Gives a client a reply, or a message, of another node.
+    fn answer(&mut self, cx: &mut Cx<'_, Conn>, id: ConnId, reply: &[u8]) {
+        let Some((conn, mut io)) = client_of(cx, id) else { return };
+        let before = io.pending_output();
+        if reply.first() == Some(&b'>') {
+            // Between two replies.
+            io.out().extend_from_slice(reply);
+        } else {
+            let Some(gaps) = &mut conn.gaps else { return };
+            if !gaps.fill(reply, io.out()) {
+                return;
+            }
+            conn.session.told = conn.session.told.max(gaps.told);
+            let is_last = conn.session.forwarding.as_mut().is_some_and(|f| f.answered());
+            if is_last {
+                if gaps.ends {
+                    io.close_after_flush();
+                }
+                if std::mem::take(&mut gaps.waits) && conn.session.suspension.is_none() {
+                    io.resume();
+                }
+            }
+        }
+        hold_back(self.engine, &mut conn.session, &mut io);
+        let written = io.pending_output().saturating_sub(before) as u64;
+        self.worker.context().stats().net_out.add_own(written);
+        let live = &conn.session.client.live;
+        live.net_out.store(live.net_out.load(Relaxed) + written, Relaxed);
+        check_output(self.engine, conn, &mut io);
+    }
+
+    /// Time has passed.
+    pub(super) fn tick_of_forwarder(&mut self, cx: &mut Cx<'_, Conn>, most: Duration) -> Duration {
+        match &mut self.forwarder {
+            Some(forwarder) => most.min(forwarder.tick(cx)),
+            None => most,
+        }
+    }
+
+    /// A client has gone.
+    pub(super) fn client_left(&mut self, id: ConnId, conn: &Client, cx: &mut Cx<'_, Conn>) {
+        if conn.session.forwarding.is_some()
+            && let Some(forwarder) = &mut self.forwarder
+        {
+            forwarder.left(cx, id);
+        }
+    }
+}
