@@ -139,7 +139,8 @@ pub fn set_config_epoch(view: &View, me: Id, epoch: Epoch) -> Result<Transaction
         );
     }
     let shard = led_by(&mut topology, me)?;
-    if shard.epoch != Epoch(0) {
+    // The coordinator may have given it one when its lease had ended.
+    if shard.epoch != Epoch(0) && epoch <= shard.epoch {
         return refused("Node config epoch is already non-zero");
     }
     shard.epoch = epoch;

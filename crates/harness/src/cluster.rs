@@ -34,7 +34,14 @@ impl Etcd {
             let (url, peer) =
                 (format!("http://127.0.0.1:{port}"), format!("http://127.0.0.1:{peer}"));
             let process = Command::new(program.trim())
-                .args(["--name", "one", "--initial-cluster", &format!("one={peer}"), "--data-dir"])
+                .args([
+                    "--unsafe-no-fsync",
+                    "--name",
+                    "one",
+                    "--initial-cluster",
+                    &format!("one={peer}"),
+                    "--data-dir",
+                ])
                 .arg(&folder)
                 .args(["--listen-client-urls", &url, "--advertise-client-urls", &url])
                 .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])

@@ -102,6 +102,7 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
         ("REPLICAOF 127.0.0.1 1", "ERR REPLICAOF not allowed in cluster mode."),
         ("SELECT 1", "ERR DB index is out of range"),
         ("CLUSTER ADDSLOTS 16384", "ERR Invalid or out of range slot"),
+        ("SWAPDB 0 1", "ERR SWAPDB is not allowed in cluster mode"),
         ("CLUSTER FORGET x", "ERR Unknown node x"),
         ("CLUSTER DELSLOTS 1", "ERR Slot 1 is already unassigned"),
     ];
@@ -117,6 +118,15 @@ fn a_lone_node_is_made_a_cluster_and_refuses_what_redis_refuses() {
     assert_eq!(ask(&mut client, "CLUSTER COUNTKEYSINSLOT 12182"), Reply::Integer(1));
     let keys = ask(&mut client, "CLUSTER GETKEYSINSLOT 12182 10");
     assert_eq!(keys, Reply::Array(vec![Reply::Bulk(b"foo".to_vec())]));
+    let stats = ask(&mut client, "CLUSTER SLOT-STATS SLOTSRANGE 12182 12182");
+    assert_eq!(Reply::Integer(12182), list(&list(&stats)[0])[0]);
+    let script = "#!lua\nredis.call('SET', KEYS[1], 'x') return redis.call('GET', 'bar')";
+    let refusal = error(&client.command(&["EVAL", script, "1", "foo"]).expect("it answers"));
+    let expected = "ERR Script attempted to access keys that do not hash to the same slot";
+    assert!(refusal.starts_with(expected), "{refusal}");
+    let script = script.replace("#!lua\n", "");
+    let reply = client.command(&["EVAL", &script, "1", "foo"]).expect("it answers");
+    assert!(!reply.is_error(), "{reply:?}");
     assert_eq!(error(&ask(&mut client, "CLUSTER ADDSLOTS 5")), "ERR Slot 5 is already busy");
     assert_eq!(text(ask(&mut client, "CLUSTER MYID")).len(), 40);
     assert!(text(ok(&mut client, "CLUSTER INFO")).contains("cluster_state:ok"));

@@ -16,7 +16,7 @@ pub(super) fn me(cx: &Cx<'_>) -> Result<Id, Error> {
 }
 
 /// The newest view.
-fn published(cx: &Cx<'_>) -> Result<Arc<Published>, Error> {
+pub(super) fn published(cx: &Cx<'_>) -> Result<Arc<Published>, Error> {
     me(cx)?;
     cx.membership()
         .ok_or(Error::text("CLUSTERDOWN The coordinator of the cluster has not answered yet"))

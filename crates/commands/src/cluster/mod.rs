@@ -8,6 +8,7 @@ mod migration;
 mod modes;
 mod nodes;
 mod operate;
+mod slot_stats;
 mod slots;
 
 use engine::{Args, Command, Cx, Error, Flags, Group, Outcome};
@@ -71,9 +72,13 @@ pub static CLUSTER_HELP: Command = Command {
     group: Group::Cluster,
     since: "5.0.0",
     summary: "Lists the subcommands.",
-    run: disabled,
+    run: help,
     ..Command::ROW
 };
+
+fn help(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.membership.is_on() { crate::table::help(cx, args) } else { Err(DISABLED) }
+}
 
 /// The answer of all that need a cluster, where there is none.
 const DISABLED: Error = Error::NoCluster;

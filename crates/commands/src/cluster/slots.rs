@@ -214,7 +214,7 @@ pub static CLUSTER_SLOT_STATS: Command = Command {
             .after("ORDERBY"),
         ],
     )],
-    run: super::disabled,
+    run: super::slot_stats::slot_stats,
     ..Command::ROW
 };
 

@@ -21,6 +21,9 @@ pub static SWAPDB: Command = Command {
 };
 
 fn swapdb(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
+    if cx.engine.membership.is_on() && !cx.db.repeats_history() {
+        return Err(Error::text("ERR SWAPDB is not allowed in cluster mode"));
+    }
     let number = |word, text: &'static str| {
         let number = structs::numbers::parse_i64(word);
         number.and_then(|number| i32::try_from(number).ok()).ok_or(Error::text(text))

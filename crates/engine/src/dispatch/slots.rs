@@ -192,6 +192,11 @@ pub(super) fn slot_of_script(
     };
     let published = cx.membership();
     for slot in keys.iter().filter_map(|key| key.slot(keyspace)) {
+        let script = cx.script.as_mut().filter(|script| script.keeps_to_slot);
+        if script.is_some_and(|script| *script.slot.get_or_insert(slot.number()) != slot.number()) {
+            let text = "ERR Script attempted to access keys that do not hash to the same slot";
+            return Err(Error::text(text).into());
+        }
         if served(&cx.engine.config, published.as_deref(), slot.number(), caller).is_err() {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(Error::text(text).into());

@@ -17,6 +17,7 @@ use resp::{Output, Reply};
 use script::shebang::{ScriptFlags, parse_script};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use structs::crc16::key_slot;
 
 /// Keys and arguments.
 type Halves<'a> = (&'a [&'a [u8]], &'a [&'a [u8]]);
@@ -109,6 +110,9 @@ fn rules(
             ..ScriptRules::default()
         });
     };
+    if cx.engine.membership.is_on() && flags.has(ScriptFlags::NO_CLUSTER) {
+        return Err(Error::text("ERR Can not run script on cluster, 'no-cluster' flag is set."));
+    }
     let only_reads = flags.has(ScriptFlags::NO_WRITES);
     if cx.db.effects.is_replay {
         return Ok(ScriptRules { is_read_only: only_reads, ..ScriptRules::default() });
@@ -129,7 +133,8 @@ fn rules(
              'maxmemory'",
         ));
     }
-    Ok(ScriptRules { is_read_only: only_reads, ..ScriptRules::default() })
+    let keeps_to_slot = !flags.has(ScriptFlags::ALLOW_CROSS_SLOT_KEYS);
+    Ok(ScriptRules { is_read_only: only_reads, keeps_to_slot, ..ScriptRules::default() })
 }
 
 /// FCALL and FCALL_RO.
@@ -176,8 +181,9 @@ fn run_script<'c>(
     run: impl FnOnce(&mut Cx<'c>, &mut Reply<'_>) -> script::Outcome,
 ) -> Outcome {
     let row = cx.resolved;
-    let shape =
-        split(args).map_or_else(|_| Shape::default(), |(k, a)| Shape::new(k.len(), a.len()));
+    let (keys, rest) = split(args).unwrap_or_default();
+    let shape = Shape::new(keys.len(), rest.len());
+    let slot = keys.first().map(|key| key_slot(key));
     let is_own_attempt = cx.attempt.is_none();
     if is_own_attempt {
         let mut attempt = Attempt::new(None, Place::Queue, &Locked::World, false);
@@ -193,7 +199,7 @@ fn run_script<'c>(
     if is_monitored {
         note_for_monitors(cx, row, args);
     }
-    let before = cx.script.replace(rules);
+    let before = cx.script.replace(ScriptRules { slot, ..rules });
     let (db, session_db) = (cx.db.index, cx.session.db);
     let is_nested = cx.in_transaction;
     if !is_nested {

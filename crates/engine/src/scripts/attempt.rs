@@ -23,6 +23,10 @@ pub struct ScriptRules {
     pub time: Option<Duration>,
     /// It has run for longer than `busy-reply-threshold`: time goes on for it.
     pub is_overdue: bool,
+    /// On a node of a cluster all its keys are to be in one slot.
+    pub keeps_to_slot: bool,
+    /// The slot of its first key.
+    pub slot: Option<u16>,
 }
 
 /// Where a script runs.

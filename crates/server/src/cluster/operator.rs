@@ -13,16 +13,19 @@ use engine::membership::Request;
 use etcd::Client;
 use process::thread;
 use std::collections::BTreeSet;
-use std::io;
-use std::net::ToSocketAddrs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How often a transaction is made anew because others were faster.
 const ATTEMPTS: usize = 16;
 
-/// How long a reply waits for this server's view to show the change.
+/// How long a request waits for a node to be known, and its reply for this server's view to show the change.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How long another server may take to say its name.
+const QUESTION: Duration = Duration::from_millis(500);
 
 struct Operator {
     engine: &'static Engine,
@@ -95,7 +98,12 @@ impl Operator {
             }
             Request::SetConfigEpoch(epoch) => change::set_config_epoch(&view, me, *epoch),
             Request::Meet(host, port) => {
-                let other = self.node_at(host, *port)?;
+                let find = |operator: &mut Operator| operator.node_at(host, *port);
+                let other = self.patiently(find, || {
+                    Refused(format!(
+                        "No living node of this coordinator and cluster-name announces {host}:{port}"
+                    ))
+                })?;
                 let (theirs, their_home) = self.view_of(other)?;
                 let home = |copy| if copy == me { home } else { their_home };
                 return change::meet(&view, &theirs, home);
@@ -135,13 +143,31 @@ impl Operator {
         Id::new(bytes)
     }
 
+    /// Asks until there is an answer: a node that was just started is known at the coordinator a moment later.
+    fn patiently<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut Operator) -> Result<Option<T>, Refused>,
+        absent: impl FnOnce() -> Refused,
+    ) -> Result<T, Refused> {
+        let began = Instant::now();
+        loop {
+            match ask(self)? {
+                Some(answer) => return Ok(answer),
+                None if began.elapsed() > PATIENCE => return Err(absent()),
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
+    }
+
     /// Returns the database of a copy, and the revision of its home.
     fn view_of(&mut self, copy: Id) -> Result<(View, Revision), Refused> {
         let unreadable = |why: String| Refused(format!("The coordinator's values: {why}"));
-        let home = self.client.range(&self.keys.home(copy), None).map_err(away)?;
-        let Some(item) = home.items.first() else {
-            return Err(Refused(format!("The node {copy} is in no cluster yet, try again")));
+        let home = |operator: &mut Operator| {
+            let range = operator.client.range(&operator.keys.home(copy), None).map_err(away)?;
+            Ok(range.items.into_iter().next())
         };
+        let absent = || Refused(format!("The node {copy} is in no cluster yet, try again"));
+        let item = self.patiently(home, absent)?;
         let database = view::read_home(&item.value).map_err(|error| unreadable(error.0))?;
         let range = self.client.range(&self.keys.database(database), None).map_err(away)?;
         let view = View::decode(&self.keys, database, &range);
@@ -149,33 +175,35 @@ impl Operator {
         view.map(|view| (view, item.revision)).ok_or_else(|| unknown(copy))
     }
 
-    /// Returns the living node with this address.
-    fn node_at(&mut self, host: &str, port: u16) -> Result<Id, Refused> {
+    /// Returns the living node with this address. If the server there says its name, that counts: the lease of one that
+    /// was there before may not have ended.
+    fn node_at(&mut self, host: &str, port: u16) -> Result<Option<Id>, Refused> {
         let prefix = format!("/dunlin/{}/db/", self.cluster);
         let range = self.client.range(&prefix, None).map_err(away)?;
         let hosts = (host, port).to_socket_addrs().into_iter().flatten();
         let hosts: BTreeSet<String> = hosts.map(|address| address.ip().to_string()).collect();
-        let is_alive = |copy: Id| {
+        let lease_of = |copy: Id| {
             let end = format!("/alive/{copy}");
-            range.items.iter().any(|item: &Item| item.key.ends_with(&end))
+            let alive = range.items.iter().find(|item: &&Item| item.key.ends_with(&end));
+            alive.map(|item| item.revision)
         };
+        let said = ask_name(host, port);
         let topologies = range.items.iter().filter(|item| item.key.ends_with("/topology"));
-        let mut copies = topologies
+        let copies = topologies
             .filter_map(|item| Topology::decode(&item.value).ok())
             .flat_map(|topology| topology.shards)
             .flat_map(|shard| shard.copies);
-        let found = copies.find(|copy| {
-            let address = &copy.address;
-            let is_host = address.host == host || address.hostname == host;
-            (is_host || hosts.contains(&address.host))
-                && [address.port, address.tls_port].contains(&port)
-                && is_alive(copy.id)
+        let found = copies.filter(|copy| match said {
+            Some(said) => copy.id == said,
+            None => {
+                let address = &copy.address;
+                let is_host = address.host == host || address.hostname == host;
+                (is_host || hosts.contains(&address.host))
+                    && [address.port, address.tls_port].contains(&port)
+            }
         });
-        found.map(|copy| copy.id).ok_or_else(|| {
-            Refused(format!(
-                "No living node of this coordinator and cluster-name announces {host}:{port}"
-            ))
-        })
+        let living = found.filter_map(|copy| Some((lease_of(copy.id)?, copy.id)));
+        Ok(living.max().map(|(_, id)| id))
     }
 
     /// Waits until clients of this server see what was changed at this revision.
@@ -189,4 +217,15 @@ impl Operator {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Asks the server at this address for its name. `None`: it wants TLS or a password, or does not answer.
+fn ask_name(host: &str, port: u16) -> Option<Id> {
+    let address = (host, port).to_socket_addrs().ok()?.next()?;
+    let mut stream = TcpStream::connect_timeout(&address, QUESTION).ok()?;
+    stream.set_read_timeout(Some(QUESTION)).ok()?;
+    stream.write_all(b"CLUSTER MYID\r\n").ok()?;
+    let mut reply = [0; "$40\r\n".len() + 40];
+    stream.read_exact(&mut reply).ok()?;
+    str::from_utf8(reply.strip_prefix(b"$40\r\n")?).ok()?.parse().ok()
 }
