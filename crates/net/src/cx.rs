@@ -182,6 +182,12 @@ impl ConnIo<'_> {
         self.core.links[self.slot as usize].flags |= flag::PAUSED;
     }
 
+    /// Switches off what the kernel does to find out whether an idle peer is still there.
+    pub fn do_not_probe(&self) {
+        // A Unix socket has nothing of that kind.
+        let _ = super::sys::set_keepalive(self.fd(), 0);
+    }
+
     /// Stops presenting input, until what follows from earlier input has been taken. Unlike with
     /// [`ConnIo::pause`], a peer that hangs up loses nothing: all that it has sent is presented when it goes
     /// on, and the connection ends behind it.

@@ -122,6 +122,12 @@ impl<R: Reach> Wire for Net<'_, R> {
         }
     }
 
+    fn do_not_probe(&mut self, id: Id) {
+        if let Some(io) = self.io(id) {
+            io.do_not_probe();
+        }
+    }
+
     fn resume(&mut self, id: Id) {
         if let Some(mut io) = self.io(id) {
             io.resume();

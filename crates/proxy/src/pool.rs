@@ -1,6 +1,6 @@
 //! What threads share of a pool, and what each keeps of it.
 
-use crate::config::{Address, Invalid, Kind, Pool, Server};
+use crate::config::{Address, Invalid, Kind, Pool, Reads, Server};
 use crate::hub::wire::Id;
 use crate::placement::Continuum;
 use crate::stats::{PoolStats, ServerStats};
@@ -28,6 +28,8 @@ pub struct Topology {
     pub ejected: Vec<Option<Instant>>,
     /// Of a cluster: the server of each slot.
     pub slots: Vec<Option<u16>>,
+    /// By the numbers of primaries: their replicas that may be read.
+    pub replicas: Vec<Vec<u16>>,
 }
 
 /// How to ask a server for a command that no table has.
@@ -83,7 +85,7 @@ impl Shared {
         let ejected = vec![None; servers.len()];
         let failures = (0..MAX_SERVERS).map(|_| AtomicUsize::new(0)).collect();
         Arc::new(Shared {
-            topology: Mutex::new(Topology { servers, ejected, slots: Vec::new() }),
+            topology: Mutex::new(Topology { servers, ejected, ..Topology::default() }),
             generation: AtomicU64::new(1),
             failures,
             clients: AtomicUsize::new(0),
@@ -165,6 +167,17 @@ pub struct LinkKey {
     pub protocol: Protocol,
     /// The database that is selected.
     pub db: u32,
+    /// Which of several: a client always uses the same, so that its requests stay in order.
+    pub lane: u16,
+    /// Whether the server, a cluster's replica, is told that it is to be read.
+    pub is_reading: bool,
+}
+
+impl LinkKey {
+    /// The first one.
+    pub fn new(protocol: Protocol, db: u32) -> LinkKey {
+        LinkKey { protocol, db, lane: 0, is_reading: false }
+    }
 }
 
 /// One thread's view of a server.
@@ -201,6 +214,9 @@ pub struct Local {
     generation: u64,
     continuum: Option<Continuum>,
     slots: Vec<Option<u16>>,
+    /// The servers that have keys of their own.
+    primaries: Vec<usize>,
+    replicas: Vec<Vec<u16>>,
     chance: Cell<u32>,
 }
 
@@ -227,6 +243,8 @@ impl Local {
             generation: 0,
             continuum: None,
             slots: Vec::new(),
+            primaries: Vec::new(),
+            replicas: Vec::new(),
             chance: Cell::new(0x9e37_79b9),
         };
         local.refresh();
@@ -269,6 +287,18 @@ impl Local {
             self.slots = topology.slots;
             self.moves += 1;
         }
+        self.replicas = topology.replicas;
+        self.primaries = match &self.shared.config.kind {
+            Kind::Cluster { .. } => {
+                let mut owners: Vec<usize> =
+                    self.slots.iter().flatten().map(|&at| usize::from(at)).collect();
+                owners.sort_unstable();
+                owners.dedup();
+                owners
+            }
+            Kind::Servers(_) => (0..self.targets.len()).collect(),
+            Kind::Single(_) | Kind::Sentinel { .. } => (0..self.targets.len().min(1)).collect(),
+        };
         outdated
     }
 
@@ -288,6 +318,14 @@ impl Local {
     #[inline]
     pub fn is_cluster(&self) -> bool {
         matches!(self.shared.config.kind, Kind::Cluster { .. })
+    }
+
+    /// What a key has in common with those that stay with it: a slot, or the server.
+    pub fn group_of(&self, key: &[u8]) -> Option<usize> {
+        match self.is_cluster() {
+            true => Some(usize::from(slots::of(key))),
+            false => self.place(key).map(|place| place.group),
+        }
     }
 
     /// The server of a group of keys.
@@ -313,14 +351,36 @@ impl Local {
 
     /// The servers that answer what concerns all.
     pub fn every(&self) -> Vec<usize> {
-        if self.slots.is_empty() {
-            return (0..self.targets.len()).collect();
-        }
-        let mut every: Vec<usize> =
-            self.slots.iter().flatten().map(|&at| usize::from(at)).collect();
-        every.sort_unstable();
-        every.dedup();
-        every
+        self.primaries.clone()
+    }
+
+    /// The server that answers a client's read in place of this one. A client keeps to one of several, so that
+    /// it does not see an older state after a newer one.
+    pub fn reader(&self, server: usize, client: u64, now: Instant) -> usize {
+        let reads = self.shared.config.reads;
+        let Some(replicas) = self.replicas.get(server).filter(|_| reads != Reads::Primary) else {
+            return server;
+        };
+        let is_reachable = |at: &usize| {
+            self.targets.get(*at).is_some_and(|t| t.retry_at.is_none_or(|retry| retry <= now))
+        };
+        let replicas = replicas.iter().map(|at| usize::from(*at)).filter(is_reachable);
+        let primary = (reads == Reads::All).then_some(server);
+        let usable: Vec<usize> = primary.into_iter().chain(replicas).collect();
+        if usable.is_empty() { server } else { usable[(client % usable.len() as u64) as usize] }
+    }
+
+    /// The shared connection of a client to a server.
+    #[inline]
+    pub fn link_key(&self, protocol: Protocol, db: u32, client: u64, server: usize) -> LinkKey {
+        let lane = (client % u64::from(self.shared.config.server_connections)) as u16;
+        let is_reading = self.is_cluster() && self.is_replica(server);
+        LinkKey { protocol, db, lane, is_reading }
+    }
+
+    /// Whether a server is read in place of another.
+    pub fn is_replica(&self, server: usize) -> bool {
+        self.shared.config.reads != Reads::Primary && !self.primaries.contains(&server)
     }
 
     /// The server of a cluster's slot.
@@ -342,7 +402,15 @@ impl Local {
 
 impl Placement for Local {
     fn servers(&self) -> usize {
-        self.targets.len()
+        self.primaries.len()
+    }
+
+    fn radix(&self) -> usize {
+        if self.is_cluster() { MAX_SERVERS } else { self.targets.len() }
+    }
+
+    fn walk_from(&self, server: usize) -> Option<usize> {
+        self.primaries.iter().copied().find(|at| *at >= server)
     }
 
     #[inline]
@@ -365,7 +433,7 @@ impl Placement for Local {
     fn any(&self) -> Option<usize> {
         match &self.continuum {
             Some(continuum) => continuum.server(0, 0),
-            None if !self.slots.is_empty() => self.slots[0].map(usize::from),
+            None if !self.slots.is_empty() => self.primaries.first().copied(),
             None => (!self.targets.is_empty()).then_some(0),
         }
     }

@@ -3,7 +3,7 @@
 //! One thread a pool asks, and changes the pool's topology. Sentinels are also subscribed to; their message
 //! makes the thread ask at once, because the answer of the majority decides, not one message.
 
-use crate::config::{Address, Kind, Login, ServerTls};
+use crate::config::{Address, Kind, Login, Reads, ServerTls};
 use crate::hub::server_at;
 use crate::pool::Shared;
 use resp::{ReplyLimits, Scanned, Scanner};
@@ -126,7 +126,13 @@ pub fn run(shared: &Arc<Shared>, log: fn(&str)) {
 
 fn round(shared: &Shared, log: impl Fn(&str)) {
     match &shared.config.kind {
-        Kind::Sentinel { sentinels, master } => find_master(shared, sentinels, master, log),
+        Kind::Sentinel { sentinels, master } => {
+            find_master(shared, sentinels, master, log);
+            if shared.config.reads != Reads::Primary {
+                let replicas = find_replicas(shared, sentinels, master);
+                set_replicas(shared, &[(0, replicas)]);
+            }
+        }
         Kind::Cluster { seeds } => find_slots(shared, seeds),
         _ => {}
     }
@@ -199,6 +205,72 @@ fn find_master(shared: &Shared, sentinels: &[Address], master: &str, log: impl F
     shared.is_stale.store(true, SeqCst);
 }
 
+/// The replicas that a sentinel knows.
+fn find_replicas(shared: &Shared, sentinels: &[Address], master: &str) -> Vec<Address> {
+    let words: [&[u8]; 3] = [b"SENTINEL", b"REPLICAS", master.as_bytes()];
+    let ask = |sentinel| {
+        let reply = Asking::sentinel(shared, sentinel).ok()?.ask(&words).ok()?;
+        let replicas = raw::elements(&reply)?;
+        Some(replicas.iter().filter_map(|replica| address_of(replica)).collect())
+    };
+    sentinels.iter().find_map(ask).unwrap_or_default()
+}
+
+/// The address in what a sentinel says about a server: names and values in turn.
+fn address_of(fields: &[u8]) -> Option<Address> {
+    let fields = raw::elements(fields)?;
+    let value = |name: &[u8]| {
+        let mut pairs = fields.chunks_exact(2);
+        let pair = pairs.find(|pair| raw::text(pair[0]) == Some(name))?;
+        Some(String::from_utf8_lossy(raw::text(pair[1])?).into_owned())
+    };
+    Some(Address::Tcp(value(b"ip")?, value(b"port")?.parse().ok()?))
+}
+
+/// Finds out which of these replicas, by the numbers of their primaries, may be read: those that are connected to
+/// their primary and not further behind it than the configuration allows.
+fn set_replicas(shared: &Shared, known: &[(u16, Vec<Address>)]) {
+    let mut usable: Vec<Vec<u16>> = Vec::new();
+    for (primary, replicas) in known {
+        let Some(address) = shared.topology().servers.get(usize::from(*primary)).cloned() else {
+            continue;
+        };
+        // Asked first, so that a replica that keeps up is not behind.
+        let Some(Standing::Primary(offset)) = standing(shared, &address) else { continue };
+        let keeps_up = |replica: &&Address| match standing(shared, replica) {
+            Some(Standing::Replica(own)) => offset.saturating_sub(own) <= shared.config.max_lag,
+            _ => false,
+        };
+        let replicas = replicas.iter().filter(|replica| **replica != address).filter(keeps_up);
+        let mut numbers: Vec<u16> = replicas.filter_map(|at| server_at(shared, at)).collect();
+        numbers.sort_unstable();
+        usable.resize_with(usable.len().max(usize::from(*primary) + 1), Vec::new);
+        usable[usize::from(*primary)] = numbers;
+    }
+    if shared.topology().replicas != usable {
+        shared.change(|topology| topology.replicas = usable);
+    }
+}
+
+/// What a server says of its place in replication.
+enum Standing {
+    /// Bytes that it has sent.
+    Primary(u64),
+    /// Bytes that it has of its primary, to which it is connected.
+    Replica(u64),
+}
+
+fn standing(shared: &Shared, address: &Address) -> Option<Standing> {
+    let reply = Asking::server(shared, address).ok()?.ask(&[b"ROLE"]).ok()?;
+    let parts = raw::elements(&reply)?;
+    let offset = |at: usize| u64::try_from(raw::integer(parts.get(at)?)?).ok();
+    match raw::text(parts.first()?)? {
+        b"master" => Some(Standing::Primary(offset(1)?)),
+        _ if raw::text(parts.get(3)?)? == b"connected" => Some(Standing::Replica(offset(4)?)),
+        _ => None,
+    }
+}
+
 /// What a server says that it is; nothing if it does not answer, or may not say.
 fn role(shared: &Shared, address: &Address) -> Option<String> {
     let reply = Asking::server(shared, address).ok()?.ask(&[b"ROLE"]).ok()?;
@@ -216,20 +288,29 @@ fn find_slots(shared: &Shared, seeds: &[Address]) {
         if ranges.is_empty() {
             continue;
         }
-        let mut table = vec![None; slots::SLOTS];
-        for range in ranges {
-            let Some((host, port)) = range.nodes.first() else { continue };
+        let address = |(host, port): &slots::Address| {
             let host = match (&host[..], &node) {
                 ("", Address::Tcp(host, _)) => host.clone(),
                 _ => host.clone(),
             };
-            let server = server_at(shared, &Address::Tcp(host, *port));
+            Address::Tcp(host, *port)
+        };
+        let mut table = vec![None; slots::SLOTS];
+        let mut copies: HashMap<u16, Vec<Address>> = HashMap::new();
+        for range in ranges {
+            let Some((primary, replicas)) = range.nodes.split_first() else { continue };
+            let server = server_at(shared, &address(primary));
             for slot in range.first..=range.last {
                 table[usize::from(slot)] = server;
             }
+            let Some(server) = server else { continue };
+            copies.entry(server).or_insert_with(|| replicas.iter().map(address).collect());
         }
         if shared.topology().slots != table {
             shared.change(|topology| topology.slots = table);
+        }
+        if shared.config.reads != Reads::Primary {
+            set_replicas(shared, &copies.into_iter().collect::<Vec<_>>());
         }
         return;
     }

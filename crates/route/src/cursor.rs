@@ -11,19 +11,18 @@ pub struct Cursor {
 }
 
 /// The place that a client's cursor leads to. Any number is a cursor.
-pub fn decode(cursor: u64, servers: usize) -> Cursor {
-    let servers = servers.max(1) as u64;
-    Cursor { server: (cursor % servers) as usize, at: cursor / servers }
+pub fn decode(cursor: u64, radix: usize) -> Cursor {
+    let radix = radix.max(1) as u64;
+    Cursor { server: (cursor % radix) as usize, at: cursor / radix }
 }
 
-/// The cursor for the client after the server answered with `next`. 0 when the last server is done.
-/// `None`: the server's cursor is too large to carry a number with it.
-pub fn encode(server: usize, next: u64, servers: usize) -> Option<u64> {
-    let count = servers.max(1) as u64;
+/// The cursor for the client after the server answered with `next`; `following` is the server behind it. 0
+/// when the last server is done. `None`: the server's cursor is too large to carry a number with it.
+pub fn encode(server: usize, next: u64, radix: usize, following: Option<usize>) -> Option<u64> {
     if next > 0 {
-        return next.checked_mul(count)?.checked_add(server as u64);
+        return next.checked_mul(radix.max(1) as u64)?.checked_add(server as u64);
     }
-    if server + 1 < servers { Some(server as u64 + 1) } else { Some(0) }
+    Some(following.map_or(0, |following| following as u64))
 }
 
 #[cfg(test)]
@@ -35,7 +34,7 @@ mod tests {
         #[test]
         fn a_cursor_comes_back(server in 0usize..64, next in 1u64..1 << 57, more in 1usize..64) {
             let servers = server + more;
-            let cursor = encode(server, next, servers).expect("it fits");
+            let cursor = encode(server, next, servers, None).expect("it fits");
             prop_assert_ne!(cursor, 0);
             prop_assert_eq!(decode(cursor, servers), Cursor { server, at: next });
         }
@@ -48,7 +47,8 @@ mod tests {
                 let place = decode(cursor, servers);
                 seen.push((place.server, place.at));
                 let next = if place.at + 1 < pages[place.server] { place.at + 1 } else { 0 };
-                cursor = encode(place.server, next, servers).expect("it fits");
+                let following = Some(place.server + 1).filter(|at| *at < servers);
+                cursor = encode(place.server, next, servers, following).expect("it fits");
                 if cursor == 0 {
                     break;
                 }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_cursor_that_is_too_large_is_refused() {
-        assert_eq!(encode(1, u64::MAX, 2), None);
-        assert_eq!(encode(0, u64::MAX, 1), Some(u64::MAX));
+        assert_eq!(encode(1, u64::MAX, 2, None), None);
+        assert_eq!(encode(0, u64::MAX, 1, None), Some(u64::MAX));
     }
 }

@@ -23,6 +23,14 @@ pub trait Placement {
     fn place(&self, key: &[u8]) -> Option<Place>;
     /// A server that can answer what concerns no key.
     fn any(&self) -> Option<usize>;
+    /// What servers' numbers stay below, also when some come or go.
+    fn radix(&self) -> usize {
+        self.servers()
+    }
+    /// The first server of a walk over all, from this number on.
+    fn walk_from(&self, server: usize) -> Option<usize> {
+        (server < self.servers()).then_some(server)
+    }
 }
 
 /// A request whose command is known.
@@ -60,8 +68,8 @@ pub enum Plan {
     Pieces(Vec<Piece>, Joining),
     /// As it is to every server.
     All(Merge),
-    /// One page of a walk over all servers.
-    Scan(Piece),
+    /// One page of a walk over all servers, and the server behind it.
+    Scan(Piece, Option<usize>),
     /// It opens or uses a connection of its own; the server of its keys, if it has any.
     Session(Session, Option<usize>),
     /// It is answered with this error.
@@ -194,24 +202,36 @@ fn split(request: &Request<'_>, step: usize, merge: Merge, placement: &dyn Place
 fn scan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
     let servers = placement.servers();
     if servers == 1 {
-        return Plan::One(0);
+        return placement.any().map_or_else(|| Plan::Refuse(NO_SERVER.to_owned()), Plan::One);
     }
     let Some(cursor) = request.words.get(1).and_then(|word| numbers::parse_u64(word)) else {
         return Plan::Refuse("ERR invalid cursor".to_owned());
     };
-    let place = cursor::decode(cursor, servers);
+    let mut place = cursor::decode(cursor, placement.radix());
+    if place.at == 0 {
+        let Some(first) = placement.walk_from(place.server) else {
+            return Plan::Refuse(NO_SERVER.to_owned());
+        };
+        place.server = first;
+    }
+    let following = placement.walk_from(place.server + 1);
     let digits = place.at.to_string();
     let mut words = request.words.to_vec();
     words[1] = digits.as_bytes();
-    Plan::Scan(Piece { server: place.server, request: raw::request(&words) })
+    Plan::Scan(Piece { server: place.server, request: raw::request(&words) }, following)
 }
 
 /// The reply to a page of SCAN, with the client's cursor in place of the server's.
-pub fn scan_reply(server: usize, servers: usize, reply: Vec<u8>) -> Vec<u8> {
+pub fn scan_reply(
+    server: usize,
+    radix: usize,
+    following: Option<usize>,
+    reply: Vec<u8>,
+) -> Vec<u8> {
     let Some(parts) = raw::elements(&reply) else { return reply };
     let [next, keys] = parts[..] else { return reply };
     let Some(next) = raw::text(next).and_then(numbers::parse_u64) else { return reply };
-    let Some(cursor) = cursor::encode(server, next, servers) else {
+    let Some(cursor) = cursor::encode(server, next, radix, following) else {
         return raw::error("ERR proxy: the server's cursor is too large to be carried on");
     };
     let mut out = Vec::with_capacity(reply.len() + 16);
@@ -271,13 +291,15 @@ mod tests {
 
     #[test]
     fn a_page_of_scan_carries_the_server() {
-        let Plan::Scan(piece) = plan_of("SCAN 14 COUNT 5", &[], 4) else { panic!("no scan") };
+        let Plan::Scan(piece, Some(3)) = plan_of("SCAN 14 COUNT 5", &[], 4) else {
+            panic!("no scan")
+        };
         assert_eq!(piece.server, 2);
         assert_eq!(piece.request, raw::request(&[b"SCAN", b"3", b"COUNT", b"5"]));
         let reply = b"*2\r\n$1\r\n7\r\n*0\r\n".to_vec();
-        assert_eq!(scan_reply(2, 4, reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
+        assert_eq!(scan_reply(2, 4, Some(3), reply), b"*2\r\n$2\r\n30\r\n*0\r\n");
         let done = b"*2\r\n$1\r\n0\r\n*0\r\n".to_vec();
-        assert_eq!(scan_reply(3, 4, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
+        assert_eq!(scan_reply(3, 4, None, done), b"*2\r\n$1\r\n0\r\n*0\r\n");
     }
 
     /// Runs MSET and MGET on servers that are maps.

@@ -164,5 +164,7 @@ func main() {
 	stranger := redis.NewClient(&redis.Options{Addr: tlsAddress, TLSConfig: &tls.Config{RootCAs: pool}})
 	check("go-redis TLS wants a certificate", stranger.Ping(ctx).Err() != nil, true)
 	stranger.Close()
-	restart()
+	if os.Getenv("PROXIED") == "" {
+		restart()
+	}
 }

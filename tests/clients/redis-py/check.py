@@ -169,4 +169,5 @@ refused(
 )
 caching()
 asyncio.run(asynchronous())
-restart()
+if "PROXIED" not in os.environ:
+    restart()

@@ -407,3 +407,49 @@ fn a_cluster_that_changes_loses_no_update() {
         work(&mut Cluster::start(NERVOUS).expect("it did"), rounds, true);
     }
 }
+
+#[test]
+fn replicas_of_a_cluster_are_read() {
+    if !Program::under_test().is_dunlin() {
+        return;
+    }
+    let Some(cluster) = Cluster::start(CALM) else { return };
+    let proxy = cluster.proxy("reads = \"replicas\"\n");
+    let mut client = proxy.client(Protocol::Resp2);
+    let keys: Vec<String> = (0..60).map(|n| format!("key:{n}")).collect();
+    for key in &keys {
+        assert_eq!(ask(&mut client, &["SET", key, key]), Reply::Simple(b"OK".to_vec()));
+    }
+    let view = Cluster::view(&mut cluster.client());
+    let has_read = |node: &&Node| {
+        let server = cluster.nodes.iter().find(|server| server.port() == node.port);
+        let stats = ask(&mut server.expect("ours").client(), &["INFO", "commandstats"]);
+        text(&stats).contains("cmdstat_get:")
+    };
+    until("all replicas are read", || {
+        for key in &keys {
+            let found = ask(&mut client, &["GET", key]);
+            assert!(found.is_nil() || text(&found) == *key, "{found:?}");
+        }
+        view.iter().filter(|node| !node.is_primary).filter(has_read).count() == SHARDS
+    });
+    until("they have all keys", || {
+        keys.iter().all(|key| text(&ask(&mut client, &["GET", key])) == *key)
+    });
+    // A walk over all keys visits primaries alone.
+    let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
+    loop {
+        let Reply::Array(page) = ask(&mut client, &["SCAN", &cursor, "COUNT", "7"]) else {
+            panic!("no page")
+        };
+        found.extend(page[1].elements().expect("keys").iter().map(text));
+        cursor = text(&page[0]);
+        if cursor == "0" {
+            break;
+        }
+    }
+    found.sort();
+    let mut expected = keys;
+    expected.sort();
+    assert_eq!(found, expected);
+}

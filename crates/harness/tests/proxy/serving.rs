@@ -1,6 +1,6 @@
 //! Several servers are one: keys, transactions, channels, sizes, a server that stops.
 
-use crate::support::{Proxy, okay, servers, stop, text};
+use crate::support::{Proxy, okay, server, servers, stop, text, until};
 use harness::client::{ask, patience};
 use harness::reply::{Protocol, Reply};
 use harness::server::{Program, signal};
@@ -156,5 +156,55 @@ fn channels_and_sizes_pass() {
     client.send_raw(&requests).expect("they are sent");
     for _ in 0..20_000 {
         assert_eq!(text(&client.reply().expect("a reply")), "x");
+    }
+}
+
+/// The states of connections to a port, as the kernel tells them (proc_pid_net(5)): the kind of their timer.
+fn timers(port: u16) -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+    let port = format!(":{port:04X}");
+    let timer = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_to_it = fields.get(2)?.ends_with(&port) && *fields.get(3)? == "01";
+        is_to_it.then(|| fields[5].split(':').next().unwrap_or_default().to_owned())
+    };
+    table.lines().filter_map(timer).collect()
+}
+
+#[test]
+fn connections_to_servers_are_as_many_and_as_probed_as_asked_for() {
+    let program = Program::under_test();
+    if !program.is_dunlin() {
+        return;
+    }
+    const KEEPALIVE: &str = "02";
+    for (more, most, is_probed) in [
+        ("", 2, true),
+        ("  tcpkeepalive: false\n  server_connections: 3\n", 6, false),
+        ("  tcpkeepalive: true\n  server_connections: 2\n", 4, true),
+    ] {
+        let server = server(&program, &[]);
+        let proxy = Proxy::start(&program, std::slice::from_ref(&server), more);
+        let mut clients: Vec<_> = (0..12).map(|_| proxy.client(Protocol::Resp2)).collect();
+        for (at, client) in clients.iter_mut().enumerate() {
+            let value = at.to_string();
+            for n in 0..20 {
+                client.send(&["APPEND", &value, &n.to_string()]).expect("it is sent");
+            }
+        }
+        for client in &mut clients {
+            let mut lens = (0..20).map(|_| client.reply().expect("a reply").integer());
+            let mut expected = (0..20).map(|n| if n < 10 { n + 1 } else { 2 * n - 8 });
+            assert!(lens.all(|len| len == expected.next()), "in order");
+        }
+        // The kernel shows another timer while something is on its way.
+        let has = |found: &[String]| {
+            let probed = found.iter().filter(|timer| *timer == KEEPALIVE).count();
+            probed == if is_probed { found.len() } else { 0 }
+        };
+        until("connections are as asked for", || {
+            let found = timers(server.port());
+            found.len() == most && has(&found)
+        });
     }
 }

@@ -114,6 +114,18 @@ pub struct Login {
     pub password: String,
 }
 
+/// Which servers answer requests that only read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// The primary.
+    #[default]
+    Primary,
+    /// Replicas; the primary if none can be used.
+    Replicas,
+    /// The primary and its replicas, in turn.
+    All,
+}
+
 /// What a client may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -176,6 +188,12 @@ pub struct Pool {
     pub backlog: u32,
     /// Whether the kernel probes idle connections to servers.
     pub keepalive: bool,
+    /// Shared connections of a thread to one server.
+    pub server_connections: u16,
+    /// Where reads go.
+    pub reads: Reads,
+    /// Bytes that a replica may be behind and still be read.
+    pub max_lag: u64,
     /// Whether servers are connected to at the start.
     pub preconnect: bool,
     /// What we say to servers.
@@ -216,7 +234,10 @@ impl Pool {
             distribution: Distribution::default(),
             timeout: None,
             backlog: 512,
-            keepalive: false,
+            keepalive: true,
+            server_connections: 1,
+            reads: Reads::Primary,
+            max_lag: 1 << 20,
             preconnect: false,
             login: None,
             client_login: None,
@@ -261,6 +282,8 @@ pub fn read(path: &Path) -> Result<Config, Invalid> {
     Ok(config)
 }
 
+const NO_REPLICAS: &str = "'reads' is for kinds that know replicas, sentinel and cluster";
+
 /// What both formats have to observe.
 fn check(config: &Config) -> Result<(), Invalid> {
     if config.pools.is_empty() {
@@ -286,6 +309,9 @@ fn check(config: &Config) -> Result<(), Invalid> {
                 }
                 let mut names: Vec<&str> = servers.iter().map(|s| &s.member.name[..]).collect();
                 names.sort_unstable();
+                if pool.reads != Reads::Primary {
+                    return refuse(NO_REPLICAS.into());
+                }
                 if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
                     return refuse(format!("two servers are called '{}'", pair[0]));
                 }
@@ -294,6 +320,7 @@ fn check(config: &Config) -> Result<(), Invalid> {
                 return refuse("it has no sentinels".into());
             }
             Kind::Cluster { seeds } if seeds.is_empty() => return refuse("it has no seeds".into()),
+            Kind::Single(_) if pool.reads != Reads::Primary => return refuse(NO_REPLICAS.into()),
             _ => {}
         }
     }

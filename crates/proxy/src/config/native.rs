@@ -1,6 +1,8 @@
 //! Our own format, for what Twemproxy's has no words for; see `docs/proxy.md`.
 
-use super::{Address, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Server, ServerTls};
+use super::{
+    Address, Config, Invalid, Kind, Limits, ListenerTls, Login, Pool, Reads, Server, ServerTls,
+};
 use crate::placement::hash::Hash;
 use crate::placement::{Distribution, Member};
 use serde::Deserialize;
@@ -26,6 +28,14 @@ enum KindName {
     Single,
     Sentinel,
     Cluster,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum ReadsName {
+    Primary,
+    Replicas,
+    All,
 }
 
 #[derive(Deserialize)]
@@ -55,8 +65,10 @@ struct Table {
     distribution: Option<String>,
     timeout_ms: Option<u64>,
     backlog: Option<u32>,
-    #[serde(default)]
-    keepalive: bool,
+    keepalive: Option<bool>,
+    server_connections: Option<u16>,
+    reads: Option<ReadsName>,
+    max_lag_bytes: Option<u64>,
     #[serde(default)]
     preconnect: bool,
     user: Option<String>,
@@ -177,7 +189,14 @@ impl Table {
         }
         pool.timeout = self.timeout_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
         pool.backlog = self.backlog.unwrap_or(pool.backlog);
-        (pool.keepalive, pool.preconnect) = (self.keepalive, self.preconnect);
+        (pool.keepalive, pool.preconnect) = (self.keepalive.unwrap_or(true), self.preconnect);
+        pool.server_connections = self.server_connections.unwrap_or(1).max(1);
+        pool.reads = match self.reads {
+            None | Some(ReadsName::Primary) => Reads::Primary,
+            Some(ReadsName::Replicas) => Reads::Replicas,
+            Some(ReadsName::All) => Reads::All,
+        };
+        pool.max_lag = self.max_lag_bytes.unwrap_or(pool.max_lag);
         pool.login = login(self.user.as_ref(), self.password.as_ref());
         pool.client_login = login(self.client_user.as_ref(), self.client_password.as_ref());
         pool.db = self.db;

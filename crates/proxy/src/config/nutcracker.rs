@@ -111,12 +111,10 @@ fn set(pool: &mut Pool, key: &str, text: &str) -> Result<(), Invalid> {
             pool.login = Some(login);
         }
         "redis_db" => pool.db = number(key, text)? as u32,
-        // More connections than one would let requests of one client overtake each other.
-        "server_connections" => {
-            if number(key, text)? == 0 {
-                return invalid(key, "at least 1 is expected");
-            }
-        }
+        "server_connections" => match number(key, text)?.min(u64::from(u16::MAX)) {
+            0 => return invalid(key, "at least 1 is expected"),
+            count => pool.server_connections = count as u16,
+        },
         "auto_eject_hosts" => pool.ejection.is_on = boolean(key, text)?,
         "server_retry_timeout" => {
             pool.ejection.retry_after = Duration::from_millis(number(key, text)?);

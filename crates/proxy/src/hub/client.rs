@@ -22,8 +22,10 @@ pub enum Slot {
     Scan {
         /// The server's number.
         server: usize,
-        /// How many there were.
-        servers: usize,
+        /// What such numbers stay below.
+        radix: usize,
+        /// The server behind it.
+        following: Option<usize>,
     },
     /// Its reply is not for the client.
     Muted,
@@ -56,6 +58,8 @@ pub struct Client {
     pub db: u32,
     /// CLIENT SETNAME.
     pub name: Vec<u8>,
+    /// CLIENT SETINFO: the library's name and version.
+    pub library: Option<Box<[Vec<u8>; 2]>>,
     /// Whether it may send commands.
     pub is_authenticated: bool,
     /// Whether a PROXY header has to come first.
@@ -111,6 +115,7 @@ impl Client {
             protocol: Protocol::Resp2,
             db: 0,
             name: Vec::new(),
+            library: None,
             is_authenticated: true,
             awaits_header: false,
             wants_notices: false,
@@ -238,8 +243,8 @@ impl Client {
                 }
                 joining.finish(protocol)
             }
-            Slot::Scan { server, servers } => {
-                route::plan::scan_reply(*server, *servers, reply.to_vec())
+            Slot::Scan { server, radix, following } => {
+                route::plan::scan_reply(*server, *radix, *following, reply.to_vec())
             }
             Slot::Done(_) => panic!("a request has two replies"),
         };

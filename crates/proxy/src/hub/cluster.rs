@@ -64,6 +64,10 @@ impl Hub {
         mut kept: Box<Kept>,
         reply: &[u8],
     ) {
+        let is_behind = reply.starts_with(b"-LOADING") || reply.starts_with(b"-MASTERDOWN");
+        if kept.is_read && is_behind {
+            return self.postpone(wire, wire.now(), tag, kept, reply);
+        }
         let Some(redirection) = redirection(reply) else { return self.deliver(wire, tag, reply) };
         if kept.is_watch && !self.may_watch_elsewhere(tag.client) {
             return self.deliver(wire, tag, b"+OK\r\n");
@@ -191,12 +195,15 @@ impl Hub {
         kept: Box<Kept>,
     ) {
         let Some(client) = self.client(tag.client) else { return };
-        let key = LinkKey { protocol: client.protocol, db: client.db };
+        let (protocol, db, number) = (client.protocol, client.db, client.number);
         let needs_own = client.is_blocked || client.tracking.is_some() || kept.is_watch;
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if needs_own => self.move_own(wire, tag.client, server),
-            None => self.shared(wire, pool, server, key),
+            None => {
+                let key = self.pools[pool].link_key(protocol, db, number, server);
+                self.shared(wire, pool, server, key)
+            }
         };
         let id = match id {
             Ok(id) => id,
@@ -233,7 +240,7 @@ impl Hub {
         server: usize,
     ) -> Result<(), String> {
         if client.tracking.is_some() {
-            let key = LinkKey { protocol: client.protocol, db: client.db };
+            let key = LinkKey::new(client.protocol, client.db);
             return match client.own_to(server) {
                 Some(_) => Ok(()),
                 None => self.tracked(wire, client, server, key).map(drop),

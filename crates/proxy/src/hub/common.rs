@@ -3,7 +3,7 @@
 use super::Layout;
 use crate::pool::Shared;
 use route::handling::{Handling, handling, handling_of_node};
-use spec::{CommandTable, NotRun, Row};
+use spec::{CommandTable, Flags, NotRun, Resolved, Row};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use structs::sync::lock;
@@ -13,6 +13,8 @@ pub struct Commands {
     pub(super) table: CommandTable<NotRun>,
     /// By the rows' indexes.
     pub(super) handlings: Vec<Handling>,
+    /// By the rows' indexes: whether they only read.
+    pub(super) reads: Vec<bool>,
     /// The version of Redis whose commands they are.
     pub(super) redis_version: &'static str,
 }
@@ -36,7 +38,9 @@ impl Commands {
         let table = CommandTable::build(rows, &[]);
         let handlings = table.all().iter().map(|row| handling(&row.full_name.to_uppercase()));
         let handlings = handlings.collect();
-        Arc::new(Commands { table, handlings, redis_version })
+        let is_read = |row: &&Resolved<NotRun>| row.command.flags.has(Flags::READONLY);
+        let reads = table.all().iter().map(|row| is_read(&row)).collect();
+        Arc::new(Commands { table, handlings, reads, redis_version })
     }
 }
 

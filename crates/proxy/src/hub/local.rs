@@ -228,7 +228,8 @@ impl Hub {
             ("GETNAME", 2) => push_bulk(&mut out, &client.name),
             ("ID", 2) => raw::push_integer(&mut out, client.number as i64),
             ("INFO" | "LIST", _) => push_bulk(&mut out, line(client).as_bytes()),
-            ("SETINFO" | "NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
+            ("SETINFO", 4) => set_info(client, argument, words[3], &mut out),
+            ("NO-EVICT" | "NO-TOUCH", _) => raw_line(&mut out, "+OK"),
             ("REPLY", 3) => {
                 match &argument.to_ascii_uppercase()[..] {
                     b"ON" => {
@@ -294,7 +295,7 @@ impl Hub {
         client.tracking = None;
         if switch.eq_ignore_ascii_case(b"ON") {
             client.tracking = Some(request.to_vec());
-            let key = crate::pool::LinkKey { protocol: client.protocol, db: client.db };
+            let key = crate::pool::LinkKey::new(client.protocol, client.db);
             for server in self.pools[client.pool].every() {
                 if let Err(why) = self.tracked(wire, client, server, key) {
                     client.answer(wire, &raw::error(&why));
@@ -337,10 +338,39 @@ fn is_login(login: &Login, user: Option<&[u8]>, password: &[u8]) -> bool {
 fn line(client: &Client) -> String {
     let name = String::from_utf8_lossy(&client.name);
     let resp = if client.protocol == Protocol::Resp3 { 3 } else { 2 };
+    let library = |at: usize| {
+        let text = client.library.as_ref().map_or(&[][..], |library| &library[at]);
+        String::from_utf8_lossy(text)
+    };
+    let multi = client.multi.as_ref().map_or(-1, |multi| multi.len() as i64);
     format!(
-        "id={} addr={} name={name} db={} resp={resp} user=default\n",
-        client.number, client.peer, client.db
+        "id={} addr={} name={name} db={} multi={multi} user=default resp={resp} lib-name={} \
+         lib-ver={}\n",
+        client.number,
+        client.peer,
+        client.db,
+        library(0),
+        library(1)
     )
+}
+
+/// `CLIENT SETINFO LIB-NAME|LIB-VER text`
+fn set_info(client: &mut Client, attribute: &[u8], text: &[u8], out: &mut Vec<u8>) {
+    let at = match &attribute.to_ascii_uppercase()[..] {
+        b"LIB-NAME" => 0,
+        b"LIB-VER" => 1,
+        _ => {
+            let attribute = String::from_utf8_lossy(attribute);
+            return raw::push_error(out, &format!("ERR Unrecognized option '{attribute}'"));
+        }
+    };
+    if !text.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
+        let name = if at == 0 { "lib-name" } else { "lib-ver" };
+        let why = format!("ERR {name} cannot contain spaces, newlines or special characters.");
+        return raw::push_error(out, &why);
+    }
+    client.library.get_or_insert_default()[at] = text.to_vec();
+    raw_line(out, "+OK");
 }
 
 /// The header of the PROXY protocol, version 1 or 2, at the start of a connection. Returns its length and

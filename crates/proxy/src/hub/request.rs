@@ -4,6 +4,7 @@ use super::Hub;
 use super::client::{Client, Replies, Slot};
 use super::upstream::{Purpose, Tag};
 use super::wire::Wire;
+use crate::config::Reads;
 use crate::pool::{Learned, LinkKey};
 use resp::{Limits, Parsed, Parser};
 use route::handling::Handling;
@@ -165,7 +166,11 @@ impl Hub {
                 && local.shared.config.allow.is_empty()
                 && let Some(place) = local.place(words[at])
             {
-                self.forward(wire, client, place.server, request, Slot::Waiting);
+                let mut server = place.server;
+                if local.shared.config.reads != Reads::Primary && commands.reads[row.index] {
+                    server = local.reader(server, client.number, wire.now());
+                }
+                self.forward(wire, client, server, request, Slot::Waiting);
                 return Flow::Done;
             }
         }
@@ -182,7 +187,8 @@ impl Hub {
         if handling != Handling::Scan {
             keys_of(row, words, &mut keys);
         }
-        self.planned(wire, client, words, request, &keys, handling)
+        let is_read = commands.reads[row.index] && !keys.is_empty();
+        self.planned(wire, client, words, request, &keys, (handling, is_read))
     }
 
     fn planned<W: Wire>(
@@ -192,7 +198,7 @@ impl Hub {
         words: &[&[u8]],
         request: &[u8],
         keys: &[usize],
-        handling: Handling,
+        (handling, is_read): (Handling, bool),
     ) -> Flow {
         if let Some(why) = self.refusal(client, words, handling) {
             self.refuse(wire, client, &why);
@@ -203,7 +209,17 @@ impl Hub {
         }
         let local = &self.pools[client.pool];
         let allows_split_writes = !local.shared.config.is_strict;
-        let plan = route::plan(&Request { words, keys, handling, allows_split_writes }, local);
+        let mut plan = route::plan(&Request { words, keys, handling, allows_split_writes }, local);
+        if is_read && local.shared.config.reads != Reads::Primary && client.is_plain() {
+            let reader = |server: &mut usize| {
+                *server = local.reader(*server, client.number, wire.now());
+            };
+            match &mut plan {
+                Plan::One(server) => reader(server),
+                Plan::Pieces(pieces, _) => pieces.iter_mut().for_each(|p| reader(&mut p.server)),
+                _ => {}
+            }
+        }
         if client.replies != Replies::On {
             return self.muted(wire, client, words, request, plan);
         }
@@ -231,9 +247,9 @@ impl Hub {
                 }
                 Flow::Done
             }
-            Plan::Scan(piece) => {
-                let servers = self.pools[client.pool].targets.len();
-                let slot = Slot::Scan { server: piece.server, servers };
+            Plan::Scan(piece, following) => {
+                let radix = self.pools[client.pool].radix();
+                let slot = Slot::Scan { server: piece.server, radix, following };
                 self.forward(wire, client, piece.server, &piece.request, slot);
                 Flow::Done
             }
@@ -309,7 +325,8 @@ impl Hub {
         seq: u64,
         part: u32,
     ) {
-        let key = LinkKey { protocol: client.protocol, db: client.db };
+        let local = &self.pools[client.pool];
+        let key = local.link_key(client.protocol, client.db, client.number, server);
         let id = match client.own_to(server) {
             Some(id) => Ok(id),
             None if client.tracking.is_some() => self.tracked(wire, client, server, key),
@@ -323,13 +340,13 @@ impl Hub {
                 {
                     return client.take(wire, seq, part, &raw::error(&why));
                 }
-                let purpose = self.purpose(client, request);
+                let purpose = self.purpose(client, server, request);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 self.send_on(wire, id, request, tag);
                 self.check_queue(client, id);
             }
             Err(why) => {
-                let purpose = self.purpose(client, request);
+                let purpose = self.purpose(client, server, request);
                 let tag = Tag { client: client.id, seq, part, bytes: 0, purpose };
                 if let Err(tag) = self.unreachable(wire.now(), client, tag) {
                     client.take(wire, tag.seq, tag.part, &raw::error(&why));
@@ -374,10 +391,10 @@ impl Hub {
             Some(learned) => {
                 let keys =
                     learned.map_or_else(Vec::new, |learned| learned_keys(learned, words.len()));
-                self.planned(wire, client, words, request, &keys, Handling::Keyed)
+                self.planned(wire, client, words, request, &keys, (Handling::Keyed, false))
             }
             None if !client.is_authenticated => {
-                self.planned(wire, client, words, request, &[], Handling::Keyed)
+                self.planned(wire, client, words, request, &[], (Handling::Keyed, false))
             }
             None => {
                 self.learn(wire, client, name);
@@ -397,7 +414,7 @@ impl Hub {
         if !self.learning.insert((pool, name.clone())) {
             return;
         }
-        let key = LinkKey { protocol: raw::Protocol::Resp2, db: client.db };
+        let key = LinkKey::new(raw::Protocol::Resp2, client.db);
         let request = raw::request(&[b"COMMAND", b"INFO", name.as_bytes()]);
         match self.shared(wire, pool, server, key) {
             Ok(id) => {

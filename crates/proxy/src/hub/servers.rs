@@ -61,9 +61,12 @@ impl Hub {
                 continue;
             }
             let db = self.pools[pool].shared.config.db;
-            let key = crate::pool::LinkKey { protocol: route::raw::Protocol::Resp2, db };
+            let lanes = self.pools[pool].shared.config.server_connections;
+            let key = crate::pool::LinkKey::new(route::raw::Protocol::Resp2, db);
             for server in 0..self.pools[pool].targets.len() {
-                let _ = self.shared(wire, pool, server, key);
+                for lane in 0..lanes {
+                    let _ = self.shared(wire, pool, server, crate::pool::LinkKey { lane, ..key });
+                }
             }
         }
     }

@@ -44,6 +44,13 @@ pub struct Multi {
     is_watching: bool,
 }
 
+impl Multi {
+    /// Requests that are kept here.
+    pub fn len(&self) -> usize {
+        self.requests.len()
+    }
+}
+
 /// Keys that a client watches.
 #[derive(Debug, Default)]
 pub struct Watch {
@@ -88,8 +95,7 @@ impl Hub {
             client.answer(wire, &raw::error(route::plan::NO_SERVER));
             return Flow::Done;
         };
-        let place = words.get(1).and_then(|key| local.place(key));
-        let group = place.map(|place| place.group);
+        let group = words.get(1).and_then(|key| local.group_of(key));
         if let Some(watch) = &client.watch {
             if watch.is_broken {
                 client.answer(wire, b"+OK\r\n");
@@ -259,7 +265,7 @@ impl Hub {
         let Some(first) = keys.first() else {
             return Ok(multi.server.map(|server| (server, multi.group)));
         };
-        let group = local.place(words[*first]).map(|place| place.group);
+        let group = local.group_of(words[*first]);
         let keyed = Request { words, keys, handling: Handling::Keyed, allows_split_writes: false };
         match route::plan(&keyed, local) {
             Plan::One(server) | Plan::Exclusive(server) => Ok(Some((server, group))),
@@ -542,7 +548,7 @@ impl Hub {
                 }
                 self.deliver(wire, tag(Purpose::Client), b"+OK\r\n");
             }
-            Purpose::Redirectable(kept) if was_sent == WasSent::No => {
+            Purpose::Redirectable(kept) if kept.is_read || was_sent == WasSent::No => {
                 self.try_again(wire, again, kept, reply);
             }
             Purpose::Redirectable(_) => self.deliver(wire, tag(Purpose::Client), reply),
@@ -564,13 +570,15 @@ impl Hub {
 
     /// What a request is that is not in a transaction.
     #[inline]
-    pub(super) fn purpose(&self, client: &Client, request: &[u8]) -> Purpose {
-        if !self.pools[client.pool].is_cluster() {
+    pub(super) fn purpose(&self, client: &Client, server: usize, request: &[u8]) -> Purpose {
+        let local = &self.pools[client.pool];
+        let is_read = local.is_replica(server);
+        if !local.is_cluster() && !is_read {
             return Purpose::Client;
         }
         let is_watch = client.watch.is_some() && is_watch(request);
         let request = request.to_vec();
-        let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch };
+        let kept = Kept { request, tries: 0, is_asking: false, server: None, is_watch, is_read };
         Purpose::Redirectable(Box::new(kept))
     }
 }

@@ -64,6 +64,8 @@ pub struct Kept {
     pub server: Option<u16>,
     /// Whether it is a WATCH.
     pub is_watch: bool,
+    /// Whether it was sent to a replica, and so may be repeated at the primary.
+    pub is_read: bool,
 }
 
 /// Whether a request that was lost has reached the server.
@@ -170,6 +172,9 @@ fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
     if key.db != 0 {
         step(&[b"SELECT", key.db.to_string().as_bytes()]);
     }
+    if key.is_reading {
+        step(&[b"READONLY"]);
+    }
     if let Some(request) = more {
         steps.push(Step { request: request.to_vec(), may_fail: false });
     }
@@ -265,6 +270,9 @@ impl Hub {
     pub(super) fn upstream_connected<W: Wire>(&mut self, wire: &mut W, up: &mut Upstream) {
         up.connect_by = None;
         let id = up.id;
+        if !self.pools[up.pool].shared.config.keepalive {
+            wire.do_not_probe(id);
+        }
         up.link.opened(&mut |bytes| wire.send(id, bytes));
         self.subscribe_now(wire, up);
         let local = &mut self.pools[up.pool];

@@ -247,6 +247,6 @@ public class Check {
       System.out.println("ok Jedis TLS wants a certificate");
     }
     caching(address);
-    restart(address);
+    if (System.getenv("PROXIED") == null) restart(address);
   }
 }
