@@ -102,6 +102,34 @@ impl Shared {
         })
     }
 
+    /// For how many servers there are figures.
+    fn counted(&self) -> usize {
+        match &self.config.kind {
+            Kind::Servers(servers) => servers.len(),
+            Kind::Single(_) => 1,
+            _ => 64,
+        }
+    }
+
+    /// Goes on with the figures of the pool that this one replaces, and with what is known of its servers.
+    pub fn inherit(&self, old: &Shared) {
+        if self.config.kind == old.config.kind {
+            if !matches!(self.config.kind, Kind::Servers(_) | Kind::Single(_)) {
+                *lock(&self.topology) = old.topology();
+            }
+            *lock(&self.stats) = lock(&old.stats).clone();
+            return;
+        }
+        let named = |server: &Server| {
+            old.members().iter().position(|other| other.member.name == server.member.name)
+        };
+        let mut before: Vec<Option<usize>> = self.members().iter().map(named).collect();
+        before.resize(self.counted(), None);
+        let renumbered = |stats: &Arc<PoolStats>| Arc::new(stats.renumbered(&before));
+        *lock(&self.stats) = lock(&old.stats).iter().map(renumbered).collect();
+        self.switches.store(old.switches.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
     /// The rules of TLS towards servers.
     pub fn server_rules(&self) -> Option<Arc<ClientConfig>> {
         lock(&self.server_rules).clone()
@@ -223,13 +251,7 @@ pub struct Local {
 impl Local {
     /// A thread's view of a pool.
     pub fn new(shared: &Arc<Shared>) -> Local {
-        let count = match shared.config.kind {
-            Kind::Servers(ref servers) => servers.len(),
-            Kind::Single(_) => 1,
-            _ => 64,
-        };
-        let servers = (0..count).map(|_| ServerStats::default()).collect();
-        let stats = Arc::new(PoolStats { servers, ..PoolStats::default() });
+        let stats = Arc::new(PoolStats::new(shared.counted()));
         lock(&shared.stats).push(stats.clone());
         let mut local = Local {
             shared: shared.clone(),

@@ -69,6 +69,9 @@ fn prepare(current: &Layout, config: &Config) -> Result<Prepared, String> {
         });
         let shared = kept.unwrap_or_else(|| {
             let shared = Shared::new(pool.clone());
+            if let Some(old) = known.and_then(|at| current[at].as_ref()) {
+                shared.inherit(old);
+            }
             prepared.fresh.push(shared.clone());
             shared
         });

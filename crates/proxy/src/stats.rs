@@ -1,7 +1,8 @@
 //! Figures of pools and servers. Each thread counts for itself; whoever reports adds them up.
 
-use std::sync::Mutex;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A figure that one thread changes and any thread reads.
@@ -89,9 +90,40 @@ impl HotKeys {
 }
 
 /// One thread's figures of one pool.
+#[derive(Clone, Debug, Default)]
+pub struct PoolStats {
+    own: Arc<PoolCounts>,
+    /// Those of its servers, by their numbers.
+    pub servers: Vec<Arc<ServerStats>>,
+}
+
+impl Deref for PoolStats {
+    type Target = PoolCounts;
+
+    fn deref(&self) -> &PoolCounts {
+        &self.own
+    }
+}
+
+impl PoolStats {
+    /// Of so many servers.
+    pub fn new(servers: usize) -> PoolStats {
+        let servers = (0..servers).map(|_| Arc::default()).collect();
+        PoolStats { own: Arc::default(), servers }
+    }
+
+    /// The same figures for a pool in which servers have other numbers: `before` says which each had.
+    pub fn renumbered(&self, before: &[Option<usize>]) -> PoolStats {
+        let known = |at: &Option<usize>| at.and_then(|at| self.servers.get(at).cloned());
+        let servers = before.iter().map(|at| known(at).unwrap_or_default()).collect();
+        PoolStats { own: self.own.clone(), servers }
+    }
+}
+
+/// Those of the pool itself.
 #[derive(Debug, Default)]
 #[expect(missing_docs, reason = "named as in Twemproxy's statistics")]
-pub struct PoolStats {
+pub struct PoolCounts {
     pub client_eof: Count,
     pub client_err: Count,
     pub client_connections: Count,
@@ -100,7 +132,6 @@ pub struct PoolStats {
     pub forward_error: Count,
     pub fragments: Count,
     pub hot: Mutex<HotKeys>,
-    pub servers: Vec<ServerStats>,
 }
 
 /// One thread's figures of one server.

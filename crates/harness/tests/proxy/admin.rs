@@ -52,6 +52,31 @@ fn figures_and_probes_are_served() {
     assert_eq!(series("response_seconds_count"), Some(1001.0));
     assert!(series("response_bytes_total") > Some(70e6));
     assert_eq!(figure(&text, "dunlin_proxy_clients{pool=\"main\"} "), Some(1.0));
+    // They survive a reload, also where the pool becomes another one.
+    for (more, second) in [("server_connections = 2\n", ""), ("", "two")] {
+        let mut changed = format!("{config}{more}");
+        if !second.is_empty() {
+            let two = format!("[{{ address = \"127.0.0.1:{}\" }}, ", servers[1].port());
+            changed = changed.replace("servers = [", &format!("servers = {two}"));
+        }
+        let count = |proxy: &Proxy| proxy.log().matches("pool main has changed").count();
+        let before = count(&proxy);
+        std::fs::write(&proxy.file, changed).expect("a file");
+        signal(proxy.process_id(), "HUP").expect("it runs");
+        until("the proxy reloads", || count(&proxy) > before);
+        until("the figures are as before", || {
+            let text = get(admin, "/metrics").1;
+            let total = figure(&text, &format!("dunlin_proxy_requests_total{of} "));
+            let clients = figure(&text, "dunlin_proxy_clients{pool=\"main\"} ");
+            (total, clients) == (Some(1001.0), Some(1.0))
+        });
+    }
+    std::fs::write(&proxy.file, &config).expect("a file");
+    signal(proxy.process_id(), "HUP").expect("it runs");
+    until("all keys are at one server again", || {
+        let text = get(admin, "/metrics").1;
+        figure(&text, "dunlin_proxy_servers{pool=\"main\"} ") == Some(1.0)
+    });
     let (status, page) = get(admin, "/");
     assert_eq!(status, 200);
     assert!(page.contains("Pool main") && page.contains("&lt;hot&gt;"), "{page}");

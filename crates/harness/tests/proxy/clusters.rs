@@ -436,6 +436,11 @@ fn replicas_of_a_cluster_are_read() {
     until("they have all keys", || {
         keys.iter().all(|key| text(&ask(&mut client, &["GET", key])) == *key)
     });
+    // What a server refuses is said, and not tried again and again.
+    let mut other = proxy.client(Protocol::Resp2);
+    assert_eq!(ask(&mut other, &["SELECT", "1"]), Reply::Simple(b"OK".to_vec()));
+    let Reply::Error(why) = ask(&mut other, &["SET", "a", "1"]) else { panic!("no error") };
+    assert!(String::from_utf8_lossy(&why).contains("it refused the connection"));
     // A walk over all keys visits primaries alone.
     let (mut cursor, mut found) = ("0".to_owned(), Vec::new());
     loop {

@@ -182,8 +182,10 @@ pub struct Pool {
     pub keys: Keys,
     /// How servers share the keys.
     pub distribution: Distribution,
-    /// How long connecting and a reply may take.
+    /// How long a reply may take.
     pub timeout: Option<Duration>,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
     /// Connections that the kernel keeps for us.
     pub backlog: u32,
     /// Whether the kernel probes idle connections to servers.
@@ -219,6 +221,12 @@ pub struct Pool {
 }
 
 impl Pool {
+    /// Sets the timeout for connecting and for replies.
+    fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.timeout = timeout;
+        self.connect_timeout = timeout.unwrap_or(self.connect_timeout);
+    }
+
     /// A pool with defaults.
     pub fn new(name: &str, kind: Kind) -> Pool {
         Pool {
@@ -233,6 +241,7 @@ impl Pool {
             keys: Keys::default(),
             distribution: Distribution::default(),
             timeout: None,
+            connect_timeout: Duration::from_secs(5),
             backlog: 512,
             keepalive: true,
             server_connections: 1,

@@ -9,6 +9,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// How long a reply may take where nothing is said: a server that stands still holds its clients no longer.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -187,7 +190,11 @@ impl Table {
             let unknown = || Invalid(format!("distribution '{distribution}' is unknown"));
             pool.distribution = known.ok_or_else(unknown)?;
         }
-        pool.timeout = self.timeout_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
+        match self.timeout_ms {
+            None => pool.timeout = Some(DEFAULT_TIMEOUT),
+            Some(0) => {}
+            Some(ms) => pool.set_timeout(Some(Duration::from_millis(ms))),
+        }
         pool.backlog = self.backlog.unwrap_or(pool.backlog);
         (pool.keepalive, pool.preconnect) = (self.keepalive.unwrap_or(true), self.preconnect);
         pool.server_connections = self.server_connections.unwrap_or(1).max(1);
@@ -267,6 +274,15 @@ seeds = ["127.0.0.1:7000"]
         assert_eq!(config.pools.len(), 4);
         assert_eq!(config.pools[0].deny, ["FLUSHALL"]);
         assert!(matches!(config.pools[3].kind, Kind::Cluster { .. }));
+        let timeouts = |more: &str| {
+            let single = "[pool.a]\nkind = \"single\"\nlisten = [\"127.0.0.1:1\"]\n";
+            let text = format!("{single}server = \"127.0.0.1:2\"\n{more}");
+            let pool = parse(&text).expect("valid").pools.remove(0);
+            (pool.timeout.map(|t| t.as_secs()), pool.connect_timeout.as_secs())
+        };
+        assert_eq!(timeouts(""), (Some(60), 5));
+        assert_eq!(timeouts("timeout_ms = 0"), (None, 5));
+        assert_eq!(timeouts("timeout_ms = 2000"), (Some(2), 2));
     }
 
     #[test]

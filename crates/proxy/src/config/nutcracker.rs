@@ -97,10 +97,10 @@ fn set(pool: &mut Pool, key: &str, text: &str) -> Result<(), Invalid> {
             None => return invalid(key, "ketama, modula or random is expected"),
         },
         "timeout" => {
-            pool.timeout = match text {
+            pool.set_timeout(match text {
                 "-1" => None,
                 text => Some(Duration::from_millis(number(key, text)?)).filter(|t| !t.is_zero()),
-            };
+            });
         }
         "backlog" => pool.backlog = number(key, text)?.min(65_535) as u32,
         "tcpkeepalive" => pool.keepalive = boolean(key, text)?,

@@ -183,7 +183,10 @@ impl Hub {
             key = key.or(Some(at));
         });
         let local = &self.pools[pool];
-        route::Placement::place(local, words[key?]).map(|place| place.server)
+        match key {
+            Some(key) => route::Placement::place(local, words[key]).map(|place| place.server),
+            None => route::Placement::any(local),
+        }
     }
 
     fn send_kept<W: Wire>(

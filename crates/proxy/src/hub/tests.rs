@@ -69,7 +69,6 @@ impl Wire for Memory {
     fn finish(&mut self, id: Id) {
         self.finished.push(id.slot);
     }
-    fn do_not_probe(&mut self, _: Id) {}
     fn resume(&mut self, id: Id) {
         self.resumed.push(id.slot);
     }

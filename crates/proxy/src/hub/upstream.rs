@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to connect to a server that could not be reached.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How long connecting may take where no timeout is set.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a reply goes.
 #[derive(Debug)]
@@ -91,6 +89,8 @@ pub struct Upstream {
     pub link: Link<Tag>,
     /// The client that has it for itself.
     pub owner: Option<Id>,
+    /// The server does not want what it is to be set to.
+    pub is_refused: bool,
     /// Messages are the owner's subscriptions, not replies.
     pub is_subscribed: bool,
     /// Requests of subscriptions that wait for the set-up.
@@ -201,7 +201,7 @@ impl Hub {
         if target.retry_at.is_some_and(|at| now < at) {
             return Err(format!("ERR proxy: server {} cannot be reached", local.name(server)));
         }
-        let timeout = config.timeout.unwrap_or(CONNECT_TIMEOUT);
+        let timeout = config.connect_timeout;
         let tls = local.shared.tls_client(&target.address);
         let tls = tls.map_err(|why| format!("ERR proxy: server {}: {why}", local.name(server)))?;
         let id = wire.connect(&target.address, tls, timeout);
@@ -213,6 +213,7 @@ impl Hub {
             key,
             link: Link::new(steps),
             owner: None,
+            is_refused: false,
             is_subscribed: false,
             subscribing: Vec::new(),
             scanner: Scanner::new(ReplyLimits::PEER),
@@ -300,6 +301,7 @@ impl Hub {
                 Ok(Some(found)) => found,
                 Ok(None) => break,
                 Err(Broken::Refused(why)) => {
+                    up.is_refused = true;
                     return Err(format!("it refused the connection: {why}"));
                 }
                 Err(Broken::Invalid(why)) => return Err(format!("its reply is invalid: {why}")),
@@ -370,8 +372,10 @@ impl Hub {
         for tag in sent {
             self.lost(wire, tag, &reply, WasSent::Perhaps);
         }
+        // What a server has refused it will refuse again.
+        let was_sent = if up.is_refused { WasSent::Perhaps } else { WasSent::No };
         for tag in unsent {
-            self.lost(wire, tag, &reply, WasSent::No);
+            self.lost(wire, tag, &reply, was_sent);
         }
         if let Some(owner) = up.owner {
             self.exclusive_ended(up.pool);

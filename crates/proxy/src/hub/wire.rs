@@ -24,7 +24,7 @@ pub trait Wire {
     /// Ends a connection when its output has been sent.
     fn finish(&mut self, id: Id);
     /// Leaves it to the peer to find out whether the other side is still there.
-    fn do_not_probe(&mut self, id: Id);
+    fn do_not_probe(&mut self, _id: Id) {}
     /// Presents what input a connection has again.
     fn resume(&mut self, id: Id);
     /// Begins to connect. `Hub::connected` or `Hub::closed` follows.
