@@ -112,7 +112,7 @@ impl Joining {
                 push_elements(&mut out, first[0], &self.all_elements()?);
             }
             Merge::Union => {
-                let mut all = self.all_elements()?;
+                let mut all = self.all_elements().filter(|_| first[0] != b'%')?;
                 all.sort_unstable();
                 all.dedup();
                 push_elements(&mut out, first[0], &all);
@@ -137,7 +137,11 @@ impl Joining {
 
     fn all_elements(&self) -> Option<Vec<&[u8]>> {
         let mut all = Vec::new();
+        let is_map = |part: &Vec<u8>| part.first() == Some(&b'%');
         for part in &self.parts {
+            if is_map(part) != is_map(&self.parts[0]) {
+                return None;
+            }
             all.append(&mut raw::elements(part)?);
         }
         Some(all)
@@ -186,7 +190,7 @@ impl Joining {
         let mut sums: Vec<i64> = vec![0; first.len() / 2];
         for part in &self.parts {
             let elements = raw::elements(part)?;
-            if elements.len() != first.len() {
+            if elements.len() != first.len() || elements.len() % 2 != 0 {
                 return None;
             }
             for (sum, pair) in sums.iter_mut().zip(elements.chunks_exact(2)) {
@@ -224,7 +228,8 @@ fn header_len(reply: &[u8]) -> Option<usize> {
 }
 
 fn push_elements(out: &mut Vec<u8>, kind: u8, elements: &[&[u8]]) {
-    push_header(out, kind, elements.len());
+    // A map's elements are names and values in turn.
+    push_header(out, kind, if kind == b'%' { elements.len() / 2 } else { elements.len() });
     elements.iter().for_each(|element| out.extend_from_slice(element));
 }
 

@@ -25,12 +25,15 @@ pub enum Protocol {
 /// whole. `None`: ask a [`Scanner`].
 #[inline]
 pub fn plain_reply(input: &[u8]) -> Option<usize> {
-    let line_end = 1 + input.get(1..)?.iter().take(64).position(|&byte| byte == b'\r')?;
-    if *input.get(line_end + 1)? != b'\n' {
+    let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+    let line_end = 1 + input.get(1..)?.iter().take(64).position(is_end)?;
+    if input.get(line_end..line_end + 2)? != b"\r\n" {
         return None;
     }
     match input[0] {
-        b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Some(line_end + 2),
+        b'+' | b'-' => Some(line_end + 2),
+        b':' => numbers::parse_i64(&input[1..line_end]).map(|_| line_end + 2),
+        b'_' if line_end == 1 => Some(line_end + 2),
         b'$' => {
             let mut len = 0usize;
             let digits = &input[1..line_end];

@@ -85,12 +85,11 @@ fn figures_and_probes_are_served() {
     // A proxy whose servers all fail is not ready.
     let stopped = servers[0].process_id();
     stop(stopped);
-    until("the server does not answer", || {
-        matches!(ask(&mut client, &["GET", "<hot>"]), Reply::Error(_))
+    until("the proxy is not ready", || {
+        let is_error = matches!(ask(&mut client, &["GET", "<hot>"]), Reply::Error(_));
+        is_error && get(admin, "/readyz").0 == 503
     });
-    let status = get(admin, "/readyz").0;
     signal(stopped, "CONT").expect("it goes on");
-    assert_eq!(status, 503);
     until("the proxy is ready again", || {
         let _ = ask(&mut client, &["GET", "<hot>"]);
         get(admin, "/readyz").0 == 200
