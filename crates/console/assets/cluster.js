@@ -62,7 +62,7 @@ function overview(status) {
   const facts = [["Machines", `${alive} of ${status.machines.length}`], ["Databases", status.databases.length], ["etcd", `${status.etcd_version}, ${status.etcd_members.length} member${status.etcd_members.length === 1 ? "" : "s"}, ${bytes(status.etcd_bytes)}`]];
   return [
     h("div", { class: "title" }, h("h1", {}, "Overview"), badge(status.problems.length ? `${status.problems.length} to look at` : "all well", status.problems.length ? "warning" : "good"), creator()),
-    status.problems.map((problem) => h("p", { class: "failure" }, visible(problem))),
+    status.problems.map((problem) => h("p", { class: "warning-text" }, visible(problem))),
     panel("Cluster", h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))),
     panel("Databases", databaseTable(status.databases)), panel("Machines", machines(status.machines)),
     status.jobs.length ? panel("Jobs that run", jobs(status.jobs)) : null];
@@ -92,7 +92,7 @@ function machines(list) {
     { name: "host", title: "Host", cell: (it) => raw(visible(it.host)), sort: (it) => it.host },
     { name: "zone", title: "Zone", cell: (it) => visible(it.zone || "–"), sort: (it) => it.zone },
     { name: "cores", title: "Cores", number: true, cell: (it) => it.cores, sort: (it) => it.cores },
-    { name: "given", title: "Memory given", number: true, cell: (it) => [bytes(it.used_bytes), " of ", bytes(it.memory_bytes), " ", meter(it.used_bytes / Math.max(1, it.memory_bytes), "memory given to copies")], sort: (it) => it.used_bytes },
+    { name: "given", title: "Memory given", number: true, cell: (it) => [bytes(it.used_bytes), " of ", bytes(it.memory_bytes), h("br"), meter(it.used_bytes / Math.max(1, it.memory_bytes), "memory given to copies")], sort: (it) => it.used_bytes },
     { name: "copies", title: "Copies", number: true, cell: (it) => it.copies, sort: (it) => it.copies },
     { name: "version", title: "Version", cell: (it) => raw(visible(it.version)), sort: (it) => it.version },
   ], list, { label: "Machines", empty: "There is no machine." });
@@ -149,7 +149,7 @@ function jobs(list) {
     { name: "kind", title: "Does", cell: (it) => it.kind, sort: (it) => it.kind },
     { name: "database", title: "Database", cell: (it) => visible(it.database), sort: (it) => it.database },
     { name: "state", title: "State", cell: (it) => badge(it.state, it.state === "done" ? "good" : it.state === "failed" ? "alarm" : "info"), sort: (it) => it.state },
-    { name: "percent", title: "Done", cell: (it) => [meter(it.percent / 100, `${it.percent} %`), ` ${it.percent} %`] },
+    { name: "percent", title: "Done", cell: (it) => [`${it.percent} %`, h("br"), meter(it.percent / 100, `${it.percent} %`)] },
     { name: "machine", title: "Machine", cell: (it) => visible(it.machine), sort: (it) => it.machine },
     { name: "text", title: "", cell: (it) => visible(it.text || (it.ended_ms ? `${((it.ended_ms - it.began_ms) / 1000).toFixed(2)} s` : "")) },
     { name: "cancel", title: "", cell: (it) => it.state === "running" && it.kind === "create" ? button("Cancel", () => send("POST", "/jobs/cancel", { id: it.id })) : null },
