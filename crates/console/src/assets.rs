@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::sync::OnceLock;
 
 /// A file: its path and its contents.
-pub type File = (&'static str, &'static [u8]);
+type File = (&'static str, &'static [u8]);
 
 macro_rules! files {
     ($($path:literal),+ $(,)?) => {
@@ -28,10 +28,6 @@ static FILES: &[File] = files![
     "format.js",
     "chart.js",
     "icon.svg",
-    "cluster.html",
-    "cluster.js",
-    "cluster-api.js",
-    "pages/cluster-create.js",
     "pages/login.js",
     "pages/now.js",
     "pages/keys.js",
@@ -77,8 +73,7 @@ pub async fn file(Path(path): Path<String>, request: Request) -> Response {
     send(&path, request.headers())
 }
 
-/// Answers a request for a file of the console's page.
-pub fn send(path: &str, headers: &HeaderMap) -> Response {
+fn send(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = packed().iter().find(|file| file.path == path) else {
         return (StatusCode::NOT_FOUND, "Not found\n").into_response();
     };

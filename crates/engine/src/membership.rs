@@ -83,17 +83,20 @@ pub enum Scope {
     AllNodes,
     /// The client's own: it is about the connection.
     Own,
+    /// It is about the connection's own writes, which may be at several nodes.
+    Refused,
 }
 
 impl Scope {
     fn of(name: &str) -> Scope {
-        use route::handling::{Handling, Session, concerns_all_nodes, handling};
+        use route::handling::{Handling, Session, WAITS, concerns_all_nodes, handling};
         if concerns_all_nodes(name) {
             return Scope::AllNodes;
         }
         match handling(name) {
             Handling::Split { .. } => Scope::Splits,
             Handling::Blocking => Scope::Blocks,
+            Handling::Refuse(why) if why == WAITS => Scope::Refused,
             Handling::Session(Session::Subscribe | Session::Unsubscribe) => Scope::Own,
             _ => Scope::Keys,
         }

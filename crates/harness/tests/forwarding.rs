@@ -6,6 +6,13 @@ use harness::cluster::{Etcd, create, error, redis_cli, text};
 use harness::reply::{Protocol, Reply};
 use harness::server::Server;
 use harness::wait::eventually;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One cluster at a time: each is seven servers, which make each other late on few processors.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A cluster of six servers that clients see as one, and a seventh node that has nothing.
 fn one_address(etcd: &Etcd, options: &[&str]) -> Vec<Server> {
@@ -46,6 +53,7 @@ fn pipeline(client: &mut Client, requests: &[&str]) -> Vec<Reply> {
 
 #[test]
 fn any_node_answers_for_any_key_in_order() {
+    let _alone = alone();
     let etcd = Etcd::start("one-address");
     let nodes = one_address(&etcd, &[]);
     for (number, node) in nodes.iter().enumerate() {
@@ -96,6 +104,7 @@ fn text_or_zero(reply: Reply) -> i64 {
 
 #[test]
 fn clients_see_no_cluster() {
+    let _alone = alone();
     let etcd = Etcd::start("no-cluster");
     let node = etcd.node();
     let mut client = node.client();
@@ -117,4 +126,220 @@ fn clients_see_no_cluster() {
     ok(&mut client, "CONFIG SET cluster-endpoint cluster");
     let crossing = error(&ask(&mut node.client(), "MSET a 1 b 2"));
     assert_eq!(crossing, "CROSSSLOT Keys in request don't hash to the same slot");
+}
+
+/// The node of a key, by its port.
+fn node_of<'n>(nodes: &'n [Server], key: &str) -> &'n Server {
+    let mut client = nodes[6].client();
+    ok(&mut client, "CLIENT CAPA cluster");
+    let moved = error(&ask(&mut client, &format!("GET {key}")));
+    let port = moved.rsplit(':').next().and_then(|port| port.parse().ok());
+    let port: u16 = port.expect("an address ends with a port");
+    nodes.iter().find(|node| node.port() == port).expect("it is one of them")
+}
+
+fn strings(reply: Reply) -> Vec<String> {
+    let items = match reply {
+        Reply::Array(items) => items,
+        other => panic!("no array: {other:?}"),
+    };
+    let mut texts: Vec<String> = items.into_iter().map(text).collect();
+    texts.sort();
+    texts
+}
+
+#[test]
+fn requests_for_many_shards_transactions_scripts_and_waits() {
+    let _alone = alone();
+    let etcd = Etcd::start("many-shards");
+    let nodes = one_address(&etcd, &[]);
+    for node in [&nodes[0], &nodes[4], &nodes[6]] {
+        let mut client = node.client();
+        ok(&mut client, "FLUSHALL");
+        split_and_joined(&mut client);
+        transactions(&mut client, &nodes[1]);
+        scripts(&mut client);
+        waits(&mut client, node, &nodes);
+        assert!(error(&ask(&mut client, "WAIT 1 0")).contains("cluster-endpoint single"));
+    }
+}
+
+fn split_and_joined(client: &mut Client) {
+    ok(client, "MSET a 1 b 2 foo 3");
+    let values = Reply::Array(vec![bulk("1"), Reply::Nil, bulk("2"), bulk("3")]);
+    assert_eq!(ask(client, "MGET a nothing b foo"), values);
+    assert_eq!(ask(client, "EXISTS a b foo foo nothing"), Reply::Integer(4));
+    assert_eq!(ask(client, "TOUCH a b foo"), Reply::Integer(3));
+    assert_eq!(ask(client, "DBSIZE"), Reply::Integer(3));
+    assert_eq!(strings(ask(client, "KEYS *")), ["a", "b", "foo"]);
+    assert!(KEYS.contains(&text(ask(client, "RANDOMKEY")).as_str()));
+    assert_eq!(ask(client, "DEL a b nothing"), Reply::Integer(2));
+    assert_eq!(ask(client, "UNLINK a foo"), Reply::Integer(1));
+    let crossing = error(&ask(client, "MSETNX a 1 b 2"));
+    assert!(
+        crossing.starts_with("CROSSSLOT Keys 'a' and 'b' are on different shards"),
+        "{crossing}"
+    );
+}
+
+fn transactions(client: &mut Client, other: &Server) {
+    ok(client, "MULTI");
+    for request in ["SET {foo}1 x", "INCR {foo}2", "GET {foo}1"] {
+        assert_eq!(ask(client, request), Reply::Simple(b"QUEUED".to_vec()));
+    }
+    let done = vec![Reply::Simple(b"OK".to_vec()), Reply::Integer(1), bulk("x")];
+    assert_eq!(ask(client, "EXEC"), Reply::Array(done));
+    ok(client, "MULTI");
+    ask(client, "SET a 1");
+    ask(client, "SET b 1");
+    let crossing = error(&ask(client, "EXEC"));
+    assert!(crossing.starts_with("CROSSSLOT Keys 'a' and 'b'"), "{crossing}");
+    assert_eq!(ask(client, "GET a"), Reply::Nil);
+    for (key, changes) in KEYS.iter().flat_map(|key| [(key, false), (key, true)]) {
+        ok(client, &format!("WATCH {key}"));
+        let before = text_or_zero(ask(client, &format!("GET {key}")));
+        if changes {
+            ok(&mut other.client(), &format!("SET {key} 7"));
+        }
+        ok(client, "MULTI");
+        ask(client, &format!("INCR {key}"));
+        let expected = match changes {
+            true => Reply::NilArray,
+            false => Reply::Array(vec![Reply::Integer(before + 1)]),
+        };
+        assert_eq!(ask(client, "EXEC"), expected, "{key} {changes}");
+    }
+    ok(client, "WATCH foo");
+    ok(&mut other.client(), "SET foo 8");
+    ok(client, "UNWATCH");
+    ok(client, "MULTI");
+    ask(client, "GET foo");
+    assert_eq!(ask(client, "EXEC"), Reply::Array(vec![bulk("8")]));
+}
+
+/// Every node knows them.
+fn scripts(client: &mut Client) {
+    let eval = ["EVAL", "return redis.call('INCRBY', KEYS[1], ARGV[1])", "1", "foo", "2"];
+    assert_eq!(client.command(&eval).expect("a reply"), Reply::Integer(10));
+    let loaded = client.command(&["SCRIPT", "LOAD", "return KEYS[1]"]).expect("a reply");
+    let sha = text(loaded);
+    for key in KEYS {
+        assert_eq!(ask(client, &format!("EVALSHA {sha} 1 {key}")), bulk(key));
+    }
+    let missing = error(&ask(client, &format!("EVALSHA {} 1 foo", "0".repeat(40))));
+    assert!(missing.starts_with("NOSCRIPT"), "{missing}");
+    let crossing = error(&ask(client, &format!("EVALSHA {sha} 2 a b")));
+    assert!(crossing.starts_with("CROSSSLOT Keys 'a' and 'b'"), "{crossing}");
+}
+
+/// Commands that wait: requests behind them wait, too, and a client that leaves waits no more.
+fn waits(client: &mut Client, node: &Server, nodes: &[Server]) {
+    for key in ["{a}l", "{b}l", "{foo}l"] {
+        client.send(&["BLPOP", key, "0"]).expect("it is sent");
+        client.send(&["ECHO", "behind"]).expect("it is sent");
+        let primary = node_of(nodes, key);
+        eventually("it waits", || {
+            text(ask(&mut primary.client(), "INFO clients")).contains("blocked_clients:1\r\n")
+        });
+        ok(&mut nodes[3].client(), &format!("RPUSH {key} x"));
+        let popped = Reply::Array(vec![bulk(key), bulk("x")]);
+        assert_eq!(client.reply().expect("it is answered"), popped);
+        assert_eq!(client.reply().expect("it is answered"), bulk("behind"));
+        // A client that leaves waits no more.
+        let mut leaving = node.client();
+        leaving.send(&["BLPOP", key, "0"]).expect("it is sent");
+        eventually("it waits", || {
+            text(ask(&mut primary.client(), "INFO clients")).contains("blocked_clients:1\r\n")
+        });
+        drop(leaving);
+        eventually("it waits no more", || {
+            text(ask(&mut primary.client(), "INFO clients")).contains("blocked_clients:0\r\n")
+        });
+    }
+}
+
+#[test]
+fn messages_caches_and_users_of_one_address() {
+    let _alone = alone();
+    let etcd = Etcd::start("messages");
+    let nodes = one_address(&etcd, &[]);
+    let mut listeners: Vec<Client> =
+        nodes[..6].iter().map(|node| node.connect(Protocol::Resp3).expect("it listens")).collect();
+    for listener in &mut listeners {
+        listener.send(&["SUBSCRIBE", "news"]).expect("it is sent");
+        listener.message().expect("it is confirmed");
+        listener.send(&["SSUBSCRIBE", "shard"]).expect("it is sent");
+        listener.message().expect("it is confirmed");
+    }
+    for node in &nodes {
+        for request in ["PUBLISH news x", "SPUBLISH shard y"] {
+            let reply = ask(&mut node.client(), request);
+            assert!(matches!(reply, Reply::Integer(3..)), "{request}: {reply:?}");
+        }
+        for listener in &mut listeners {
+            for (kind, channel, word) in [("message", "news", "x"), ("smessage", "shard", "y")] {
+                let message = listener.message().expect("it comes");
+                assert_eq!(message, Reply::Push(vec![bulk(kind), bulk(channel), bulk(word)]));
+            }
+        }
+    }
+
+    // What a client has cached, wherever the key is.
+    for node in [&nodes[0], &nodes[6]] {
+        let mut client = node.connect(Protocol::Resp3).expect("it listens");
+        ok(&mut client, "CLIENT TRACKING ON");
+        for key in KEYS {
+            ok(&mut nodes[2].client(), &format!("SET {key} 1"));
+            assert_eq!(ask(&mut client, &format!("GET {key}")), bulk("1"));
+            ok(&mut nodes[1].client(), &format!("SET {key} 2"));
+            let message = client.message().expect("it comes");
+            let keys = Reply::Array(vec![bulk(key)]);
+            assert_eq!(message, Reply::Push(vec![bulk("invalidate"), keys]));
+        }
+        let refusal = error(&ask(&mut node.client(), "CLIENT TRACKING ON"));
+        assert!(refusal.contains("HELLO 3"), "{refusal}");
+    }
+
+    // The node that a client is connected to knows its user; links log in as replicas do.
+    let idle = &nodes[6];
+    ok(&mut idle.client(), "ACL SETUSER reader on >pw ~a ~{foo}* +get +auth");
+    let mut reader = idle.client();
+    ok(&mut reader, "AUTH reader pw");
+    assert_eq!(ask(&mut reader, "GET a"), bulk("2"));
+    assert!(error(&ask(&mut reader, "GET b")).starts_with("NOPERM"));
+    assert!(error(&ask(&mut reader, "SET a 1")).starts_with("NOPERM"));
+}
+
+#[test]
+fn a_primary_that_dies_costs_errors_and_no_wrong_reply() {
+    let _alone = alone();
+    let etcd = Etcd::start("one-address-dies");
+    let mut nodes = one_address(&etcd, &[]);
+    let mut client = nodes[6].client();
+    for at in 0..50 {
+        ok(&mut client, &format!("SET {{foo}}{at} {at}"));
+    }
+    let port = node_of(&nodes, "foo").port();
+    let victim = nodes.iter().position(|node| node.port() == port).expect("it is one");
+    let requests: Vec<String> = (0..50).map(|at| format!("GET {{foo}}{at}")).collect();
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    nodes[victim].kill().expect("it runs");
+    let mut has_failed = false;
+    eventually("a replica takes over", || {
+        let replies = pipeline(&mut client, &requests);
+        let mut is_whole = true;
+        for (at, reply) in replies.iter().enumerate() {
+            if let Reply::Error(_) = reply {
+                let line = error(reply);
+                let is_clear = line.starts_with("ERR cluster: server 127.0.0.1:")
+                    || line.starts_with("CLUSTERDOWN ");
+                assert!(is_clear, "{line}");
+                (has_failed, is_whole) = (true, false);
+            } else {
+                assert_eq!(*reply, bulk(&at.to_string()));
+            }
+        }
+        is_whole
+    });
+    assert!(has_failed, "the primary was killed");
 }

@@ -1,6 +1,6 @@
 //! What threads share of a pool, and what each keeps of it.
 
-use crate::config::{Address, Invalid, Kind, Pool, Reads, Server};
+use crate::config::{Address, Invalid, Kind, Login, Pool, Reads, Server};
 use crate::hub::wire::Id;
 use crate::placement::Continuum;
 use crate::stats::{PoolStats, ServerStats};
@@ -70,6 +70,8 @@ pub struct Shared {
     pub switches: AtomicU64,
     /// Each thread's figures.
     pub stats: Mutex<Vec<Arc<PoolStats>>>,
+    /// What we say to servers.
+    login: Mutex<Option<Login>>,
     /// The rules of TLS towards servers, as last read from the files.
     server_rules: Mutex<Option<Arc<ClientConfig>>>,
 }
@@ -97,6 +99,7 @@ impl Shared {
             doubted: AtomicBool::new(false),
             switches: AtomicU64::new(0),
             stats: Mutex::default(),
+            login: Mutex::new(config.login.clone()),
             server_rules: Mutex::default(),
             config,
         })
@@ -128,6 +131,16 @@ impl Shared {
         let renumbered = |stats: &Arc<PoolStats>| Arc::new(stats.renumbered(&before));
         *lock(&self.stats) = lock(&old.stats).iter().map(renumbered).collect();
         self.switches.store(old.switches.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// What we say to servers.
+    pub fn login(&self) -> Option<Login> {
+        lock(&self.login).clone()
+    }
+
+    /// Connections that are made from now on say this.
+    pub fn set_login(&self, login: Option<Login>) {
+        *lock(&self.login) = login;
     }
 
     /// The rules of TLS towards servers.

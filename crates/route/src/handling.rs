@@ -65,7 +65,8 @@ pub enum Session {
 }
 
 const ONE_SERVER: &str = "it concerns one server; ask that server directly";
-const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
+/// Why a command is refused that waits until replicas have the connection's writes.
+pub const WAITS: &str = "the proxy shares connections, so a server cannot tell your writes from those of \
     others; set min-replicas-to-write on the server instead";
 
 /// Every command that does not simply go to its keys. Sorted by name.

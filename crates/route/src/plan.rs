@@ -123,7 +123,9 @@ pub fn plan(request: &Request<'_>, placement: &dyn Placement) -> Plan {
         Handling::Keyed => one(request, placement, Plan::One),
         Handling::Blocking => one(request, placement, Plan::Exclusive),
         Handling::Split { step, merge } => split(request, step, merge, placement),
-        Handling::All(_) if placement.servers() == 1 => Plan::One(0),
+        Handling::All(_) if placement.servers() == 1 => {
+            Plan::One(placement.walk_from(0).or_else(|| placement.any()).unwrap_or(0))
+        }
         Handling::All(merge) => Plan::All(merge),
         Handling::Scan => scan(request, placement),
         Handling::Channel | Handling::ByChannel => {

@@ -139,6 +139,8 @@ pub struct Session {
     pub can_redirect: bool,
     /// CLIENT CAPA CLUSTER: it understands a cluster's protocol, whatever `cluster-endpoint` says.
     pub speaks_cluster: bool,
+    /// CLIENT CAPA NODE: another node forwards on it what its clients ask for.
+    pub is_link: bool,
     /// Its requests that other nodes of the cluster answer.
     pub forwarding: Option<Box<Forwarding>>,
     /// READONLY: it reads from a replica although it could be sent to the primary.
@@ -205,6 +207,7 @@ impl Session {
             no_evict: false,
             can_redirect: false,
             speaks_cluster: false,
+            is_link: false,
             forwarding: None,
             reads_replica: false,
             suspension: None,
@@ -243,6 +246,7 @@ impl Session {
         Session {
             db: self.db,
             speaks_cluster: self.speaks_cluster,
+            is_link: self.is_link,
             reads_replica: self.reads_replica,
             protocol: self.protocol,
             tracking: self.tracking.clone(),

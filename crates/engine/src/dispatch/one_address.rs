@@ -26,6 +26,21 @@ pub(super) fn sees_one_server(cx: &Cx<'_>) -> bool {
 }
 
 impl Cx<'_> {
+    /// Whether the client sees one server in place of a cluster's node.
+    pub fn sees_one_server(&self) -> bool {
+        self.engine.membership.is_on() && sees_one_server(self)
+    }
+
+    /// Tells the hub of a request that is carried out here, too. Its reply there is dropped.
+    pub fn forward_beside(&mut self, args: Args<'_>) {
+        let travel = Travel::Alone;
+        let one = Forward { place: usize::MAX, end: 0, skipped: 0, is_muted: true, travel };
+        self.session
+            .forwarding
+            .get_or_insert_default()
+            .add(one, |out| push_words(out, args.words()));
+    }
+
     /// Whether the client sees a node of a cluster.
     pub fn sees_cluster(&self) -> bool {
         self.engine.membership.is_on() && !sees_one_server(self)
@@ -114,6 +129,7 @@ fn travel(cx: &mut Cx<'_>, row: &Resolved, args: Args<'_>) -> Result<Option<Trav
     match scope {
         Scope::AllNodes => return everywhere(cx, row).map(Some),
         Scope::Own => return Ok(None),
+        Scope::Refused => return Err(waits_for_replicas(row)),
         _ => {}
     }
     if row.command.group == Group::Cluster && row.parent.is_some() {
@@ -170,6 +186,14 @@ fn apart(one: &[u8], other: &[u8]) -> Error {
         shown(one),
         shown(other)
     ))
+}
+
+fn waits_for_replicas(row: &Resolved) -> Refusal {
+    let name = &row.full_name;
+    Refusal::Error(Error::format(format!(
+        "ERR '{name}' does not work with cluster-endpoint single, because your writes may be at several \
+         nodes; set commit-mode or min-replicas-to-write on the nodes"
+    )))
 }
 
 /// A request that concerns all shards.

@@ -175,8 +175,7 @@ impl Hub {
             }
         }
         let (row, handling) = match handling {
-            // XGROUP, XINFO and OBJECT have no keys, what is below them has.
-            Handling::Container | Handling::Keyed => {
+            Handling::Container => {
                 match words.get(1).and_then(|w| commands.table.subcommand(row, w)) {
                     Some(sub) => (sub, commands.handlings[sub.index]),
                     None => (row, Handling::Keyed),

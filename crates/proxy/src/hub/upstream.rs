@@ -152,9 +152,9 @@ fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
         steps.push(Step { request: raw::request(words), may_fail: false });
     };
     let config = &pool.shared.config;
-    let login = config.login.as_ref();
-    let password = login.map(|login| login.password.as_bytes());
-    let user = login.and_then(|login| login.user.as_deref());
+    let login = pool.shared.login();
+    let password = login.as_ref().map(|login| login.password.as_bytes());
+    let user = login.as_ref().and_then(|login| login.user.as_deref());
     match (key.protocol, password) {
         (Protocol::Resp3, Some(password)) => {
             step(&[b"HELLO", b"3", b"AUTH", user.unwrap_or("default").as_bytes(), password]);
@@ -167,7 +167,7 @@ fn steps(pool: &Local, key: LinkKey, more: Option<&[u8]>) -> Vec<Step> {
         (Protocol::Resp2, None) => {}
     }
     if config.is_node {
-        step(&[b"CLIENT", b"CAPA", b"cluster"]);
+        step(&[b"CLIENT", b"CAPA", b"cluster", b"node"]);
     }
     if key.db != 0 {
         step(&[b"SELECT", key.db.to_string().as_bytes()]);

@@ -222,6 +222,7 @@ impl Forwarder {
 
     /// Time has passed. Returns when to call again.
     pub fn tick<R: Reach>(&mut self, reach: &mut R) -> Duration {
+        self.shared.follow_login();
         self.with(reach, |hub, wires| hub.tick(wires))
     }
 

@@ -2,6 +2,7 @@
 
 use crate::log;
 use cluster::describe::Asker;
+use cluster::topology::Shard;
 use engine::Engine;
 use engine::membership::Published;
 use proxy::config::{Address, Kind, Limits, Login, Pool};
@@ -56,14 +57,26 @@ impl Shared {
         self.pool.change(|topology| topology.slots = slots);
     }
 
+    /// The number of the server that leads a shard.
+    fn server(&self, shard: &Shard) -> Option<u16> {
+        let asker = Asker { is_tls: false, wants_hostname: false };
+        let node = asker.node(shard.copy(shard.holder.id)?);
+        server_at(&self.pool, &Address::Tcp(node.endpoint, node.port))
+    }
+
+    /// Takes over how replicas log in.
+    pub fn follow_login(&self) {
+        let login = login(self.engine);
+        if self.pool.login() != login {
+            self.pool.set_login(login);
+        }
+    }
+
     /// The number of each slot's server.
     fn slots(&self, published: &Published) -> Vec<Option<u16>> {
-        let asker = Asker { is_tls: false, wants_hostname: false };
         let mut slots = vec![None; usize::from(SLOTS)];
         for shard in &published.view.topology.value.shards {
-            let Some(primary) = shard.copy(shard.holder.id) else { continue };
-            let node = asker.node(primary);
-            let server = server_at(&self.pool, &Address::Tcp(node.endpoint, node.port));
+            let server = self.server(shard);
             for &(first, last) in shard.slots.ranges() {
                 slots[usize::from(first)..=usize::from(last)].fill(server);
             }

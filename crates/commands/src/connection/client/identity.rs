@@ -156,6 +156,7 @@ fn client_capa(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     for word in args.from(2) {
         cx.session.can_redirect |= word.eq_ignore_ascii_case(b"redirect");
         cx.session.speaks_cluster |= word.eq_ignore_ascii_case(b"cluster");
+        cx.session.is_link |= word.eq_ignore_ascii_case(b"node");
     }
     cx.reply.ok();
     Ok(())

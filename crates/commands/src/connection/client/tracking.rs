@@ -5,6 +5,7 @@ use engine::dispatch;
 use engine::session::Tracking;
 use engine::tracking::{Cacher, PrefixList};
 use engine::{Arg, ArgKind, Args, Command, Cx, Error, Flags, Group, Outcome};
+use resp::Protocol;
 use std::sync::Arc;
 
 /// `CLIENT TRACKING`.
@@ -223,9 +224,30 @@ fn overlapping(prefix: &[u8], which: &str, other: &[u8]) -> Error {
     ))
 }
 
+/// Lets the other nodes of the cluster track what the client reads there.
+fn track_elsewhere(cx: &mut Cx<'_>, args: Args<'_>, wanted: &Wanted<'_>) -> Result<(), Error> {
+    let options = &wanted.tracking;
+    if cx.session.protocol == Protocol::Resp2 || options.redirect != 0 {
+        return Err(Error::text(
+            "ERR With cluster-endpoint single CLIENT TRACKING needs RESP3 and no REDIRECT; say HELLO 3",
+        ));
+    }
+    if options.opt_in || options.opt_out {
+        return Err(Error::text(
+            "ERR CLIENT TRACKING with OPTIN or OPTOUT does not work with cluster-endpoint single",
+        ));
+    }
+    check_tracking(cx, wanted)?;
+    cx.forward_beside(args);
+    Ok(())
+}
+
 fn client_tracking(cx: &mut Cx<'_>, args: Args<'_>) -> Outcome {
     let wanted = parse_tracking(cx, args)?;
     let id = cx.session.id();
+    if cx.sees_one_server() {
+        track_elsewhere(cx, args, &wanted)?;
+    }
     if !wanted.on {
         cx.session.tracking = None;
         cx.session.tracking_broken = false;
