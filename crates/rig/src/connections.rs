@@ -166,7 +166,8 @@ impl Connections {
         stats.net_out.add_own(written);
         match fed.next {
             Next::Again | Next::NotNow(NotNow::Busy) => return true,
-            Next::NotNow(NotNow::Paused | NotNow::Held | NotNow::Cold) => {
+            // Nothing is forwarded without a cluster.
+            Next::NotNow(NotNow::Paused | NotNow::Held | NotNow::Cold | NotNow::Forwarded) => {
                 connection.is_paused = true
             }
             Next::Closing => {
